@@ -210,6 +210,17 @@ class KeepsKernels(Protocol):
 
 
 @runtime_checkable
+class NotesKernels(Protocol):
+    """A device that finds the kernels of many graphs again without these graphs."""
+
+    def note(self, key: str, nodes: Sequence[Work]) -> None:
+        """Store under a key, for later processes, which kernels these need."""
+
+    def has_noted(self, key: str) -> bool:
+        """Return True if kernels were noted under a key and all of them are cached."""
+
+
+@runtime_checkable
 class HasTarget(Protocol):
     """A device whose kernels are compiled for some kind of machine."""
 

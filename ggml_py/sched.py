@@ -22,6 +22,7 @@ from ggml_py.backend import (
     CompileOptions,
     Device,
     KeepsKernels,
+    NotesKernels,
     Program,
     Work,
     steps_of,
@@ -142,9 +143,13 @@ class Scheduler:
         causes: Causes = {}
         return self._reserved(graph, pins, fixed, causes), causes
 
-    def provide(self, graphs: Iterable[tuple[Graph, Pins, Pins]]) -> None:
+    def provide(self, graphs: Iterable[tuple[Graph, Pins, Pins]], key: str = "") -> None:
         """Have all kernels that these graphs need, with their pins; they stay as they are.
-        BackendError for what does not compile."""
+
+        BackendError for what does not compile.
+
+        key   if not empty: what `has_provided` finds them by in later processes
+        """
         work: dict[str, tuple[Device, list[Work]]] = {}
         for graph, pins, fixed in graphs:
             layout = self._lay_out(graph, pins, fixed, 0)
@@ -156,6 +161,14 @@ class Scheduler:
                 device.build(steps, self.options)
             elif isinstance(device, KeepsKernels):
                 device.provide(steps, self.options)
+        for device in self.devices:
+            if key and isinstance(device, NotesKernels):
+                device.note(key, work.get(device.name, (device, []))[1])
+
+    def has_provided(self, key: str) -> bool:
+        """Return True if `provide` was called with a key and all its kernels are cached."""
+        keep = [d for d in self.devices if isinstance(d, KeepsKernels)]
+        return all(isinstance(d, NotesKernels) and d.has_noted(key) for d in keep)
 
     def compute_sizes(self) -> list[int]:
         """Bytes of the compute buffers, by device."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -253,13 +253,23 @@ class Context(Closing, Watched):
         """Have all kernels ready that batches of so many tokens need, of n_seqs sequences together:
         with all logits, and with those of the last tokens, in a memory that is full, and in one
         that has nothing else. Nothing is computed."""
-        each, params = [n_tokens] if isinstance(n_tokens, int) else n_tokens, self._graph_params
-        full = (
-            full_params(self.model, params, self.memory, n, n_seqs, n_used)
-            for n in each
-            for n_used in (None, n)
-        )
-        self.runner.prepare(replace(f, n_outputs=n) for f in full for n in {f.n_outputs, n_seqs})
+        each = [n_tokens] if isinstance(n_tokens, int) else n_tokens
+        self.runner.prepare(self._shaped((n, n_seqs) for n in each))
+
+    def prepare_once(self, shapes: Sequence[tuple[int, int]]) -> None:
+        """Do `prepare` for (tokens, sequences), unless an earlier process did and its kernels are
+        still cached: the graphs of one token are built then, and no others."""
+        key = self.runner.key_of(next(self._shaped([(1, 1)])), shapes)
+        if not self.runner.sched.has_provided(key):
+            self.runner.prepare(self._shaped(shapes), key)
+
+    def _shaped(self, shapes: Iterable[tuple[int, int]]) -> Iterator[GraphParams]:
+        for n, n_seqs in shapes:
+            for n_used in (None, n):
+                full = full_params(
+                    self.model, self._graph_params, self.memory, n, n_seqs, n_used
+                )
+                yield from (replace(full, n_outputs=i) for i in {full.n_outputs, n_seqs})
 
     def clear(self) -> None:
         """Forget all sequences."""

@@ -17,11 +17,21 @@ def sizes(ctx: Context, n_seqs: int = 1) -> list[int]:
     return list(dict.fromkeys(n * n_seqs for n in each if 0 < n * n_seqs <= most))
 
 
-def make_ready(ctx: Context, n_prompt: int | None = None, n_more: int = 1) -> None:
-    """Have all kernels for a prompt of so many tokens (None: of any length) and what follows it, up
-    to n_more tokens at once. That costs next to nothing where they are there."""
+def make_ready(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
+    """Have all kernels for a prompt of so many tokens and what follows it, up to n_more tokens at
+    once. That costs next to nothing where they are there."""
     if ctx.runner.lacks_next():
-        ctx.prepare(sizes(ctx) if n_prompt is None else _sizes_of(ctx, n_prompt, n_more))
+        ctx.prepare(_sizes_of(ctx, n_prompt, n_more))
+
+
+def make_all_ready(ctx: Context) -> None:
+    """Compile all missing kernels for prompts of any length, constrained responses, and several
+    sequences: a chat or a server then compiles nothing later."""
+    from llama_py.sampler.masked import mask
+
+    mask()
+    counts = dict.fromkeys((1, ctx.cparams.n_seq_max))
+    ctx.prepare_once([(n, n_seqs) for n_seqs in counts for n in sizes(ctx, n_seqs)])
 
 
 def _sizes_of(ctx: Context, n_prompt: int, n_more: int) -> list[int]:

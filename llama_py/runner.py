@@ -10,6 +10,7 @@ from time import perf_counter
 from ggml_py.assign import Causes
 from ggml_py.backend import CompileOptions, Device, KeepsKernels, TellsBatches, Work
 from ggml_py.check import Checker
+from ggml_py.digest import hex_digest
 from ggml_py.garbage import collected_later
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
@@ -138,11 +139,27 @@ class Runner:
         return [step for _, steps in work for step in steps]
 
     @collected_later()
-    def prepare(self, params: Iterable[GraphParams]) -> None:
-        """Have the kernels of graphs ready, all at once; the graphs are not kept."""
+    def prepare(self, params: Iterable[GraphParams], key: str = "") -> None:
+        """Have the kernels of graphs ready, all at once; the graphs are not kept.
+
+        key   if not empty: what `Scheduler.has_provided` finds them by in later processes
+        """
         built = map(self.model.architecture.graph, params)
         with shown(self.progress):
-            self.sched.provide((r.graph, self._pins(r), self._in_parts(r)) for r in built)
+            self.sched.provide(((r.graph, self._pins(r), self._in_parts(r)) for r in built), key)
+
+    def key_of(self, params: GraphParams, shapes: Sequence[tuple[int, int]]) -> str:
+        """Return a digest of one graph, and of (tokens, sequences) of graphs made in the same way.
+
+        The graph stands for everything else that decides which kernels the others need: the
+        model's layers, types of weights and caches, variants of blocks, adapters.
+        """
+        nodes = [
+            (t.op, t.params, [(s.type.name, s.ne, s.layout) for s in (t, *t.src) if s is not None])
+            for t in self.model.architecture.graph(params).graph.nodes
+        ]
+        names = [d.name for d in self.model.devices]
+        return hex_digest(repr((nodes, shapes, names, self.sched.options.fuse)).encode())
 
     def lacks_next(self) -> bool:
         """Whether kernels for the next token may have to be compiled. It is asked once; of several

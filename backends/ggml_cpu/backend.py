@@ -10,10 +10,11 @@ from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.objcache import lacks, start_compilers
+from ggml_cpu.objcache import has_noted, lacks, start_compilers
 from ggml_cpu.program import Program, kernels_of, load
 from ggml_cpu.recorded import Recorded
 from ggml_cpu.step import Step
+from ggml_cpu.store import STORE
 from ggml_py import host
 from ggml_py.backend import (
     Buffer,
@@ -136,6 +137,12 @@ class CPUDevice:
 
     def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
         return partial(lacks, frozenset(kernels_of(_all_steps(nodes))))
+
+    def has_noted(self, key: str) -> bool:
+        return has_noted(key)
+
+    def note(self, key: str, nodes: Sequence[Work]) -> None:
+        STORE.note(key, kernels_of(_all_steps(nodes)))
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         load(_all_steps(nodes), options)

@@ -7,6 +7,8 @@ without it (elf.py); so is what starts such processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ggml_cpu import elf
@@ -136,6 +138,18 @@ def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:
         from ggml_cpu import compile
 
         compile.start()
+
+
+def has_noted(key: str) -> bool:
+    """Return True if a set of kernels was noted under a key and all of them are cached."""
+    found = STORE.noted(key)
+    if found is None:
+        return False
+    with suppress(ImportError):  # another version had a module that this one lacks
+        for module in dict.fromkeys(module for module, _ in found):
+            import_module(module)
+    kernels = [REGISTRY.kernels.get(name) for _, name in found]
+    return None not in kernels and STORE.has(k for k in kernels if k is not None)
 
 
 def lacks(kernels: Iterable[Kernel]) -> bool:

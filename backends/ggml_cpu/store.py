@@ -22,6 +22,7 @@ from ggml_py.folder import Folder, cache_root
 log = logging.getLogger("llama_py")
 
 OBJECT = ".o"  # ends the names of files of kernels
+SET = ".kernels"  # ends the names of files with a set of kernels, one per line
 MARKER = "CACHEDIR.TAG"  # of a directory that is ours; backups leave such directories out
 MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# llama-py kernels\n# "
 _TITLE = "llama-py object"
@@ -128,6 +129,27 @@ class Store:
             except OSError as error:
                 self._tell(path(), error)
         self._memory[file_name(kernel)] = code
+
+    def has(self, kernels: Iterable[Kernel]) -> bool:
+        """Return True if all these have a file; it is not read."""
+        with self.folder() or nullcontext() as folder:
+            return folder is not None and all(folder.modified(file_name(k)) for k in kernels)
+
+    def note(self, key: str, kernels: Iterable[Kernel]) -> None:
+        """Store a set of kernels under a key, for later processes."""
+        with self.folder() or nullcontext() as folder, suppress(OSError):
+            if folder is not None:
+                lines = (f"{k.module} {k.name}\n" for k in kernels)
+                folder.write(f"{key}{SET}", "".join(lines).encode())
+
+    def noted(self, key: str) -> list[tuple[str, str]] | None:
+        """Return module and name of each kernel of a set; None if there is no such set."""
+        with self.folder() or nullcontext() as folder:
+            found = None if folder is None else folder.read(f"{key}{SET}")
+        if found is None:
+            return None
+        lines = (line.partition(" ") for line in found.decode(errors="replace").splitlines())
+        return [(module, name) for module, _, name in lines]
 
     def forget(self, kernel: Kernel) -> None:
         """Have it compiled again: its code is not what it says."""

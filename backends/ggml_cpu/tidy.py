@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ggml_cpu.fingerprints import environment
 from ggml_cpu.lock import LOCK, Turn
-from ggml_cpu.store import MARK, MARKER, OBJECT, cache_path, is_marked, mark, path
+from ggml_cpu.store import MARK, MARKER, OBJECT, SET, cache_path, is_marked, mark, path
 from ggml_py.folder import PARTIAL, Folder, size_limit
 
 log = logging.getLogger("llama_py")
@@ -66,7 +66,7 @@ def _directories() -> list[Path]:
 
 
 def _is_ours(name: str) -> bool:
-    return name.endswith((OBJECT, PARTIAL)) or name in (LOCK, MARKER)
+    return name.endswith((OBJECT, SET, PARTIAL)) or name in (LOCK, MARKER)
 
 
 def remove(unwanted: Iterable[Environment]) -> list[Environment]:

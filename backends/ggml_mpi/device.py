@@ -25,6 +25,7 @@ from ggml_py.backend import (
     Fuses,
     KeepsKernels,
     LaysOut,
+    NotesKernels,
     Work,
 )
 from ggml_py.collective import AllReduce
@@ -165,6 +166,13 @@ class RankDevice:
 
     def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
         return self.like.lacks(nodes) if isinstance(self.like, KeepsKernels) else lambda: False
+
+    def note(self, key: str, nodes: Sequence[Work]) -> None:
+        if isinstance(self.like, NotesKernels):
+            self.like.note(key, nodes)
+
+    def has_noted(self, key: str) -> bool:
+        return not isinstance(self.like, NotesKernels) or self.like.has_noted(key)
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         steps = steps_to_send(nodes, self.fusions)

@@ -28,7 +28,7 @@ from llama_py.model import Model
 from llama_py.params import ContextParams
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.prompts import Mixed, TooLong, check_whole, is_mixed, n_cells, n_whole
-from llama_py.ready import make_ready
+from llama_py.ready import make_all_ready
 from llama_py.rendered import Message, marks
 from llama_py.rerank import check_reranks, pair
 from llama_py.reuse import load_slot, save_slot
@@ -88,7 +88,7 @@ class Engine(Closing):
         try:
             self._speculator = ctx.speculator = Speculator(ctx, **vars(drafts))
             if warmup:
-                make_ready(ctx)
+                make_all_ready(ctx)
         except BaseException:
             ctx.close()
             raise

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 
 import llama_py
-from ggml_cpu import objcache
+from ggml_cpu import logits, objcache
 from ggml_cpu.compile import Following, Progress
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import Library
@@ -21,7 +21,12 @@ from ggml_cpu.store import STORE
 from ggml_py import building
 from ggml_py.building import Stage
 from llama_py import Context, GenerateParams
-from llama_py.ready import make_ready, sizes, warm_up
+from llama_py.graph.params import GraphParams
+from llama_py.graph.result import GraphResult
+from llama_py.params import SamplingParams
+from llama_py.ready import make_all_ready, make_ready, sizes, warm_up
+from llama_py.sampler import Sampler, masked
+from tests.serving.engines import ask_all, engine, request
 
 
 class Terminal(io.StringIO):
@@ -43,6 +48,9 @@ class Cold:
         self.batches: list[list[str]] = []
         self.following: list[str] = []
         self.kept: set[str] = set()
+
+    def has(self, kernels: Iterable[Kernel]) -> bool:
+        return all(k.name in self.kept for k in kernels)
 
     def read(self, kernels: Iterable[Kernel]) -> dict[Kernel, bytes]:
         return real_read([k for k in kernels if k.name in self.kept])
@@ -71,6 +79,9 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> Cold:
     _LIBRARIES.append(Library())
     monkeypatch.setattr(objcache, "_LIBRARY", _LIBRARIES[-1])
     monkeypatch.setattr(STORE, "read", cold.read)
+    monkeypatch.setattr(STORE, "has", cold.has)
+    masked.mask.cache_clear()
+    logits._loaded.cache_clear()
     monkeypatch.setattr(objcache, "compile_kernels", cold.compile)
     return cold
 
@@ -130,6 +141,58 @@ def test_drafts(cold: Cold, ctx: Context) -> None:
     for _ in pieces:
         pass
     assert cold.batches[before:] == []
+
+
+def test_a_chat_compiles_nothing_later(cold: Cold, ctx: Context) -> None:
+    """Kernels for the next token are cached by a completion before; those of turns are not."""
+    for _ in llama_py.stream(ctx, PROMPT, max_tokens=2):
+        pass
+    model = ctx.model
+    with model.context(600) as chat:
+        assert not chat.runner.lacks_next()
+        before = len(cold.batches)
+        make_all_ready(chat)
+        assert cold.batches[before:]
+        before = len(cold.batches)
+        for n in (*range(1, 20), 31, 33, 64, 100, 128, 129, 256, 300, 511):
+            chat.clear()
+            for _ in llama_py.stream(chat, [5] * n, max_tokens=3):
+                pass
+        for how in (SamplingParams(temp=1, grammar='root ::= "I"'), SamplingParams(mirostat=2)):
+            sampler = Sampler(how, chat.n_vocab, model.tokenizer)
+            for _ in llama_py.stream(chat, [5], max_tokens=2, sampler=sampler):
+                pass
+        assert cold.batches[before:] == []
+
+
+def test_a_later_chat_builds_one_graph(
+    cold: Cold, ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_all_ready(ctx)
+    built: list[GraphParams] = []
+    graph, before = ctx.model.architecture.graph, len(cold.batches)
+
+    def count(params: GraphParams) -> GraphResult:
+        built.append(params)
+        return graph(params)
+
+    monkeypatch.setattr(ctx.model.architecture, "graph", count)
+    make_all_ready(ctx)
+    assert (len(built), cold.batches[before:]) == (1, [])
+    cold.kept.remove("mul_mat_q8_0_panels")
+    make_all_ready(ctx)
+    assert len(built) > 10
+
+
+@pytest.mark.parametrize("unified", [False, True])
+def test_a_server_compiles_nothing_later(cold: Cold, unified: bool) -> None:
+    with llama_py.load() as model:
+        made = engine(model, n_seq_max=3, kv_unified=unified, warmup=True)
+        with made:
+            before = len(cold.batches)
+            for n in (1, 9, 70):
+                ask_all(made, [request([5] * n, n=4) for _ in range(3)])
+        assert before and cold.batches[before:] == []
 
 
 def test_what_is_there_costs_no_graph(cold: Cold, ctx: Context) -> None:

@@ -206,12 +206,15 @@ class Run:
     def get_ready(self, n_tokens: int | None) -> None:
         """Before a prompt of so many tokens (None: of any length): compile what is missing for it
         and its answer, then warm up."""
-        from llama_py.ready import make_ready, warm_up
+        from llama_py.ready import make_all_ready, make_ready, warm_up
 
         drafting = self.summary.drafting
         contexts = drafting.contexts if drafting is not None else [self.ctx]
         for ctx in contexts:
-            make_ready(ctx, n_tokens, 1 + drafting.n_max if drafting is not None else 1)
+            if n_tokens is None:
+                make_all_ready(ctx)
+            else:
+                make_ready(ctx, n_tokens, 1 + drafting.n_max if drafting is not None else 1)
         if self.warmup:
             warm_up(self.ctx, self.params.context_shift)
 

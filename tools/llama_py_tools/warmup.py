@@ -72,7 +72,7 @@ def _command(args: argparse.Namespace) -> None:
 
 def _warm(args: argparse.Namespace, n_seqs: int) -> None:
     """Prepare for so many sequences together."""
-    from llama_py.ready import sizes
+    from llama_py.ready import make_all_ready
     from llama_py.speculative.needs import n_planes, needs_nextn
 
     drafting = read(args, SpeculativeParams)
@@ -82,7 +82,7 @@ def _warm(args: argparse.Namespace, n_seqs: int) -> None:
     with model, session.open_context(
         args, model, n_rs_seq=n_planes(p), n_seq_max=n_seqs
     ) as ctx:
-        ctx.prepare(sizes(ctx, n_seqs), n_seqs)
+        make_all_ready(ctx)
         if n_seqs == 1 and ctx.memory.parts:
             _decode(model, ctx, p)
 
