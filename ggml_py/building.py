@@ -21,13 +21,13 @@ class Stage(NamedTuple):
 
     total     0 where more will follow that is not known yet
     what      the kernel that was built last
-    left      a guess of seconds until all are done; None where there is none
+    stopped   building was interrupted, or failed
     """
 
     done: int
     total: int
     what: str = ""
-    left: float | None = None
+    stopped: bool = False
 
 
 Display = Callable[[Stage], None]
@@ -44,13 +44,16 @@ _DISPLAYS: list[Display] = []
 
 @contextmanager
 def building() -> Iterator[None]:
-    """What is done meanwhile is building, in this thread."""
+    """Count time in the block as building, in this thread; displays see an interrupt or error."""
     if _CLOCK.running:
         yield
         return
     _CLOCK.running, start = True, perf_counter()
     try:
         yield
+    except BaseException:
+        tell(Stage(0, 0, stopped=True))
+        raise
     finally:
         _CLOCK.running = False
         _CLOCK.seconds += perf_counter() - start

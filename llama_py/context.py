@@ -256,11 +256,14 @@ class Context(Closing, Watched):
         each = [n_tokens] if isinstance(n_tokens, int) else n_tokens
         self.runner.prepare(self._shaped((n, n_seqs) for n in each))
 
-    def prepare_once(self, shapes: Sequence[tuple[int, int]]) -> None:
+    def prepare_once(self, shapes: Sequence[tuple[int, int]], force: bool = False) -> None:
         """Do `prepare` for (tokens, sequences), unless an earlier process did and its kernels are
-        still cached: the graphs of one token are built then, and no others."""
+        still cached: only one graph is built then.
+
+        force   do it in any case
+        """
         key = self.runner.key_of(next(self._shaped([(1, 1)])), shapes)
-        if not self.runner.sched.has_provided(key):
+        if force or not self.runner.sched.has_provided(key):
             self.runner.prepare(self._shaped(shapes), key)
 
     def _shaped(self, shapes: Iterable[tuple[int, int]]) -> Iterator[GraphParams]:

@@ -71,7 +71,7 @@ def bar(done: int, total: int) -> str:
 
 
 class Kernels:
-    """Told of kernels that are compiled (ggml_py.building): of how many, and how long it will take.
+    """Display of kernels that are compiled (ggml_py.building): how many of how many are done.
 
     before     called before something is drawn
     elsewhere  what is called with a line now and then where there is no terminal; None: nothing
@@ -86,15 +86,19 @@ class Kernels:
         self.before, self.elsewhere = before, elsewhere
         self._earlier = 0  # kernels of which it was not known how many will follow
         self._stage = Stage(0, 0)
-        self._since = self._told = 0.0
+        self._since = self._start = 0.0
+        self._lock = threading.RLock()  # of what is drawn, against `close`
         self._ends: threading.Event | None = None
 
     def __call__(self, stage: Stage) -> None:
         now = monotonic()
+        if stage.stopped:
+            self.close()
+            return
         if not stage.done:  # others begin
             self._earlier = 0 if self._stage.total else self._earlier + self._stage.done
-            self._since = self._since or now
-        self._stage, self._told = stage, now
+            self._since, self._start = self._since or now, self._start or now
+        self._stage = stage
         if stage.total and stage.done >= stage.total:
             self.close()
         elif on_terminal():
@@ -104,36 +108,36 @@ class Kernels:
             self.elsewhere(self.text())
 
     def text(self) -> str:
-        """`compiling kernels, first use only: 12 of 39 |####   | about 7 s left`"""
+        """Return `compiling kernels, first use only: 12 of 39 |####   | 7 s`, the time so far."""
         s, done = self._stage, self._earlier + self._stage.done
         if not s.total:
             return f"{self.TITLE}: {done} so far" if done else f"{self.TITLE} ..."
         total = self._earlier + s.total
-        text = f"{self.TITLE}: {done} of {total} {bar(done, total)}"
-        if s.left is not None:
-            text += f" about {max(1, round(s.left - (monotonic() - self._told)))} s left"
-        return text
+        seconds = round(monotonic() - self._start)
+        return f"{self.TITLE}: {done} of {total} {bar(done, total)} {seconds} s"
 
     def _show(self) -> None:
-        if self._ends is None:
-            self.before()
-            self._ends = threading.Event()
-            threading.Thread(target=self._tick, args=(self._ends,), daemon=True).start()
-        LINE.draw(self.text())
+        with self._lock:
+            if self._ends is None:
+                self.before()
+                self._ends = threading.Event()
+                threading.Thread(target=self._tick, args=(self._ends,), daemon=True).start()
+            LINE.draw(self.text())
 
     def _tick(self, ends: threading.Event) -> None:
         while not ends.wait(TICK):
-            LINE.draw(self.text())
-            if ends.is_set():
-                LINE.wipe()
+            with self._lock:
+                if not ends.is_set():
+                    LINE.draw(self.text())
 
     def close(self) -> None:
-        """Wipe the line; what is compiled later is shown again."""
-        self._since = 0.0
-        if self._ends is not None:
-            self._ends.set()
-            self._ends = None
-            LINE.wipe()
+        """Wipe the line and draw it no more; what is compiled later is shown again."""
+        with self._lock:
+            self._since = self._start = 0.0
+            if self._ends is not None:
+                self._ends.set()
+                self._ends = None
+                LINE.wipe()
 
 
 KERNELS = Kernels()  # of a model and its contexts

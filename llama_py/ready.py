@@ -24,14 +24,17 @@ def make_ready(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
         ctx.prepare(_sizes_of(ctx, n_prompt, n_more))
 
 
-def make_all_ready(ctx: Context) -> None:
+def make_all_ready(ctx: Context, force: bool = False) -> None:
     """Compile all missing kernels for prompts of any length, constrained responses, and several
-    sequences: a chat or a server then compiles nothing later."""
+    sequences: a chat or a server then compiles nothing later.
+
+    force   look for each kernel, even if an earlier process noted that it compiled all
+    """
     from llama_py.sampler.masked import mask
 
     mask()
     counts = dict.fromkeys((1, ctx.cparams.n_seq_max))
-    ctx.prepare_once([(n, n_seqs) for n_seqs in counts for n in sizes(ctx, n_seqs)])
+    ctx.prepare_once([(n, n_seqs) for n_seqs in counts for n in sizes(ctx, n_seqs)], force)
 
 
 def _sizes_of(ctx: Context, n_prompt: int, n_more: int) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from llama_py.models import tiny
 from tests.graph_models import split
+from tests.limits import SECONDS
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 ROOT = Path(__file__).parents[1]
@@ -28,7 +29,7 @@ def clean_environment() -> dict[str, str]:
 def run(name: str, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """A console script, run to its end."""
     return subprocess.run(
-        [str(SCRIPTS / name), *args], text=True, timeout=120,
+        [str(SCRIPTS / name), *args], text=True, timeout=SECONDS,
         **{"capture_output": True, "stdin": subprocess.DEVNULL, "env": clean_environment(), **more},
     )  # fmt: skip
 

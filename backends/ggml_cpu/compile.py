@@ -16,7 +16,6 @@ from contextlib import closing, nullcontext, suppress
 from functools import partial
 
 from ggml_cpu.children import Children, source
-from ggml_cpu.estimate import Estimate
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.store import STORE
 from ggml_py import building, host
@@ -46,8 +45,7 @@ def compile_kernels(
     if not kernels:
         return codes
     total = len(kernels) if whole else 0
-    estimate = Estimate(kernels, n_children(len(kernels)))
-    building.tell(Stage(0, total, left=estimate.left))
+    building.tell(Stage(0, total))
     here = [k for k in kernels if not source(k.module)]
     there = [k for k in kernels if k not in here]
     with closing(_compile_here(here)) as some, closing(
@@ -56,8 +54,7 @@ def compile_kernels(
         for finished in (some, others):
             for kernel, code in finished:
                 codes[kernel] = code
-                estimate.done(kernel)
-                building.tell(Stage(len(codes), total, kernel.name, estimate.left))
+                building.tell(Stage(len(codes), total, kernel.name))
                 if progress is not None:
                     progress(len(codes), len(kernels), kernel.name)
     return codes

@@ -27,6 +27,7 @@ from speed.process import Worker, WorkerDied, WorkerError, worker_command
 from speed.results import Record
 from speed.test import Test
 from tests.commands import clean_environment, tiny_model
+from tests.limits import SECONDS
 
 SCRIPTED = Path(__file__).parent / "scripted_peer.py"
 
@@ -190,7 +191,7 @@ def test_ours_answers_line_by_line(tmp_path: Path) -> None:
     done = subprocess.run(
         worker_command(sys.executable, "ours"),
         input="\n".join(map(json.dumps, requests)), capture_output=True, text=True,
-        timeout=600, env=clean_environment(),
+        timeout=SECONDS, env=clean_environment(),
     )  # fmt: skip
     load, check, context, *numbers, too_long = map(json.loads, done.stdout.splitlines())
     assert load == context == {"answer": None}

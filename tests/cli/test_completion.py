@@ -13,6 +13,7 @@ import pytest
 from llama_py_tools import main
 from tests.commands import DEMO, SCRIPTS, clean_environment, refused, run, start
 from tests.gguf_writer import gguf, kv, write
+from tests.limits import SECONDS
 
 # It must not be done before the test has read what it waits for.
 ENDLESS = ("-n", "1000000", "--context-shift", "--ignore-eos", "-no-cnv")
@@ -47,7 +48,7 @@ def test_a_seed_repeats_and_stdin_is_a_prompt() -> None:
     texts = [
         subprocess.run(
             [*args, "-s", seed], input="JULIET:\\n\xe9", capture_output=True, text=True,
-            timeout=120, env=clean_environment(), encoding="utf-8",
+            timeout=SECONDS, env=clean_environment(), encoding="utf-8",
         ).stdout
         for seed in ("1", "1", "2")
     ]  # fmt: skip
@@ -59,7 +60,8 @@ def test_no_stdin_and_no_stdout() -> None:
     script = SCRIPTS / "llama-py-cli"
     command = f"exec '{script}' {' '.join(QUICK)} -n 2 <&- >&-"
     done = subprocess.run(
-        ["sh", "-c", command], capture_output=True, text=True, timeout=120, env=clean_environment()
+        ["sh", "-c", command], capture_output=True, text=True, timeout=SECONDS,
+        env=clean_environment(),
     )
     assert done.returncode == 0
     assert done.stderr.endswith("stop: length\n")
@@ -72,7 +74,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     process.stdout.close()
     assert process.stderr is not None
     errors = process.stderr.read()
-    assert process.wait(timeout=120) == 1
+    assert process.wait(timeout=SECONDS) == 1
     assert "Traceback" not in errors
     assert "error" not in errors
 
@@ -82,7 +84,7 @@ def test_a_full_disk_is_told() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [str(SCRIPTS / "llama-py-cli"), *QUICK, "-n", "2"], stdout=full,
-            stderr=subprocess.PIPE, text=True, timeout=120, env=clean_environment(),
+            stderr=subprocess.PIPE, text=True, timeout=SECONDS, env=clean_environment(),
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
@@ -111,7 +113,7 @@ def interrupt(process: subprocess.Popen[str], shown: str) -> str:
     assert process.stdout is not None
     assert process.stdout.read(len(shown)) == shown
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert "load " in errors

@@ -17,6 +17,7 @@ from ggml_py.errors import ModelError
 from llama_py_tools import cpus
 from llama_py_tools.cpus import CpuParams, enter, mask, pin, places, span
 from tests.commands import clean_environment
+from tests.limits import SECONDS
 
 
 def test_texts() -> None:
@@ -142,7 +143,7 @@ def test_a_command_stays_there() -> None:
         "print(os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS,
         env=clean_environment(), stdin=subprocess.DEVNULL,
     )  # fmt: skip
     nice = os.getpriority(os.PRIO_PROCESS, 0)  # which only root may lower

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.commands import SCRIPTS, clean_environment, run
+from tests.limits import SECONDS
 
 COMMANDS = [
     "llama-py-cli", "llama-py-debug", "llama-py-gguf", "llama-py-graph", "llama-py-bench",
@@ -21,7 +22,7 @@ def imported_by(command: str, *args: str) -> tuple[str, set[str]]:
     """What a command writes, and the modules that it imports, with their packages."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", str(SCRIPTS / command), *args],
-        capture_output=True, text=True, timeout=600, env=clean_environment(),
+        capture_output=True, text=True, timeout=SECONDS, env=clean_environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-1000:]
     lines = done.stderr.splitlines()

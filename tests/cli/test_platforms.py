@@ -20,6 +20,7 @@ from llama_py import whole_file
 from llama_py_tools import streams
 from llama_py_tools.test_backend_ops import pool
 from tests.commands import DEMO, clean_environment
+from tests.limits import SECONDS
 
 MODULES = ("fcntl", "resource", "readline", "termios", "pwd", "grp", "select")
 FUNCTIONS = {
@@ -72,7 +73,7 @@ def bare(system: str, *args: str | Path, **environment: str) -> subprocess.Compl
                             "ggml_py.host.SYSTEM", 1)  # fmt: skip
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, args)], capture_output=True, encoding="utf-8",
-        timeout=300, stdin=subprocess.DEVNULL, env=clean_environment() | environment,
+        timeout=SECONDS, stdin=subprocess.DEVNULL, env=clean_environment() | environment,
     )  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def test_kernels_are_compiled_in_a_folder_with_any_name(tmp_path: Path) -> None:
     )
     folder = tmp_path / "кэш mit Platz"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300,
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS,
         env=clean_environment() | {"LLAMA_PY_CACHE": str(folder), "PYTHONUTF8": "0"},
     )  # fmt: skip
     assert done.stdout == "True\n", done.stderr

@@ -13,6 +13,7 @@ import pytest
 from llama_py.params import CACHE_TYPES
 from llama_py_tools import cli, graph
 from llama_py_tools.shell import script
+from tests.limits import SECONDS
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
@@ -26,7 +27,7 @@ def offered(folder: Path, *words: str, command: str = "llama-py-cli") -> set[str
     ask = f"\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; {name}; {show}"
     done = subprocess.run(
         ["bash", "--norc"], input=script(parser, "bash") + ask, capture_output=True, text=True,
-        cwd=folder, timeout=120,
+        cwd=folder, timeout=SECONDS,
     )  # fmt: skip
     assert done.stderr == ""
     return {*done.stdout.split("\n")} - {""}

@@ -15,6 +15,7 @@ from ggml_cpu.kernel import Kernel
 from llama_py.batch import Batch
 from llama_py_tools import cli
 from tests.commands import DEMO, clean_environment, tiny_model
+from tests.limits import SECONDS
 
 COMPILERS = """
 import sys, llama_py
@@ -28,8 +29,8 @@ def test_a_warm_start_imports_no_compiler() -> None:
     """Numba takes 200 ms, LLVM 30 ms and 40 MiB; OpenSSL, which hashlib loads, 3 ms and 3 MiB."""
     runs = [
         subprocess.run(
-            [sys.executable, "-c", COMPILERS, DEMO], capture_output=True, text=True, timeout=300,
-            env=clean_environment(), check=True,
+            [sys.executable, "-c", COMPILERS, DEMO], capture_output=True, text=True,
+            timeout=SECONDS, env=clean_environment(), check=True,
         )
         for _ in range(2)  # the first one may have to compile something
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from ggml_cpu import target
 from ggml_cpu.host_cpu import HostCPU
 from ggml_cpu.targets import AMX_FEATURES
 from ggml_py import host
+from tests.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 can_emulate = pytest.mark.skipif(
@@ -66,7 +67,8 @@ def test_the_answer_of_linux() -> None:
 def emulated(*command: str) -> str:
     """What a module of Python's says, run by itself."""
     run = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=3000
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True,
+        timeout=4 * SECONDS,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout

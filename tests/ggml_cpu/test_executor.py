@@ -30,6 +30,7 @@ from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.kernel import kernel
 from ggml_cpu.objcache import load_kernels
 from ggml_py import host
+from tests.limits import SECONDS
 
 THREADS = (1, 2, 3, 5)
 
@@ -313,7 +314,7 @@ def script(body: str) -> subprocess.CompletedProcess[str]:
         "executor = here.Executor(2)\n"
     )
     return subprocess.run(
-        [sys.executable, "-c", head + body], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", head + body], capture_output=True, text=True, timeout=SECONDS
     )
 
 

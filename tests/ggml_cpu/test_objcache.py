@@ -17,6 +17,7 @@ import pytest
 
 from ggml_cpu.elf import is_possible
 from ggml_cpu.fingerprints import Fingerprints
+from tests.limits import SECONDS
 
 FAMILY = """
 from ggml_cpu import vocabulary as v
@@ -105,17 +106,17 @@ class Demo:
         )
 
     def run(self, *names: str, **environment: str) -> dict:
-        out, err = (process := self.start(*names, **environment)).communicate(timeout=300)
+        out, err = (process := self.start(*names, **environment)).communicate(timeout=SECONDS)
         assert process.returncode == 0, err
         return json.loads(out)
 
     def output(self, script: str) -> str:
-        out, err = (process := self.start(script=script)).communicate(timeout=300)
+        out, err = (process := self.start(script=script)).communicate(timeout=SECONDS)
         assert process.returncode == 0, err
         return out
 
     def fail(self, *names: str) -> str:
-        _, err = (process := self.start(*names)).communicate(timeout=300)
+        _, err = (process := self.start(*names)).communicate(timeout=SECONDS)
         assert process.returncode == 1
         return err
 
@@ -174,7 +175,7 @@ atexit.register(tell)
 def test_a_warm_start_touches_little(warm):
     """Its files, once each, and the directory and the one it is in, which are not listed; no module
     that writes, nor LLVM where that is not needed."""
-    out, err = (process := warm.start(*ALL, script=WATCH + MAIN)).communicate(timeout=300)
+    out, err = (process := warm.start(*ALL, script=WATCH + MAIN)).communicate(timeout=SECONDS)
     assert process.returncode == 0, err
     calls, imported = json.loads(out.splitlines()[1])
     around = ["open"] * (2 if is_possible() else 1)
@@ -227,7 +228,7 @@ def test_other_cpu_has_other_objects(warm):
 def test_several_processes_at_once(demo):
     processes = [demo.start(*ALL) for _ in range(3)]
     for process in processes:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, err
         assert json.loads(out)["results"] == RESULTS
     assert len(demo.objects()) == 4
@@ -304,7 +305,7 @@ def test_interrupt_ends_the_compilers(demo):
         compilers = children_of(process.pid)
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=SECONDS)
     assert "KeyboardInterrupt" in err
     assert compilers
     for pid in compilers:  # whoever takes them over may be slow to bury them

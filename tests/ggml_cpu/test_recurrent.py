@@ -14,6 +14,7 @@ import pytest
 from ggml_cpu.kernels.delta_net.gated_delta_net import CHUNK, MAX_SIZE
 from ggml_py import ops
 from ggml_py.tensor import Tensor
+from tests.limits import SECONDS
 from tests.one_node import Floats, leaf, meaning, nmse, run, view_of
 
 EXACT = 1e-11  # f32 arithmetic on both sides
@@ -225,6 +226,6 @@ def test_other_cpu():
         cwd=here.parents[2],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=SECONDS,
     )
     assert run.returncode == 0, run.stdout + run.stderr

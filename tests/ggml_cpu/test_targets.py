@@ -13,6 +13,7 @@ import pytest
 from ggml_cpu import target
 from ggml_cpu.targets import NAMED
 from ggml_py.errors import BackendError
+from tests.limits import SECONDS
 
 OWN = target.usable(target.host_features())
 
@@ -68,7 +69,7 @@ def test_one_line_says_so() -> None:
         env={**os.environ, "LLAMA_PY_CPU": other},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
     )
     assert (run.returncode, run.stdout) == (1, "")
     assert re.fullmatch(f"error: LLAMA_PY_CPU={other} is no CPU .*\n", run.stderr)
@@ -126,7 +127,7 @@ def test_code(name: str) -> None:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=SECONDS,
     )
     assert run.returncode == 0, run.stderr
     found = dict(part.split("\n", 1) for part in run.stdout.split("# mul_mat")[1:])

@@ -17,6 +17,7 @@ from ggml_cpu import target
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
 from ggml_cpu.target import LANES, TILE
+from tests.limits import SECONDS
 from tests.native import call
 from tests.vectors import RNG, SPECIAL, f32, floats, i32, integers, put, same, words
 
@@ -312,7 +313,7 @@ def test_other_cpu(name):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=SECONDS,
     )
     assert run.returncode == 0, run.stdout + run.stderr
 
@@ -338,6 +339,6 @@ def test_arm_code():
     """Compiled for ARM (not run): the instructions are there, and nothing calls a library."""
     root = Path(__file__).parents[2]
     run = subprocess.run(
-        [sys.executable, "-c", NEON], cwd=root, capture_output=True, text=True, timeout=600
+        [sys.executable, "-c", NEON], cwd=root, capture_output=True, text=True, timeout=SECONDS
     )
     assert run.returncode == 0, run.stderr

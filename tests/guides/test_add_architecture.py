@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.commands import SCRIPTS, clean_environment
+from tests.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "models" / "README.md"
@@ -108,7 +109,7 @@ def run(first: Path, *command: str) -> str:
     paths = [str(first), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = clean_environment() | {"PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
-        command, cwd=first, env=env, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=first, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import SCRIPTS, clean_environment
+from tests.limits import SECONDS
 
 TOY = Path(__file__).parents[1] / "toy_backend"
 GROUP = "ggml_py.backends"
@@ -44,7 +45,7 @@ def run(site: Path, name: str, *args: str) -> subprocess.CompletedProcess[str]:
     paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = clean_environment() | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [str(SCRIPTS / name), *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=env)
 
 
 def test_it_is_listed(site: Path) -> None:

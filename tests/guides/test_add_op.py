@@ -13,6 +13,7 @@ import pytest
 
 from tests.commands import SCRIPTS, clean_environment
 from tests.installed import devices_or_skip
+from tests.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "ggml_py" / "ops" / "README.md"
@@ -135,7 +136,7 @@ def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
     paths = [tree, *(tree / name for name in ("backends", "tools"))]
     env = clean_environment() | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     return subprocess.run(
-        command, cwd=tree, env=env, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=tree, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
     )
 
 

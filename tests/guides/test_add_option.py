@@ -13,6 +13,7 @@ from textwrap import indent
 import pytest
 
 from tests.commands import DEMO, SCRIPTS, clean_environment
+from tests.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "params" / "README.md"
@@ -56,7 +57,7 @@ def run(tree: Path, *command: str, **variables: str) -> subprocess.CompletedProc
     paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = clean_environment() | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "100"}
     return subprocess.run(
-        command, cwd=tree, env=env | variables, capture_output=True, text=True, timeout=120,
+        command, cwd=tree, env=env | variables, capture_output=True, text=True, timeout=SECONDS,
         check=False,
     )  # fmt: skip
 

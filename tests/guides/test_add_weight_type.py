@@ -17,6 +17,7 @@ import pytest
 
 from tests.commands import SCRIPTS, clean_environment
 from tests.installed import devices_or_skip
+from tests.limits import SECONDS
 
 GUIDE = Path(__file__).parents[2] / "backends" / "ggml_cpu" / "quants" / "README.md"
 PACKAGES = ("ggml_py", "ggml_ref", "ggml_cpu", "ggml_opencl", "llama_py_tools")
@@ -56,7 +57,7 @@ def run(site: Path, *args: str) -> list[dict[str, str]]:
     paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = clean_environment() | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [str(SCRIPTS / "test-backend-ops"), *args, "-p", NAME, "--output", "csv"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return list(csv.DictReader(io.StringIO(done.stdout)))
 

@@ -16,6 +16,7 @@ from ggml_py.crew import Crew
 from ggml_py.errors import ContextError
 from llama_py import Context
 from tests.commands import DEMO, clean_environment
+from tests.limits import SECONDS
 from tests.live_models import live, tokens
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
@@ -120,7 +121,7 @@ print(ctx.decode([4]).shape)
 def test_memory_that_cannot_be_had() -> None:
     """One line that says how much and what to do; what is there goes on."""
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(DEMO)], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", LIMITED, str(DEMO)], capture_output=True, text=True, timeout=SECONDS,
         env=clean_environment(),
     )  # fmt: skip
     context, weights, shape = done.stdout.splitlines()

@@ -18,6 +18,7 @@ from llama_py.planning import PlannedModel, gpus, header_of, stand_ins
 from tests import large_models
 from tests.commands import clean_environment
 from tests.graph_models import declared, file_of
+from tests.limits import SECONDS
 
 MIB = 1 << 20
 SMALL = {
@@ -191,7 +192,7 @@ def test_a_model_of_190_gb(tmp_path: Path) -> None:
     path = tmp_path / "large.gguf"
     assert large_models.write(path, "qwen3moe", "moe", large_models.QWEN3MOE) > 190e9
     done = subprocess.run(
-        [sys.executable, "-c", LARGE, str(path)], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", LARGE, str(path)], capture_output=True, text=True, timeout=SECONDS,
         env=clean_environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -12,6 +13,7 @@ from ggml_py import building
 from ggml_py.building import Stage
 from llama_py import progress
 from llama_py.progress import Kernels, shown
+from tests.limits import SECONDS
 
 
 class Terminal(io.StringIO):
@@ -39,22 +41,23 @@ def test_a_bar_that_counts_all(now: list[float], monkeypatch: pytest.MonkeyPatch
     """Three kernels before it is known that four follow."""
     terminal = terminal_of(monkeypatch)
     display = Kernels()
-    told = [Stage(0, 0), Stage(3, 0, "c"), Stage(0, 4, left=9.0), Stage(1, 4, "d", 6.2)]
+    told = [Stage(0, 0), Stage(3, 0, "c"), Stage(0, 4), Stage(1, 4, "d")]
     texts = []
     for stage in told:
+        now[0] += 1.0
         display(stage)
         texts.append(display.text().removeprefix("compiling kernels, first use only"))
     assert texts == [
         " ...",
         ": 3 so far",
-        ": 3 of 7 |######          | about 9 s left",
-        ": 4 of 7 |#########       | about 6 s left",
+        ": 3 of 7 |######          | 2 s",
+        ": 4 of 7 |#########       | 3 s",
     ]
     now[0] += 2.0
-    assert display.text().endswith("about 4 s left")
-    display(Stage(4, 4, "g", 0.0))
+    assert display.text().endswith("| 5 s")
+    display(Stage(4, 4, "g"))
     assert terminal.getvalue().endswith("\r") and "4 of 7" in terminal.getvalue()
-    display(Stage(0, 2, left=1.0))  # another model
+    display(Stage(0, 2))  # another model
     assert ": 0 of 2" in display.text()
     display.close()
 
@@ -65,16 +68,16 @@ def test_lines_elsewhere(
     lines: list[str] = []
     display = Kernels(elsewhere=lines.append)
     for second in range(15):
-        display(Stage(second, 15, "k", 15.0 - second))
+        display(Stage(second, 15, "k"))
         now[0] += 1.0
-    display(Stage(15, 15, "k", 0.0))
+    display(Stage(15, 15, "k"))
     assert [line.split(": ")[1].split(" |")[0] for line in lines] == ["2 of 15", "12 of 15"]
     assert capsys.readouterr().err == ""
 
 
 def building_kernels() -> None:
     for done in range(3):
-        building.tell(Stage(done, 2, "k", 1.0))
+        building.tell(Stage(done, 2, "k"))
 
 
 def test_python_shows_it_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +86,27 @@ def test_python_shows_it_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         building_kernels()
     assert "first use only: 1 of 2" in terminal.getvalue()
     assert not building.is_told()
+
+
+def test_an_interrupt_ends_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread may be about to draw: nothing comes after what is written next."""
+    terminal = terminal_of(monkeypatch)
+    monkeypatch.setattr(progress, "TICK", 0.0)
+    display, ticks, tick = Kernels(), [], Kernels._tick
+
+    def ticked(self: Kernels, ends: threading.Event) -> None:
+        ticks.append(threading.current_thread())
+        tick(self, ends)
+
+    monkeypatch.setattr(Kernels, "_tick", ticked)
+    with building.telling(display), pytest.raises(KeyboardInterrupt), building.building():
+        building.tell(Stage(1, 4, "k"))
+        raise KeyboardInterrupt
+    terminal.write("> ")
+    ticks[0].join(SECONDS)
+    assert not ticks[0].is_alive()
+    assert "1 of 4" in terminal.getvalue() and terminal.getvalue().endswith("\r> ")
+    display.close()
 
 
 @pytest.mark.parametrize("given", [False, lambda done, total, what: None])
@@ -122,7 +146,7 @@ def test_without_a_terminal() -> None:
     """No line and no warning."""
     code = "import sys, llama_py; llama_py.load().context(32).decode([1])"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=SECONDS
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

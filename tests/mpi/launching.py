@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from tests.commands import ROOT, clean_environment
+from tests.limits import SECONDS
 
-TIMEOUT = 180
+TIMEOUT = SECONDS
 
 
 def launcher() -> str:
@@ -44,7 +45,7 @@ def end(process: subprocess.Popen[str]) -> None:
     for one in all_:
         with suppress(psutil.Error):
             one.kill()
-    psutil.wait_procs(all_[:-1], timeout=60)
+    psutil.wait_procs(all_[:-1], timeout=SECONDS)
 
 
 def started(n: int, *command: str, **env: str) -> subprocess.Popen[str]:

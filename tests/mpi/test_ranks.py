@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.commands import ROOT, SCRIPTS, clean_environment, run
+from tests.limits import SECONDS
 from tests.mpi.launching import TIMEOUT, launcher, on_ranks, started
 
 CLI = str(SCRIPTS / "llama-py-cli")
@@ -146,7 +147,7 @@ def test_a_killed_rank_ends_all(rank: int) -> None:
         others[rank].kill()
         _, err = process.communicate(timeout=TIMEOUT)
         assert process.returncode != 0
-        gone, alive = psutil.wait_procs(others, timeout=60)
+        gone, alive = psutil.wait_procs(others, timeout=SECONDS)
         assert not alive, gone
     errors = [line for line in err.splitlines() if "error" in line]
     assert len(errors) == 1 and errors[0].startswith(f"error: rank {rank} on "), err

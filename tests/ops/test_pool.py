@@ -18,6 +18,7 @@ from llama_py_tools.test_backend_ops.pool import Died, in_order
 from llama_py_tools.test_backend_ops.run import Outcome, Status
 from llama_py_tools.test_backend_ops.task import in_processes
 from tests.commands import heed_interrupts
+from tests.limits import SECONDS
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def test_ctrl_c_ends_all_processes() -> None:
     while "OK" not in running.stdout.readline():
         pass
     os.killpg(running.pid, signal.SIGINT)
-    _, err = running.communicate(timeout=60)  # to the end of output that all processes share
+    _, err = running.communicate(timeout=SECONDS)  # to the end of output that all processes share
     assert (running.returncode, err) == (130, "")
 
 

@@ -18,8 +18,9 @@ from llama_py_server.command import parser, shelf_of
 from llama_py_server.params import ListenParams
 from llama_py_server.state import State
 from llama_py_tools.options import read
+from tests.limits import SECONDS
 
-WAIT = 120  # seconds after which a test has failed
+WAIT = SECONDS
 TEMPLATES = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
 SMALL = ("-c", "2048", "-np", "2", "--temp", "0", "-n", "12", "--no-warmup")
 TOOL = {

@@ -15,10 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.limits import SECONDS
 from tests.server.served import ASK, SMALL, TOOL, talking
 
 KEY = "a-secret"
-WAIT = 120  # seconds after which a test has failed
+WAIT = SECONDS
 
 
 @pytest.fixture(scope="module")

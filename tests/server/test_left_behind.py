@@ -22,9 +22,10 @@ from llama_py_server.kept import Kept
 from llama_py_server.shelf import Shelf
 from llama_py_server.state import State
 from llama_py_server.task import Task
+from tests.limits import SECONDS
 from tests.server.served import SMALL
 
-WAIT = 60
+WAIT = SECONDS
 
 
 @pytest.mark.parametrize("fails", [(serving.Engine, "__init__"), (serving.Engine, "set_loras")])

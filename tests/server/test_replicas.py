@@ -18,8 +18,9 @@ import httpx
 import pytest
 
 from tests.commands import ROOT
+from tests.limits import SECONDS
 
-TIMEOUT = 120
+TIMEOUT = SECONDS
 
 
 class Replica(ThreadingHTTPServer):

@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from tests.commands import SCRIPTS, clean_environment, heed_interrupts
+from tests.limits import SECONDS
 
-WAIT = 120
+WAIT = SECONDS
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
 

@@ -14,9 +14,10 @@ from llama_py.model import Model
 from llama_py.params import AnswerParams
 from llama_py.prompts import Mixed
 from llama_py.serving import Engine, Event, Handle, Request
+from tests.limits import SECONDS
 from tests.live_models import EXACT, live
 
-WAIT = 120  # seconds after which a test has failed
+WAIT = SECONDS
 
 
 def model(name: str) -> Model:

@@ -82,7 +82,7 @@ def _warm(args: argparse.Namespace, n_seqs: int) -> None:
     with model, session.open_context(
         args, model, n_rs_seq=n_planes(p), n_seq_max=n_seqs
     ) as ctx:
-        make_all_ready(ctx)
+        make_all_ready(ctx, force=True)
         if n_seqs == 1 and ctx.memory.parts:
             _decode(model, ctx, p)
 
