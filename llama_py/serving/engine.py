@@ -54,7 +54,7 @@ class Engine(Closing):
 
     model    whose answers these are
     n_ctx    tokens that one sequence has room for
-    n_slots  sequences, `n_seq_max` of the params
+    n_slots  sequences, `n_seq_max` of the params; of an encoder-decoder 1
     memory   bytes by device and use, as Context.memory_breakdown
     size     bytes of the model, the memory and what computing takes; kept states are none of them
     n_kept   bytes of states that are kept in host memory at most; None for any number
@@ -81,6 +81,8 @@ class Engine(Closing):
         drafts = speculative or SpeculativeParams()
         p = ContextParams(**options)
         p = replace(p, n_rs_seq=max(p.n_rs_seq, n_planes(drafts)))
+        if model.has_encoder:  # a context has one encoded text
+            p = replace(p, n_seq_max=1)
         self.model, self.params, self.max_queue = model, p, max_queue
         self._owns_model = owns_model
         self._ctx = ctx = Context(model, **vars(p))
@@ -247,16 +249,11 @@ class Engine(Closing):
             raise Closed("the engine is closed; no requests are taken any more")
 
     def _check_answers(self) -> None:
-        """ContextError for a model that does not go on with texts, or not with several."""
+        """ContextError for a model that does not go on with texts."""
         if not self._ctx.memory.parts:
             raise ContextError(
                 f"models of architecture {self.model.arch!r} keep nothing of what they have read,"
                 " so they cannot continue a text; use embed"
-            )
-        if self.model.has_encoder:
-            raise ContextError(
-                f"models of architecture {self.model.arch!r} read a text as a whole before they"
-                " answer, and only one at a time; use Model.generate"
             )
 
     def _check(self, request: Request) -> None:
@@ -265,6 +262,8 @@ class Engine(Closing):
             raise Busy(f"{n} requests wait already, which is as many as may; ask again later")
         if n_cells(request.prompt) > self.n_ctx:
             raise TooLong(n_cells(request.prompt), self.n_ctx)
+        if self.model.has_encoder:
+            self._check_encoded(request)
         mixed = isinstance(request.prompt, Mixed)
         if isinstance(request.prompt, Mixed) and request.prompt.before:
             raise ContextError("a request has its whole prompt, not what follows of one (rest)")
@@ -273,6 +272,19 @@ class Engine(Closing):
         if not -1 <= request.id_slot < self.n_slots:
             raise ContextError(f"id_slot = {request.id_slot} is not in [-1, {self.n_slots})")
         self._check_loras(request.loras or {})
+
+    def _check_encoded(self, request: Request) -> None:
+        n, most, arch = len(request.prompt), self._ctx.cparams.n_ubatch, self.model.arch
+        if n > most:
+            raise ContextError(
+                f"the encoder of architecture {arch!r} reads its {n} tokens together, but n_ubatch"
+                f" = {most}; use a larger n_ubatch (-ub)"
+            )
+        if request.prompt_logprobs is not None:
+            raise ContextError(
+                f"models of architecture {arch!r} encode their prompts, so these have no"
+                " prompt_logprobs; leave them out"
+            )
 
     def _check_tokens(self, ids: Iterable[int]) -> None:
         n_vocab = self.model.hparams.n_vocab

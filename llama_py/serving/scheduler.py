@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ggml_py.building import clock
 from ggml_py.errors import ContextError
+from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.context_shift import can_shift
 from llama_py.generate import UNTIL_FULL
@@ -179,6 +180,9 @@ class Scheduler:
         self, slot: Slot, job: Job, afresh: bool = False, marked: bool = True
     ) -> int:
         """Let the slot have as much of a job's ids as is held. -> how many"""
+        if self.ctx.model.has_encoder:
+            self._encode(slot, job)
+            return 0
         marks, reuse = job.request.marks if marked else None, self.ctx.reuse
         most = job.n_scored if job.has_unscored else None
         n = reuse.start(job.ids, slot.id, marks, afresh, most).n_reused
@@ -188,12 +192,25 @@ class Scheduler:
         job.reads, job.n_held = len(job.ids) - n, n
         return n
 
+    def _encode(self, slot: Slot, job: Job) -> None:
+        """Encode a job's prompt; the decoder begins with its start token."""
+        prompt, start = job.request.prompt, clock()
+        job.ids = [self.ctx.model.architecture.start_token]
+        self.ctx.memory.seq_rm(slot.id)
+        self.ctx.encode(Batch(prompt, seq_ids=[(slot.id,)] * len(prompt)))
+        self.speculator.start(slot.id, job.ids)
+        job.reads, job.n_held = len(job.ids), 0
+        seconds = clock() - start
+        self.metrics.n_prompt += len(prompt) - 1  # the start token is counted when it is read
+        self.metrics.prompt_seconds += seconds
+        job.answer.read(0, seconds)
+
     def _kept(self, job: Job) -> int | None:
         """How many tokens stay when the context is full; None if the answer ends there."""
         p = job.request.params
         if not p.context_shift or p.max_tokens == UNTIL_FULL or not can_shift(self.ctx):
             return None
-        if job.media:
+        if job.media or self.ctx.model.has_encoder:
             return None
         n = job.answer.timings.n_prompt
         if p.n_keep >= 0:
@@ -348,7 +365,8 @@ class Scheduler:
         self.metrics.prompt_seconds += seconds
         job.reads, answer = left, job.answer
         n_prompt = answer.timings.n_prompt
-        self._tell(job, answer.read(min(job.cells(job.pos), n_prompt), seconds))
+        n_done = n_prompt if self.ctx.model.has_encoder else min(job.cells(job.pos), n_prompt)
+        self._tell(job, answer.read(n_done, seconds))
         if not has_rows:
             return False
         if answer.n_left < 1:

@@ -31,6 +31,22 @@ def test_several_at_once_are_what_each_is_alone(name: str, unified: bool) -> Non
         assert reused == [len(ids) - 1 for ids in PROMPTS]
 
 
+@pytest.mark.parametrize("unified", [False, True])
+def test_an_encoder_and_a_decoder_answer_one_after_the_other(unified: bool) -> None:
+    with engine("t5-dense", kv_unified=unified) as made:
+        assert made.n_slots == 1
+        found = ask_all(made, [request(ids) for ids in PROMPTS])
+        assert [one.tokens for one in found] == [alone("t5-dense", ids) for ids in PROMPTS]
+        timings = [one.end().timings for one in found]
+        assert [t.n_done for t in timings] == [len(ids) for ids in PROMPTS]
+        assert made.metrics().total.n_prompt == sum(map(len, PROMPTS))
+        for bad, words in [
+            (request(tokens(65)), "n_ubatch"), (request([1], prompt_logprobs=0), "prompt_logprobs"),
+        ]:  # fmt: skip
+            with pytest.raises(ContextError, match=words):
+                ask(made, bad)
+
+
 def test_answers_go_on_while_a_long_prompt_is_read() -> None:
     with engine("qwen35-dense", checkpoint_min_step=0) as made:
         answered, go_on = list[int](), stall(made, 4)
