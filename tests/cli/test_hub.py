@@ -58,7 +58,7 @@ class Hub:
             raise NoCache
         at = Path("/cache/snapshots/1")
         files = [SimpleNamespace(file_path=at / name, size_on_disk=2**20) for name in self.cached]
-        revision = SimpleNamespace(snapshot_path=at, files=files)
+        revision = SimpleNamespace(snapshot_path=at, files=files, refs={"main"}, last_modified=0)
         repo = SimpleNamespace(repo_type="model", repo_id="u/m", revisions=[revision])
         return SimpleNamespace(repos=[repo])
 
@@ -222,3 +222,33 @@ def test_the_real_library_takes_these_arguments() -> None:
         assert {*ours.parameters} - {"repo", "name"} <= {*inspect.signature(function).parameters}
     assert issubclass(real.CacheNotFound, Exception)
     assert session.model_path(FileParams()).endswith("demo.gguf")
+
+
+def test_a_model_is_removed_from_its_own_repository(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Copies of a repository have its commits and its file names."""
+    real = pytest.importorskip("huggingface_hub")
+    for name in ("one", "two", "three"):
+        repo = tmp_path / f"models--u--{name}"
+        for commit, ref in (("a" * 40, "main"), ("b" * 40, "old")):
+            snapshot = repo / "snapshots" / commit
+            for folder in (repo / "refs", repo / "blobs", snapshot):
+                folder.mkdir(parents=True, exist_ok=True)
+            (repo / "refs" / ref).write_text(commit)
+            for kind in ("Q8_0", "Q4_0"):
+                blob = repo / "blobs" / f"{ref}{kind}"
+                blob.write_bytes(b"GGUF")
+                (snapshot / f"m-{kind}.gguf").symlink_to(f"../../blobs/{blob.name}")
+    monkeypatch.setattr(hub, "_library", lambda: SimpleNamespace(
+        scan_cache_dir=lambda: real.scan_cache_dir(tmp_path), CacheNotFound=real.CacheNotFound,
+    ))  # fmt: skip
+    kinds = {f"u/{name}:{kind}" for name in ("one", "two", "three") for kind in ("Q8_0", "Q4_0")}
+    assert {*hub.cached_names()} == kinds and len(hub.cached_files()) == 6
+    assert all("a" * 40 in str(path) for path in hub.cached_names().values())
+    for name in ("u/two:Q8_0", "u/two:Q4_0"):
+        kinds -= {name}
+        assert hub.removed(name) and not hub.removed(name)
+        assert {*hub.cached_names()} == kinds
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["models--u--one", "models--u--three"]
+    assert len([*tmp_path.rglob("blobs/*")]) == 8

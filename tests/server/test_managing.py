@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from llama_py_server import managing
 from llama_py_server.app import app
 from llama_py_server.command import parser, shelf_of
+from llama_py_server.errors import HTTPError
 from llama_py_server.params import ListenParams
 from load.servers import running
 from tests.cli.hub_server import hub
@@ -111,6 +112,18 @@ def test_a_model_is_fetched_answers_and_is_removed(router: Router) -> None:
     assert router.client.post("/v1/completions", json=body).status_code == 200
     assert router.delete(SMALL_Q4).status_code == 200
     assert not [p for p in router.cache.rglob("*") if p.is_file() and p.stat().st_size > 2**20]
+
+
+def test_a_file_that_stays_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(managing.hub, "cached_names", lambda: {SMALL_Q8: Path("a.gguf")})
+    for removed, says in ((lambda name: True, "still cached"), (refuse, "read-only")):
+        monkeypatch.setattr(managing.hub, "removed", removed)
+        with pytest.raises(HTTPError, match=f"{SMALL_Q8}' is not removed: .*{says}"):
+            managing._remove(SMALL_Q8)
+
+
+def refuse(name: str) -> bool:
+    raise OSError(30, "read-only file system")
 
 
 def test_a_model_whose_file_tells_no_type(router: Router) -> None:

@@ -135,13 +135,13 @@ def _of_folder(folder: str) -> Iterator[Found]:
 
 def _cached() -> Iterator[Found]:
     """By their short names; those of the hub by their repository and type, as llama-server does."""
-    repos = {path: name for name, path in hub.cached_names().items()}
-    for short, path in local_models.known().items():
-        name = repos.get(path)
-        if name is None:
+    repos, known = hub.cached_names(), local_models.known()
+    for short, path in known.items():
+        if path not in repos.values():
             yield Found(short, str(path), "cache")
-        else:
-            yield Found(name, str(path), "cache", (short,), _eyes(path))
+    shorts = {path: (short,) for short, path in known.items()}
+    for name, path in repos.items():
+        yield Found(name, str(path), "cache", shorts.get(path, ()), _eyes(path))
 
 
 def _eyes(path: Path) -> str:

@@ -63,9 +63,20 @@ async def remove(request: Request, shelf: Shelf) -> Response:
             if time.monotonic() > until:
                 raise HTTPError("unavailable_error", f"model '{place.name}' is in use")
             await asyncio.sleep(0.05)
-    await run_in_threadpool(hub.removed, place.name)
+    await run_in_threadpool(_remove, place.name)
     shelf.reload()
     return _gone(shelf, place.name)
+
+
+def _remove(name: str) -> None:
+    """Remove a model's files. HTTPError if one stays."""
+    why = "its file is still cached"
+    try:
+        hub.removed(name)
+    except OSError as e:
+        why = str(e)
+    if name in hub.cached_names():
+        raise HTTPError("server_error", f"model '{name}' is not removed: {why}")
 
 
 def _gone(shelf: Shelf, name: str) -> Response:

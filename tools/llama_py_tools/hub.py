@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -110,26 +111,22 @@ def bytes_there(repo: str) -> int:
 
 
 def removed(name: str) -> bool:
-    """Take a model of `cached_names` from the cache; whether it was there. What its repository has
-    of other models stays; with the last of them goes all of it. OSError"""
-    hub = _library()
-    for repo in _repos(hub):
-        files = [
-            (file, _full_name(repo.repo_id, path))
-            for revision in repo.revisions
-            for file in revision.files
-            if _is_part(path := file.file_path.relative_to(revision.snapshot_path).as_posix())
-        ]
-        gone = [file for file, full in files if full == name]
-        if gone and len(gone) == len(files):
-            revisions = [revision.commit_hash for revision in repo.revisions]
-            hub.scan_cache_dir().delete_revisions(*revisions).execute()
-        else:
-            kept = {file.blob_path for file, full in files if full != name}
-            for file in gone:
-                file.file_path.unlink(missing_ok=True)
-                if file.blob_path not in kept:
-                    file.blob_path.unlink(missing_ok=True)
+    """Remove a model of `cached_names` from the cache; return False if it is not cached.
+
+    Only files of its own repository go: others may have the same commit. The repository's other
+    models stay; the folder goes with the last of them. Raises OSError if a file cannot be removed.
+    """
+    for repo in _repos(_library()):
+        files = [(file, path) for revision in _revisions(repo) for file, path in _paths(revision)]
+        models = [(file, _full_name(repo.repo_id, path)) for file, path in files if _is_part(path)]
+        gone = [file for file, full in models if full == name]
+        if gone and len(gone) == len(models):
+            shutil.rmtree(repo.repo_path)
+        elif gone:
+            away = {file.file_path for file in gone}
+            kept = {file.blob_path for file, _ in files if file.file_path not in away}
+            for path in (away | {file.blob_path for file in gone}) - kept:
+                path.unlink(missing_ok=True)
         if gone:
             return True
     return False
@@ -153,13 +150,13 @@ def cached_files() -> list[Path]:
     if find_spec("huggingface_hub") is None:
         return []
     paths = {
-        name: Path(file.file_path)
+        (name, repo.repo_id): Path(file.file_path)
         for repo in _repos(_library())
-        for revision in repo.revisions
-        for file in revision.files
-        if is_model(name := file.file_path.relative_to(revision.snapshot_path).as_posix())
+        for revision in reversed(_revisions(repo))
+        for file, name in _paths(revision)
+        if is_model(name)
     }
-    return [paths[name] for name in sorted(paths)]
+    return [paths[key] for key in sorted(paths)]
 
 
 def cached_names() -> dict[str, Path]:
@@ -168,9 +165,8 @@ def cached_names() -> dict[str, Path]:
         return {}
     found: dict[str, Path] = {}
     for repo in _repos(_library()):
-        for revision in repo.revisions:
-            for file in sorted(revision.files, key=lambda file: str(file.file_path)):
-                name = file.file_path.relative_to(revision.snapshot_path).as_posix()
+        for revision in _revisions(repo):
+            for file, name in sorted(_paths(revision), key=lambda pair: pair[1]):
                 if is_model(name):
                     found.setdefault(_full_name(repo.repo_id, name), Path(file.file_path))
     return found
@@ -262,12 +258,23 @@ def _repos(hub: Any) -> list[Any]:
         return []
 
 
+def _revisions(repo: Any) -> list[Any]:
+    """Return a repository's revisions: its main branch, then the newest."""
+    return sorted(repo.revisions, key=lambda r: ("main" not in r.refs, -r.last_modified))
+
+
+def _paths(revision: Any) -> list[tuple[Any, str]]:
+    """Return the files of a revision, with their paths in the repository."""
+    at = revision.snapshot_path
+    return [(file, file.file_path.relative_to(at).as_posix()) for file in revision.files]
+
+
 def _files(repo: Any) -> dict[str, int]:
     """Sizes by path, of all revisions."""
     return {
-        file.file_path.relative_to(revision.snapshot_path).as_posix(): file.size_on_disk
-        for revision in repo.revisions
-        for file in revision.files
+        path: file.size_on_disk
+        for revision in reversed(_revisions(repo))
+        for file, path in _paths(revision)
     }
 
 
