@@ -38,6 +38,9 @@ def test_what_is_served(client: TestClient, state: State) -> None:
         found = client.get(path).json()
         assert [m["id"] for m in found["data"]] == ["demo"]
     assert client.get("/v1/models/demo").json()["meta"]["n_vocab"] == state.tokenizer.n_vocab
+    (known,), m = client.get("/models").json()["models"], state.model
+    assert known["size"] == m.n_bytes and known["details"]["families"] == [m.arch]
+    assert known["details"]["parameter_size"] == f"{m.n_params / 1e6:.2f}M"
     props = client.get("/props").json()
     assert props["total_slots"] == 2 and props["default_generation_settings"]["n_ctx"] == 1024
     assert props["default_generation_settings"]["params"]["temperature"] == 0.0

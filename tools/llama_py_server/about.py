@@ -30,6 +30,7 @@ class Told:
     model: dict[str, Any]
     props: dict[str, Any]
     now: Now
+    arch: str
 
     @property
     def sees(self) -> bool:
@@ -41,18 +42,20 @@ class Told:
 
 
 def told_of(state: State) -> Told:
-    return Told(state.params, _model(state), _props(state), state.now())
+    return Told(state.params, _model(state), _props(state), state.now(), state.model.arch)
 
 
 def one_model(told: Told) -> Response:
     """For OpenAI's clients, and for those of Ollama."""
-    name = told.model["id"]
+    name, meta, n = told.model["id"], told.model["meta"], told.model["meta"]["n_params"]
     known = {
-        "name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model",
-        "description": "", "tags": [""], "capabilities": told.capabilities, "parameters": "",
+        "name": name, "model": name, "modified_at": "", "size": meta["size"], "digest": "",
+        "type": "model", "description": "", "tags": told.model["tags"],
+        "capabilities": told.capabilities, "parameters": "",
         "details": {
-            "parent_model": "", "format": "gguf", "family": "", "families": [""],
-            "parameter_size": "", "quantization_level": "",
+            "parent_model": "", "format": "gguf", "family": told.arch, "families": [told.arch],
+            "parameter_size": f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.2f}M",
+            "quantization_level": meta["ftype"],
         },
     }  # fmt: skip
     return as_json({"models": [known], "object": "list", "data": [told.model]})

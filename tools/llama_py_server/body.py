@@ -58,6 +58,13 @@ def inner(body: Mapping[str, Any], name: str) -> Body:
     return value(body, name, none)
 
 
+def check_unsupported(body: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """HTTPError for a field that would change the response, but is not supported."""
+    for name in names:
+        if body.get(name) not in (None, False, [], {}):
+            raise invalid(f"'{name}' is not supported; leave it out")
+
+
 def objects(body: Mapping[str, Any], name: str) -> list[Body]:
     """A list of objects; empty where it is absent. HTTPError for anything else."""
     found = body.get(name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llama_py_server import task as tasks
 from llama_py_server.answering import Answering
 from llama_py_server.asked import Asked, Options
-from llama_py_server.body import Body, inner, objects, text, value
+from llama_py_server.body import Body, check_unsupported, inner, objects, text, value
 from llama_py_server.constraints import constraint_of, unconstrained
 from llama_py_server.errors import invalid
 from llama_py_server.media import KINDS, Media
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llama_py_server.state import State
     from llama_py_server.task import Task
 
+_UNSUPPORTED = ("audio", "moderation", "web_search_options")
 N_PROBS = 20  # of `logprobs` without `top_logprobs`
 
 
@@ -31,6 +32,9 @@ class Conversation(NamedTuple):
 
 def conversation(state: State, body: Body) -> Conversation:
     """Raises HTTPError for what no conversation can be, ModelError where the template does."""
+    check_unsupported(body, _UNSUPPORTED)
+    if body.get("modalities") not in (None, [], ["text"]):
+        raise invalid("'modalities' must be [\"text\"]: responses are texts")
     tools = objects(body, "tools")
     choice = _tool_choice(body)
     if not state.talk.jinja and (tools or choice != "auto"):

@@ -42,10 +42,14 @@ def constraint_of(body: Mapping[str, Any]) -> Constraint | None:
     return _checked(found[0]) if found else None
 
 
+def is_constraint(name: str) -> bool:
+    """Return True if a field of a request is, or looks like, a constraint."""
+    return name in ("response_format", *_INNER) or _LIKE.search(name) is not None
+
+
 def unconstrained(body: Body) -> Body:
     """Return a request without its constraint, which another object has."""
-    gone = ("response_format", *_INNER)
-    return {k: v for k, v in body.items() if k not in gone and not _LIKE.search(k)}
+    return {key: v for key, v in body.items() if not is_constraint(key)}
 
 
 def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[Constraint]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_py_server.body import Body, inner, objects, text, value
+from llama_py_server.constraints import is_constraint
 from llama_py_server.errors import invalid
 
 MAX_TOKENS, BUDGET = 4096, 10000
@@ -34,6 +35,10 @@ def chat_body(body: Body) -> Body:
     if "stop_sequences" in body:
         found["stop"] = body["stop_sequences"]
     found |= {key: body[key] for key in _SAME if key in body}
+    found |= {key: v for key, v in body.items() if is_constraint(key)}
+    form = body.get("output_format", inner(body, "output_config").get("format"))
+    if form is not None:
+        found["response_format"] = form
     thinking = inner(body, "thinking")
     if thinking.get("type") == "enabled":
         found["thinking_budget_tokens"] = value(thinking, "budget_tokens", BUDGET)

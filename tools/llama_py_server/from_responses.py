@@ -7,11 +7,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from llama_py_server.body import Body, inner, objects, text, value
+from llama_py_server.body import Body, check_unsupported, inner, objects, text, value
 from llama_py_server.errors import invalid
 
 log = logging.getLogger("llama_py")
 
+_UNSUPPORTED = (
+    "background", "context_management", "conversation", "image", "moderation", "prompt",
+)  # fmt: skip
 _LOGPROBS = "message.output_text.logprobs"  # of `include`
 _GONE = ("input", "instructions", "tools", "max_output_tokens", "reasoning", "text")
 
@@ -24,6 +27,7 @@ def chat_body(body: Body) -> Body:
         raise invalid(
             "'previous_response_id' is not supported: responses are not kept; send the whole input"
         )
+    check_unsupported(body, _UNSUPPORTED)
     found = {key: v for key, v in body.items() if key not in _GONE}
     messages: list[Body] = []
     if body.get("instructions") is not None:
