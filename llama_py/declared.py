@@ -10,6 +10,7 @@ from ggml_py.backend import Buffer, Bytes, Device, HostBuffer, KeepsKernels, Rea
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.cut import Cut
 from llama_py.gguf_file import TensorInfo
+from llama_py.like import LLAMA_CPP
 
 Progress = Callable[[int, int, str], None]
 Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
@@ -38,11 +39,14 @@ class Declarations:
     sizes     bytes of weights by the name of the device they were placed on
     whole     by name, tensors that are whole
     copied    those of which devices have bytes of their own
+    ignored   names of tensors that llama.cpp leaves out of its graph, and so does this one
+    restored  names of others that it leaves out, and that are applied since weights need them
     """
 
     infos: Mapping[str, TensorInfo]
     where: str
     invent: Inventing | None = None
+    like: str = LLAMA_CPP
     tensors: dict[str, Tensor] = field(default_factory=dict)
     tied: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
@@ -55,6 +59,8 @@ class Declarations:
     sizes: dict[str, int] = field(default_factory=dict)
     whole: dict[str, Cut] = field(default_factory=dict)
     copied: list[TensorInfo] = field(default_factory=list)
+    ignored: dict[str, None] = field(default_factory=dict)
+    restored: dict[str, None] = field(default_factory=dict)
 
     @property
     def placed(self) -> list[Tensor]:

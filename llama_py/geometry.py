@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,6 +47,7 @@ class Rope:
     fixed      the context's frequencies do not apply
     yarn       the context's YaRN does
     plain      nor is anything else told of YaRN
+    rounded    YaRN's bounds are rounded to whole pairs, like in ggml
     """
 
     type: int
@@ -57,6 +59,14 @@ class Rope:
     fixed: bool = False
     yarn: bool = True
     plain: bool = False
+    rounded: bool = True
+
+
+def unturned_pairs(sections: Sequence[int], n_rot: int) -> list[int]:
+    """Return the channel pairs that interleaved sections leave to the fourth axis (ggml_rope_multi
+    with GGML_ROPE_TYPE_IMROPE)."""
+    size = sum(sections)
+    return [i for i in range(n_rot // 2) if i % size >= 3 * sections[(i % size) % 3]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from llama_py.geometry import (
     Rope,
     Window,
     WindowKind,
+    unturned_pairs,
 )
 from llama_py.keys import (
     END_OF_POSITIONS,
@@ -35,6 +36,7 @@ from llama_py.keys import (
     uint,
     uints,
 )
+from llama_py.like import LLAMA_CPP, TRANSFORMERS
 from llama_py.params import POOLING
 from llama_py.share import Share
 
@@ -72,6 +74,7 @@ class HParams(Declared):
     clamp_kqv   queries, keys and values are kept between this and its negative; 0: they are not
     n_cls_out   scores of a reranker
     n_pos_per_embd   positions per token: one, or one per RoPE axis
+    time_last   the last of several axes has the positions of the first
     non_causal_type  where tokens see later ones, if a context's tokens do
     """
 
@@ -93,6 +96,7 @@ class HParams(Declared):
     max_alibi_bias: float = 0.0
     clamp_kqv: float = 0.0
     logit_scale: float = 0.0
+    time_last: bool = False
     f_norm_eps: float = 0.0
     f_norm_rms_eps: float = 0.0
 
@@ -132,9 +136,12 @@ class HParams(Declared):
     whole_rope: ClassVar[bool] = False  # RoPE turns whole heads
     cached: ClassVar[bool] = True  # keys and values are kept; else only a batch's own tokens count
 
-    def __init__(self, metadata: Mapping[str, Any], arch: str) -> None:
+    def __init__(
+        self, metadata: Mapping[str, Any], arch: str, like: str = LLAMA_CPP
+    ) -> None:
         keys = Keys(metadata, arch)
-        self.arch = arch
+        self.arch, self.like = arch, like
+        self.differences: list[str] = []
         super().__init__(keys)
         if not keys.has("attention.head_count_kv"):
             self.n_head_kv = self.n_head
@@ -147,10 +154,21 @@ class HParams(Declared):
         self._check_rope(keys)
         self.load(keys)
         self.per_layer_keys = frozenset(keys.per_layer)
+        self._check_axes()
         self.layers = tuple(self.layer(il) for il in range(self.n_layer_all))
 
     def load(self, keys: Keys) -> None:
         """What cannot be said by a field: values that several keys decide, and their checks."""
+
+    def differs(self, what: str) -> bool:
+        """Note what llama.cpp computes otherwise than the authors' code for this file.
+
+        Returns:
+            True if the graph must follow the authors' code.
+        """
+        if what not in self.differences:
+            self.differences.append(what)
+        return self.like == TRANSFORMERS
 
     def layer(self, il: int) -> LayerShape:
         """The sizes of layer il."""
@@ -315,6 +333,13 @@ class HParams(Declared):
             raise keys.error(
                 "attention.value_length", f"it must be key_length = {self.n_embd_head_k}"
             )
+
+    def _check_axes(self) -> None:
+        if self.rope_type == ROPE_IMROPE:
+            pairs = unturned_pairs(self.rope_sections, self.n_rot)
+            if pairs:
+                text = f"sections {list(self.rope_sections)} of RoPE do not rotate pairs {pairs}"
+                self.time_last = self.differs(text)
 
     def _check_rope(self, keys: Keys) -> None:
         size = self.n_embd_head_k

@@ -18,6 +18,7 @@ from llama_py.file_types import guessed, words_of
 from llama_py.fingerprint import fingerprint
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
+from llama_py.like import warn_of_differences
 from llama_py.locked import lock
 from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
@@ -64,6 +65,7 @@ class LoadOptions(TypedDict, total=False):
     tensor_split: Sequence[float]
     load_mtp: bool
     kv_overrides: Mapping[str, bool | int | float | str]
+    like: str
     use_mmap: bool
     use_mlock: bool
     progress: Progress | bool | None
@@ -136,12 +138,15 @@ class Loaded(Closing):
 
     def _load(self, p: ModelParams) -> None:
         kind = architecture(self.file.architecture)
-        self.hparams: HParams = kind.HParams(self.file.metadata, kind.arch)
+        self.hparams: HParams = kind.HParams(self.file.metadata, kind.arch, p.like)
         self.placement.check(self.hparams.n_layer_all)
         self.layer_devices = self.placement.layers(self.hparams.n_layer_all)
-        weights = Weights(self.file.tensors, str(self.file.path))
+        weights = Weights(self.file.tensors, str(self.file.path), p.like)
         self.architecture = kind(self.hparams, weights, p.load_mtp)
         weights.finish()
+        warn_of_differences(
+            weights.where, p.like, self.hparams.differences, weights.ignored, weights.restored
+        )
         device_of = self.placement.device_of(self.layer_devices)
         if self.placement.shares_layers:
             from llama_py.split import split

@@ -15,7 +15,7 @@ Shapes are in ggml's order, ne[0] first. Nothing is allocated before `finish` ha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from ggml_py.backend import Bytes, Device
@@ -26,11 +26,13 @@ from llama_py.cut import Cut
 from llama_py.declared import Declarations, DeviceOf, Inventing, Progress, Readers
 from llama_py.gguf_file import TensorInfo
 from llama_py.gguf_metadata import printable
+from llama_py.like import LLAMA_CPP, TRANSFORMERS
 from llama_py.linear import ExpertLinear, Linear, Norm, NormKind
 
 _MAX_LISTED = 10
+SCALED_TYPES = ("nvfp4",)  # a value is its bits times a factor beside the tensor
 
-Bias = Literal[False, True, "needed"]
+Bias = Literal[False, True, "needed", "unread"]
 Sections = Sequence[int]
 
 
@@ -41,10 +43,12 @@ class Weights:
     il      the layer of this prefix, -1 for none
     """
 
-    def __init__(self, infos: Mapping[str, TensorInfo], where: str) -> None:
-        """infos: the file's tensors; they may be `Inventing`."""
+    def __init__(
+        self, infos: Mapping[str, TensorInfo], where: str, like: str = LLAMA_CPP
+    ) -> None:
+        """infos: the file's tensors; they may be `Inventing`. like: one of `llama_py.like.LIKE`"""
         invent = infos if isinstance(infos, Inventing) else None
-        self._all = Declarations(infos, where, invent)
+        self._all = Declarations(infos, where, invent, like)
         self.prefix = ""
         self.il = -1
 
@@ -110,16 +114,47 @@ class Weights:
             return None
         if name in d.tensors:
             return d.tensors[name]
-        if tuple(info.ne) not in (shape4(ne), shape4(other or ne)):
-            d.misshapen.append(
-                f"tensor {name!r} has wrong shape; expected {shown(ne)}, got {shown(info.ne)}"
-            )
+        self._check_shape(info, ne, other)
         d.tensors[name] = Tensor(info.type, shaped or info.ne, name=name)
         return d.tensors[name]
 
+    def _check_shape(
+        self, info: TensorInfo, ne: tuple[int, ...], other: tuple[int, ...] = ()
+    ) -> None:
+        if tuple(info.ne) not in (shape4(ne), shape4(other or ne)):
+            self._all.misshapen.append(
+                f"tensor {info.name!r} has wrong shape; expected {shown(ne)}, got {shown(info.ne)}"
+            )
+
+    def unread_tensor(
+        self, name: str, *ne: int, needed: bool = False, sections: Sections = ()
+    ) -> Tensor | None:
+        """Declare a tensor that llama.cpp loads and leaves out of its graph.
+
+        Args:
+            name: Name without this object's prefix.
+            ne: Shape in ggml's order.
+            needed: The other tensors have no right values without it, so it is applied anyway.
+            sections: See `tensor`.
+
+        Returns:
+            The tensor if the graph must apply it: it is needed, or the model is computed like
+            transformers. None if the file does not have it or it is ignored.
+        """
+        d, full = self._all, self.prefix + name
+        if d.invent is not None or full not in d.infos:  # recorded models are without
+            return None
+        if needed:
+            d.restored[full] = None
+        elif d.like != TRANSFORMERS:
+            self._check_shape(d.infos[full], ne)
+            d.ignored[full] = None
+            return None
+        return self._find(name, ne, (), False, sections)
+
     def norm(self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False) -> Norm:
         """`stem`.weight, and `stem`.bias if the norm has one."""
-        return Norm(self.tensor(f"{stem}.weight", *ne), self._bias(stem, ne, bias), kind)
+        return Norm(self.tensor(f"{stem}.weight", *ne), self.bias(stem, ne, bias), kind)
 
     def optional_norm(
         self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False
@@ -133,13 +168,13 @@ class Weights:
         """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
 
         bias     "needed": it must be there
-        scaled   False: llama.cpp leaves the scale out of its graph, though it accepts one. Here it
-                 counts where a file has it; what is made up, to be compared, has none
+                 "unread": llama.cpp accepts one and leaves it out of its graph (`unread_tensor`)
+        scaled   False: likewise the scale, unless the weight's type needs it
         sections  see `tensor`
         """
         weight = self.tensor(f"{stem}.weight", n_in, n_out, sections=sections)
-        bias_ = self._bias(stem, (n_out,), bias, sections)
-        return Linear(weight, bias_, self._scale(stem, 1, scaled))
+        bias_ = self.bias(stem, (n_out,), bias, sections)
+        return Linear(weight, bias_, self.scale(stem, 1, weight, scaled))
 
     def optional_linear(
         self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True
@@ -154,8 +189,8 @@ class Weights:
     ) -> ExpertLinear:  # fmt: skip
         """A matrix of each expert, with their biases and scales as for `linear`."""
         weight = self.tensor(f"{stem}.weight", n_in, n_out, n_expert, sections=sections)
-        bias_ = self._bias(stem, (n_out, n_expert), bias, sections)
-        return ExpertLinear(weight, bias_, self._scale(stem, n_expert, scaled))
+        bias_ = self.bias(stem, (n_out, n_expert), bias, sections)
+        return ExpertLinear(weight, bias_, self.scale(stem, n_expert, weight, scaled))
 
     def output(self, n_embd: int, n_vocab: int, *, bias: Bias = False) -> Linear:
         """The head: `output.weight`, else the token embeddings once more (tied weights)."""
@@ -163,9 +198,9 @@ class Weights:
         scale = None
         if weight is None:
             weight = self.tied("token_embd.weight")
-        elif weight.type.name == "nvfp4":
-            scale = self._scale("output", 1, True)
-        return Linear(weight, self._bias("output", (n_vocab,), bias), scale)
+        elif weight.type.name in SCALED_TYPES:
+            scale = self.scale("output", 1, weight, True)
+        return Linear(weight, self.bias("output", (n_vocab,), bias), scale)
 
     def tied(self, name: str) -> Tensor:
         """A second tensor on the bytes of a declared one; a device may lay it out differently."""
@@ -208,20 +243,24 @@ class Weights:
     def _wanted(self, stem: str, ne: tuple[int, ...]) -> bool:
         return self._find(f"{stem}.weight", ne, tuple(ne), False) is not None
 
-    def _bias(
+    def bias(
         self, stem: str, ne: tuple[int, ...], bias: Bias, sections: Sections = ()
     ) -> Tensor | None:
+        """Declare `stem`.bias; see `linear` for `bias`."""
         if not bias:
             return None
+        if bias == "unread":
+            return self.unread_tensor(f"{stem}.bias", *ne, sections=sections)
         declare = self.tensor if bias == "needed" else self.optional_tensor
         return declare(f"{stem}.bias", *ne, sections=sections)
 
-    def _scale(self, stem: str, n: int, scaled: bool) -> Tensor | None:
+    def scale(self, stem: str, n: int, weight: Tensor, scaled: bool) -> Tensor | None:
+        """Declare `stem`.scale of a weight; see `linear` for `scaled`."""
         # The scale of activations is for kernels that quantize them; no graph reads it.
         self.skip(f"{stem}.input_scale")
-        if scaled or self._all.invent is None:
+        if scaled:
             return self.optional_tensor(f"{stem}.scale", n)
-        return None
+        return self.unread_tensor(f"{stem}.scale", n, needed=weight.type.name in SCALED_TYPES)
 
     def finish(self) -> None:
         """Raise WeightsError if declarations and file do not match."""
@@ -230,7 +269,7 @@ class Weights:
             raise WeightsError(
                 f"{d.where}: has a vocabulary but no tensors; give the file of a whole model"
             )
-        used = d.tensors.keys() | d.skipped
+        used = d.tensors.keys() | d.skipped | d.ignored.keys()
         unused = [name for name in d.infos if name not in used]
         problems = [
             text
@@ -280,6 +319,21 @@ class Weights:
     def infos(self) -> Mapping[str, TensorInfo]:
         """The file's tensors."""
         return self._all.infos
+
+    @property
+    def like(self) -> str:
+        """Whose computation is followed, one of `llama_py.like.LIKE`."""
+        return self._all.like
+
+    @property
+    def ignored(self) -> Collection[str]:
+        """Names of the file's tensors that are left out of the graph, like in llama.cpp."""
+        return self._all.ignored
+
+    @property
+    def restored(self) -> Collection[str]:
+        """Names of tensors that llama.cpp leaves out, but that weights here cannot do without."""
+        return self._all.restored
 
     @property
     def where(self) -> str:

@@ -63,7 +63,8 @@ class Projections:
             )
             if self.joint.bias is None and bias:  # old files have one matrix but three biases
                 pairs = zip(stems, sizes, strict=True)
-                self.old_biases = [w.optional_tensor(f"{s}.bias", n) for s, n in pairs]
+                kind: Bias = "unread" if bias == "unread" else True
+                self.old_biases = [w.bias(s, (n,), kind) for s, n in pairs]
         else:
             if needed == "q":
                 w.skip(*(f"{stem}.{what}" for stem in stems[1:] for what in ("weight", "scale")))
@@ -212,6 +213,7 @@ class Attention:
         q_scale: float = 0.0, kq_scale: float = 0.0, factors: RopeFactors | None = None,
         sinks: Tensor | None = None, name: str = "", norm_late: bool = False,
         turned: tuple[str, str] = ("Qcur", "Kcur"), joined: bool = False,
+        out_scaled: bool = True,
     ) -> None:  # fmt: skip
         """qkv     projections to heads, if they are others
         bias, out_bias  of the projections to and from heads
@@ -223,6 +225,7 @@ class Attention:
         name      of the result
         turned    what queries and keys are called after RoPE
         joined    queries, keys and values must be made by one matrix
+        out_scaled  see `Weights.linear`, for the projection from heads
         """
         shape = hp.layers[w.il]
         if not (shape.n_head and shape.n_head_kv):
@@ -231,7 +234,9 @@ class Attention:
                 f" {shape.n_head_kv} in layer {w.il}, which attends; both must be at least 1"
             )
         self.qkv = qkv or Projections(w, hp.n_embd, shape, bias=bias, joined=joined)
-        self.output = w.linear("attn_output", shape.n_embd_v_out, hp.n_embd, bias=out_bias)
+        self.output = w.linear(
+            "attn_output", shape.n_embd_v_out, hp.n_embd, bias=out_bias, scaled=out_scaled
+        )
         self.q_norm, self.k_norm, self.factors = q_norm, k_norm, factors
         self.q_scale = q_scale
         self.kq_scale = kq_scale or (1.0 if q_scale else inv_sqrt(shape.n_embd_head_k))

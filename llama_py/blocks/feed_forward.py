@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ggml_py.ops import add, div, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
@@ -17,22 +19,23 @@ class FeedForward:
 
     def __init__(
         self, w: Weights, n_embd: int, n_ff: int, kind: str = "", *, act: Activation = SILU,
-        gated: bool = True, bias: Bias = False, scaled: bool = True, name: str = "ffn_out",
-        act_scales: Tensor | None = None, stem: str = "ffn_",
+        gated: bool = True, bias: Bias = False, scaled: bool | Literal["down"] = True,
+        name: str = "ffn_out", act_scales: Tensor | None = None, stem: str = "ffn_",
     ) -> None:  # fmt: skip
-        """kind  "" for ffn_up, ffn_gate, ffn_down; "_shexp" for experts that see every token
+        """scaled  see `Weights.linear`; "down": of ffn_down only
+        kind  "" for ffn_up, ffn_gate, ffn_down; "_shexp" for experts that see every token
         act_scales  F32 [n_ff] divide what the activation gives, where there is no gate
         name  of the result
         stem  how names begin
         """
-        n_up = 2 * n_ff if act.halves else n_ff
+        n_up, both = 2 * n_ff if act.halves else n_ff, scaled is True
         self.gate: Linear | None = None
         if gated and not act.halves:
-            self.gate = w.linear(f"{stem}gate{kind}", n_embd, n_ff, bias=bias, scaled=scaled)
+            self.gate = w.linear(f"{stem}gate{kind}", n_embd, n_ff, bias=bias, scaled=both)
         halves = (n_ff, n_ff) if act.halves else ()
         up = f"{stem}up{kind}"
-        self.up = w.linear(up, n_embd, n_up, bias=bias, scaled=scaled, sections=halves)
-        self.down = w.linear(f"{stem}down{kind}", n_ff, n_embd, bias=bias, scaled=scaled)
+        self.up = w.linear(up, n_embd, n_up, bias=bias, scaled=both, sections=halves)
+        self.down = w.linear(f"{stem}down{kind}", n_ff, n_embd, bias=bias, scaled=bool(scaled))
         self.act, self.name, self.act_scales = act, name, act_scales
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:

@@ -13,7 +13,7 @@ from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.memory.kept import KeysValues
-from llama_py.weights import Weights
+from llama_py.weights import Bias, Weights
 
 
 class GatedAttention:
@@ -24,10 +24,14 @@ class GatedAttention:
 
     parts_keep = KeysValues
 
-    def __init__(self, w: Weights, hp: HParams, joint_4d: bool = False) -> None:
+    def __init__(
+        self, w: Weights, hp: HParams, joint_4d: bool = False, bias: Bias = True
+    ) -> None:
         self.shape = shape = hp.layers[w.il]
         d = shape.n_embd_head_k
-        self.qkv = Projections(w, hp.n_embd, shape, n_embd_head_q=2 * d)  # queries with gates
+        self.qkv = Projections(  # queries with gates
+            w, hp.n_embd, shape, n_embd_head_q=2 * d, bias=bias
+        )
         self.q_norm, self.k_norm = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
         self.output = w.linear("attn_output", shape.n_embd_q, hp.n_embd)
         self.joint_4d = joint_4d

@@ -29,8 +29,7 @@ from llama_py.weights import Weights
 
 
 class KDA(ABC):
-    """A delta net layer of n_head heads of `size`. Biases of queries, keys and values, which
-    llama.cpp leaves out, count."""
+    """A delta net layer of n_head heads of `size`."""
 
     def __init__(self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int) -> None:
         n_inner = n_head * size
@@ -38,7 +37,7 @@ class KDA(ABC):
         names = (f"ssm_conv1d_{part}.weight" for part in "qkv")
         self.convs = [w.tensor(name, d_conv, 1, n_inner, other=(d_conv, n_inner)) for name in names]
         shape = LayerShape(n_head, n_head, size, size, 0)
-        self.qkv = Projections(w, n_embd, shape, scaled=False)
+        self.qkv = Projections(w, n_embd, shape, bias="unread", scaled=False)
         self.declare_decay(w, n_embd)
         self.beta = w.linear("ssm_beta", n_embd, n_head, scaled=False)
         self.dt = w.tensor("ssm_dt.bias", n_inner)

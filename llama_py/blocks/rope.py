@@ -5,9 +5,12 @@ from __future__ import annotations
 from ggml_py.ops import rope_ext
 from ggml_py.tensor import Tensor
 from llama_py.cparams import CParams
+from llama_py.geometry import Rope
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.tokens import InputConstant
 from llama_py.hparams import HParams
 from llama_py.weights import Weights
+from llama_py.yarn import yarn
 
 
 def rope(
@@ -24,6 +27,8 @@ def rope(
     if how is None:
         return x
     n_ctx, betas = cp.n_ctx_orig_yarn, (cp.yarn_beta_fast, cp.yarn_beta_slow)
+    if not how.rounded and cp.yarn_ext_factor:
+        return _exact_yarn(g, x, how, offset)
     if how.plain:
         n_ctx, betas = g.hp.n_ctx_train, (0.0, 0.0)
     pos = g.inp_pos if pos is None else pos
@@ -33,19 +38,36 @@ def rope(
     )  # fmt: skip
 
 
+def _exact_yarn(g: GraphBuilder, x: Tensor, how: Rope, offset: int) -> Tensor:
+    """Rotate x like `rope`, by YaRN whose bounds are not rounded. The factors of frequencies are an
+    input, since ggml's own YaRN rounds."""
+    found = yarn(g.cparams, how)
+    make = lambda: g.add_input(InputConstant("inp_rope_factors", found.factors)).values  # noqa: E731
+    factors = g.shared(f"yarn {found.base}", make)
+    return rope_ext(
+        x, g.inp_pos, factors, how.n_rot, how.type, g.cparams.n_ctx_orig_yarn, found.base, 1.0,
+        0.0, found.scale, 0.0, 0.0, how.sections, offset,
+    )  # fmt: skip
+
+
 class RopeFactors:
     """Factors of each frequency, of long-context variants: `rope_freqs`, or for "longrope" (or
     with `long`) those for short and for long contexts. F32 [n_rot / 2]"""
 
-    def __init__(self, w: Weights, hp: HParams, *, long: bool = False, n_rot: int = 0) -> None:
-        """n_rot  channels that are turned, if they are not those of all layers"""
+    def __init__(
+        self, w: Weights, hp: HParams, *, long: bool = False, n_rot: int = 0, unread: bool = False
+    ) -> None:
+        """n_rot  channels that are turned, if they are not those of all layers
+        unread  llama.cpp leaves `rope_freqs` out of its graph (`Weights.unread_tensor`)
+        """
         self.n_ctx_orig, n = hp.n_ctx_orig_yarn, (n_rot or hp.n_rot) // 2
         self.freqs = self.long = self.short = None
         if long or hp.rope_scaling_type == "longrope":
             self.long = w.optional_tensor("rope_factors_long.weight", n)
             self.short = w.optional_tensor("rope_factors_short.weight", n)
         else:
-            self.freqs = w.optional_tensor("rope_freqs.weight", n)
+            declare = w.unread_tensor if unread else w.optional_tensor
+            self.freqs = declare("rope_freqs.weight", n)
 
     def __call__(self, cparams: CParams) -> Tensor | None:
         """Those for a context's size."""

@@ -103,7 +103,8 @@ class GraphBuilder:
     @cached_property
     def inp_pos(self) -> Tensor:
         """Positions. I32 [n_tokens * n_pos_per_embd]"""
-        return self.add_input(InputPos(self.hp.n_pos_per_embd, self.n_tokens)).pos
+        hp = self.hp
+        return self.add_input(InputPos(hp.n_pos_per_embd, self.n_tokens, hp.time_last)).pos
 
     @cached_property
     def inp_out_ids(self) -> Tensor:

@@ -18,6 +18,7 @@ from llama_py.geometry import Rope
 from llama_py.memory.base import LayerKey
 from llama_py.memory.group import MemoryGroup
 from llama_py.memory.kv import KVCache
+from llama_py.yarn import Yarn, yarn
 
 RopeFactors = Callable[[int], Tensor | None]
 
@@ -29,22 +30,37 @@ def shift_keys(
     graph, shift = Graph(), Tensor(I32, (kv.kv_size * kv.n_stream,))
     shift.flags |= FLAG_INPUT
     rot = kv.rotation.build_input("", kv.rotation.n_k)
+    yarns: list[tuple[Tensor, Yarn]] = []
+
+    def turn(keys: Tensor, il: int, rope: Rope, offset: int = 0) -> Tensor:
+        if rope.rounded or not cparams.yarn_ext_factor:
+            return _turn(keys, shift, factors(il), rope, cparams, offset)
+        frequencies, found = Tensor(F32, (rope.n_rot // 2,)), yarn(cparams, rope)
+        frequencies.flags |= FLAG_INPUT
+        yarns.append((frequencies, found))
+        return rope_ext(
+            keys, shift, frequencies, rope.n_rot, rope.type, cparams.n_ctx_orig_yarn, found.base,
+            1.0, 0.0, 1.0, 0.0, 0.0, n_offs=offset,
+        )  # fmt: skip
+
     for key, layer in kv.tensors.layers.items():
         if layer.rope is None:
             continue
         if rot is None:
             keys = _turned_part(kv, key, layer.rope)
-            moved = _turn(cast(keys, F32), shift, factors(layer.il), layer.rope, cparams)
+            moved = turn(cast(keys, F32), layer.il, layer.rope)
         else:
             keys = kv.tensors.k[key]
             heads = reshape(cast(keys, F32), layer.n_embd_head_k, layer.n_head_kv, shift.ne[0])
             heads = mul_mat(rot, heads)  # its own inverse
-            heads = _turn(heads, shift, factors(layer.il), layer.rope, cparams, layer.rope.offset)
+            heads = turn(heads, layer.il, layer.rope, layer.rope.offset)
             moved = reshape(mul_mat(rot, heads), *keys.ne)
         graph.build_forward_expand(cpy(moved, keys))
     if graph.nodes:
         plan = Scheduler(list(devices)).plan(graph)
         set_tensor(shift, np.concatenate([cells.shift for cells in kv.cells]))
+        for tensor, values in yarns:
+            set_tensor(tensor, values.factors)
         if rot is not None:
             kv.rotation.set_input(rot)
         kv.rotating = True

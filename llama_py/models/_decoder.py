@@ -254,12 +254,16 @@ class LongDecoder(Decoder):
     """One whose file may have factors for the frequencies of positions.
 
     long_factors  those for short and for long contexts, whatever scaling the file says
+    freqs_unread  llama.cpp leaves them out of its graph
     """
 
     long_factors: ClassVar[bool] = False
+    freqs_unread: ClassVar[bool] = False
 
     def declare(self, w: Weights) -> None:
-        self.factors = RopeFactors(w, self.hp, long=self.long_factors)
+        self.factors = RopeFactors(
+            w, self.hp, long=self.long_factors, unread=self.freqs_unread
+        )
         super().declare(w)
 
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:

@@ -30,9 +30,6 @@ class ApertusHParams(WholeHParams):
 
 
 class Apertus(Plain, LongDecoder):
-    """Biases of the norms of queries and keys count where a file has them; llama.cpp leaves them
-    out of its graph."""
-
     arch = "apertus"
     HParams = ApertusHParams
     hp: ApertusHParams
@@ -41,10 +38,10 @@ class Apertus(Plain, LongDecoder):
 
     def attention(self, w: Weights, il: int) -> Block:
         d = self.hp.layers[il].n_embd_head_k
+        q_norm, k_norm = (w.norm(f"attn_{x}_norm", d, bias="unread") for x in "qk")
         return ApertusAttention(
             w, self.hp, out_bias=True, factors=self.factors, name="attn_out",
-            q_norm=w.norm("attn_q_norm", d, bias=True), k_norm=w.norm("attn_k_norm", d, bias=True),
-            turned=("Qcur_pos", "Kcur_pos"),
+            q_norm=q_norm, k_norm=k_norm, turned=("Qcur_pos", "Kcur_pos"),
         )  # fmt: skip
 
     def feed_forward(self, w: Weights, il: int) -> Block:

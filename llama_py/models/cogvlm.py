@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ggml_py.ops import rope_ext
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.attention import QKV, Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NEOX, Rope
 from llama_py.graph.builder import GraphBuilder
@@ -54,12 +54,18 @@ class CogVLM(Decoder):
         hp, image, n_ff = self.hp, w.scope("vis_", il), self.hp.layers[il].n_ff
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            TextOrImage(PlainRope(w, hp, joined=True, bias=False, name="attn_out"),
-                        PlainRope(image, hp, joined=True, bias=False, name="attn_out")),
+            TextOrImage(self._attention(w), self._attention(image, out_scaled=False)),
             w.norm("ffn_norm", hp.n_embd),
             TextOrImage(FeedForward(w, hp.n_embd, n_ff, scaled=False, name=""),
                         FeedForward(image, hp.n_embd, n_ff, scaled=False, name="", stem="")),
         )  # fmt: skip
+
+    def _attention(self, w: Weights, out_scaled: bool = True) -> Block:
+        hp = self.hp
+        qkv = Projections(
+            w, hp.n_embd, hp.layers[w.il], bias=False, scaled=False, joined=True
+        )
+        return PlainRope(w, hp, qkv=qkv, out_scaled=out_scaled, name="attn_out")
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return False

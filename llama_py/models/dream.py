@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from llama_py.geometry import ROPE_NEOX
 from llama_py.models.llada import Llada, LladaHParams
-from llama_py.weights import Weights
 
 
 class DreamHParams(LladaHParams):
@@ -15,7 +14,4 @@ class Dream(Llada):
     arch = "dream"
     HParams = DreamHParams
     sizes = {28: "7B"}
-
-    def declare_ends(self, w: Weights) -> None:
-        super().declare_ends(w)
-        w.skip("output.bias")
+    output_bias = "unread"

@@ -1,15 +1,14 @@
-"""ERNIE 4.5, dense (models/ernie4-5.cpp).
-
-A bias of attention's result counts where a file has one; llama.cpp leaves it out of its graph.
-"""
+"""ERNIE 4.5, dense (models/ernie4-5.cpp)."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from llama_py.blocks.attention import Attention
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.models._decoder import Block
 from llama_py.models._plain import Plain, WholeHParams
-from llama_py.weights import Weights
+from llama_py.weights import Bias, Weights
 
 
 class Ernie45HParams(WholeHParams):
@@ -20,6 +19,7 @@ class Ernie45(Plain):
     arch = "ernie4_5"
     HParams = Ernie45HParams
     sizes = {18: "0.3B", 28: "21B.A3B", 54: "300B.A47B"}
+    out_bias: ClassVar[Bias] = "unread"
 
     def attention(self, w: Weights, il: int) -> Block:
-        return Attention(w, self.hp, out_bias=True)
+        return Attention(w, self.hp, out_bias=self.out_bias)

@@ -43,10 +43,9 @@ class Ernie45Moe(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        w.skip("attn_output.bias")  # llama.cpp reads it, too, and adds it nowhere
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, name="attn_out"),
+            Attention(w, hp, out_bias="unread", name="attn_out"),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il),
         )

@@ -11,7 +11,8 @@ from llama_py.models._decoder import Layer, LongDecoder
 from llama_py.models._plain import Plain
 from llama_py.weights import Weights
 
-N_LAYER_WINDOWED = 64  # layers of the model with windows; in files of others one is not read
+N_LAYER_WINDOWED = 64  # layers of the model with windows; llama.cpp reads no other model's
+UNREAD = f"attention.sliding_window has no effect without {N_LAYER_WINDOWED} layers"
 
 
 class Exaone4HParams(WindowedHParams):
@@ -23,7 +24,8 @@ class Exaone4HParams(WindowedHParams):
 
     def load(self, keys: Keys) -> None:
         if self.n_layer != N_LAYER_WINDOWED:
-            self.n_swa = 0
+            given = keys.uint("attention.sliding_window", 0)
+            self.n_swa = given if given and self.differs(UNREAD) else 0
         super().load(keys)
 
     def rope(self, il: int) -> Rope | None:

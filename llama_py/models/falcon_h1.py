@@ -1,7 +1,6 @@
 """Falcon-H1: attention and a state space side by side in every layer (models/falcon-h1.cpp).
 
-Where llama.cpp leaves out a bias of the attention's projection, or crashes without one of the
-convolution, it is as the weights say.
+llama.cpp crashes without a bias of the convolution; here it is optional.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.mamba import Mamba2, SSMHParams
-from llama_py.blocks.rope import rope
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number
 from llama_py.linear import Norm
 from llama_py.memory.kept import Kept, KeysValues, State
-from llama_py.models._decoder import Block, Blocks, Decoder
+from llama_py.models._decoder import Block, Blocks, LongDecoder
 from llama_py.weights import Weights
 
 NAMES = {"mamba_out": "ssm_out"}
@@ -41,9 +39,8 @@ class FalconH1Attention(Attention):
     parts_keep = KeysValues
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
-        q, k = (rope(g, x, il) for x in (qkv.q, qkv.k))
         g.cb(qkv.v, "Vcur-post-rope", il)
-        return g.cb(q, "Qcur-post-rope", il), g.cb(k, "Kcur-post-rope", il)
+        return super().place(g, qkv, il)
 
 
 @dataclass(slots=True)
@@ -80,22 +77,22 @@ class FalconH1Layer:
         return add(seen, carried)
 
 
-class FalconH1(Decoder):
+class FalconH1(LongDecoder):
     arch = "falcon-h1"
     HParams = FalconH1HParams
     sizes = {36: "0.5B", 24: "1.5B", 66: "1B", 32: "3B", 44: "7B", 72: "34B"}
     hp: FalconH1HParams
     names = NAMES
-
-    def declare(self, w: Weights) -> None:
-        w.skip("rope_freqs.weight")  # llama.cpp loads them, and turns heads without
-        super().declare(w)
+    freqs_unread = True
 
     def layer(self, w: Weights, il: int) -> FalconH1Layer:
         hp, n_embd = self.hp, self.hp.n_embd
         return FalconH1Layer(
             w.norm("attn_norm", n_embd),
-            FalconH1Attention(w, hp, out_bias=True, name="attn_out"),
+            FalconH1Attention(
+                w, hp, out_bias="unread", factors=self.factors,
+                turned=("Qcur-post-rope", "Kcur-post-rope"), name="attn_out",
+            ),
             Mamba2(w, hp, conv_bias=True, normed=False),
             Norm(w.tensor("ffn_norm", n_embd)),  # the file has it without .weight
             FeedForward(w, n_embd, hp.layers[il].n_ff, bias=True, scaled=False),

@@ -1,15 +1,12 @@
 """Gemma 3n: several streams of which layers compute one, an input of its own for each layer,
-layers that attend to what an earlier one has stored (models/gemma3n.cpp).
-
-Where llama.cpp leaves out a bias or scale of queries, in layers without keys of their own, it is
-as the weights say.
-"""
+layers that attend to what an earlier one has stored (models/gemma3n.cpp)."""
 
 from __future__ import annotations
 
 from ggml_py.ops import add, concat, gelu, mean, mul, relu, scale, sqr, sqrt, sub, sum_rows
 from ggml_py.tensor import Tensor
 from llama_py.blocks.altup import AltUp, AltUpEnds, others, stream
+from llama_py.blocks.attention import Projections
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.per_layer import LayerGate, PerLayerInputs
 from llama_py.graph.builder import GraphBuilder
@@ -77,7 +74,9 @@ class Gemma3nLayer:
         self.correct_scale = w.tensor("altup_correct_scale.weight", n_embd)
         self.attn_norm, self.laurel = w.norm("attn_norm", n_embd), Laurel(w, n_embd)
         q_norm, k_norm = (w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
-        self.attention = attention(hp, il)(w, hp, q_norm, k_norm)
+        own = hp.kv_of(il) == il
+        qkv = Projections(w, n_embd, shape, bias=True if own else "unread", scaled=own)
+        self.attention = attention(hp, il)(w, hp, q_norm, k_norm, qkv)
         self.attn_post_norm = w.norm("post_attention_norm", n_embd)
         self.ffn_norm = w.norm("ffn_norm", n_embd)
         self.feed_forward = SparseFeedForward(w, n_embd, shape.n_ff)

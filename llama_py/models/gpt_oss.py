@@ -3,11 +3,13 @@ attention (models/openai-moe.cpp)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SWIGLU_OAI
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
-from llama_py.geometry import ROPE_NEOX
+from llama_py.geometry import ROPE_NEOX, Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.keys import Keys, base, number, uint, uints
@@ -23,12 +25,19 @@ class GptOssHParams(WindowedHParams):
     n_swa: int = uint("attention.sliding_window", 0, least=1)
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
     n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length")
+    yarn_rounded = True
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
         self.rope_freq_scale_swa = self.rope_freq_scale_train
+        if self.rope_scaling_type == "yarn" and self.rope_freq_scale_train != 1:
+            self.yarn_rounded = not self.differs("bounds of YaRN are rounded to whole pairs")
         if self.n_expert == 0:
             raise keys.error("expert_count", "it must be at least 1")
+
+    def rope(self, il: int) -> Rope | None:
+        how = super().rope(il)
+        return None if how is None else replace(how, rounded=self.yarn_rounded)
 
 
 class GptOss(Decoder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import add, mul, sigmoid
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
@@ -43,8 +43,16 @@ class GatedChannels(Attention):
     """What heads find is gated, channel by channel. Each turn keeps its own keys, so that it is not
     divided among devices."""
 
-    def __init__(self, w: Weights, hp: HParams) -> None:
-        super().__init__(w, hp, name="attn_out")
+    def __init__(self, w: Weights, hp: HParams, turn: Weights) -> None:
+        """turn  llama.cpp reads the scales of each turn under the turn's own number"""
+        own = turn.il == w.il
+        qkv = Projections(w, hp.n_embd, hp.layers[w.il], scaled=own)
+        super().__init__(w, hp, qkv=qkv, out_scaled=own, name="attn_out")
+        if not own:
+            joint = qkv.joint
+            parts = zip("qkv", qkv.parts, strict=True) if joint is None else [("qkv", joint)]
+            for stem, part in (*parts, ("output", self.output)):
+                part.scale = part.scale or turn.scale(f"attn_{stem}", 1, part.weight, True)
         n_values = hp.layers[w.il].n_embd_v_out
         self.gate = w.linear("attn_gate", hp.n_embd, n_values, scaled=False)
 
@@ -58,8 +66,6 @@ class GatedChannels(Attention):
 
 
 class HrmText(Decoder):
-    """Scales of matrices count in every turn; llama.cpp leaves them out of some."""
-
     arch = "hrm_text"
     HParams = HrmTextHParams
     hp: HrmTextHParams
@@ -77,13 +83,18 @@ class HrmText(Decoder):
     def declare_trunk(self, w: Weights) -> None:
         hp, n = self.hp, self.hp.n_hrm_layers_per_stack
         w.skip_layers(range(2 * n, hp.n_layer))
-        made = [self.layer(w.layer(il), il) for il in range(2 * n)]
-        self.layers = [*(made[:n] * hp.n_hrm_l_cycles + made[n:]) * hp.n_hrm_h_cycles]
+        self.of_turn = w.layer
+        stacks = [*range(n)] * hp.n_hrm_l_cycles + [*range(n, 2 * n)]
+        self.layers = [
+            self.layer(w.layer(il), turn)
+            for turn, il in enumerate(stacks * hp.n_hrm_h_cycles)
+        ]
 
     def layer(self, w: Weights, il: int) -> Layer:
+        """Make turn `il` of the layer that `w` names."""
         hp, n_embd = self.hp, self.hp.n_embd
-        feed_forward = FeedForward(w, n_embd, hp.layers[il].n_ff, scaled=False)
-        return Layer(Norm(), GatedChannels(w, hp), Norm(), feed_forward)
+        feed_forward = FeedForward(w, n_embd, hp.layers[w.il].n_ff, scaled=False)
+        return Layer(Norm(), GatedChannels(w, hp, self.of_turn(il)), Norm(), feed_forward)
 
     def build(self, g: GraphBuilder) -> None:
         hp, high = self.hp, self.embed(g)

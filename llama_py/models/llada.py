@@ -7,7 +7,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import number
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._decoder import Layer, LongDecoder
 from llama_py.weights import Weights
 
 
@@ -19,22 +19,18 @@ class LladaHParams(HParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
 
 
-class Llada(Decoder):
+class Llada(LongDecoder):
     arch = "llada"
     HParams = LladaHParams
     diffuses = True
+    freqs_unread = True
     sizes = {32: "8B"}
-
-    def declare_ends(self, w: Weights) -> None:
-        super().declare_ends(w)
-        w.skip("rope_freqs.weight")  # llama.cpp loads them, and turns heads without
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        w.skip("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp),
+            Attention(w, hp, out_bias="unread", factors=self.factors),
             w.norm("ffn_norm", hp.n_embd),
-            FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False),
+            FeedForward(w, hp.n_embd, hp.layers[il].n_ff, bias="unread", scaled=False),
         )

@@ -58,7 +58,7 @@ class Mimo2Attention(Attention):
     def __init__(self, w: Weights, hp: Mimo2HParams) -> None:
         shape = hp.layers[w.il]
         qkv = Projections(
-            w, hp.n_embd, shape, bias=False, scaled=w.il >= hp.n_layer, named=False
+            w, hp.n_embd, shape, bias="unread", scaled=w.il >= hp.n_layer, named=False
         )  # fmt: skip
         sinks = w.optional_tensor("attn_sinks.weight", shape.n_head)
         super().__init__(w, hp, qkv=qkv, sinks=sinks, name="attn_out")

@@ -1,5 +1,5 @@
 """MPT: what is far off counts less, or positions are learned; queries, keys and values may be
-limited, or queries and keys normed over all heads (models/mpt.cpp, which fails with such norms)."""
+limited, or queries and keys normed over all heads (models/mpt.cpp)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,18 @@ class Mpt(LayerNormDecoder):
         return embd if self.positions is None else self.positions(g, embd)
 
     def attention(self, w: Weights) -> Attention:
+        """Norms of keys have no effect in llama.cpp without those of queries."""
         shape = self.hp.layers[w.il]
-        q_norm, k_norm = (
-            w.optional_norm(f"attn_{x}_norm", n, kind="layer", bias=True)
-            for x, n in (("q", shape.n_embd_q), ("k", shape.n_embd_k_gqa))
-        )
-        if q_norm is None and k_norm is None:
-            return super().attention(w)
+        n_q, n_k = shape.n_embd_q, shape.n_embd_k_gqa
+        q_norm = w.optional_norm("attn_q_norm", n_q, kind="layer", bias=True)
+        if q_norm is not None:
+            k_norm = w.optional_norm("attn_k_norm", n_k, kind="layer", bias=True)
+            k_norm = k_norm or Norm(kind="layer")
+        else:
+            parts = [w.unread_tensor(f"attn_k_norm.{part}", n_k) for part in ("weight", "bias")]
+            if parts[0] is None:
+                return super().attention(w)
+            k_norm = Norm(parts[0], parts[1], "layer")
         return NormedRows(w, self.hp, out_bias=True, q_norm=q_norm, k_norm=k_norm)
 
     def feed_forward(self, w: Weights) -> FeedForward:
@@ -65,5 +70,6 @@ class NormedRows(Attention):
         return QKV(q, k, qkv.v)
 
     def _normed(self, g: GraphBuilder, norm: Norm, x: Tensor, il: int) -> Tensor:
-        rows = cont(x, x.ne[0] * x.ne[1], x.ne[2])
+        flat = reshape if x.is_contiguous() else cont  # llama.cpp fails on a part of one matrix
+        rows = flat(x, x.ne[0] * x.ne[1], x.ne[2])
         return reshape(norm(g, rows, il=il), *x.ne)

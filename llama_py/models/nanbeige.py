@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
@@ -41,25 +41,28 @@ class LoopedAttention(Attention):
 
 
 class Nanbeige(LongDecoder):
-    """Scales of matrices count in every loop; llama.cpp leaves them out of all but the first."""
-
     arch = "nanbeige"
     HParams = NanbeigeHParams
     hp: NanbeigeHParams
     layer_sum = "ffn_out"
 
     def declare_trunk(self, w: Weights) -> None:
-        layers = [self.layer(w.layer(il), il) for il in range(self.hp.n_layer_phys)]
-        self.layers = [*layers * self.hp.n_loops]
+        n = self.hp.n_layer_phys
+        self.layers = [self.layer(w.layer(il % n), il) for il in range(self.hp.n_layer)]
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, n_embd = self.hp, self.hp.n_embd
+        """llama.cpp reads scales of matrices in the first loop only."""
+        hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
+        first = il < hp.n_layer_phys
         return Layer(
             w.norm("attn_norm", n_embd),
-            LoopedAttention(w, hp, factors=self.factors, name="attn_out"),
+            LoopedAttention(
+                w, hp, qkv=Projections(w, n_embd, shape, scaled=first), out_scaled=first,
+                factors=self.factors, name="attn_out",
+            ),
             w.norm("ffn_norm", n_embd),
-            FeedForward(w, n_embd, hp.layers[il].n_ff),
-        )
+            FeedForward(w, n_embd, shape.n_ff, scaled=first),
+        )  # fmt: skip
 
     def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         n, hp = il + 1, self.hp

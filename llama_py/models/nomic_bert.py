@@ -19,5 +19,5 @@ class NomicBert(BertEncoder):
     sizes = {12: "137M"}
 
     def feed_forward(self, w: Weights, il: int) -> Block:
-        w.skip("ffn_up.bias", "ffn_down.bias")
-        return FeedForward(w, self.hp.n_embd, self.hp.layers[il].n_ff, scaled=False)
+        n_ff = self.hp.layers[il].n_ff
+        return FeedForward(w, self.hp.n_embd, n_ff, bias="unread", scaled=False)

@@ -16,3 +16,4 @@ class PaddleOCRHParams(Ernie45HParams):
 class PaddleOCR(Ernie45):
     arch = "paddleocr"
     HParams = PaddleOCRHParams
+    out_bias = True

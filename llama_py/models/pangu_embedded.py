@@ -1,7 +1,4 @@
-"""openPangu Embedded (models/pangu-embed.cpp).
-
-Factors of frequencies count where a file has them; llama.cpp leaves them out of its graph.
-"""
+"""openPangu Embedded (models/pangu-embed.cpp)."""
 
 from __future__ import annotations
 
@@ -22,6 +19,7 @@ class PanguEmbedded(Plain, LongDecoder):
     HParams = PanguEmbeddedHParams
     sizes = {26: "1B", 34: "7B"}
     layer_sum = "ffn_out"
+    freqs_unread = True
 
     def attention(self, w: Weights, il: int) -> Block:
         return Attention(w, self.hp, out_bias="needed", factors=self.factors)

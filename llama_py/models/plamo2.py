@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llama_py.blocks.activation import SWIGLU
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.mamba import SSMHParams
@@ -81,7 +81,8 @@ class Plamo2(Decoder):
         shape = self.hp.layers[il]
         d = shape.n_embd_head_k
         return Attention(
-            w, self.hp, bias=False, joined=True, kq_scale=inv_sqrt(shape.n_embd_head_v),
+            w, self.hp, kq_scale=inv_sqrt(shape.n_embd_head_v),
+            qkv=Projections(w, self.hp.n_embd, shape, bias=False, scaled=False, joined=True),
             q_norm=w.norm("attn_q_norm", d, shape.n_head),
             k_norm=w.norm("attn_k_norm", d, shape.n_head_kv), turned=("", ""), name="attn_out",
         )  # fmt: skip

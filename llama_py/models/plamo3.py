@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.activation import SWIGLU
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NEOX
 from llama_py.hparams import RMS_EPS, WindowedHParams
@@ -39,8 +39,8 @@ class Plamo3(Decoder):
         return Layer(
             w.norm("attn_norm", n_embd),
             Attention(
-                w, hp, bias=False, joined=True, q_norm=q_norm, k_norm=k_norm, turned=("", ""),
-                name="attn_out",
+                w, hp, qkv=Projections(w, n_embd, shape, bias=False, scaled=False, joined=True),
+                q_norm=q_norm, k_norm=k_norm, turned=("", ""), name="attn_out",
             ),
             w.norm("ffn_norm", n_embd),
             FeedForward(w, n_embd, shape.n_ff, act=SWIGLU, scaled=False),

@@ -6,7 +6,6 @@ from __future__ import annotations
 from llama_py.geometry import ROPE_MROPE
 from llama_py.keys import uints
 from llama_py.models._plain import Plain, WholeHParams
-from llama_py.weights import Weights
 
 
 class Qwen2VLHParams(WholeHParams):
@@ -15,11 +14,6 @@ class Qwen2VLHParams(WholeHParams):
 
 
 class Qwen2VL(Plain):
-    """llama.cpp accepts a bias of the head, and leaves it out."""
-
     arch = "qwen2vl"
     HParams = Qwen2VLHParams
-
-    def declare_ends(self, w: Weights) -> None:
-        w.skip("output.bias")
-        super().declare_ends(w)
+    output_bias = "unread"

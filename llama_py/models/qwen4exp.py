@@ -135,7 +135,7 @@ class Qwen4ExpAttention(GatedAttention):
     indexer: PooledIndexer | None = None
 
     def __init__(self, w: Weights, hp: Qwen4ExpHParams) -> None:
-        super().__init__(w, hp)
+        super().__init__(w, hp, bias="unread")
         made = PooledIndexer(
             w, n_embd=hp.n_embd, n_head=hp.indexer_n_head, size=hp.indexer_head_size,
             n_chosen=hp.indexer_top_k, n_pooled=hp.compress_ratios[w.il],

@@ -26,9 +26,8 @@ class RefactHParams(HParams):
 
 
 class Refact(Decoder):
-    """Of biases only those of queries, keys and values count, as in llama.cpp. No such model has
-    experts; of a file that does, llama.cpp leaves their matrices out of its graph, and so they are
-    here, with a warning."""
+    """No such model has experts. llama.cpp leaves their matrices out of its graph, and so does this
+    one, with a warning."""
 
     arch = "refact"
     HParams = RefactHParams
@@ -45,17 +44,18 @@ class Refact(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        w.skip(*(f"{stem}.bias" for stem in ("attn_output", "ffn_gate", "ffn_up", "ffn_down")))
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp),
+            Attention(w, hp, out_bias="unread"),
             w.norm("ffn_norm", hp.n_embd),
             self._feed_forward(w),
         )
 
     def _feed_forward(self, w: Weights) -> Block:
         if not self.hp.n_expert:
-            return FeedForward(w, self.hp.n_embd, self.hp.layers[w.il].n_ff, scaled=False)
+            n_ff = self.hp.layers[w.il].n_ff
+            return FeedForward(w, self.hp.n_embd, n_ff, bias="unread", scaled=False)
+        w.skip(*(f"ffn_{stem}.bias" for stem in ("gate", "up", "down")))
         parts = [f"{part}_{kind}" for part in ("gate", "up", "down") for kind in ("exps", "shexp")]
         w.skip(*(f"ffn_{stem}.{end}" for stem in ("gate_inp", *parts) for end in ENDS))
         return Activated()

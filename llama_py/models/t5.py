@@ -69,6 +69,7 @@ class T5(Decoder):
     hp: T5HParams
     gtypes = ("decoder", "encoder")
     layer_sum = "ffn_out"
+    scales_early = True
 
     @classmethod
     def size_name(cls, hp: AnyHParams) -> str:
@@ -87,6 +88,10 @@ class T5(Decoder):
         self.encoder_norm = w.norm("enc.output_norm", hp.n_embd)
         self.output_norm = w.norm("dec.output_norm", hp.n_embd)
         self.output = w.output(hp.n_embd, hp.n_vocab)
+        if not w.has("output.weight") and hp.differs(
+            "logits of tied embeddings are not divided by sqrt(embedding_length)"
+        ):
+            hp.logit_scale = hp.n_embd**-0.5
         read, self.written = Tables(hp), Tables(hp, decoding=True)
         parts = (w.layer(il, "enc.") for il in range(hp.n_layer))
         self.encoder = [reader(part, hp, read(part)) for part in parts]

@@ -44,7 +44,7 @@ class Talkie(Decoder):
             w, hp, q_norm=Norm(w.tensor("attn_q_norm.weight", 1, shape.n_head)), k_norm=Norm(),
             norm_late=True, turned=("", ""), name="attn_out",
         )  # fmt: skip
-        feed_forward = FeedForward(w, hp.n_embd, shape.n_ff, scaled=False)
+        feed_forward = FeedForward(w, hp.n_embd, shape.n_ff, scaled="down")
         return WithEmbeddings(w, Layer(Norm(), attention, Norm(), feed_forward))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ggml_py.errors import ContextError
+from llama_py.like import LIKE, LLAMA_CPP
 from llama_py.params import texts
 from llama_py.params.caches import CACHE_TYPES as CACHE_TYPES
 from llama_py.params.option import Params, option
@@ -85,6 +86,10 @@ class ModelParams(Params):
     kv_overrides: Mapping[str, bool | int | float | str] = option(
         dict, "--override-kv", "other values of the file's metadata; a TYPE is int, float, bool or"
         " str", parse=texts.kv_overrides, check=SCALARS, many=True, metavar="KEY=TYPE:VALUE,...",
+    )  # fmt: skip
+    like: str = option(
+        LLAMA_CPP, "--like", "whose computation to follow where they differ: llama.cpp's graph, or"
+        " the code of the model's authors in transformers", choices=LIKE,
     )  # fmt: skip
     use_mmap: bool = option(
         True, "--mmap", "map the file; off: read all of it at the start, so that it may be changed"

@@ -20,7 +20,7 @@ class PartWeights(Weights):
     """
 
     def __init__(self, whole: Weights, share: Share, number: int) -> None:
-        super().__init__(whole.infos, whole.where)
+        super().__init__(whole.infos, whole.where, whole.like)
         self.share, self.number = share, number
         self.pieces: dict[int, Piece] = {}
         self._by_name: dict[str, Piece] = {}
@@ -77,8 +77,8 @@ class PartWeights(Weights):
             )
         first, n = self.share.experts(n_expert, self.il, stem)
         weight = self.tensor(f"{stem}.weight", n_in, n_out, n)
-        bias_ = self._bias(stem, (n_out, n_expert), bias)
-        scale = self._scale(stem, n_expert, scaled)
+        bias_ = self.bias(stem, (n_out, n_expert), bias)
+        scale = self.scale(stem, n_expert, weight, scaled)
         return ExpertLinear(weight, bias_, scale, first=first, of=n_expert)
 
     def norm(self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False) -> Norm:

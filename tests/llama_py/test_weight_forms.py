@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ggml_py.errors import WeightsError
 from ggml_py.tensor import Tensor
+from llama_py.like import TRANSFORMERS
 from llama_py.weights import Weights
 from tests.graph_models import CONTINUING, known, load
 from tests.live_models import (
@@ -266,21 +267,25 @@ BIAS_FIRST = re.compile(r"ffn_(up|gate|down)$")  # before the scale
 def left_out_by_llama_cpp(name: str) -> dict[str, int]:
     """Stems of the matrices whose scales are not in tiny models, and the length of a scale."""
     found: dict[str, int] = {}
-    scale_of = Weights._scale
+    read: set[str] = set()
+    scale_of = Weights.scale
 
-    def seen(self: Weights, stem: str, n: int, scaled: bool) -> Tensor | None:
-        if not scaled:
+    def seen(self: Weights, stem: str, n: int, weight: Tensor, scaled: bool) -> Tensor | None:
+        if scaled:
+            read.add(self.prefix + stem)
+        else:
             found[self.prefix + stem] = n
-        return scale_of(self, stem, n, scaled)
+        return scale_of(self, stem, n, weight, scaled)
 
-    with mock.patch.object(Weights, "_scale", seen):
+    with mock.patch.object(Weights, "scale", seen):
         load(name)
-    return found
+    return {stem: n for stem, n in found.items() if stem not in read}
 
 
 @pytest.mark.parametrize("name", [name for name in CONTINUING if left_out_by_llama_cpp(name)])
-def test_scales_count_where_llama_cpp_leaves_them_out(name: str) -> None:
-    """Halves and twos change nothing, not even in a bit; without them all would be smaller."""
+def test_scales_that_llama_cpp_leaves_out(name: str) -> None:
+    """Like transformers, halves and twos change nothing, not even in a bit. By default, scales do
+    not."""
     stems = left_out_by_llama_cpp(name)
 
     def halve(metadata: dict[str, Any], arrays: Arrays) -> None:
@@ -290,4 +295,11 @@ def test_scales_count_where_llama_cpp_leaves_them_out(name: str) -> None:
                 arrays[f"{stem}.bias"] = arrays[f"{stem}.bias"] / 2
             arrays[f"{stem}.scale"] = np.full(n, 2, np.float32)
 
-    np.testing.assert_array_equal(logits(live(name)), run(name, halve))
+    def double(metadata: dict[str, Any], arrays: Arrays) -> None:
+        arrays |= {f"{stem}.scale": np.full(n, 2, np.float32) for stem, n in stems.items()}
+
+    expected = logits(live(name))
+    np.testing.assert_array_equal(expected, run(name, double))
+    metadata, arrays = changed(name, halve)
+    halved = logits(model_of(metadata, arrays, like=TRANSFORMERS))
+    np.testing.assert_array_equal(logits(model_of(*changed(name), like=TRANSFORMERS)), halved)

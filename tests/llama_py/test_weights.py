@@ -17,6 +17,8 @@ from llama_py.blocks.attention import Projections
 from llama_py.declared import SMALL
 from llama_py.geometry import LayerShape
 from llama_py.gguf_file import TensorInfo
+from llama_py.like import LIKE, TRANSFORMERS
+from llama_py.linear import Linear
 from llama_py.model import Model
 from llama_py.models.tiny import Tiny
 from llama_py.models.tiny._invent import Invented
@@ -131,12 +133,40 @@ def test_a_bias_may_be_needed() -> None:
     assert "2 missing: a.bias, n.bias" in refusal(w)
 
 
-def test_a_scale_that_llama_cpp_leaves_out_counts_but_is_not_made_up() -> None:
-    w = loader({"a.weight": (4, 3), "a.scale": (1,)})
-    assert w.linear("a", 4, 3, scaled=False).scale is not None
+UNREAD = {"a.weight": (64, 3), "a.scale": (1,), "a.bias": (3,)}
+
+
+def unread(kind: str, like: str) -> tuple[Weights, Linear]:
+    """A matrix whose scale and bias llama.cpp leaves out of its graph."""
+    infos = {name: info(name, ne, kind if ne[1:] else "f32") for name, ne in UNREAD.items()}
+    w = Weights(infos, "m.gguf", like)
+    made = w.linear("a", 64, 3, bias="unread", scaled=False)
     w.finish()
+    return w, made
+
+
+@pytest.mark.parametrize("like", LIKE)
+@pytest.mark.parametrize("kind", ["f32", "q4_0", "nvfp4"])
+def test_what_llama_cpp_leaves_out_is_applied_like_transformers(kind: str, like: str) -> None:
+    w, made = unread(kind, like)
+    applied = {t.name for t in (made.scale, made.bias) if t is not None}
+    if like == TRANSFORMERS:
+        assert applied == {"a.scale", "a.bias"} and not w.ignored
+    else:
+        assert applied == ({"a.scale"} if kind == "nvfp4" else set())
+        assert {*w.ignored} == {"a.scale", "a.bias"} - applied
+    assert [*w.restored] == ["a.scale"] * (kind == "nvfp4")
+
+
+def test_what_is_ignored_has_its_shape_all_the_same() -> None:
+    w = loader({"a.weight": (4, 3), "a.scale": (2,)})
+    w.linear("a", 4, 3, scaled=False)
+    assert "1 misshapen: tensor 'a.scale' has wrong shape" in refusal(w)
+
+
+def test_what_llama_cpp_leaves_out_is_not_made_up() -> None:
     made_up = Invented(Tiny(keys={}))
-    Weights(made_up, "tiny").linear("a", 4, 3, scaled=False)
+    Weights(made_up, "tiny").linear("a", 4, 3, bias="unread", scaled=False)
     assert list(made_up.keys()) == ["a.weight"]
 
 

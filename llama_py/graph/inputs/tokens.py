@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from ggml_py.errors import ContextError
 from ggml_py.types import F32, I32
@@ -59,8 +60,9 @@ class InputEmbdH(InputEmbd):
 class InputPos:
     """Positions, section by section when RoPE has several axes (llm_graph_input_pos)."""
 
-    def __init__(self, n_pos_per_embd: int, n_tokens: int) -> None:
-        self.n_pos = n_pos_per_embd
+    def __init__(self, n_pos_per_embd: int, n_tokens: int, time_last: bool = False) -> None:
+        """time_last: the fourth axis has the positions of the first"""
+        self.n_pos, self.n_same = n_pos_per_embd, 4 if time_last else 3
         self.pos = new_input("inp_pos", I32, n_tokens * n_pos_per_embd)
 
     def set_input(self, ubatch: UBatch) -> None:
@@ -68,14 +70,16 @@ class InputPos:
         if ubatch.token is not None and self.n_pos == 4:
             pos = pos[: ubatch.n_tokens]  # text: time, row and column are the same, no fourth axis
             pos = np.concatenate((pos, pos, pos, np.zeros_like(pos)))
+        if self.n_same == 4:
+            pos = np.concatenate((pos[: 3 * ubatch.n_tokens], pos[: ubatch.n_tokens]))
         write(self.pos, pos)
 
     def follow(self, ubatch: UBatch) -> None:
         pos = ubatch.pos.tolist()
         if self._values is None:
             self.set_input(ubatch)
-        elif self.n_pos == 4:  # the fourth axis stays where it is
-            put(self._values, 3 * pos[: ubatch.n_tokens])
+        elif self.n_pos == 4:  # a fourth axis of its own stays where it is
+            put(self._values, self.n_same * pos[: ubatch.n_tokens])
         else:
             put(self._values, pos)
 
@@ -85,6 +89,19 @@ class InputPos:
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.pos.ne[0] == params.ubatch.n_tokens * self.n_pos
+
+
+class InputConstant:
+    """Values that are the same for every ubatch."""
+
+    def __init__(self, name: str, values: npt.NDArray[np.float32]) -> None:
+        self.given, self.values = values, new_input(name, F32, *values.shape[::-1])
+
+    def set_input(self, ubatch: UBatch) -> None:
+        write(self.values, self.given)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return True
 
 
 class PosLimit:

@@ -1,0 +1,50 @@
+"""Whose computation a graph follows: llama.cpp's, or that of the authors' code in transformers."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+log = logging.getLogger("llama_py")
+
+LLAMA_CPP, TRANSFORMERS = LIKE = "llama.cpp", "transformers"
+
+_LAYER = re.compile(r"\bblk\.\d+\.")
+
+
+def by_pattern(names: Iterable[str]) -> str:
+    """List names of tensors once for all layers: "blk.*.attn_q.scale (32), output.bias"."""
+    counts = Counter(_LAYER.sub("blk.*.", name) for name in names)
+    return ", ".join(f"{name} ({n})" if "*" in name else name for name, n in counts.items())
+
+
+def warn_of_differences(
+    where: str, like: str, computed: Sequence[str], ignored: Collection[str],
+    restored: Collection[str],
+) -> None:  # fmt: skip
+    """Log how llama.cpp's graph of a file differs from the code of the model's authors.
+
+    Args:
+        where: The file.
+        like: One of `LIKE`.
+        computed: What llama.cpp computes otherwise.
+        ignored: Names of tensors that llama.cpp leaves out, and that are ignored.
+        restored: Names of tensors that llama.cpp leaves out, and that are applied all the same.
+    """
+    if restored:
+        log.warning(
+            "%s: llama.cpp leaves %d scales out of its graph; they are factors of"
+            " the weights, so they are applied: %s", where, len(restored), by_pattern(restored),
+        )  # fmt: skip
+    if ignored:
+        log.warning(
+            "%s: %d tensors are ignored, since llama.cpp leaves them out of its graph: %s; to apply"
+            " them, use --like %s", where, len(ignored), by_pattern(ignored), TRANSFORMERS,
+        )  # fmt: skip
+    if computed and like == LLAMA_CPP:
+        log.warning(
+            "%s: llama.cpp differs from the code of the model's authors: %s; to follow the authors,"
+            " use --like %s", where, "; ".join(computed), TRANSFORMERS,
+        )  # fmt: skip
