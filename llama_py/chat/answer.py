@@ -32,11 +32,12 @@ _PYTHON = {"True": "true", "False": "false", "None": "null"}
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """arguments: JSON, as the model wrote it."""
+    """arguments: JSON, as the model wrote it. error: why they do not meet the tool's schema."""
 
     name: str
     arguments: str
     id: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

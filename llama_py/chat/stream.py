@@ -20,6 +20,7 @@ class Delta:
     index      the call's number; None: it is of no call
     id, name   of a call, once, with its first delta
     arguments  a piece of the call's JSON
+    error      why the call's arguments do not meet the tool's schema, at the end of the answer
     """
 
     content: str = ""
@@ -28,6 +29,7 @@ class Delta:
     id: str = ""
     name: str = ""
     arguments: str = ""
+    error: str = ""
 
 
 Read = Callable[[tuple[Found, ...]], Answer]  # makes an answer of what was found
@@ -48,13 +50,15 @@ class Parser:
     def __init__(
         self, root: Node, read: Read, prompt: str = "", ids: Callable[[], str] = new_id,
         late_ids: bool = False, silent: bool = False, drops: tuple[str, ...] = (),
+        problem_of: Callable[[ToolCall], str] | None = None,
     ) -> None:  # fmt: skip
         """prompt: the end of the prompt that the expression begins with; ids: makes those of calls
         that have none; late_ids: a call's own may follow its arguments; silent: what the
         prompt has of the answer is in no delta; drops: what follows an answer is left out, but if
-        it begins with one of these."""
+        it begins with one of these; problem_of: returns why a call is wrong, "" if it is not."""
         self._root, self._read, self._ids = root, read, ids
         self._late_ids, self._ended, self._drops = late_ids, False, drops
+        self._problem_of = problem_of
         self._text = Text(prompt)
         self._n_prompt = len(prompt)
         self._wrong: int | None = None  # from where the text is not in the format
@@ -90,7 +94,16 @@ class Parser:
         if self._wrong is None and self._cut:
             self._answer = _with_cut(self._answer, self._cut, self._tail)
             self._cut = ""
-        return self._deltas()
+        return [*self._deltas(), *self._problems()]
+
+    def _problems(self) -> list[Delta]:
+        """Check the calls of an answer that has ended, once."""
+        problem_of, self._problem_of = self._problem_of, None
+        if problem_of is None:
+            return []
+        calls = tuple(replace(call, error=problem_of(call)) for call in self._told.tool_calls)
+        self._told = replace(self._told, tool_calls=calls)
+        return [Delta(index=i, error=call.error) for i, call in enumerate(calls) if call.error]
 
     def _more(self, text: str) -> None:
         before = self._text.text

@@ -15,14 +15,16 @@ means. chat.cpp:common_chat_templates_apply_jinja.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
 from llama_py.chat.answer import Answer, ToolCall
+from llama_py.chat.arguments import Arguments, arguments_of, enforceable
 from llama_py.chat.formats.analysis import marks_in
 from llama_py.chat.formats.form import Asked, Form
 from llama_py.chat.formats.generic import MARKS as GENERIC
@@ -30,7 +32,8 @@ from llama_py.chat.formats.generic import told
 from llama_py.chat.formats.known import made_for
 from llama_py.chat.formats.marks import Marks, marked
 from llama_py.chat.messages import is_of_calls, text_of, whole, whole_tool
-from llama_py.chat.peg.lark import lark_of
+from llama_py.chat.peg.lark import lark_of, nodes_in
+from llama_py.chat.peg.nodes import Schema
 from llama_py.chat.reasoning_formats import REASONING_FORMATS
 from llama_py.chat.stream import Delta, Parser, new_id
 from llama_py.chat.thinking import Tags, thinking_of
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from llama_py.chat.template import ChatTemplate
     from llama_py.tokenizer import Tokenizer
 
+log = logging.getLogger("llama_py")
 CHOICES = ("auto", "none", "required")
 MOST_THOUGHTS = 8192  # tokens of reasoning before a required call, if the answer has no limit
 
@@ -58,12 +62,36 @@ class ChatFormat:
     form        what the answer may be
     asked       what is asked of it
     tags        the template's tags around reasoning; None: it has none
+    arguments   of the tools that may be called;  response  the schema of the whole answer
     """
 
     prompt: str
     form: Form
     asked: Asked
     tags: Tags | None = None
+    arguments: tuple[Arguments, ...] = ()
+    response: Arguments | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Lines about assertions of schemas that no grammar enforces."""
+        given = (*self.arguments, *((self.response,) if self.response else ()))
+        return tuple(one.warning for one in given if one.warning)
+
+    def problem_of(self, call: ToolCall) -> str:
+        """Return why a call's arguments do not meet the tool's schema; "" if they do.
+
+        Arguments that a grammar enforces are not checked.
+        """
+        found = next((one for one in self.arguments if one.name == call.name), None)
+        if found is None or (not found.left_out and found.enforced in self._schemas):
+            return ""
+        return found.problem(call.arguments)
+
+    @cached_property
+    def _schemas(self) -> list[object]:
+        """The schemas of which a part of the answer is JSON."""
+        return [one.schema for one in nodes_in(self.form.root) if isinstance(one, Schema)]
 
     @property
     def generation_prompt(self) -> str:
@@ -194,7 +222,8 @@ class ChatFormat:
         answer that was continued begin with its beginning, too, which `answer` has anyway."""
         form, silent = self.form, self.asked.said is not None and not echo
         drops = form.words if form.drops else ()
-        return Parser(form.root, form.read, form.prompt, ids, form.late_ids, silent, drops)
+        check = self.problem_of if self.arguments else None
+        return Parser(form.root, form.read, form.prompt, ids, form.late_ids, silent, drops, check)
 
     def parse(self, text: str, ids: Callable[[], str] = new_id) -> Answer:
         """A whole answer."""
@@ -251,12 +280,24 @@ def format_of(
     if (given or any(map(is_of_calls, messages))) and not takes_calls(template):
         messages, given = told(messages, given), []
     render = _Render(template, messages, given, variables)
+    arguments = tuple(map(arguments_of, callable_tools))
+    response = Arguments("", json.dumps(json_schema)) if isinstance(json_schema, Mapping) else None
     asked = Asked(
-        tuple(callable_tools), required, parallel_tool_calls,
+        tuple(map(enforceable, callable_tools)), required, parallel_tool_calls,
         json_schema if isinstance(json_schema, Mapping) else None, reasoning_format != "none",
         bool(thinking), render.generation, template.source, said,
     )  # fmt: skip
-    return _format(template, render, asked, add_generation_prompt)
+    made = _format(template, render, asked, add_generation_prompt)
+    made = replace(made, arguments=arguments, response=response)
+    for warning in made.warnings:
+        warn_once(warning)
+    return made
+
+
+@lru_cache(256)
+def warn_once(warning: str) -> None:
+    """Log a warning that was not logged before."""
+    log.warning("%s", warning)
 
 
 def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,10 +13,11 @@ from llama_py.grammar.lark import lark_of
 from llama_py.grammar.messages import TITLES, one_line
 from llama_py.grammar.nodes import TokenOf
 from llama_py.grammar.place import error_at
-from llama_py.grammar.schema import kept
+from llama_py.grammar.schema import kept, listed
 from llama_py.grammar.trial import trial
 
 MAX_CHARACTERS = 256 << 10  # so that what nests, nests in the stack that there is
+log = logging.getLogger("llama_py")
 LLGUIDANCE = "%llguidance"  # a grammar that begins so is Lark, as in llama.cpp
 
 
@@ -72,6 +74,8 @@ def _regex(text: str) -> Grammar:
 
 def _json_schema(text: str) -> Grammar:
     found = kept(text)
+    if found.left_out:
+        log.warning("JSON schema: a grammar cannot enforce %s", listed(found.left_out))
     return Grammar("json_schema", found.form, left_out=found.left_out)
 
 

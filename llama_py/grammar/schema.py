@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +27,6 @@ ONE_OF = "oneOf constraints are not supported"
 SLOW = "make it simpler"  # ends the errors of schemas that take too long or too much
 
 Path = tuple[str | int, ...]
-log = logging.getLogger("llama_py")
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Kept:
 
 @lru_cache(256)
 def kept(text: str, lenient: bool = False) -> Kept:
-    """Return a schema as far as a grammar can enforce it; log a warning if that is not all of it.
+    """Return a schema as far as a grammar can enforce it.
 
     Args:
         text: The schema as JSON.
@@ -77,8 +75,6 @@ def kept(text: str, lenient: bool = False) -> Kept:
         found, error = _compiled({"type": "object"} if _is_object(schema) else {}, [""])
     if error:
         raise GrammarError(f"{one_line('json_schema', error)}{_where(json.dumps(schema), error)}")
-    if found.left_out:
-        log.warning("JSON schema: a grammar cannot enforce %s", listed(found.left_out))
     return found
 
 
@@ -92,13 +88,23 @@ def listed(pointers: Sequence[str]) -> str:
 def _compiled(schema: Part, left_out: Sequence[str]) -> tuple[Kept, str]:
     """Compile a schema; return llguidance's error, "" if it takes the schema."""
     text = json.dumps(schema, ensure_ascii=False)
+    form, coerced, error = _form(text)
     options: dict[str, Any] = {"whitespace_pattern": SPACE}
-    form, error = _tried(json.dumps(_exact(text), ensure_ascii=False), **options)
-    if ONE_OF in error:
-        options |= {"coerce_one_of": True}
-        form, error = _tried(json.dumps(_exact(text), ensure_ascii=False), **options)
+    if coerced:
+        options["coerce_one_of"] = True
         left_out = [*left_out, *(f"{at}/oneOf" for at, one in located(schema) if "oneOf" in one)]
     return Kept(form, text, options, tuple(left_out)), error
+
+
+@lru_cache(256)
+def _form(text: str) -> tuple[str, bool, str]:
+    """Return llguidance's form of a schema, whether it takes `oneOf` as `anyOf`, and its error."""
+    exactly = json.dumps(_exact(text), ensure_ascii=False)
+    form, error = _tried(exactly, whitespace_pattern=SPACE)
+    if ONE_OF not in error:
+        return form, False, error
+    form, error = _tried(exactly, whitespace_pattern=SPACE, coerce_one_of=True)
+    return form, True, error
 
 
 def _exact(text: str) -> Part:

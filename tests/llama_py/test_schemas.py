@@ -107,7 +107,7 @@ def test_what_is_left_out_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
     schema = TEXT | {"not": {"const": "a"}, "title": "logged once"}
     with caplog.at_level(logging.WARNING, "llama_py"):
         for _ in range(2):
-            kept(json.dumps(schema))
+            compiled("json_schema", json.dumps(schema))
     [said] = caplog.messages
     assert said == "JSON schema: a grammar cannot enforce /not"
 

@@ -6,6 +6,7 @@ Text before a tag is one lexeme with its tag, so that it ends there.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from llama_py.chat.peg.derive import Items, behind, flat, is_open, likeliest, may_be_empty
 from llama_py.chat.peg.leaves import Matched, Quoted, Until
@@ -34,18 +35,20 @@ def lark_of(root: Node, prompt: str, lazy: bool) -> str:
 
 def _triggers(root: Node) -> list[Node]:
     """The rules with which a lazy grammar may begin."""
-    found: dict[int, Node] = {}
+    return [node.item for node in nodes_in(root) if isinstance(node, Rule) and node.trigger]
+
+
+def nodes_in(root: Node) -> Iterator[Node]:
+    """Yield each part of an expression once."""
     left, seen = [root], set[int]()
     while left:
         node = left.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if isinstance(node, Rule) and node.trigger:
-            found[id(node)] = node.item
+        yield node
         inner = getattr(node, "items", None) or [getattr(node, "item", None)]
         left += [one for one in inner if isinstance(one, Node)]
-    return list(found.values())
 
 
 class _Writer:

@@ -1,0 +1,95 @@
+"""Arguments of tools: the schemas that a grammar enforces, and the check of what it does not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+from ggml_py.errors import GrammarError
+from llama_py.chat.formats.schema import parameters_of
+from llama_py.grammar.judge import is_available, problem
+from llama_py.grammar.places import Part, located, target
+from llama_py.grammar.schema import kept, listed
+
+Tool = dict[str, Any]
+_DEFINITION = re.compile(r"#/(\$defs|definitions)/[^/~%]*")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A schema of arguments, or of a whole response.
+
+    Attributes:
+        name: Name of the tool; "" for a response.
+        schema: The schema as JSON.
+    """
+
+    name: str
+    schema: str
+
+    @cached_property
+    def _kept(self) -> tuple[Part, tuple[str, ...]]:
+        try:
+            found = kept(self.schema, lenient=True)
+        except GrammarError:  # not a schema
+            return {"type": "object"}, ("",)
+        return json.loads(found.schema), found.left_out
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """JSON pointers of the assertions that a grammar does not enforce."""
+        return self._kept[1]
+
+    @property
+    def enforced(self) -> Part:
+        """The schema of a grammar, whose references name its definitions."""
+        return bundled(self._kept[0])
+
+    @property
+    def warning(self) -> str:
+        """A line about the assertions that a grammar does not enforce; "" if it enforces all."""
+        if not self.left_out:
+            return ""
+        of = f"tool {json.dumps(self.name)}" if self.name else "response_format"
+        later = "checked afterwards" if is_available() else "not checked: jsonschema is missing"
+        return f"{of}: no grammar enforces {listed(self.left_out)}; {later}"
+
+    def problem(self, value: str) -> str:
+        """Return the first problem of a value, as a line; "" if it meets the schema."""
+        return problem(self.schema, value)
+
+
+def arguments_of(tool: Mapping[str, Any]) -> Arguments:
+    """Return the arguments of a tool, in the form of the OpenAI API."""
+    return Arguments(tool["function"]["name"], json.dumps(parameters_of(tool)))
+
+
+def enforceable(tool: Mapping[str, Any]) -> Tool:
+    """Return a tool with the schema that a grammar enforces."""
+    function = {**tool["function"], "parameters": arguments_of(tool).enforced}
+    return {**tool, "function": function}
+
+
+def bundled(schema: Part) -> Part:
+    """Change references to any place of a schema into references to its definitions."""
+    parts = [part for _, part in located(schema) if isinstance(part.get("$ref"), str)]
+    refs = {part["$ref"] for part in parts if not _DEFINITION.fullmatch(part["$ref"])}
+    if not refs:
+        return schema
+    known = schema.get("$defs")
+    definitions = known if isinstance(known, dict) else {}
+    free = (name for name in map("ref{}".format, count()) if name not in definitions)
+    names = dict(zip(sorted(refs), free, strict=False))
+    targets = {name: target(ref, schema) for ref, name in names.items()}
+    for part in parts:
+        if part["$ref"] in names:
+            part["$ref"] = f"#/$defs/{names[part['$ref']]}"
+    for name, one in targets.items():
+        inner = {k: v for k, v in one.items() if k != "$defs"} if isinstance(one, dict) else one
+        definitions[name] = json.loads(json.dumps(inner))
+    return {**schema, "$defs": definitions}

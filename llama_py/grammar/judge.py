@@ -1,0 +1,81 @@
+"""Check a value of JSON by a schema, with the jsonschema package.
+
+A schema with patterns is checked in another process, which can be ended: Python's `re` may need
+exponential time. The file is also that process's program, so it imports no other of this package.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+SECONDS = 10
+MAX_REFERENCES = 20_000  # that are followed for one value
+MAX_SHOWN = 300  # characters
+UNCHECKED = "not checked: "
+
+
+def is_available() -> bool:
+    """Return True if the jsonschema package is installed."""
+    return find_spec("jsonschema") is not None
+
+
+def problem(schema: str, value: str) -> str:
+    """Return the first problem of a value, as a line; "" if it meets the schema.
+
+    Args:
+        schema: The schema as JSON.
+        value: The value as JSON, which may be cut or malformed.
+    """
+    if not is_available():
+        return ""
+    if '"pattern' not in schema:
+        return _problem(schema, value)
+    command = [sys.executable, "-I", __file__, *sys.path]
+    given = json.dumps([schema, value]).encode()
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"{UNCHECKED}it takes more than {SECONDS} s"
+    return done.stdout.decode("utf-8") if done.returncode == 0 else f"{UNCHECKED}the process failed"
+
+
+def _problem(schema: str, value: str) -> str:
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError) as e:
+        return f"not JSON: {e}"[:MAX_SHOWN]
+    try:
+        error = next(iter(_validator(json.loads(schema)).iter_errors(found)), None)
+    except Exception as e:  # a malformed schema, or one that refers to another document
+        return f"{UNCHECKED}{type(e).__name__}: {e}".partition("\n")[0][:MAX_SHOWN]
+    if error is None:
+        return ""
+    return f"{error.json_path}: {error.message}"[:MAX_SHOWN].replace("\n", " ")
+
+
+def _validator(schema: Any) -> Any:
+    """Make a validator that reads no other documents and follows a bounded number of references."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend, validator_for
+    from referencing import Registry
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    follow, n_left = kind.VALIDATORS["$ref"], MAX_REFERENCES
+
+    def counted(*args: Any) -> Any:
+        nonlocal n_left
+        n_left -= 1
+        if n_left < 0:
+            raise RecursionError(f"more than {MAX_REFERENCES} references")
+        return follow(*args)
+
+    return extend(kind, {"$ref": counted})(schema, registry=Registry())
+
+
+if __name__ == "__main__":
+    sys.path[:] = sys.argv[1:]
+    sys.stdout.buffer.write(_problem(*json.load(sys.stdin.buffer)).encode("utf-8", "replace"))
