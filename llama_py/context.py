@@ -171,13 +171,19 @@ class Context(Closing, Watched):
                 return self._run(splitter, self.memory, copy)
 
     def encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
-        """Read a text as a whole. -> F32 [n_tokens, n_embd], what the encoder made of it
+        """Encode a text as a whole (llama.h:llama_encode).
 
-        An encoder-decoder then decodes with that in view; models that only encode give their
-        embeddings, as `decode` does.
+        The decoder of an encoder-decoder model then attends to the result. Models without a
+        separate encoder are run as `decode` does.
+
+        Returns:
+            The last hidden state of each token, `(n_tokens, n_embd)`, not pooled or normalized.
+
+        Raises:
+            ContextError: Malformed or oversized batch, or a second thread decodes.
         """
         if not self.model.has_encoder:
-            return self.decode(tokens, "all")
+            return self._token_embeddings(tokens)
         self._refuse_others()
         with self._at_work:
             return self._encode(tokens)
@@ -189,6 +195,17 @@ class Context(Closing, Watched):
                 "this context is at work, in another thread or in what called back; give each"
                 " thread a context of its own (model.context)"
             )
+
+    def _token_embeddings(self, tokens: Sequence[int] | I32 | Batch) -> F32:
+        """Decode, and return the embeddings of all tokens."""
+        before = self.cparams
+        self.cparams = replace(before, embeddings=True)
+        try:
+            self.decode(tokens, "all")
+        finally:
+            self.cparams = before
+        assert self.embd is not None
+        return self.embd
 
     def _encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
         decoding, self.gtype = (self.gtype, self.cparams), "encoder"

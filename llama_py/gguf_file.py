@@ -40,6 +40,7 @@ from llama_py.gguf_metadata import (
     read_metadata,
 )
 from llama_py.gguf_split import check_part, part_paths, read_split
+from llama_py.ik_types import ik_name
 from llama_py.mapped import let_go
 
 log = logging.getLogger("llama_py")
@@ -294,8 +295,8 @@ def _read_ne(cursor: Cursor, what: str) -> tuple[int, ...]:
     if n_dims > _MAX_DIMS:
         raise cursor.error(f"{what} has {n_dims} dimensions, more than {_MAX_DIMS}; {DAMAGED}")
     ne = tuple(int(cursor.scalar(_NE, f"ne[{i}] of {what}")) for i in range(n_dims))
-    if any(n < 1 for n in ne):
-        raise cursor.error(f"{what} has ne {list(ne)}, every one must be at least 1; {DAMAGED}")
+    if any(n < 0 for n in ne):
+        raise cursor.error(f"{what} has ne {list(ne)}, none may be negative; {DAMAGED}")
     if math.prod(ne) > _MAX_ELEMENTS:
         raise cursor.error(f"{what} has ne {list(ne)}, more elements than 2^63 - 1; {DAMAGED}")
     return ne + (1,) * (_MAX_DIMS - n_dims)
@@ -303,6 +304,11 @@ def _read_ne(cursor: Cursor, what: str) -> tuple[int, ...]:
 
 def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType:
     kind = cursor.u32(f"the type of {what}")
+    if kind not in TYPES and (name := ik_name(kind)):
+        raise cursor.error(
+            f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the"
+            " original model with llama-py-gguf quantize"
+        )
     if kind not in TYPES:
         known = ", ".join(f"{t.id} {t.name}" for t in TYPES.values())
         raise cursor.error(f"{what} has unknown type {kind}, known are {known}; update llama-py")
@@ -322,12 +328,13 @@ def _place(
     whole.flags.writeable = False
     start = _padded(cursor.pos, alignment)
     tensors, expected = {}, 0
-    for name, (ne, dtype, offset) in infos.items():
+    for name in sorted(infos, key=lambda name: infos[name][2]):  # tables may have another order
+        ne, dtype, offset = infos[name]
         if offset != expected:
             raise cursor.error(_misplaced(name, offset, expected, alignment))
         nbytes = dtype.row_size(ne[0]) * math.prod(ne[1:])
         at = start + offset
-        if at + nbytes > cursor.size:
+        if nbytes and at + nbytes > cursor.size:
             raise cursor.error(
                 f"the data of tensor {quoted(name)} ends at byte {at + nbytes}, but the file has "
                 f"{cursor.size}; {DAMAGED}"
@@ -335,7 +342,7 @@ def _place(
         data = whole[at : at + nbytes]
         tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, data, cursor.data, cursor.path)
         expected = _padded(offset + nbytes, alignment)
-    return tensors
+    return {name: tensors[name] for name in infos}
 
 
 def _padded(n: int, alignment: int) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.backend import tensor_bytes
-from ggml_py.types import F32, I32, I64, GGMLType
+from ggml_py.types import BY_NAME, F32, I32, I64, GGMLType
 from ggml_ref.quants import quantizer
 from llama_py import loaded
 from llama_py.context import Context
@@ -41,12 +41,15 @@ def made(name: str, **keys: Any) -> tuple[dict[str, Any], Arrays]:
     return tiny.metadata(arch, found), dict(tensors(arch, found))
 
 
+F64 = BY_NAME["f64"]
+
+
 def info_of(name: str, array: NDArray[np.float32], type: GGMLType = F32) -> TensorInfo:
     """A tensor of a file with these values; whole numbers stay such."""
-    type = I32 if array.dtype == np.int32 else type
+    wide = {np.dtype(np.int32): I32, np.dtype(np.int64): I64, np.dtype(np.float64): F64}
+    type = wide.get(array.dtype, type)
     flat = np.ascontiguousarray(array).reshape(-1)
-    type = I64 if array.dtype == np.int64 else type
-    kept = (F32, I32, I64)
+    kept = (F32, *wide.values())
     data = np.frombuffer(quantizer(type)(flat), np.uint8) if type not in kept else flat
     data = data.view(np.uint8)
     return TensorInfo(name, type, (*array.shape[::-1], 1, 1, 1, 1)[:4], 0, data.size, data)

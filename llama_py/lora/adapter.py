@@ -134,9 +134,14 @@ class Adapter:
         for pair in self.pairs.values():
             for part, node in pair.nodes():
                 t, device = part.tensor, part.device
-                if reason := device.why_not(node):
+                if device is not host and (reason := device.why_not(node)):
                     log.info("%s goes to %s: %s: %s", t.name, host.name, device.name, reason)
                     device = host
+                if device is host and (reason := host.why_not(node)):
+                    raise WeightsError(
+                        f"{self.path}: {t.name} of type {t.type} cannot be used on {host.name}:"
+                        f" {reason}; convert the adapter to f32, f16 or bf16"
+                    )
                 data = part.data()
                 t.buffer = device.wrap(data)
                 if t.buffer is None:

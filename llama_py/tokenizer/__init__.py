@@ -164,15 +164,16 @@ class Tokenizer:
         special: bool = False,
         *,
         remove_special: bool = False,
-        clean_spaces: bool = False,
+        clean_spaces: bool | None = None,
     ) -> str:
         """The text of ids. Bytes that are not UTF-8 become U+FFFD.
 
         special         show control tokens
         remove_special  leave out the BOS and the EOS that `tokenize` adds
-        clean_spaces    take spaces before punctuation away, if the tokenizer model wants that, as
-                        llama.cpp always does; without it, text -> ids -> text gives the same text
-                        where the tokenizer model keeps all of a text
+        clean_spaces    remove spaces before punctuation, if the tokenizer model wants that, like
+                        llama.cpp; False: keep them, so that text -> ids -> text gives the same text
+                        if the tokenizer model keeps all of a text. None: True for WordPiece (BERT),
+                        which adds these spaces itself, False for others
 
         The space that `tokenize` puts before a text is taken off, also (unlike in llama.cpp) if
         there was a BOS before it.
@@ -185,6 +186,8 @@ class Tokenizer:
         data = b"".join(self.token_to_piece(i, special) for i in ids)
         if vocab.add_space_prefix:
             data = data.removeprefix(b" ")
+        if clean_spaces is None:
+            clean_spaces = vocab.adds_spaces
         if clean_spaces and vocab.clean_spaces:
             data = cleaned(data)
         return data.decode("utf-8", "replace")

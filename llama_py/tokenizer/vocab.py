@@ -67,6 +67,7 @@ class Defaults:
     always_bos: bool = False
     add_space_prefix: bool = False
     clean_spaces: bool = False
+    adds_spaces: bool = False
     first: tuple[str, ...] | None = None
     last: tuple[str, ...] | None = None
     special_ids: Mapping[str, int] = field(default_factory=dict)
@@ -80,7 +81,7 @@ class Vocab:
     name that neither the file nor the tokenizer model gives is absent. `first` and `last` are the
     names of those that a text's ids start and end with. `add_bos`, `add_eos` and `add_sep` are the
     file's flags: these stand between two texts, too. `clean_spaces`: llama.cpp takes spaces before
-    punctuation away when it joins tokens.
+    punctuation away when it joins tokens. `adds_spaces`: tokens have such spaces though texts do not.
     """
 
     texts: list[str]
@@ -95,6 +96,7 @@ class Vocab:
     add_sep: bool
     add_space_prefix: bool
     clean_spaces: bool
+    adds_spaces: bool
 
     @property
     def unk(self) -> int:
@@ -136,6 +138,7 @@ def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
         add_sep=flag(meta, "add_sep_token", defaults.add_sep),
         add_space_prefix=flag(meta, "add_space_prefix", defaults.add_space_prefix),
         clean_spaces=defaults.clean_spaces,
+        adds_spaces=defaults.adds_spaces,
     )
     _check_ends(vocab)
     return vocab

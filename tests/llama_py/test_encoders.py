@@ -39,6 +39,20 @@ def test_an_encoder_embeds_texts_of_several_lengths() -> None:
             assert np.allclose(model.embed([text])[0], row, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["bert-dense", "t5encoder-gated", "llama-dense"])
+def test_encode_returns_a_row_for_each_token(name: str) -> None:
+    tokens = [1, 2, 3, 4]
+    with llama_py.load(str(path_of(name))) as model:
+        ctx = model.context(64)
+        rows = ctx.encode(tokens)
+        assert rows.shape == (4, model.hparams.n_embd)
+        if not model.has_encoder:
+            embedding = model.context(64, embeddings=True, pooling="none")
+            embedding.decode(tokens, "all")
+            assert np.array_equal(rows, embedding.embd)
+        assert ctx.cparams == model.context(64).cparams
+
+
 @pytest.mark.parametrize("name", ["bert-dense", "llada-dense"])
 def test_models_that_keep_nothing_do_not_continue_a_text(name: str) -> None:
     with llama_py.load(str(path_of(name))) as model:

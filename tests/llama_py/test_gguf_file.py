@@ -153,6 +153,24 @@ def test_versions_and_alignments(version: int, alignment: int, tmp_path: Path) -
         assert file.tensors["b"].data.tobytes() == b"defgh"
 
 
+def test_data_in_another_order_than_the_table(tmp_path: Path) -> None:
+    tensors = [Tensor("a", (3,), 24, b"abc", offset=32), Tensor("b", (5,), 24, b"defgh", offset=0)]
+    content = gguf([ARCH], tensors)
+    with GGUFFile.open(write(tmp_path, content)) as file:
+        assert list(file.tensors) == ["a", "b"]
+        assert file.tensors["a"].data.tobytes() == content[-32:][:3]
+        assert file.tensors["b"].data.tobytes() == content[-64:][:5]
+
+
+@pytest.mark.parametrize("ne", [(0,), (0, 4), (4, 0)])
+def test_tensors_without_elements(ne: tuple[int, ...], tmp_path: Path) -> None:
+    tensors = [Tensor("none", ne, 24, b""), Tensor("a", (3,), 24, b"abc"), Tensor("no", ne, 24, b"")]
+    with GGUFFile.open(write(tmp_path, gguf([ARCH], tensors))) as file:
+        assert file.tensors["none"].nbytes == file.tensors["no"].nbytes == 0
+        assert file.tensors["none"].ne[: len(ne)] == ne
+        assert file.tensors["a"].data.tobytes() == b"abc"
+
+
 def test_padding_of_the_last_tensor_may_be_missing(tmp_path: Path) -> None:
     content = gguf([ARCH], [Tensor("a", (3,), 24, b"abc")])
     with GGUFFile.open(write(tmp_path, content[:-29])) as file:

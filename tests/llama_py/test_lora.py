@@ -362,6 +362,14 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert len(model.adapters) == loaded
 
 
+def test_an_adapter_of_a_type_that_no_device_multiplies_is_refused(tmp_path: Path) -> None:
+    _, arrays = made("llama-dense")
+    tensors = {name: x.astype(np.float64) for name, x in pairs(arrays, [Q], RANK).items()}
+    file = write_adapter(tmp_path / "wide", "llama", tensors)
+    with pytest.raises(WeightsError, match="of type f64 cannot be used on cpu"):
+        live("llama-dense").load_adapter(file)
+
+
 def test_tensors_that_do_nothing_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _, arrays = made("deepseek2-moe")
     name = next(n for n in arrays if n.endswith("attn_k_b.weight"))

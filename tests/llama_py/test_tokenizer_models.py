@@ -80,6 +80,8 @@ def test_wpm_takes_the_longest_token_or_none() -> None:
     assert tokenizer.tokenize("ab") == [0, 4, 1]
     assert tokenizer.tokenize("") == [0, 1]
     assert tokenizer.detokenize(tokenizer.tokenize("a  ab")) == " a ab"
+    assert tokenizer.detokenize(tokenizer.tokenize("ab! a")) == " ab! a"
+    assert tokenizer.detokenize(tokenizer.tokenize("ab! a"), clean_spaces=False) == " ab ! a"
 
 
 def test_wpm_keeps_case_and_accents_where_the_file_says_so() -> None:

@@ -20,6 +20,7 @@ _DEFAULTS = Defaults(
     add_bos=True,
     add_sep=True,
     clean_spaces=True,
+    adds_spaces=True,
     first=("bos",),
     last=("sep",),
     special_ids={"bos": 101, "unk": 100, "sep": 102, "pad": 0, "mask": 103},
