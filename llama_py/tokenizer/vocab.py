@@ -81,7 +81,8 @@ class Vocab:
     name that neither the file nor the tokenizer model gives is absent. `first` and `last` are the
     names of those that a text's ids start and end with. `add_bos`, `add_eos` and `add_sep` are the
     file's flags: these stand between two texts, too. `clean_spaces`: llama.cpp takes spaces before
-    punctuation away when it joins tokens. `adds_spaces`: tokens have such spaces though texts do not.
+    punctuation away when it joins tokens. `adds_spaces`: tokens have such spaces though texts do
+    not.
     """
 
     texts: list[str]

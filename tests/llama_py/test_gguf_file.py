@@ -164,7 +164,8 @@ def test_data_in_another_order_than_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ne", [(0,), (0, 4), (4, 0)])
 def test_tensors_without_elements(ne: tuple[int, ...], tmp_path: Path) -> None:
-    tensors = [Tensor("none", ne, 24, b""), Tensor("a", (3,), 24, b"abc"), Tensor("no", ne, 24, b"")]
+    empty = [Tensor(name, ne, 24, b"") for name in ("none", "no")]
+    tensors = [empty[0], Tensor("a", (3,), 24, b"abc"), empty[1]]
     with GGUFFile.open(write(tmp_path, gguf([ARCH], tensors))) as file:
         assert file.tensors["none"].nbytes == file.tensors["no"].nbytes == 0
         assert file.tensors["none"].ne[: len(ne)] == ne
