@@ -19,11 +19,12 @@ f32_rows = both(types_are("f32", "f32", "f32"), dense_rows)
 
 @fn
 def product(a, b, n):
-    """Sum of a[i] * b[i], the lanes added in float64."""
-    total = v.f32(0.0)
+    """Sum of a[i] * b[i] in float64."""
+    total = v.to_f64(v.f32(0.0))
     for i in range(0, n, v.LANES):
-        total = v.fma(v.f32_load_n(a + 4 * i, n - i), v.f32_load_n(b + 4 * i, n - i), total)
-    return v.vsum64(total)
+        x, y = v.f32_load_n(a + 4 * i, n - i), v.f32_load_n(b + 4 * i, n - i)
+        total = v.fma(v.to_f64(x), v.to_f64(y), total)
+    return v.vsum(total)
 
 
 @kernel("RMS_NORM_BACK", when=f32_rows)

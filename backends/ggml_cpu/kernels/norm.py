@@ -11,21 +11,21 @@ f32_rows = both(types_are("f32", "f32"), dense_rows)
 
 @fn
 def sum_of_squares(x, n):
-    """Sum of x[i]^2 in four vector accumulators, their lanes added in float64."""
-    s0 = v.f32(0.0)
-    s1 = v.f32(0.0)
+    """Sum of x[i]^2 in float64."""
+    s0 = v.to_f64(v.f32(0.0))
+    s1 = s0
     i = 0
     while i + 2 * v.LANES <= n:
-        a = v.f32_load(x + 4 * i)
-        b = v.f32_load(x + 4 * (i + v.LANES))
+        a = v.to_f64(v.f32_load(x + 4 * i))
+        b = v.to_f64(v.f32_load(x + 4 * (i + v.LANES)))
         s0 = v.fma(a, a, s0)
         s1 = v.fma(b, b, s1)
         i += 2 * v.LANES
     while i < n:
-        a = v.f32_load_n(x + 4 * i, n - i)
+        a = v.to_f64(v.f32_load_n(x + 4 * i, n - i))
         s0 = v.fma(a, a, s0)
         i += v.LANES
-    return v.vsum64(s0) + v.vsum64(s1)
+    return v.vsum(s0 + s1)
 
 
 @fn
@@ -36,10 +36,18 @@ def rms_factor(x, n, eps):
 
 @fn
 def sum_of(x, n):
-    s = v.f32(0.0)
-    for i in range(0, n, v.LANES):
-        s = s + v.f32_load_n(x + 4 * i, n - i)
-    return v.vsum64(s)
+    """Sum of a row in float64."""
+    s0 = v.to_f64(v.f32(0.0))
+    s1 = s0
+    i = 0
+    while i + 2 * v.LANES <= n:
+        s0 = s0 + v.to_f64(v.f32_load(x + 4 * i))
+        s1 = s1 + v.to_f64(v.f32_load(x + 4 * (i + v.LANES)))
+        i += 2 * v.LANES
+    while i < n:
+        s0 = s0 + v.to_f64(v.f32_load_n(x + 4 * i, n - i))
+        i += v.LANES
+    return v.vsum(s0 + s1)
 
 
 @fn
@@ -75,14 +83,9 @@ def l2_norm_f32(p, ith, nth):
 @fn
 def centred(d, x, mean, n):
     """d = x - mean; returns the sum of squares of that."""
-    s = v.f32(0.0)
     for i in range(0, n, v.LANES):
-        y = v.f32_load_n(x + 4 * i, n - i) - mean
-        v.store_n(d + 4 * i, y, n - i)
-    for i in range(0, n, v.LANES):
-        y = v.f32_load_n(d + 4 * i, n - i)
-        s = v.fma(y, y, s)
-    return v.vsum64(s)
+        v.store_n(d + 4 * i, v.f32_load_n(x + 4 * i, n - i) - mean, n - i)
+    return sum_of_squares(d, n)
 
 
 @kernel("NORM", when=f32_rows)

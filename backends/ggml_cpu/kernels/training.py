@@ -47,11 +47,12 @@ def row_losses(p, ith, nth):
         x, labels = row_at(p, 1, r), row_at(p, 2, r)
         top = copied_top(spare, x, n)
         whole = v.logf(exponentials(spare, n, top)) + top
-        total = v.f32(0.0)
+        total = v.to_f64(v.f32(0.0))
         for i in range(0, n, v.LANES):
             loss = v.f32(v.float32(whole)) - v.f32_load_n(x + 4 * i, n - i)
-            total = v.fma(v.f32_load_n(labels + 4 * i, n - i), loss, total)
-        v.st_f64(v.shared(p) + 8 * r, v.vsum64(total))
+            label = v.f32_load_n(labels + 4 * i, n - i)
+            total = v.fma(v.to_f64(label), v.to_f64(loss), total)
+        v.st_f64(v.shared(p) + 8 * r, v.vsum(total))
 
 
 @kernel(

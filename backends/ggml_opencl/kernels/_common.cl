@@ -212,29 +212,39 @@ static inline uint4 row_of(const tensor_t *t, uint r) {
     return (uint4)(0, r % t->ne[1], r / t->ne[1] % t->ne[2], r / t->ne[1] / t->ne[2]);
 }
 
-// The sum of v over the group's items, for each of them. `shared` has WG places.
-static inline float group_sum(float v, local float *shared) {
-    const uint item = get_local_id(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    shared[item] = v;
-    for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (item < half_) shared[item] += shared[item + half_];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return shared[0];
+// Sums of some 48 bits on devices without double: .x is the rounded sum, .y the rest (TwoSum of Knuth,
+// FastTwoSum of Dekker). Infinities have no rest.
+static inline float2 plus_sum(float2 a, float2 b) {
+    const float sum = a.x + b.x, added = sum - a.x;
+    const float rest = ((a.x - (sum - added)) + (b.x - added)) + (a.y + b.y), x = sum + rest;
+    return isfinite(sum) ? (float2)(x, rest - (x - sum)) : (float2)(sum, 0.0f);
 }
 
-static inline float group_max(float v, local float *shared) {
+static inline float2 plus(float2 sum, float v) { return plus_sum(sum, (float2)(v, 0.0f)); }
+
+// The sum of v over the group's items, for each of them. `shared` has WG places.
+static inline float group_sum(float2 v, local float2 *shared) {
     const uint item = get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     shared[item] = v;
     for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (item < half_) shared[item] = fmax(shared[item], shared[item + half_]);
+        if (item < half_) shared[item] = plus_sum(shared[item], shared[item + half_]);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    return shared[0];
+    return shared[0].x;
+}
+
+static inline float group_max(float v, local float2 *shared) {
+    const uint item = get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[item].x = v;
+    for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < half_) shared[item].x = fmax(shared[item].x, shared[item + half_].x);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return shared[0].x;
 }
 
 // Elements j of n that an item of a group takes.

@@ -4,7 +4,7 @@
 // One group a row; a may be dst.
 KERNEL soft_max(TENSOR(a), TENSOR(mask), TENSOR(sinks), TENSOR(dst), const float scale,
                 const float max_bias, const int power) {
-    local float shared[WG];
+    local float2 shared[WG];
     const uint4 row = row_of(&a_, get_group_id(0));
     const float slope = slope_of(row.z, max_bias, power);
     const global uchar *x = AT(a, row);
@@ -20,7 +20,7 @@ KERNEL soft_max(TENSOR(a), TENSOR(mask), TENSOR(sinks), TENSOR(dst), const float
         top = fmax(top, v);
     }
     top = group_max(top, shared);
-    float sum = 0;
+    float2 sums = 0;
 #if SINKS
     const float sink = load_f32(AT(sinks, ((uint4)(row.z, 0, 0, 0))));
     top = fmax(top, sink);
@@ -28,9 +28,9 @@ KERNEL soft_max(TENSOR(a), TENSOR(mask), TENSOR(sinks), TENSOR(dst), const float
     EACH(j, a_.ne[0]) {
         const float e = exp(load_f32(y + 4 * j) - top);
         store_f32(y + 4 * j, e);
-        sum += e;
+        sums = plus(sums, e);
     }
-    sum = group_sum(sum, shared);
+    float sum = group_sum(sums, shared);
 #if SINKS
     sum += exp(sink - top);
 #endif

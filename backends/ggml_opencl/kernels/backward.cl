@@ -42,16 +42,16 @@ KERNEL repeat_back(TENSOR(grad), TENSOR(dst)) {
 
 #if defined(ROWS)
 KERNEL rms_norm_back(TENSOR(grad), TENSOR(x), TENSOR(dst), const float eps) {
-    local float shared[WG];
+    local float2 shared[WG];
     const uint4 row = row_of(&dst_, get_group_id(0));
     const uint n = dst_.ne[0];
     const global uchar *g = AT(grad, row), *v = AT(x, row);
     global uchar *y = AT(dst, row);
-    float squares = 0, both = 0;
+    float2 squares = 0, both = 0;
     EACH(j, n) {
         const float value = load_f32(v + j * x_.nb[0]);
-        squares += value * value;
-        both += value * load_f32(g + j * grad_.nb[0]);
+        squares = plus(squares, value * value);
+        both = plus(both, value * load_f32(g + j * grad_.nb[0]));
     }
     const float mean = group_sum(squares, shared) / n + eps;
     const float part = group_sum(both, shared) / n / mean, scale = 1.0f / sqrt(mean);
@@ -62,13 +62,13 @@ KERNEL rms_norm_back(TENSOR(grad), TENSOR(x), TENSOR(dst), const float eps) {
 }
 
 KERNEL soft_max_back(TENSOR(grad), TENSOR(y), TENSOR(dst), const float scale) {
-    local float shared[WG];
+    local float2 shared[WG];
     const uint4 row = row_of(&dst_, get_group_id(0));
     const uint n = dst_.ne[0];
     const global uchar *g = AT(grad, row), *p = AT(y, row);
     global uchar *out = AT(dst, row);
-    float sum = 0;
-    EACH(j, n) sum += load_f32(g + j * grad_.nb[0]) * load_f32(p + j * y_.nb[0]);
+    float2 sum = 0;
+    EACH(j, n) sum = plus(sum, load_f32(g + j * grad_.nb[0]) * load_f32(p + j * y_.nb[0]));
     const float mean = group_sum(sum, shared);
     EACH(j, n) {
         const float slope = load_f32(g + j * grad_.nb[0]) - mean;

@@ -1,44 +1,44 @@
 // Sums and other reductions along rows: one group a row.
 
 KERNEL sum_rows(TENSOR(a), TENSOR(dst), const float scale) {
-    local float shared[WG];
+    local float2 shared[WG];
     const uint4 row = row_of(&a_, get_group_id(0));
     const global uchar *x = AT(a, row);
-    float sum = 0;
-    EACH(j, a_.ne[0]) sum += load_f32(x + j * a_.nb[0]);
-    sum = group_sum(sum, shared);
-    if (get_local_id(0) == 0) store_f32(AT(dst, row), scale * sum);
+    float2 sum = 0;
+    EACH(j, a_.ne[0]) sum = plus(sum, load_f32(x + j * a_.nb[0]));
+    const float total = group_sum(sum, shared);
+    if (get_local_id(0) == 0) store_f32(AT(dst, row), scale * total);
 }
 
 KERNEL sum(TENSOR(a), TENSOR(dst)) {
-    local float shared[WG];
-    float sum = 0;
-    EACH(j, count(&a_)) sum += load_f32(AT(a, unflatten(&a_, j)));
-    sum = group_sum(sum, shared);
-    if (get_local_id(0) == 0) store_f32(AT(dst, (uint4)(0)), sum);
+    local float2 shared[WG];
+    float2 sum = 0;
+    EACH(j, count(&a_)) sum = plus(sum, load_f32(AT(a, unflatten(&a_, j))));
+    const float total = group_sum(sum, shared);
+    if (get_local_id(0) == 0) store_f32(AT(dst, (uint4)(0)), total);
 }
 
 // Running sums: WG elements at a time by doubling distances, then the sum of all before.
 KERNEL cumsum(TENSOR(a), TENSOR(dst)) {
-    local float shared[WG];
+    local float2 shared[WG];
     const uint4 row = row_of(&a_, get_group_id(0));
     const global uchar *x = AT(a, row);
     global uchar *y = AT(dst, row);
     const uint item = get_local_id(0);
-    float before = 0;
+    float2 before = 0;
     for (uint start = 0; start < a_.ne[0]; start += WG) {
         const uint j = start + item;
         barrier(CLK_LOCAL_MEM_FENCE);
-        shared[item] = j < a_.ne[0] ? load_f32(x + j * a_.nb[0]) : 0.0f;
+        shared[item] = (float2)(j < a_.ne[0] ? load_f32(x + j * a_.nb[0]) : 0.0f, 0.0f);
         for (uint d = 1; d < WG; d *= 2) {
             barrier(CLK_LOCAL_MEM_FENCE);
-            const float left = item >= d ? shared[item - d] : 0.0f;
+            const float2 left = item >= d ? shared[item - d] : (float2)(0.0f);
             barrier(CLK_LOCAL_MEM_FENCE);
-            shared[item] += left;
+            shared[item] = plus_sum(left, shared[item]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (j < a_.ne[0]) store_f32(y + j * dst_.nb[0], before + shared[item]);
-        before += shared[WG - 1];
+        if (j < a_.ne[0]) store_f32(y + j * dst_.nb[0], plus_sum(before, shared[item]).x);
+        before = plus_sum(before, shared[WG - 1]);
     }
 }
 

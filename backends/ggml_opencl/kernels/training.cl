@@ -2,32 +2,33 @@
 
 #if defined(LOSSES)
 // The logarithm of the sum of the exponentials of a dense row.
-static inline float log_sum(const global uchar *x, uint n, local float *shared) {
-    float top = -INFINITY, sum = 0;
+static inline float log_sum(const global uchar *x, uint n, local float2 *shared) {
+    float top = -INFINITY;
+    float2 sum = 0;
     EACH(j, n) top = fmax(top, load_f32(x + 4 * j));
     top = group_max(top, shared);
-    EACH(j, n) sum += exp(load_f32(x + 4 * j) - top);
+    EACH(j, n) sum = plus(sum, exp(load_f32(x + 4 * j) - top));
     return top + log(group_sum(sum, shared));
 }
 
 // One group.
 KERNEL cross_entropy_loss(TENSOR(logits), TENSOR(labels), TENSOR(dst)) {
-    local float shared[WG];
+    local float2 shared[WG];
     const uint n = logits_.ne[0], rows = count(&logits_) / n;
-    float sum = 0;
+    float2 sum = 0;
     for (uint r = 0; r < rows; r++) {
         const global uchar *x = AT(logits, row_of(&logits_, r));
         const global uchar *y = AT(labels, row_of(&labels_, r));
         const float whole = log_sum(x, n, shared);
-        EACH(j, n) sum += load_f32(y + 4 * j) * (whole - load_f32(x + 4 * j));
+        EACH(j, n) sum = plus(sum, load_f32(y + 4 * j) * (whole - load_f32(x + 4 * j)));
     }
-    sum = group_sum(sum, shared);
-    if (get_local_id(0) == 0) store_f32(AT(dst, (uint4)(0)), sum / rows);
+    const float total = group_sum(sum, shared);
+    if (get_local_id(0) == 0) store_f32(AT(dst, (uint4)(0)), total / rows);
 }
 
 // One group a row.
 KERNEL cross_entropy_loss_back(TENSOR(grad), TENSOR(logits), TENSOR(labels), TENSOR(dst)) {
-    local float shared[WG];
+    local float2 shared[WG];
     const uint n = logits_.ne[0];
     const uint4 row = row_of(&dst_, get_group_id(0));
     const global uchar *x = AT(logits, row), *y = AT(labels, row);

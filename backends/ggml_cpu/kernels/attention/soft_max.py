@@ -27,20 +27,19 @@ def slope_of(head, n_head, max_bias):
 
 @fn
 def exponentials(x, n, top):
-    """x[i] = exp(x[i] - top); returns their sum."""
-    total = v.f32(0.0)
+    """x[i] = exp(x[i] - top); returns their sum, in float64."""
+    total = v.to_f64(v.f32(0.0))
     i = 0
     while i + v.LANES <= n:
         e = v.vexp(v.f32_load(x + 4 * i) - top)
         v.store(x + 4 * i, e)
-        total = total + e
+        total = total + v.to_f64(e)
         i += v.LANES
-    rest = v.float32(0.0)
     if i < n:
         e = v.vexp(v.f32_load_n(x + 4 * i, n - i) - top)
         v.store_n(x + 4 * i, e, n - i)
-        rest = v.vsum(v.select(v.iota() < n - i, e, 0.0))
-    return v.vsum64(total) + rest
+        total = total + v.to_f64(v.select(v.iota() < n - i, e, 0.0))
+    return v.vsum(total)
 
 
 @fn

@@ -10,16 +10,18 @@ KERNEL route(TENSOR(logits), TENSOR(order), TENSOR(dst),
              TENSOR(bias),
 #endif
              const int n_used, const float scale, const float low, const float high) {
-    local float shared[WG], probs[N], weights[N];
+    local float2 shared[WG];
+    local float probs[N], weights[N];
     local int keys[N];
     const uint t = get_group_id(0);
 #if SOFTMAX
-    float top = -INFINITY, sum = 0;
+    float top = -INFINITY;
+    float2 sum = 0;
     EACH(e, N) top = fmax(top, probs[e] = scale * load_f32(AT(logits, ((uint4)(e, t, 0, 0)))));
     top = group_max(top, shared);
-    EACH(e, N) sum += probs[e] = exp(probs[e] - top);
-    sum = group_sum(sum, shared);
-    EACH(e, N) probs[e] /= sum;
+    EACH(e, N) sum = plus(sum, probs[e] = exp(probs[e] - top));
+    const float whole = group_sum(sum, shared);
+    EACH(e, N) probs[e] /= whole;
 #else
     EACH(e, N) probs[e] = sigmoid(load_f32(AT(logits, ((uint4)(e, t, 0, 0)))));
 #endif
@@ -40,8 +42,8 @@ KERNEL route(TENSOR(logits), TENSOR(order), TENSOR(dst),
     barrier(CLK_LOCAL_MEM_FENCE);
     float by = 1;
 #if NORMED
-    float total = 0;
-    EACH(j, n_used) total += weights[j];
+    float2 total = 0;
+    EACH(j, n_used) total = plus(total, weights[j]);
     by = fmin(fmax(group_sum(total, shared), low), high);
 #endif
     global float *y = (global float *)(dst + dst_.offset) + n_used * t;

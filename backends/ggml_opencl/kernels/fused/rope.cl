@@ -28,7 +28,7 @@ KERNEL head(TENSOR(a), TENSOR(pos), TENSOR(factors), TENSOR(dst),
     global uchar *y = AT(dst, row);
 #endif
 #if NORMED
-    local float shared[WG];
+    local float2 shared[WG];
     const float scale = of_rms_norm(x, 4, a_.ne[0], eps, shared).y;
     const global uchar *weights = AT(w, repeated(&w_, row));
     #define VALUE(i) (scale * load_f32(x + 4 * (i)) * load_f32(weights + 4 * ((i) % w_.ne[0])))

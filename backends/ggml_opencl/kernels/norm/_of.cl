@@ -7,32 +7,34 @@
 
 // The sum of (value - mean) to the given power, 1 or 2.
 static inline float power_sum(const global uchar *x, long step, uint n, float mean, int power,
-                              local float *shared) {
-    float4 sum = 0;
+                              local float2 *shared) {
+    float2 sums[4] = {0, 0, 0, 0};
     uint j = get_local_id(0);
     for (; j + 3 * WG < n; j += 4 * WG) {
-        const float4 v = FOUR(x, step, j) - mean;
-        sum += power == 1 ? v : v * v;
+        const float4 d = FOUR(x, step, j) - mean, v = power == 1 ? d : d * d;
+        sums[0] = plus(sums[0], v.x), sums[1] = plus(sums[1], v.y);
+        sums[2] = plus(sums[2], v.z), sums[3] = plus(sums[3], v.w);
     }
+    float2 sum = plus_sum(plus_sum(sums[0], sums[1]), plus_sum(sums[2], sums[3]));
     for (; j < n; j += WG) {
         const float v = load_f32(x + step * j) - mean;
-        sum.x += power == 1 ? v : v * v;
+        sum = plus(sum, power == 1 ? v : v * v);
     }
-    return group_sum(sum.x + sum.y + sum.z + sum.w, shared);
+    return group_sum(sum, shared);
 }
 
 static inline float2 of_rms_norm(const global uchar *x, long step, uint n, float eps,
-                                 local float *shared) {
+                                 local float2 *shared) {
     return (float2)(0, 1.0f / sqrt(power_sum(x, step, n, 0, 2, shared) / n + eps));
 }
 
 static inline float2 of_l2_norm(const global uchar *x, long step, uint n, float eps,
-                                local float *shared) {
+                                local float2 *shared) {
     return (float2)(0, 1.0f / fmax(sqrt(power_sum(x, step, n, 0, 2, shared)), eps));
 }
 
 static inline float2 of_norm(const global uchar *x, long step, uint n, float eps,
-                             local float *shared) {
+                             local float2 *shared) {
     const float mean = power_sum(x, step, n, 0, 1, shared) / n;
     return (float2)(mean, 1.0f / sqrt(power_sum(x, step, n, mean, 2, shared) / n + eps));
 }
@@ -41,7 +43,7 @@ static inline float2 of_norm(const global uchar *x, long step, uint n, float eps
 // the result.
 #define OF_ROWS(name, norm, parameters, made, put) \
     KERNEL name parameters { \
-        local float shared[WG]; \
+        local float2 shared[WG]; \
         uint4 i = row_of(&a_, get_group_id(0)); \
         const global uchar *x = AT(a, i); \
         const long step = a_.nb[0]; \

@@ -6,6 +6,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, draws, integers
+from llama_py_tools.test_backend_ops.cases._long import BOUND, LONG, alike, long_row
 from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -80,3 +81,15 @@ differs_from_ggml("SILU_BACK", IGNORES_STRIDES, gaps=[0, 1])
 
 
 draws("GET_ROWS_BACK", 1, lambda t: integers(0, t.ne[1]))
+
+
+@case("SOFT_MAX_BACK", max_nmse=BOUND, long=LONG)
+def long_soft_max_back(new: Leaves, long: str) -> Tensor:
+    grad = long_row(new, long)
+    return ops.soft_max_ext_back(grad, new(grad.ne, init=alike), 1.0, 0.0)
+
+
+@case("RMS_NORM_BACK", max_nmse=BOUND, long=LONG)
+def long_rms_norm_back(new: Leaves, long: str) -> Tensor:
+    grad = long_row(new, long)
+    return ops.rms_norm_back(grad, new(grad.ne), 1e-5)

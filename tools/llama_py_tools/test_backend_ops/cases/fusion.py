@@ -10,6 +10,7 @@ from ggml_py.ops.rope import IMROPE, MROPE, VISION
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.cases._long import BOUND, LONG, long_row
 from llama_py_tools.test_backend_ops.cases.rows import row_numbers
 
 Shape = tuple[int, ...]
@@ -20,6 +21,12 @@ Shape = tuple[int, ...]
 def rms_norm_mul(new: Leaves, ne: Shape, broadcast: bool) -> Tensor:
     weight = new(ne[:1] if broadcast else ne)
     return ops.mul(ops.rms_norm(new(ne), 1e-6), weight)
+
+
+@case("RMS_NORM_MUL", fused=True, max_nmse=BOUND, long=LONG)
+def long_rms_norm_mul(new: Leaves, long: str) -> Tensor:
+    x = long_row(new, long)
+    return ops.mul(ops.rms_norm(x, 1e-6), new(x.ne))
 
 
 @case("ADD_RMS_NORM", fused=True, ne=[(17, 5, 1, 1), (256, 1, 1, 1)])

@@ -8,6 +8,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, uniform
+from llama_py_tools.test_backend_ops.cases._long import BOUND, LONG, long_row
 
 Shape = tuple[int, ...]
 SIZES: list[Shape] = [(n, 5, 4, 3) for n in (1, 3, 17, 33, 63, 64, 65, 100, 257)]
@@ -69,3 +70,20 @@ def group_norm(
     new: Leaves, type: GGMLType, ne: Shape, num_groups: int, eps: float, v: bool = False
 ) -> Tensor:
     return ops.group_norm((new.part if v else new)(ne, type, uniform(-1, 2)), num_groups, eps)
+
+
+def _long(name: str) -> None:
+    @case(name, max_nmse=BOUND, long=LONG)
+    def long(new: Leaves, long: str) -> Tensor:
+        norm: Callable[[Tensor, float], Tensor] = getattr(ops, name.lower())
+        return norm(long_row(new, long), 1e-5)
+
+
+for _name in ("NORM", "RMS_NORM", "L2_NORM"):
+    _long(_name)
+
+
+@case("GROUP_NORM", max_nmse=BOUND, long=LONG)
+def long_group_norm(new: Leaves, long: str) -> Tensor:
+    x = long_row(new, long)
+    return ops.group_norm(ops.reshape(x, 2, x.ne[0] // 2), 1, 1e-5)

@@ -10,6 +10,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Leaves, case
+from llama_py_tools.test_backend_ops.cases._long import BOUND, LONG, long_row
 from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -96,6 +97,22 @@ def cumsum_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tens
 @case("CUMSUM", perf=True, ne=[(4096, 512, 1, 1)], axis=[1])
 def cumsum_axis(new: Leaves, ne: Shape, axis: int, v: bool = False) -> Tensor:
     return ops.cumsum((new.part if v else new)(ne), axis)
+
+
+def _long(name: str, build: Callable[[Tensor], Tensor]) -> None:
+    @case(name, max_nmse=BOUND, long=LONG)
+    def long(new: Leaves, long: str) -> Tensor:
+        return build(long_row(new, long))
+
+
+for _name in ("SUM", "SUM_ROWS", "MEAN", "CUMSUM"):
+    _long(_name, getattr(ops, _name.lower()))
+
+
+@case("CUMSUM", max_nmse=BOUND, axis=[1], long=LONG[1:])
+def long_cumsum_axis(new: Leaves, axis: int, long: str) -> Tensor:
+    x = long_row(new, long)
+    return ops.cumsum(ops.reshape(x, 1, x.ne[0]), axis)
 
 
 @case("ARGMAX", max_nmse=0, type=[F32],

@@ -6,6 +6,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.cases._long import BOUND, LONG, long_row
 from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -67,3 +68,20 @@ def opt_step_adamw(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
 @case("OPT_STEP_SGD", perf=True, type=[F32], ne=[(4096, 512, 1, 1)])
 def opt_step_sgd(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.opt_step_sgd(new(ne, type), new(ne, type), new((2,), init=uniform(0.1, 1)))
+
+
+@case("CROSS_ENTROPY_LOSS", max_nmse=BOUND, long=LONG)
+def long_loss(new: Leaves, long: str) -> Tensor:
+    labels = long_row(new, long)
+    return ops.cross_entropy_loss(new(labels.ne), labels)
+
+
+@case("CROSS_ENTROPY_LOSS_BACK", max_nmse=BOUND, long=LONG[:1])
+def long_loss_back(new: Leaves, long: str) -> Tensor:
+    labels = long_row(new, long)
+    return ops.cross_entropy_loss_back(new((1,)), new(labels.ne), labels)
+
+
+@case("COUNT_EQUAL", max_nmse=0, long=[1 << 22])
+def long_count(new: Leaves, long: int) -> Tensor:
+    return ops.count_equal(*(new((long,), I32, integers(0, 2)) for _ in "ab"))

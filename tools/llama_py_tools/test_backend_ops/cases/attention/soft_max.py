@@ -6,6 +6,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, uniform
+from llama_py_tools.test_backend_ops.cases._long import BOUND, LONG, long_row
 from llama_py_tools.test_backend_ops.cases.attention.flash_attn_ext import kq_mask
 
 Shape = tuple[int, ...]
@@ -50,3 +51,8 @@ def soft_max_padded_mask(new: Leaves, ne: Shape, mask_rows: int) -> Tensor:
     """The mask may have more rows than there are tokens."""
     mask = new((ne[0], mask_rows, 1, 1), F32, kq_mask)
     return ops.soft_max_ext(new(ne), mask, 1.0, 0.0)
+
+
+@case("SOFT_MAX", max_nmse=BOUND, long=LONG)
+def long_soft_max(new: Leaves, long: str) -> Tensor:
+    return ops.soft_max(long_row(new, long))
