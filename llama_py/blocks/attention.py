@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ggml_py.errors import HParamsError
-from ggml_py.ops import add, clamp, concat, cont, mul_mat, reshape, scale, view_4d
+from ggml_py.ops import add, clamp, concat, cont, reshape, scale, view_4d
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import heads, inv_sqrt, split
 from llama_py.blocks.rope import RopeFactors, rope
@@ -16,9 +16,8 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.linear import Linear, Norm
 from llama_py.memory.kept import KeysValues
+from llama_py.memory.kv_rot import rotate
 from llama_py.weights import Bias, Weights
-
-HINT_HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD
 
 
 class QKV(NamedTuple):
@@ -189,14 +188,6 @@ def expand_together(g: GraphBuilder, qkv: QKV) -> None:
     for t in (qkv.q, qkv.k, qkv.v) if g.hp.windowed else (qkv.q, qkv.v, qkv.k):
         g.expand(t)
 
-
-def rotate(cur: Tensor, rot: Tensor) -> Tensor:
-    """Each block of rot's size times rot [n, n] (llama-impl.h:llama_mul_mat_hadamard)."""
-    n = rot.ne[0]
-    flat = reshape if cur.is_contiguous() else cont
-    res = mul_mat(rot, flat(cur, n, cur.n_elements // n))
-    res.params = (0, HINT_HADAMARD, 0)
-    return reshape(res, *cur.ne)
 
 
 class Attention:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ggml_py.ops import concat, cont, mul_mat, permute, reshape, rms_norm, view_4d
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
-from llama_py.blocks.attention import rotate
 from llama_py.blocks.compressed_indexer import CompressedIndexer
 from llama_py.blocks.compressor import Compressor, inp_compressed
 from llama_py.blocks.functions import inv_sqrt
@@ -19,6 +18,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.attention import InputAttnKV
 from llama_py.graph.inputs.compressed import InputCompressed
 from llama_py.memory.kept import Compressed
+from llama_py.memory.kv_rot import rotate
 from llama_py.weights import Weights
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
-from ggml_py.ops.rows import set_rows
+from ggml_py.ops import cast, cpy, set_rows
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32, I64, GGMLType
 from llama_py.memory.kv_tensors import KVLayer
@@ -44,3 +44,12 @@ def _writes(device: Device, chosen: GGMLType) -> bool:
     n = chosen.block_size
     node = set_rows(Tensor(chosen, (n, 1)), Tensor(F32, (n, 1)), Tensor(I64, (1,)))
     return not device.why_not(node)
+
+
+def can_rewrite(device: Device, chosen: GGMLType) -> bool:
+    """Return True if the device can read keys of a type as floats and store them again."""
+    if chosen.block_size == 1:
+        return True
+    keys = Tensor(chosen, (chosen.block_size, 1))
+    floats = cast(keys, F32)
+    return not device.why_not(floats) and not device.why_not(cpy(floats, keys))

@@ -75,6 +75,15 @@ class MemoryGroup:
         return self.recr is None and not self.windows
 
     @property
+    def can_shift(self) -> bool:
+        """Whether `seq_shift` is possible (llama_memory_can_shift)."""
+        try:
+            self.check_shift("seq_shift", within=True)
+        except ContextError:
+            return False
+        return True
+
+    @property
     def n_back(self) -> int:
         """How many earlier states are kept, if the last tokens are computed together."""
         return 0 if self.recr is None else self.recr.n_rs_seq
@@ -267,17 +276,33 @@ class MemoryGroup:
         """Move positions by delta. ContextError, and no change, where they would leave the range of
         positions; what a cache has below 0 is removed, but a state cannot lose its past."""
         self._check_moved(seq_id, *span(p0, p1), delta)
-        self._check_shift("seq_add")
+        self.check_shift("seq_add")
         self._changed(-1, p0)  # others may share the cells
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
+
+    @entirely()
+    def seq_shift(self, seq_id: int, p0: int, n: int) -> None:
+        """Remove n positions of a sequence from p0 on, and move later ones to their place.
+
+        Other sequences lose the cells that move.
+
+        Raises:
+            ContextError: The memory cannot be shifted. Nothing is changed.
+        """
+        self.check_shift("seq_shift", within=True)
+        for kv in self.caches.values():
+            for other in kv.sharing(seq_id, p0 + n):
+                self.seq_rm(other, p0 + n, -1)
+        self.seq_rm(seq_id, p0, p0 + n)
+        self.seq_add(seq_id, p0 + n, -1, -n)
 
     @entirely()
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         if d < 1:
             raise ContextError(f"seq_div: d must be at least 1, got {d}")
-        self._check_shift("seq_div")
+        self.check_shift("seq_div")
         d = min(d, END)  # every position becomes 0
         self._changed(-1, p0)
         for part in self.parts:
@@ -297,7 +322,10 @@ class MemoryGroup:
         if abs(delta) > END:  # though there may be nothing to move
             raise ContextError(f"seq_add: {delta} is not within {END} positions")
 
-    def _check_shift(self, what: str) -> None:
+    def check_shift(self, what: str, within: bool = False) -> None:
+        """Raise ContextError if positions cannot move, or `within` a sequence cannot be removed."""
+        if self.recr is not None and within:
+            raise ContextError(f"{what}: recurrent states cannot lose a part of their past")
         if self.recr is not None and not self.recr.moves_on:
             raise ContextError(f"{what}: positions of a model with compressed keys cannot move")
         if len({kv.kv_size for kv in self.caches.values()}) > 1:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ggml_py.backend import Device, set_tensor
 from ggml_py.graph import Graph
-from ggml_py.ops import cast, cpy, mul_mat, reshape, rope_ext, view
+from ggml_py.ops import cast, cpy, rope_ext, view
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, I32
@@ -18,6 +18,7 @@ from llama_py.geometry import Rope
 from llama_py.memory.base import LayerKey
 from llama_py.memory.group import MemoryGroup
 from llama_py.memory.kv import KVCache
+from llama_py.memory.kv_rot import rotate
 from llama_py.yarn import Yarn, yarn
 
 RopeFactors = Callable[[int], Tensor | None]
@@ -26,13 +27,22 @@ RopeFactors = Callable[[int], Tensor | None]
 def shift_keys(
     kv: KVCache, cparams: CParams, factors: RopeFactors, devices: Sequence[Device]
 ) -> None:
-    """Rotate every key by what its cell was moved; `factors` gives those of a layer's RoPE."""
+    """Rotate every key by the distance that its cell moved.
+
+    Quantized keys are dequantized, rotated and quantized again.
+
+    Args:
+        kv: Cache with moved cells.
+        cparams: Parameters of its context.
+        factors: Returns the RoPE factors of a layer.
+        devices: Devices of the context.
+    """
     graph, shift = Graph(), Tensor(I32, (kv.kv_size * kv.n_stream,))
     shift.flags |= FLAG_INPUT
     rot = kv.rotation.build_input("", kv.rotation.n_k)
     yarns: list[tuple[Tensor, Yarn]] = []
 
-    def turn(keys: Tensor, il: int, rope: Rope, offset: int = 0) -> Tensor:
+    def turn(keys: Tensor, il: int, rope: Rope, offset: int) -> Tensor:
         if rope.rounded or not cparams.yarn_ext_factor:
             return _turn(keys, shift, factors(il), rope, cparams, offset)
         frequencies, found = Tensor(F32, (rope.n_rot // 2,)), yarn(cparams, rope)
@@ -46,15 +56,13 @@ def shift_keys(
     for key, layer in kv.tensors.layers.items():
         if layer.rope is None:
             continue
-        if rot is None:
-            keys = _turned_part(kv, key, layer.rope)
-            moved = turn(cast(keys, F32), layer.il, layer.rope)
-        else:
-            keys = kv.tensors.k[key]
-            heads = reshape(cast(keys, F32), layer.n_embd_head_k, layer.n_head_kv, shift.ne[0])
-            heads = mul_mat(rot, heads)  # its own inverse
-            heads = turn(heads, layer.il, layer.rope, layer.rope.offset)
-            moved = reshape(mul_mat(rot, heads), *keys.ne)
+        keys, offset = _turned_part(kv, key, layer.rope)
+        moved = cast(keys, F32)
+        if rot is not None:
+            moved = rotate(moved, rot)  # its own inverse
+        moved = turn(moved, layer.il, layer.rope, offset)
+        if rot is not None:
+            moved = rotate(moved, rot)
         graph.build_forward_expand(cpy(moved, keys))
     if graph.nodes:
         plan = Scheduler(list(devices)).plan(graph)
@@ -80,17 +88,24 @@ def remove_half_turned(kv: KVCache, memory: MemoryGroup) -> list[int]:
     return seqs
 
 
-def _turned_part(kv: KVCache, key: LayerKey, rope: Rope) -> Tensor:
-    """The channels that RoPE turns. [n_rot, n_head_kv, cells]"""
+def _turned_part(kv: KVCache, key: LayerKey, rope: Rope) -> tuple[Tensor, int]:
+    """Return a view of the dimensions that RoPE rotates, and where they begin in it.
+
+    The view is [n_rot, n_head_kv, cells], or has whole heads if blocks of the type or of the cache
+    rotation cross these bounds.
+    """
     layer = kv.tensors.layers[key]
+    n, offset, rest = rope.n_rot, rope.offset, 0
+    unit = math.lcm(kv.tensors.type_k.block_size, kv.rotation.n_k or 1)
+    if n % unit or offset % unit:
+        n, offset, rest = layer.n_embd_head_k, 0, offset
     strides = (layer.n_embd_head_k, layer.n_embd_k_gqa)
-    ne = (rope.n_rot, layer.n_head_kv, kv.kv_size * kv.n_stream)
-    return view(kv.tensors.k[key], ne, strides, rope.offset)
+    ne = (n, layer.n_head_kv, kv.kv_size * kv.n_stream)
+    return view(kv.tensors.k[key], ne, strides, offset), rest
 
 
 def _turn(
-    keys: Tensor, shift: Tensor, factors: Tensor | None, rope: Rope, cparams: CParams,
-    offset: int = 0,
+    keys: Tensor, shift: Tensor, factors: Tensor | None, rope: Rope, cparams: CParams, offset: int
 ) -> Tensor:  # fmt: skip
     base, scale = cparams.rope_freq(rope)
     ext_factor, _ = cparams.rope_yarn(rope)

@@ -14,6 +14,7 @@ from ggml_py.types import F16, I64, GGMLType
 from llama_py.batch import I32, Index, UBatch
 from llama_py.geometry import Window
 from llama_py.memory.base import log, mib, sizes_by_device
+from llama_py.memory.cache_types import can_rewrite
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
@@ -91,8 +92,15 @@ class KVCache(KVSlots):
 
     def check_shift(self, what: str) -> None:
         super().check_shift(what)
-        if self.tensors.type_k.block_size > 1:
-            raise ContextError(f"{what}: {self.tensors.type_k} keys cannot be moved; use f16")
+        type_k, layers = self.tensors.type_k, self.tensors.layers.values()
+        devices = {layer.device for layer in layers if layer.rope is not None}
+        fixed = [device.name for device in devices if not can_rewrite(device, type_k)]
+        if fixed:
+            names = ", ".join(sorted(fixed))
+            raise ContextError(
+                f"{what}: {type_k} keys cannot be moved on {names}; use another type_k (-ctk), such"
+                " as f16"
+            )
 
     def clear(self, data: bool = True) -> None:
         for cells in self.cells:

@@ -9,10 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.backend import set_tensor
+from ggml_py.ops import cont, mul_mat, reshape
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, GGMLType
 from llama_py.memory.kv_tensors import KVLayer
 
+HINT_HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD
 STEP = 64  # head sizes must be a multiple of this
 
 
@@ -22,6 +24,15 @@ def hadamard(n: int) -> npt.NDArray[np.float32]:
     while len(h) < n:
         h = np.block([[h, h], [h, -h]])
     return h
+
+
+def rotate(cur: Tensor, rot: Tensor) -> Tensor:
+    """Each block of rot's size times rot [n, n] (llama-impl.h:llama_mul_mat_hadamard)."""
+    n = rot.ne[0]
+    flat = reshape if cur.is_contiguous() else cont
+    res = mul_mat(rot, flat(cur, n, cur.n_elements // n))
+    res.params = (0, HINT_HADAMARD, 0)
+    return reshape(res, *cur.ne)
 
 
 class Rotation:

@@ -326,6 +326,12 @@ class KVSlots:
             cells.reset_shift()
         self.rotating = False
 
+    def sharing(self, seq_id: int, p0: int) -> list[int]:
+        """Return the other sequences that see cells of this one from position p0 on."""
+        cells = self.cells[self.stream_of(seq_id)]
+        shared = (cells.seq & cells.seq[seq_id] & (cells.pos >= p0)).any(1)
+        return [int(s) for s in np.flatnonzero(shared) if s != seq_id]
+
     def moved_seqs(self) -> list[int]:
         """The sequences whose positions did."""
         return sorted({s for cells in self.cells for s in cells.moved_seqs()})

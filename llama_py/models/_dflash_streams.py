@@ -7,7 +7,6 @@ from ggml_py.ops import reshape
 from ggml_py.ops.hyper_connections import STREAMS
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import clamped_silu
-from llama_py.blocks.attention import rotate
 from llama_py.blocks.compressed_attention import CompressedAttention, Sizes
 from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
 from llama_py.blocks.hyper_connections import HyperConnections
@@ -16,6 +15,7 @@ from llama_py.geometry import ROPE_NORMAL, Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.keys import Declared, Keys, flag, number, numbers, uint, uints
+from llama_py.memory.kv_rot import rotate
 from llama_py.models._streams import StreamLayer
 from llama_py.weights import Weights
 

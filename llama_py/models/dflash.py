@@ -18,7 +18,7 @@ from ggml_py.errors import WeightsError
 from ggml_py.ops import add, mul, reshape, rms_norm, scale, tanh
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import GELU, SILU
-from llama_py.blocks.attention import QKV, attend, rotate
+from llama_py.blocks.attention import QKV, attend
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.hyper_connections import HeadConnections
@@ -32,6 +32,7 @@ from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import Keys, divisor, flag, number, text, uint, uints
 from llama_py.memory.kept import Kept, KeysValues
+from llama_py.memory.kv_rot import rotate
 from llama_py.models._architecture import Architecture, Blocks
 from llama_py.models._dflash_streams import StreamBlockLayer, StreamSizes
 from llama_py.models._draft import Ends, target_layers

@@ -190,6 +190,7 @@ class Scheduler:
             n = reuse.start(job.ids, slot.id, marks, at_most=whole).n_reused
         self.speculator.start(slot.id, job.ids[n:], job.ids[:n])
         job.reads, job.n_held = len(job.ids) - n, n
+        self.look(slot)
         return n
 
     def _encode(self, slot: Slot, job: Job) -> None:
@@ -286,7 +287,9 @@ class Scheduler:
         for slot, job in group:
             if slot.job is job:
                 self._make_room(slot, job)
-        busy = [(slot, job) for slot, job in group if slot.job is job and not job.cancelled]
+        busy = [one for one in group if one[0].job is one[1] and not one[1].cancelled]
+        if len(group) > 1:
+            busy = [(slot, job) for slot, job in busy if not job.alone]  # not those that restarted
         if not busy:
             return
         start = clock()
@@ -312,6 +315,7 @@ class Scheduler:
                 n_discard = job.request.n_discard
                 n = self.speculator.make_room(slot.id, job.n_kept, n_discard)
                 answer.count("n_discarded", n)
+                self._restart_shorter(slot)
         except Exception as e:
             self._end(slot, "error", e)
             return
@@ -319,6 +323,13 @@ class Scheduler:
         self.speculator.limit(
             slot.id, left if most is None else min(left, most + 1), answer.allowed
         )
+
+    def _restart_shorter(self, shifted: Slot) -> None:
+        """Restart jobs that shared cells with a sequence that was shifted, and lost them."""
+        for slot, job in self.busy:
+            end = self.ctx.memory.seq_pos_max(slot.id) + 1
+            if slot is not shifted and end < slot.n_held:
+                self._restart(slot, job)
 
     def _take(self, slot: Slot, job: Job, seconds: float) -> None:
         """The tokens that a step has made certain."""

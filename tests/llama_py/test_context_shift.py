@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 import llama_py
+from ggml_py.backend import tensor_bytes
 from ggml_py.errors import ContextError
-from llama_py.context_shift import can_shift
+from ggml_ref.quants import dequantizer
+from llama_py.context import Context
+from llama_py.context_shift import can_shift, shift
 from llama_py.prefix import Prefix
 from tests.commands import DEMO, tiny_model
+from tests.live_models import live, made, model_of, nmse
 
 N_CTX, PROMPT = 256, list(range(3, 23))
 
@@ -100,18 +104,82 @@ def test_an_interrupt_in_a_shift(dense: llama_py.Model, monkeypatch: pytest.Monk
     prefix = Prefix(ctx)
     ids = prefix.start(PROMPT)
     how: Any = {"context_shift": True, "n_keep": 9, "logits_processors": [never_ends]}
-    move = type(ctx.memory).seq_add
+    move = type(ctx.memory).seq_shift
 
     def interrupted(*args: Any) -> None:
         move(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(ctx.memory), "seq_add", interrupted)
+    monkeypatch.setattr(type(ctx.memory), "seq_shift", interrupted)
     found = []
     with pytest.raises(KeyboardInterrupt):
         found.extend(p.token for p in llama_py.stream(ctx, ids, **how))
     prefix.add([*ids, *found])
     assert prefix.tokens == PROMPT[: 9 + int(dense.tokenizer.add_bos)]
+
+
+MODELS = ["llama-dense", "gemma3-dense", "qwen35-dense", "qwen3vl-dense", "deepseek2-moe",
+          "mamba-dense", "step35-mtp", "deepseek4-moe"]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, {"swa_full": True}])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_context_shift_is_possible_exactly_if_it_says_so(
+    name: str, options: dict[str, Any]
+) -> None:
+    """One that is not possible changes nothing."""
+    ctx = Context(live(name), n_ctx=512, n_ubatch=32, **options)
+    ctx.decode([i % 40 for i in range(100)])
+    before = ctx.save_state()
+    if can_shift(ctx):
+        assert shift(ctx, 0, 10) == 45
+        assert ctx.memory.seq_pos_max(0) == 54
+        assert np.isfinite(ctx.decode([5])).all()
+    else:
+        with pytest.raises(ContextError, match="context shift: "):
+            shift(ctx, 0, 10)
+        assert ctx.save_state() == before
+    able = {"llama-dense", "deepseek2-moe"} | ({"gemma3-dense", "step35-mtp"} if options else set())
+    assert can_shift(ctx) == (name in able)
+
+
+@pytest.mark.parametrize("type_k", ["q8_0", "q4_0", "q5_1", "iq4_nl"])
+@pytest.mark.parametrize("n_rot", [64, 32, 16])
+def test_quantized_keys_move(type_k: str, n_rot: int) -> None:
+    """In the first layer a key depends on its token and position only. Blocks of 32, and those that
+    are rotated for a quantized cache, may be wider than what RoPE rotates."""
+    sizes = {"attention__key_length": 64, "attention__value_length": 64}
+    model = model_of(*made("phi2-dense", **sizes, rope__dimension_count=n_rot), "cpu")
+    moved, other, still = (Context(model, n_ctx=256, type_k=type_k) for _ in range(3))
+    moved.decode([*PROMPT, 1, 2, 3, 4])
+    moved.memory.seq_shift(0, 0, len(PROMPT))
+    other.decode([1, 2, 3, 4])
+    still.decode([*PROMPT, 1, 2, 3, 4])
+    keys = []
+    for ctx, first in ((moved, 0), (other, 0), (still, len(PROMPT))):
+        ctx.decode([5])
+        kv = ctx.memory.caches["kv"]
+        pos = kv.cells[0].pos.tolist()
+        dequantize = dequantizer(kv.tensors.type_k)
+        assert dequantize is not None
+        blocks = tensor_bytes(kv.tensors.k[0]).reshape(-1, kv.tensors.type_k.type_size)
+        rows = dequantize(blocks).reshape(kv.kv_size, -1)
+        keys.append(np.stack([rows[pos.index(first + i)] for i in range(4)]))
+    bound = 0.03 if type_k == "q8_0" else 0.3
+    assert np.linalg.norm(keys[0] - keys[1]) < bound * np.linalg.norm(keys[1])
+    assert np.linalg.norm(keys[2] - keys[1]) > bound * np.linalg.norm(keys[1])
+
+
+def test_a_shift_takes_shared_cells_from_other_sequences() -> None:
+    ctx = Context(live("llama-dense"), n_ctx=256, n_seq_max=2, kv_unified=True)
+    ctx.decode([i % 40 for i in range(100)])
+    ctx.memory.seq_cp(0, 1)
+    before = ctx.decode([7], seq_id=1)
+    ctx.memory.seq_rm(1, 100)
+    assert shift(ctx, 0, 10) == 45
+    assert ctx.memory.seq_pos_max(0) == 54 and ctx.memory.seq_pos_max(1) == 54
+    again = ctx.decode([*(i % 40 for i in range(55, 100)), 7], seq_id=1)
+    assert nmse(again, before) < 1e-6
 
 
 def test_what_cannot_be_shifted_is_told(caplog: pytest.LogCaptureFixture) -> None:

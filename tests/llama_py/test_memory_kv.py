@@ -13,7 +13,7 @@ from ggml_py.errors import AllocError, ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I64
 from llama_py.batch import Batch
-from llama_py.geometry import Window
+from llama_py.geometry import Rope, Window
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
@@ -22,6 +22,13 @@ from llama_py.splitter import BatchSplitter
 from tests.host_device import HostDevice
 
 DEVICE = HostDevice()
+
+
+class NoCopies(HostDevice):
+    """A device that stores quantized rows, but cannot convert them."""
+
+    def why_not(self, node: Tensor) -> str:
+        return "no copies" if node.op == "CPY" else ""
 
 
 def cache(kv_size: int = 16, n_seq_max: int = 4, unified: bool = True, **options: Any) -> KVCache:
@@ -171,8 +178,8 @@ def test_positions_can_move() -> None:
     assert kv.cells[0].shift.tolist()[:4] == [0, 3, 0, 3]
     with pytest.raises(ContextError, match="seq_add: 4 positions per token"):
         cache(n_pos=4).seq_add(0, 0, -1, 1)
-    with pytest.raises(ContextError, match="seq_add: q8_0 keys"):
-        layers = [KVLayer(0, 1, 32, 32, DEVICE)]
+    with pytest.raises(ContextError, match="seq_add: q8_0 keys cannot be moved on host; use"):
+        layers = [KVLayer(0, 1, 32, 32, NoCopies(), Rope(0, 32))]
         cache(layers=layers, type_k=BY_NAME["q8_0"]).seq_add(0, 0, -1, 1)
     with pytest.raises(ContextError, match="d must be at least 1, got 0"):
         kv.seq_div(0, 0, -1, 0)

@@ -59,8 +59,7 @@ def take_out(ctx: Context, seq_id: int, pos: int, n: int, end: int) -> None:
     """n positions from `pos` on leave a sequence, those before `end` move to their place, and later
     ones leave too."""
     ctx.memory.seq_rm(seq_id, end, -1)
-    ctx.memory.seq_rm(seq_id, pos, pos + n)
-    ctx.memory.seq_add(seq_id, pos + n, end, -n)
+    ctx.memory.seq_shift(seq_id, pos, n)
 
 
 def likeliest(logits: F32, few: DraftVocabulary | None, p_min: float) -> int | None:
