@@ -199,6 +199,31 @@ def test_an_answer_is_stopped_and_settings_are_sent(browser: Any, address: str) 
     page.until(lambda: "stopped" in "".join(page.seen(".message:last-child .rate")))
 
 
+def test_the_oldest_turns_leave_a_full_context(browser: Any) -> None:
+    """Turns that no longer fit are not sent, which the page shows; none is refused."""
+    endless = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    flags = ("--ignore-eos", "-np", "1", "-c", "512", "-n", "8", "--chat-template", endless)
+    with served(*flags) as (client, state), on_a_socket(client) as address:
+        page = Page(browser, address)
+        page.click(".new")
+        page.until(lambda: not page.all(".message"))
+        for turn in range(4):
+            page.say(f"{turn} " + "the king and the queen " * 20)
+            page.until(lambda: len(page.texts()) == 2 * turn + 2)  # noqa: B023
+        page.until(lambda: page.seen(".full"))
+        assert "Context full: the model no longer sees the 2 oldest messages." in page.seen(".full")
+        (meter,) = page.seen(".context")
+        assert meter.startswith("Context") and meter.endswith(" of 512 tokens")
+        assert state.engine.metrics().total.ended["length"] == 4
+        page.say("the king and the queen " * 60)  # estimated wrongly: the server refuses the first
+        page.until(lambda: len(page.texts()) == 10)
+        assert "the model no longer sees the 8 oldest messages." in page.seen(".full")[-1]
+        assert page.seen(".message:last-child .text")[-1]
+        page.say("the king and the queen " * 200)
+        page.until(lambda: "Shorten it" in "".join(page.seen(".message:last-child .full")[-1:]))
+        assert not page.all(".error")
+
+
 def test_what_a_model_says_is_no_markup(browser: Any, address: str) -> None:
     page = Page(browser, address)
     hostile = "<img src=x onerror=document.title='taken'> [a](javascript:alert(1)) ![b](http://e/p)"

@@ -2,8 +2,8 @@
 
 import { signal } from "@preact/signals";
 import * as server from "./server.ts";
-import { model, models, needsKey, notice, put, sees, settings, talks } from "./store.ts";
-import { add, change, path, type Message, type Talk } from "./tree.ts";
+import { model, models, nCtx, needsKey, notice, put, sees, settings, talks } from "./store.ts";
+import { add, change, fitted, newestTurns, path, withoutOldest, type Message, type Talk } from "./tree.ts";
 
 /** The id of the conversation that is being answered, and how to stop it. */
 export const answering = signal<{ id: string; stop: AbortController } | null>(null);
@@ -33,36 +33,56 @@ export async function send(
   await answer(asked, question.id);
 }
 
-/** An answer to the message `to`, beside those that it has. */
+/** An answer to the message `to`, beside those that it has. If the context is full, the oldest
+ * turns are not sent. */
 export async function answer(talk: Talk, to: number): Promise<void> {
   if (answering.value) return;
-  const sent: server.Sent[] = talk.system.trim() ? [{ role: "system", content: talk.system }] : [];
-  for (const m of path(talk, to)) sent.push({ role: m.role, content: content(m) });
+  const all = path(talk, to);
+  let sent = fitted(all, nCtx.value);
   const [begun, message] = add(talk, to, "assistant", "");
   put(begun);
   const stop = new AbortController();
   answering.value = { id: talk.id, stop };
-  const part = { text: "", thought: "", tokens: 0, rate: 0, end: "" };
+  const part = { text: "", thought: "", tokens: 0, rate: 0, used: 0, left: 0, end: "" };
   let shown = 0;
   const show = (fields: object, soon = false) => {
     const now = talks.value[talk.id]; // it may have been deleted
     if (now) put(change(now, message.id, { ...part, ...fields }), soon);
   };
-  try {
-    for await (const one of server.answer(sent, model.value, settings.value, stop.signal)) {
+  const receive = async () => {
+    part.left = all.length - sent.length;
+    const messages = [...system(talk), ...sent.map((m) => ({ role: m.role, content: content(m) }))];
+    for await (const one of server.answer(messages, model.value, settings.value, stop.signal)) {
       part.text += one.text ?? "";
       part.thought += one.thought ?? "";
       part.tokens = one.tokens ?? part.tokens;
       part.rate = one.rate ?? part.rate;
+      part.used = one.used ?? part.used;
       part.end = one.end ?? part.end;
       if (Date.now() - shown > SHOWN_EVERY) {
         shown = Date.now();
         show({}, true);
       }
     }
+  };
+  try {
+    for (;;) {
+      try {
+        await receive();
+        break;
+      } catch (e) {
+        const fewer = e instanceof server.TooLong && !part.used ? withoutOldest(sent) : null;
+        if (fewer === null) throw e;
+        const { tokens, nCtx } = e as server.TooLong;
+        const kept = newestTurns(sent, tokens, nCtx);
+        sent = kept.length < sent.length ? kept : fewer;
+      }
+    }
     show(part.end ? {} : { error: "The server ended before the answer did." });
+    if (!nCtx.value) models.value = await server.models(); // it is loaded now
   } catch (e) {
     if (stop.signal.aborted) show({ end: "stopped" });
+    else if (e instanceof server.TooLong) show({ end: "too long", used: e.tokens });
     else {
       needsKey.value = e instanceof server.Refused && e.status === 401;
       show({ error: (e as Error).message });
@@ -70,6 +90,10 @@ export async function answer(talk: Talk, to: number): Promise<void> {
   } finally {
     answering.value = null;
   }
+}
+
+function system(talk: Talk): server.Sent[] {
+  return talk.system.trim() ? [{ role: "system", content: talk.system }] : [];
 }
 
 /** Images that a model without sight would refuse are left out. */

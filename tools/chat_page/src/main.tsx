@@ -6,7 +6,7 @@ import { IconButton } from "./parts/icons.tsx";
 import { MessageView } from "./parts/Message.tsx";
 import { Key, Settings } from "./parts/Settings.tsx";
 import { Sidebar } from "./parts/Sidebar.tsx";
-import { model, models, notice, restore, talk } from "./store.ts";
+import { model, models, nCtx, notice, restore, talk } from "./store.ts";
 import { path } from "./tree.ts";
 
 function Page() {
@@ -25,6 +25,7 @@ function Page() {
         <Messages />
         {notice.value && <p class="notice" role="status">{notice.value}</p>}
         <Key />
+        <Meter />
         {shown && <Composer talk={shown} />}
       </main>
       {tuning && <Settings />}
@@ -38,6 +39,19 @@ function ModelName() {
     <select aria-label="Model" value={model.value} onChange={(e) => (model.value = e.currentTarget.value)}>
       {models.value.map(({ name }) => <option key={name}>{name}</option>)}
     </select>
+  );
+}
+
+/** How much of the context the shown conversation uses. */
+function Meter() {
+  const used = talk.value && path(talk.value).findLast((m) => m.used)?.used;
+  if (!used || !nCtx.value) return null;
+  const n = Math.min(used, nCtx.value);
+  return (
+    <label class="context">
+      Context <meter aria-label="Context" max={nCtx.value} high={nCtx.value * 0.75} value={n} />
+      {`${n} of ${nCtx.value} tokens`}
+    </label>
   );
 }
 

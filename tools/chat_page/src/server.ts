@@ -8,6 +8,7 @@ export interface Part {
   thought?: string;
   tokens?: number;
   rate?: number;
+  used?: number; // tokens of the context so far
   end?: string;
 }
 
@@ -23,6 +24,7 @@ export interface Sent {
 export interface Model {
   name: string;
   sees: boolean; // images may be sent to it
+  nCtx: number; // tokens that one chat may use; 0: unknown until it is loaded
 }
 
 export class Refused extends Error {
@@ -31,6 +33,22 @@ export class Refused extends Error {
     super(message);
     this.status = status;
   }
+}
+
+/** The prompt does not fit into the context. */
+export class TooLong extends Refused {
+  tokens: number;
+  nCtx: number;
+  constructor(error: any) {
+    super(400, error.message);
+    this.tokens = error.n_prompt_tokens;
+    this.nCtx = error.n_ctx;
+  }
+}
+
+function refused(error: any, status: number): Refused {
+  if (error.type === "exceed_context_size_error") return new TooLong(error);
+  return new Refused(status, error.message);
 }
 
 export let key = localStorage.getItem("key") ?? "";
@@ -45,13 +63,13 @@ async function ask(url: string, init: RequestInit = {}): Promise<Response> {
   if (key) headers.set("Authorization", `Bearer ${key}`);
   const answer = await fetch(url, { ...init, headers });
   if (answer.ok) return answer;
-  let message = `${answer.status} ${answer.statusText}`;
+  let error: any = {};
   try {
-    message = (await answer.json()).error.message ?? message;
+    error = (await answer.json()).error ?? {};
   } catch {
     // not the server's own words: a proxy's page, or nothing
   }
-  throw new Refused(answer.status, message);
+  throw refused({ message: `${answer.status} ${answer.statusText}`, ...error }, answer.status);
 }
 
 /** The models that can be asked. */
@@ -61,6 +79,7 @@ export async function models(): Promise<Model[]> {
   return found.data.map((one: any) => ({
     name: one.id,
     sees: Boolean(only ?? one.architecture?.input_modalities?.includes("image")),
+    nCtx: one.meta?.n_ctx ?? 0,
   }));
 }
 
@@ -98,14 +117,16 @@ export async function* answer(
 }
 
 function part(chunk: any): Part {
-  if (chunk.error) throw new Refused(chunk.error.code ?? 500, chunk.error.message);
+  if (chunk.error) throw refused(chunk.error, chunk.error.code ?? 500);
   const found: Part = {};
   const choice = chunk.choices?.[0];
   if (choice?.delta?.content) found.text = choice.delta.content;
   if (choice?.delta?.reasoning_content) found.thought = choice.delta.reasoning_content;
   if (choice?.finish_reason) found.end = choice.finish_reason;
   if (chunk.timings) {
-    found.tokens = chunk.timings.predicted_n;
+    const { cache_n, prompt_n, predicted_n } = chunk.timings;
+    found.used = (cache_n ?? 0) + prompt_n + predicted_n;
+    found.tokens = predicted_n;
     found.rate = chunk.timings.predicted_per_second;
   }
   return found;

@@ -16,6 +16,7 @@ export const notice = signal<string>(""); // one line above the composer
 export const needsKey = signal(false);
 
 export const sees = computed(() => models.value.some((m) => m.name === model.value && m.sees));
+export const nCtx = computed(() => models.value.find((m) => m.name === model.value)?.nCtx ?? 0);
 export const talk = computed<Talk | undefined>(() => talks.value[current.value]);
 export const newest = computed(() =>
   Object.values(talks.value).sort((a, b) => b.changed - a.changed),

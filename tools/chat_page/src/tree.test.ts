@@ -42,6 +42,20 @@ test("what is not a conversation is refused", () => {
   assert.equal(tree.checked(cycle), null);
 });
 
+test("the oldest turns leave a full context, and the last one stays", () => {
+  let t = talk();
+  const texts = (messages: tree.Message[]) => messages.map((m) => m.text);
+  assert.deepEqual(texts(tree.fitted(tree.path(t), 100)), ["one", "1", "two", "2"]);
+  t = tree.change(t, 4, { used: 80 });
+  [t] = tree.add(t, 4, "user", "three");
+  assert.deepEqual(texts(tree.fitted(tree.path(t), 1000)), ["one", "1", "two", "2", "three"]);
+  assert.deepEqual(texts(tree.fitted(tree.path(t), 100)), ["two", "2", "three"]);
+  assert.deepEqual(texts(tree.fitted(tree.path(t), 10)), ["three"]);
+  t = tree.change(t, 4, { used: 50, left: 2 });
+  assert.deepEqual(texts(tree.fitted(tree.path(t), 1000)), ["two", "2", "three"]);
+  assert.equal(tree.withoutOldest(tree.path(t).slice(4)), null);
+});
+
 test("images stay with their message, and nothing else is taken for one", () => {
   const [t, m] = tree.add(talk(), null, "user", "", ["data:image/png;base64,AA=="]);
   assert.deepEqual(tree.checked(JSON.parse(JSON.stringify(t)))?.messages[m.id]?.images, m.images);

@@ -9,6 +9,8 @@ export interface Message {
   thought: string;
   tokens?: number; // of an answer
   rate?: number; // tokens per second
+  used?: number; // tokens of the context, with this answer
+  left?: number; // oldest messages that were not sent: the context had no room
   end?: string; // "stop", "length", "stopped" by the user
   error?: string;
 }
@@ -36,6 +38,39 @@ export function path(talk: Talk, leaf: number | null = talk.leaf): Message[] {
     id = message.parent;
   }
   return found.reverse();
+}
+
+const PER_MESSAGE = 16; // characters that a template adds to each
+const SHARE = 0.75; // of the context for the prompt; the answer has the rest
+
+function size(messages: Message[]): number {
+  return messages.reduce((n, m) => n + m.text.length + PER_MESSAGE, 0);
+}
+
+/** A path without its oldest turn; null if it has only one. */
+export function withoutOldest(messages: Message[]): Message[] | null {
+  const next = messages.findIndex((m, i) => i > 0 && m.role === "user");
+  return next < 0 ? null : messages.slice(next);
+}
+
+/** The newest turns of a path with `tokens` that leave room for an answer; at least one turn. */
+export function newestTurns(messages: Message[], tokens: number, nCtx: number): Message[] {
+  const most = (size(messages) * SHARE * nCtx) / tokens;
+  for (;;) {
+    const fewer = withoutOldest(messages);
+    if (fewer === null || size(messages) <= most) return messages;
+    messages = fewer;
+  }
+}
+
+/** The part of a path to send, estimated from the tokens of its latest answer. */
+export function fitted(messages: Message[], nCtx: number): Message[] {
+  const last = messages.findLastIndex((m) => m.used);
+  if (last < 0 || !nCtx) return messages;
+  const { used, left } = messages[last]!;
+  const seen = messages.slice(left ?? 0);
+  const then = messages.slice(left ?? 0, last + 1);
+  return newestTurns(seen, (used! * size(seen)) / size(then), nCtx);
 }
 
 /** The ids of the messages beside one, it among them, oldest first. */

@@ -32,6 +32,15 @@ export function MessageView({ talk, message }: Props) {
       )}
       {message.images && <Images of={message.images} />}
       {message.role === "user" ? <div class="text plain">{message.text}</div> : <Markdown text={message.text} />}
+      {message.left ? (
+        <p class="full" role="status">Context full: the model no longer sees the {message.left} oldest messages.</p>
+      ) : null}
+      {message.end === "too long" && (
+        <p class="full" role="status">
+          Your message needs {message.used} tokens, more than the context has. Shorten it, or start the
+          server with a larger context (-c).
+        </p>
+      )}
       {message.error && <p class="error" role="alert">{message.error}</p>}
       <footer>
         <Branches talk={talk} message={message} busy={busy} />
