@@ -57,6 +57,8 @@ def whole(message: Mapping[str, Any]) -> Message:
 
 def _call(call: Mapping[str, Any]) -> Message:
     function = call.get("function", call)
+    if isinstance(custom := call.get("custom"), Mapping):  # a call whose input is any text
+        function = {"name": custom.get("name"), "arguments": custom.get("input")}
     if "name" not in function:
         raise ModelError(f"a tool call needs a function with a name, got {call}")
     arguments = function.get("arguments", {})

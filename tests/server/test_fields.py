@@ -54,7 +54,7 @@ GIVEN: dict[str, Any] = {
 
 def listed(path: str) -> tuple[set[str], set[str]]:
     """The fields that the docs call refused, and those without effect."""
-    table = DOCS.read_text("utf-8").split("### Fields")[1]
+    table = DOCS.read_text("utf-8").split("### Fields")[1].split("\n#")[0]
     (line,) = re.findall(rf"^\| `{path}` \| (.*) \|$", table, re.MULTILINE)
     refused, without = (set(re.findall(r"`(\w+)`", part)) for part in line.split("|"))
     return refused, without

@@ -10,9 +10,10 @@ from llama_py_server import task as tasks
 from llama_py_server.answering import Answering
 from llama_py_server.asked import Asked, Options
 from llama_py_server.body import Body, check_unsupported, inner, objects, text, value
+from llama_py_server.chat_messages import messages_of
 from llama_py_server.constraints import constraint_of, unconstrained
 from llama_py_server.errors import invalid
-from llama_py_server.media import KINDS, Media
+from llama_py_server.media import Media
 
 if TYPE_CHECKING:
     from llama_py_server.state import State
@@ -41,7 +42,7 @@ def conversation(state: State, body: Body) -> Conversation:
         raise invalid("tools param requires --jinja flag")
     limit = constraint_of(body)
     schema = limit.value if limit is not None and limit.kind == "json_schema" else None
-    messages = _messages(body, Media(state))
+    messages = messages_of(body, Media(state))
     options = _options(state, body, messages)
     if tools and choice != "none" and limit is not None and schema is None:
         raise invalid("Cannot use custom grammar constraints with tools.")
@@ -78,41 +79,6 @@ def _tool_choice(body: Body) -> Any:
     return choice
 
 
-def _messages(body: Body, media: Media) -> list[Body]:
-    if "messages" not in body:
-        raise invalid("'messages' is required")
-    if not isinstance(body["messages"], list):
-        raise invalid("Expected 'messages' to be an array")
-    return [_message(message, media) for message in objects(body, "messages")]
-
-
-def _message(message: Body, media: Media) -> Body:
-    role = message.get("role")
-    if not isinstance(role, str):
-        raise invalid("each message must have a 'role', which is a string")
-    if "content" not in message:
-        if role != "assistant":
-            raise invalid("All non-assistant messages must contain 'content'")
-        if "tool_calls" not in message:
-            raise invalid("Assistant message must contain either 'content' or 'tool_calls'!")
-    content = message.get("content")
-    if isinstance(content, list):
-        parts = [_part(part, media) for part in objects(message, "content")]
-        return {**message, "content": parts}
-    if content is not None and not isinstance(content, str):
-        raise invalid("Expected 'content' to be a string or an array")
-    return message
-
-
-def _part(part: Body, media: Media) -> Body:
-    kind = text(part, "type")
-    if kind in ("text", "refusal"):
-        return {"type": "text", "text": text(part, kind)}
-    if kind in KINDS:
-        return media.part(part)
-    raise invalid("unsupported content[].type")
-
-
 def _options(state: State, body: Body, messages: list[Body]) -> Options:
     talk = state.talk
     budget = value(body, "reasoning_budget_tokens", value(body, "thinking_budget_tokens", -1))
@@ -136,8 +102,6 @@ def _continued(state: State, body: Body, messages: list[Body]) -> tuple[bool | s
     continued = given if given in (True, "content", "reasoning_content") else False
     last = bool(messages) and messages[-1]["role"] == "assistant"
     if not continued and state.talk.prefill_assistant and last:
-        if len(messages) > 1 and messages[-2]["role"] == "assistant":
-            raise invalid("Cannot have 2 or more assistant messages at the end of the list.")
         continued, prompted = True, False
     if continued and prompted:
         raise invalid("Cannot set both add_generation_prompt and continue_final_message to true.")

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from llama_py_server.blocks import parts_of, string, unsupported
 from llama_py_server.body import Body, inner, objects, text, value
 from llama_py_server.constraints import is_constraint
 from llama_py_server.errors import invalid
+
+log = logging.getLogger("llama_py")
 
 MAX_TOKENS, BUDGET = 4096, 10000
 _SAME = ("temperature", "top_p", "top_k", "stream", "chat_template_kwargs")
@@ -28,7 +32,7 @@ def chat_body(body: Body) -> Body:
         messages += _messages(message) if isinstance(message, dict) else [message]
     found: Body = {"messages": messages, "max_tokens": body.get("max_tokens", MAX_TOKENS)}
     if isinstance(body.get("tools"), list):
-        found["tools"] = [_tool(tool) for tool in objects(body, "tools")]
+        found["tools"] = [_tool(tool) for tool in objects(body, "tools") if _is_function(tool)]
     choice = body.get("tool_choice")
     if isinstance(choice, Mapping):
         found |= _choice(choice)
@@ -45,7 +49,8 @@ def chat_body(body: Body) -> Body:
     elif thinking.get("type") == "disabled":
         kwargs = inner(found, "chat_template_kwargs")
         found["chat_template_kwargs"] = {"enable_thinking": False, **kwargs}
-    return found
+    effort = inner(body, "output_config").get("effort")
+    return found | ({"reasoning_effort": effort} if effort is not None else {})
 
 
 def _choice(choice: Mapping[str, Any]) -> Body:
@@ -61,6 +66,15 @@ def _choice(choice: Mapping[str, Any]) -> Body:
     return found
 
 
+def _is_function(tool: Body) -> bool:
+    """Return False for tools that Anthropic's servers run or define."""
+    kind = tool.get("type")
+    if kind in (None, "custom"):
+        return True
+    log.warning("tools of the type %r are left out", kind)
+    return False
+
+
 def _tool(tool: Mapping[str, Any]) -> Body:
     function = {
         "name": text(tool, "name"), "description": text(tool, "description"),
@@ -74,11 +88,11 @@ def _system(given: Any) -> list[Body]:
         return []
     if isinstance(given, str):
         said = _steady(given)
-    elif isinstance(given, list):
-        blocks = [block for block in given if isinstance(block, dict)]
-        said = "".join(_steady(text(b, "text")) for b in blocks if b.get("type") == "text")
     else:
-        said = ""
+        parts = parts_of(objects({"system": given}, "system"))
+        if any(part["type"] != "text" for part in parts):
+            raise unsupported("system block", "image", "send 'text'")
+        said = "".join(_steady(part["text"]) for part in parts)
     return [{"role": "system", "content": said}]
 
 
@@ -92,7 +106,7 @@ _STAMP = re.compile(r"\A(x-anthropic-billing-header:[^\n]*?cch=).{5}(?=;)")
 
 
 def _messages(message: Body) -> list[Any]:
-    """One message becomes several, where it has results of tools."""
+    """One message becomes several, where it has results of tools: these follow their calls."""
     content = message.get("content")
     if "content" not in message and message.get("role") == "assistant":
         return []
@@ -104,52 +118,35 @@ def _messages(message: Body) -> list[Any]:
     thoughts = ""
     for block in objects(message, "content"):
         kind = block.get("type")
-        if kind == "text":
-            parts.append({"type": "text", "text": text(block, "text")})
-        elif kind == "thinking":
-            thoughts += text(block, "thinking")
-        elif kind == "image":
-            parts.append(_image(block))
+        if kind == "thinking":
+            thoughts += string(block, "thinking")
         elif kind == "tool_use":
             calls.append(_call(block))
         elif kind == "tool_result":
             results.append(_result(block))
+        elif kind != "redacted_thinking":  # encrypted
+            parts += parts_of([block])
     found: list[Any] = []
     if parts or calls or thoughts:
         said: Body = {"role": text(message, "role"), "content": parts or ""}
         said |= {"tool_calls": calls} if calls else {}
         said |= {"reasoning_content": thoughts} if thoughts else {}
         found.append(said)
-    return [*found, *results]
-
-
-def _image(block: Body) -> Body:
-    source = inner(block, "source")
-    url = text(source, "url")
-    if source.get("type") == "base64":
-        kind = text(source, "media_type", "image/jpeg")
-        url = f"data:{kind};base64,{text(source, 'data')}"
-    return {"type": "image_url", "image_url": {"url": url}}
+    return [*results, *found]
 
 
 def _call(block: Body) -> Body:
-    arguments = json.dumps(inner(block, "input"), ensure_ascii=False, separators=(",", ":"))
-    function = {"name": text(block, "name"), "arguments": arguments}
+    given = block.get("input", {})
+    if not isinstance(given, str):  # a text comes from an answer that was cut
+        given = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+    function = {"name": string(block, "name"), "arguments": given}
     return {"id": text(block, "id"), "type": "function", "function": function}
 
 
 def _result(block: Body) -> Body:
-    found: Body = {"role": "tool", "tool_call_id": text(block, "tool_use_id"), "content": ""}
     content = block.get("content")
-    if isinstance(content, str):
-        found["content"] = content
-    elif isinstance(content, list):
-        blocks = objects(block, "content")
-        parts = [
-            {"type": "text", "text": text(b, "text")} if b.get("type") == "text" else _image(b)
-            for b in blocks
-            if b.get("type") in ("text", "image")
-        ]
+    if not isinstance(content, str):
+        parts = parts_of(objects(block, "content"))
         texts = [str(part["text"]) for part in parts if part["type"] == "text"]
-        found["content"] = "".join(texts) if len(texts) == len(parts) else parts
-    return found
+        content = "\n".join(texts) if len(texts) == len(parts) else parts
+    return {"role": "tool", "tool_call_id": text(block, "tool_use_id"), "content": content}

@@ -89,19 +89,23 @@ def _add(messages: list[Body], item: Body) -> None:
         said = _said(messages)
         content = _parts(item, _OUTPUT)
         said["content"] = [*(said.get("content") or []), *content]
-    elif kind == "function_call" and all(isinstance(item.get(k), str) for k in _CALL):
-        function = {"name": item["name"], "arguments": item["arguments"]}
-        call = {"id": item["call_id"], "type": "function", "function": function}
+    elif kind in _CALLS and isinstance(item.get("name"), str):
+        function = {"name": item["name"], "arguments": item.get(_CALLS[kind])}
+        call = {"id": text(item, "call_id"), "type": "function", "function": function}
         _said(messages).setdefault("tool_calls", []).append(call)
-    elif kind == "function_call_output" and isinstance(item.get("call_id"), str):
+    elif kind in _RESULTS and isinstance(item.get("call_id"), str):
         messages.append(_result(item))
     elif kind == "reasoning":
         _think(messages, item)
     else:
-        raise invalid("Cannot determine type of 'item'")
+        raise invalid(
+            f"Cannot determine type of 'item': {kind or role!r}; send messages, calls of functions,"
+            " their outputs and reasoning"
+        )
 
 
-_CALL = ("call_id", "name", "arguments")
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
 def _is_content(item: Body) -> bool:
@@ -118,8 +122,9 @@ def _said(messages: list[Body]) -> Body:
 def _think(messages: list[Body], item: Body) -> None:
     content = objects(item, "content") or objects(item, "summary")
     if content:
-        thoughts = "".join(text(part, "text") for part in content)
-        _said(messages)["reasoning_content"] = thoughts
+        said = _said(messages)
+        thoughts = "".join(_part(part, _THOUGHTS)["text"] for part in content)
+        said["reasoning_content"] = said.get("reasoning_content", "") + thoughts
 
 
 def _result(item: Body) -> Body:
@@ -153,8 +158,8 @@ def _text(part: Body) -> Body:
 
 
 def _image(part: Body) -> Body:
-    if "image_url" not in part:
-        raise invalid("'image_url' is required")
+    if not isinstance(part.get("image_url"), str):
+        raise invalid("'image_url' of 'input_image' is required; 'file_id' is not supported")
     return {"type": "image_url", "image_url": {"url": part["image_url"]}}
 
 
@@ -170,4 +175,5 @@ def _no_file(part: Body) -> Any:
 
 Kinds = dict[str, Callable[[Body], Body]]
 _INPUT: Kinds = {"input_text": _text, "input_image": _image, "input_file": _no_file}
+_THOUGHTS: Kinds = {"reasoning_text": _text, "summary_text": _text}
 _OUTPUT: Kinds = {"output_text": _text, "input_text": _text, "refusal": _refusal}
