@@ -175,9 +175,10 @@ class Model(Loaded):
         through the model's chat template, without the model's thoughts.
 
         With tools, functions or descriptions in the form of the OpenAI API, it is an Answer: what
-        is said, thoughts, and calls, whose arguments meet the schemas; `format_of` in
-        `llama_py.chat.tools` says of the rest. `Answer.message()` is a message for the next call,
-        so is what `llama_py.chat.functions.result_of` gives for a call.
+        is said, thoughts, and calls. A grammar enforces the schemas of their arguments as far as
+        it can; `ToolCall.error` is the problem of a call that fails (with the jsonschema package).
+        `format_of` in `llama_py.chat.tools` describes the rest. `Answer.message()` is a message for
+        the next call, so is what `llama_py.chat.functions.result_of` gives for a call.
 
         images (files, their bytes, or `llama_py.vision.Image`s) come before the last message's
         text; a message's content may also have them as parts, {"type": "image_url", "image_url":

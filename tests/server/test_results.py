@@ -30,7 +30,7 @@ def answered(writer: Any, size: int, text: str = TEXT) -> tuple[Answer, list[Any
     """The text in pieces of so many characters: the answer, and the events of a stream. A text
     that is not whole is one that was cut."""
     form = format_of(ChatTemplate(template("Qwen-Qwen3-0.6B")), ASK, tools=[TOOL])
-    answering: Any = SimpleNamespace(reader=lambda: form.parser(lambda: "id"))
+    answering: Any = SimpleNamespace(reader=lambda: form.parser(lambda: "id"), format=form)
     task = Task(sampling=SamplingParams(), stream=True, answering=answering)
     answer, found = Answer(0, [1, 2, 3], task), []
     pieces = [text[i : i + size] for i in range(0, len(text), size)]

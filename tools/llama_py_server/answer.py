@@ -54,6 +54,7 @@ class Answer:
     said      the message so far, where the task says that the answer is one
     scores    of the prompt's tokens but the first, where the task wants them
     n_reasoning  tokens of its reasoning;  of_content  the chosen tokens of its content
+    error     why the whole of it does not meet the schema of the response
     stop_type "none" before the end; then "eos", "word" (`stopping_word`) or "limit"
     """
 
@@ -68,6 +69,7 @@ class Answer:
         self._reader = None if task.answering is None else task.answering.reader()
         self._waiting: list[int] = []
         self.scores: list[Score] = []
+        self.error = ""
         self.n_reasoning = self._n_read = 0
         self.of_content: list[Chosen] = []
         self._unread: list[Chosen] = []
@@ -80,6 +82,11 @@ class Answer:
     def is_cut(self) -> bool:
         """Whether it ended at a limit."""
         return self.stop_type == "limit"
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """The field of a response that does not meet its schema."""
+        return {"validation_error": self.error} if self.error else {}
 
     @property
     def has_new_line(self) -> bool:
@@ -115,7 +122,17 @@ class Answer:
             change.deltas += self._reader.rest() if self._reader is not None else []
         if change.deltas:
             self._attribute(change)
+        if event.finish_reason is not None:
+            self._check()
         return change
+
+    def _check(self) -> None:
+        """Check a response of a schema that its grammar does not enforce as a whole."""
+        response = self.task.response
+        is_message = self.task.answering is not None
+        if response is None or not response.left_out or (self.said.calls and not self.said.content):
+            return
+        self.error = response.problem(self.said.content if is_message else self.text)
 
     def _attribute(self, change: Change) -> None:
         """Assign the tokens since the last part of the message to the parts of this change."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 JSON = "application/json; charset=utf-8"
 AT_ONCE = 1 << 16  # bytes of events that came meanwhile are sent together
+WARNING = "x-schema-warning"  # header with a line about assertions that no grammar enforces
+MAX_WARNINGS, MAX_WARNING = 8, 300  # in that header, and characters of one
 GONE = Response(status_code=499)  # nobody reads it
 
 
@@ -45,8 +47,21 @@ async def answered(
     request: Request, state: State, prompts: Sequence[Sequence[int]], task: Task, writer: Writer
 ) -> Response:
     """The answers to prompts. Where the client leaves before the end, they are cancelled."""
-    work = Work(state, prompts, task)
-    if not task.stream:
+    found = await _answered(request, Work(state, prompts, task), writer)
+    if task.warnings and found is not GONE:
+        found.headers[WARNING] = _shortened(task.warnings)
+    return found
+
+
+def _shortened(warnings: Sequence[str]) -> str:
+    """Return warnings as the value of a header."""
+    texts = [text[:MAX_WARNING] for text in warnings[:MAX_WARNINGS]]
+    texts += [f"{len(warnings) - MAX_WARNINGS} more"] if len(warnings) > MAX_WARNINGS else []
+    return "; ".join(texts).encode("ascii", "backslashreplace").decode()
+
+
+async def _answered(request: Request, work: Work, writer: Writer) -> Response:
+    if not work.answers[0].task.stream:
         return await unless_gone(request, _whole(work, writer)) or GONE
     kept = kept_of(request)
     if kept is not None:

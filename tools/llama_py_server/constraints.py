@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from llama_py.grammar.schema import kept, listed
 from llama_py_server.body import Body
 from llama_py_server.errors import invalid
 
@@ -39,7 +40,28 @@ def constraint_of(body: Mapping[str, Any]) -> Constraint | None:
         found = [one for one in found if one.value != {}] or found[:1]
     if any(one[:2] != found[0][:2] for one in found):
         raise invalid(f"Cannot use both {found[0].name} and {found[1].name}")
-    return _checked(found[0]) if found else None
+    if not found:
+        return None
+    one = _checked(found[0])
+    if one.kind == "json_schema" and _is_strict(body.get("response_format")):
+        _enforce(one)
+    return one
+
+
+def _is_strict(form: Any) -> bool:
+    """Return True if `response_format` says `"strict": true`."""
+    given = form.get("json_schema") if isinstance(form, Mapping) else None
+    return any(isinstance(one, Mapping) and one.get("strict") is True for one in (form, given))
+
+
+def _enforce(one: Constraint) -> None:
+    """Raise HTTPError for a schema that no grammar enforces as a whole."""
+    left_out = kept(json.dumps(one.value)).left_out
+    if left_out:
+        raise invalid(
+            f"'{one.name}': strict is true, but no grammar enforces {listed(left_out)}; remove"
+            " these keywords, or strict"
+        )
 
 
 def is_constraint(name: str) -> bool:

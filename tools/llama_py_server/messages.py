@@ -11,11 +11,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Call:
-    """A tool call; arguments are JSON text."""
+    """A tool call; arguments are JSON text. error: why they do not meet the tool's schema."""
 
     id: str
     name: str
     arguments: str = ""
+    error: str = ""
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """The field of a wrong call; none of a right one."""
+        return {"validation_error": self.error} if self.error else {}
 
 
 @dataclass(slots=True)
@@ -36,3 +42,4 @@ class Said:
         call = self.calls[delta.index]
         call.id, call.name = call.id or delta.id, call.name or delta.name
         call.arguments += delta.arguments
+        call.error = call.error or delta.error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
+from llama_py.chat.arguments import Arguments
 from llama_py.params import SamplingParams
 from llama_py.params.sampling import CONSTRAINTS
 from llama_py_server.constraints import constraint_of
@@ -58,6 +60,27 @@ class Task:
     response_fields: tuple[str, ...] = ()
     lora: Mapping[int, float] | None = None
     answering: Answering | None = field(default=None, repr=False)
+
+    @property
+    def response(self) -> Arguments | None:
+        """The schema of the response; None: it is no JSON of a schema."""
+        schema = self.sampling.json_schema
+        if self.answering is not None and self.answering.format.response is not None:
+            return self.answering.format.response
+        return Arguments("", json.dumps(schema)) if isinstance(schema, Mapping) else None
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the end of an answer needs a check, which may take long."""
+        called = self.answering is not None and bool(self.answering.format.arguments)
+        return called or (self.response is not None and bool(self.response.left_out))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Lines about assertions of schemas that no grammar enforces."""
+        found = () if self.answering is None else self.answering.format.warnings
+        response = self.response
+        return found or ((response.warning,) if response and response.warning else ())
 
 
     @property

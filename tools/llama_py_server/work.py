@@ -142,7 +142,7 @@ class Work:
         first, self._first = self._first, None
         while first is None:
             first = await self._events.get()
-        return self._taken(*first)
+        return await self._checked(*first)
 
     async def is_quiet(self, seconds: float) -> bool:
         """Wait for what happens next. Whether nothing does for so long (0: as long as it takes)."""
@@ -160,17 +160,27 @@ class Work:
             self._first = self._events.get_nowait()
         if self._left == 0 or self._first is None or self._first[1].error is not None:
             return None
-        first, self._first = self._first, None
-        return self._taken(*first)
+        if self._is_slow(*self._first):
+            return None
+        (answer, event), self._first = self._first, None
+        return self._news(answer, event, answer.take(event))
 
-    def _taken(self, answer: Answer, event: Event) -> News:
+    def _is_slow(self, answer: Answer, event: Event) -> bool:
+        """Return True for an end that is checked by a schema."""
+        return event.finish_reason is not None and answer.task.is_checked
+
+    async def _checked(self, answer: Answer, event: Event) -> News:
         if event.error is not None:
             raise told(event.error)
-        about_prompt = event.token is None and event.finish_reason is None
+        if self._is_slow(answer, event):
+            return self._news(answer, event, await run_in_threadpool(answer.take, event))
+        return self._news(answer, event, answer.take(event))
+
+    def _news(self, answer: Answer, event: Event, change: Change) -> News:
         if event.finish_reason is not None:
             self._left -= 1
             self._ask_more()
-        change = answer.take(event)
+        about_prompt = event.token is None and event.finish_reason is None
         return News(answer, None if about_prompt else change)
 
     async def __aiter__(self) -> AsyncIterator[News]:

@@ -38,7 +38,7 @@ class Anthropic:
         blocks += [_block(call) for call in said.calls]
         return {
             **self._message(blocks, answer), "stop_reason": stop_reason(answer),
-            "stop_sequence": answer.stopping_word or None,
+            "stop_sequence": answer.stopping_word or None, **answer.mark,
         }  # fmt: skip
 
     def _message(self, blocks: list[Any], answer: Answer, start: bool = False) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Anthropic:
         if delta.content:
             found += self._opened("text", {"type": "text", "text": ""})
             found.append(self._delta("text_delta", text=delta.content))
-        if delta.index is not None:
+        if delta.index is not None and not delta.error:  # an error may be of an earlier block
             block = {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
             found += self._opened(f"call {delta.index}", block)
             if delta.arguments:
@@ -106,7 +106,9 @@ class Anthropic:
             "stop_reason": stop_reason(answer), "stop_sequence": answer.stopping_word or None,
         }  # fmt: skip
         usage = {"output_tokens": answer.n_generated}
-        end = _event("message_delta", delta=delta, usage=usage)
+        errors = [{"id": call.id, **call.mark} for call in answer.said.calls if call.error]
+        more = answer.mark | ({"validation_errors": errors} if errors else {})
+        end = _event("message_delta", delta=delta, usage=usage, **more)
         return [*self._start(answer), *self._closed(), end, _event("message_stop")]
 
     def error(self, error: HTTPError) -> Event:
@@ -126,7 +128,7 @@ def _block(call: Call) -> dict[str, Any]:
         given = json.loads(call.arguments)
     except ValueError:  # an answer that was cut
         given = {}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given, **call.mark}
 
 
 def _event(kind: str, **what: Any) -> Event:

@@ -78,6 +78,7 @@ def whole(state: State, answer: Answer) -> dict[str, Any]:
         "stopping_word": answer.stopping_word,
         "tokens_cached": answer.n_prompt + max(answer.n_generated - 1, 0),
         "timings": timings(answer),
+        **answer.mark,
     }
     if answer.chosen and not task.stream:
         body["completion_probabilities"] = probabilities(

@@ -119,7 +119,7 @@ class Completion(OpenAI):
         return {
             "text": text + answer.text, "index": answer.index,
             "logprobs": self.logprobs(answer, answer.chosen, before),
-            "finish_reason": finish_reason(answer),
+            "finish_reason": finish_reason(answer), **answer.mark,
         }  # fmt: skip
 
     def progress(self, answer: Answer) -> list[Event]:
@@ -149,6 +149,7 @@ class Completion(OpenAI):
     def final(self, answer: Answer) -> list[Event]:
         self.is_last(answer)
         chunk = self._chunk(answer, "", reason=finish_reason(answer))
+        chunk["choices"][0] |= answer.mark
         chunk |= {"usage": usage([answer]), "timings": timings(answer)}
         if answer.task.verbose:
             chunk["__verbose"] = whole(self.state, answer)

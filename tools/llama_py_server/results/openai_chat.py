@@ -28,7 +28,7 @@ class Chat(OpenAI):
     def choice(self, answer: Answer) -> dict[str, Any]:
         choice: dict[str, Any] = {
             "finish_reason": finish_reason(answer), "index": answer.index,
-            "message": message(answer),
+            "message": message(answer), **answer.mark,
         }  # fmt: skip
         if (logprobs := self.logprobs(answer, answer.chosen)) is not None:
             choice["logprobs"] = logprobs
@@ -66,6 +66,7 @@ class Chat(OpenAI):
     def final(self, answer: Answer) -> list[Event]:
         self._ended.append(answer)
         chunks = [*self._start(answer), self._chunk(answer, {}, finish_reason(answer))]
+        chunks[-1]["choices"][0] |= answer.mark
         if answer.task.verbose:
             chunks[-1]["__verbose"] = whole(self.state, answer)
         if self.is_last(answer) and answer.task.include_usage:
@@ -90,7 +91,7 @@ def calls(said: Said) -> list[dict[str, Any]]:
     return [
         {
             "type": "function", "id": call.id,
-            "function": {"name": call.name, "arguments": call.arguments},
+            "function": {"name": call.name, "arguments": call.arguments}, **call.mark,
         }
         for call in said.calls
     ]  # fmt: skip
@@ -108,7 +109,8 @@ def delta_of(delta: Delta) -> dict[str, Any]:
         if delta.id:
             call |= {"id": delta.id, "type": "function"}
         function = {"name": delta.name} if delta.name else {}
-        if delta.arguments or delta.name:
+        if delta.arguments or delta.name or delta.error:
             function["arguments"] = delta.arguments
+        call |= {"validation_error": delta.error} if delta.error else {}
         found["tool_calls"] = [{**call, "function": function} if function else call]
     return found

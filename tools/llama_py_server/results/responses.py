@@ -92,7 +92,7 @@ class Responses:
             return self._thoughts([{"text": said.reasoning, "type": "reasoning_text"}], status)
         if kind == "message":
             logprobs = self._logprobs(answer, answer.of_content)
-            return self._message([part(said.content, logprobs)], status)
+            return self._message([part(said.content, logprobs)], status) | answer.mark
         return _call(said.calls[int(kind.removeprefix("call "))], status)
 
     def _logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> list[Item]:
@@ -217,4 +217,5 @@ def _call(call: Call, status: str) -> Item:
     return {
         "id": f"fc_{call.id}", "type": "function_call", "status": status,
         "arguments": call.arguments, "call_id": f"call_{call.id}", "name": call.name,
+        **call.mark,
     }  # fmt: skip
