@@ -43,7 +43,9 @@ def whole(message: Mapping[str, Any]) -> Message:
     if "role" not in message:
         raise ModelError(f"a message needs a role, as {{'role': 'user', ...}}; got {message}")
     content, calls = message.get("content"), message.get("tool_calls")
-    if content is not None and not isinstance(content, str | list | tuple):
+    parts = content if isinstance(content, list | tuple) else ()
+    wrong = content is not None and not isinstance(content, str | list | tuple)
+    if wrong or not all(isinstance(part, Mapping) for part in parts):
         raise ModelError(f"a message's content is a text or a list of parts, got {content!r}")
     found: Message = {"role": message["role"], "content": copied(content) or ""}
     for key in ("reasoning_content", "name", "tool_call_id"):

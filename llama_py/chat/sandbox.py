@@ -10,8 +10,8 @@ differ from Jinja's:
 * `split()` splits at each space and keeps empty pieces; `%` has the sign of the dividend.
 
 These stay Jinja's, because model authors test with Jinja: a printed list or dictionary is Python's
-literal (llama.cpp joins a list's items and prints no dictionary), floats keep all digits (llama.cpp
-cuts to six), `tojson(sort_keys=true)` works.
+literal (llama.cpp joins a list's items and prints no dictionary), floats keep all digits (1000000,
+which llama.cpp writes as 1e+06; it cuts to six), `tojson(sort_keys=true)` works.
 
 A template may change lists and dictionaries: it is given copies. What it may do is bounded
 (bounds.py), so that one without end is an error.
@@ -171,8 +171,8 @@ def to_json(
 
 
 def _plain(value: Any) -> Any:
-    """Numbers without a fraction as C++ writes them: no digits are lost."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e6:
+    """Turn whole floats into integers: as C++ writes them, but no digits are lost."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return int(value)
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}

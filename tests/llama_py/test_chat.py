@@ -105,7 +105,7 @@ def test_methods_of_undefined_values_are_empty(value: str) -> None:
 
 def test_numbers_and_pieces_are_those_of_llama_cpp() -> None:
     source = "{{ x|tojson }} {{ x|string }} {{ x|safe }} {{ x }} {{ 0.5|string }} {{ 1e6|string }}"
-    assert render(source, x=-2.0) == "-2 -2 -2 -2.0 0.5 1000000.0"
+    assert render(source, x=-2.0) == "-2 -2 -2 -2.0 0.5 1000000"
     assert render("{{ -7 % 3 }} {{ 7 % -3 }} {{ -7.5 % 2 }} {{ true|string }}") == "-1 1 -1.5 True"
     assert render("{{ ' a  b'.split()|tojson }}{{ 'a  b'.rsplit(' ', 1)|tojson }}") == (
         '["", "a", "", "b"]["a ", "b"]'
@@ -161,6 +161,7 @@ def test_tools_may_have_a_template_of_their_own() -> None:
 BAD_MESSAGES = {
     "role": ({"content": "Hi"}, "needs a role"),
     "content": ({"role": "user", "content": 3}, "a text or a list of parts, got 3"),
+    "part": ({"role": "user", "content": ["Hi"]}, "a text or a list of parts, got"),
     "call": ({"role": "assistant", "tool_calls": [{}]}, "needs a function with a name"),
 }
 
