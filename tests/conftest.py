@@ -1,4 +1,4 @@
-"""A run of the whole suite compiles all kernels first, in parallel, instead of one by one."""
+"""Settings and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.reporting import pytest_configure  # noqa: F401  (a hook)
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,7 +23,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # Training has an extra of its own: without it, what it tests is not there.
 collect_ignore = [] if find_spec("torch") else ["tools/test_demo_model.py"]
-MANY = 1000  # tests; a few of them need a few kernels only
 
 
 def pytest_report_header() -> list[str]:
@@ -31,20 +32,6 @@ def pytest_report_header() -> list[str]:
 def pytest_collection_finish() -> None:
     """Thousands of tests stay to the end: the garbage collector need not look through them."""
     gc.freeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def kernels(request: pytest.FixtureRequest) -> None:
-    if len(request.session.items) < MANY:
-        return
-    import ggml_cpu.repack  # noqa: F401  (declares kernels)
-    from ggml_cpu.fused import fusions
-    from ggml_cpu.objcache import load_kernels
-    from ggml_cpu.table import every_kernel
-
-    fusions()
-    ours = [k for k in every_kernel() if k.module.startswith("ggml_cpu.")]
-    load_kernels(ours)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

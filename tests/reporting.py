@@ -1,0 +1,116 @@
+"""Output of a test run: kernels while they are compiled, and failures when they happen.
+
+With xdist all this is done by the controller, before it distributes tests.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from ggml_py import building
+from ggml_py.building import Stage
+
+MANY = 1000  # tests; a few of them need a few kernels only
+EVERY = 5.0  # seconds between two lines where stdout is no terminal
+
+
+class CompileProgress:
+    """Display of kernels that are compiled, on pytest's terminal."""
+
+    def __init__(self, reporter: Any, clock: Callable[[], float] = monotonic) -> None:
+        self.reporter, self.clock = reporter, clock
+        self.start = self.shown = clock()
+
+    def __call__(self, stage: Stage) -> None:
+        now = self.clock()
+        if stage.stopped:
+            self.reporter.ensure_newline()
+            return
+        text = f"compiling kernels: {stage.done} of {stage.total} {stage.what}".rstrip()
+        if self.reporter.isatty:
+            self.reporter.rewrite(text, erase=True)
+        elif not stage.done or stage.done == stage.total or now - self.shown >= EVERY:
+            self.shown = now
+            self.reporter.write_line(text)
+        if stage.done == stage.total:
+            self.reporter.ensure_newline()
+            self.reporter.write_line(f"compiled {stage.total} kernels in {now - self.start:.0f} s")
+        self.reporter.flush()
+
+
+def compile_kernels(reporter: Any) -> None:
+    """Compile all kernels that are not cached: in parallel, instead of one by one in tests."""
+    import ggml_cpu.repack  # noqa: F401  (declares kernels)
+    from ggml_cpu.compile import compile_kernels
+    from ggml_cpu.fused import fusions
+    from ggml_cpu.store import STORE
+    from ggml_cpu.table import every_kernel
+
+    fusions()
+    kernels = [k for k in every_kernel() if k.module.startswith("ggml_cpu.")]
+    cached = STORE.read(kernels)
+    with building.telling(CompileProgress(reporter)), building.building():
+        compile_kernels([k for k in kernels if k not in cached])
+
+
+class RunReporter:
+    """Hooks of the process that has the terminal."""
+
+    def __init__(self, config: pytest.Config, compile: Callable[[Any], None]) -> None:
+        self.config, self.compile = config, compile
+        self.compiled = config.option.collectonly
+
+    @property
+    def reporter(self) -> Any:
+        """The terminal's plugin, which is registered last; None if it is turned off."""
+        return self.config.pluginmanager.get_plugin("terminalreporter")
+
+    def _compile_once(self) -> None:
+        if not self.compiled and self.reporter is not None:
+            self.compiled = True
+            self.compile(self.reporter)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        """Compile before tests are collected if all of them will run."""
+        how = self.config.option
+        partial = how.keyword or getattr(how, "lf", False) or getattr(how, "stepwise", False)
+        if self.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not partial:
+            self._compile_once()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if len(session.items) >= MANY:
+            self._compile_once()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        if len(ids) >= MANY:
+            self._compile_once()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write the name of a test when it fails; with -v pytest itself does."""
+        if report.failed and self.reporter is not None and self.config.option.verbose <= 0:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            why = crash.message.splitlines()[0] if crash and crash.message else report.when
+            self.reporter.write(f"\nFAILED {report.nodeid} - {why}\n", red=True)  # after its letter
+            self.reporter.flush()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
+    config.pluginmanager.register(RunReporter(config, compile_kernels), "run-reporter")
+    if getattr(config.option, "numprocesses", None):
+        with suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGTERM, _interrupt)  # ends with a summary, like Ctrl-C
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
