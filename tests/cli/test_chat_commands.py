@@ -262,7 +262,8 @@ def test_a_conversation_that_the_template_refuses(
     talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "talk.json"
-    file.write_text(json.dumps({**GOOD, "messages": [HELLO, HELLO]}))
+    answer = {"role": "assistant", "content": "Hello."}
+    file.write_text(json.dumps({**GOOD, "messages": [HELLO, answer]}))
     model, usual = talk.run.model, talk.run.model.chat_template
     model.set_chat_template("{{ raise_exception('no two') if messages[1:] else 'x' }}")
     talk.take(f"/load {file}")
