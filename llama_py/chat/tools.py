@@ -32,6 +32,7 @@ from llama_py.chat.formats.generic import told
 from llama_py.chat.formats.known import made_for
 from llama_py.chat.formats.marks import Marks, marked
 from llama_py.chat.messages import is_of_calls, text_of, whole, whole_tool
+from llama_py.chat.peg.derive import flat, likeliest
 from llama_py.chat.peg.lark import lark_of, nodes_in
 from llama_py.chat.peg.nodes import Schema
 from llama_py.chat.reasoning_formats import REASONING_FORMATS
@@ -187,8 +188,11 @@ class ChatFormat:
         """The end of the prompt without reasoning and content."""
         said = self.asked.said
         head = self.form.prompt.removesuffix((said and said[1]) or "")
-        start = self.form.thinking[0]
-        return head.partition(start)[0] if start else head
+        start, ends = self.form.thinking
+        for tag in filter(None, (start, *ends[:1])):
+            if not likeliest(head, flat(self.form.root)):
+                head = head.partition(tag)[0]
+        return head
 
     def constraint(self, tokenizer: Tokenizer, most: int | None = None) -> Constraint | None:
         """Return the constraint of an answer, which holds from its first token on.

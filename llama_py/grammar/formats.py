@@ -22,7 +22,11 @@ _PATTERNS = {"date": f"^{_DATE}$", "time": f"^{_TIME}", "date-time": f"^{_DATE}.
 # Escapes that Rust shares, and the parts whose meaning differs: `.` counts outside a class only.
 _PIECE = re.compile(r"\\(?P<escape>.)|(?P<open>\[)|(?P<close>\])|(?P<any>\.)", re.S)
 _SPACE = r"[\s--\x85]\x{FEFF}"  # ECMA-262: WhiteSpace and LineTerminator
-_RUST = {r"\s": f"[{_SPACE}]", r"\S": f"[^{_SPACE}]", ".": r"[^\n\r\x{2028}\x{2029}]"}
+_RUST = {
+    r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]",
+    r"\s": f"[{_SPACE}]", r"\S": f"[^{_SPACE}]",
+    ".": r"[^\n\r\x{2028}\x{2029}]",
+}  # fmt: skip
 
 
 def in_rust(pattern: str) -> str:

@@ -8,11 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
 from llama_py.chat import ChatTemplate
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.named import named
+from llama_py.chat.peg.lark import lark_of
+from llama_py.chat.peg.nodes import seq
 from llama_py.chat.tools import ChatFormat, format_of
 from llama_py.grammar import compiled
 from llama_py.sampler import Constraint
@@ -20,6 +24,7 @@ from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.candidates import Candidates
 from llama_py.sampler.grammar import ByGrammar
 from llama_py.tokenizer import Tokenizer
+from tests.grammars import takes
 from tests.text_vocab import demo_with
 
 FILE = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
@@ -59,21 +64,25 @@ def constraint_of(form: ChatFormat, kind: str, tokenizer: Tokenizer) -> Constrai
     return inner if form.thinking is None else AfterThoughts(inner, tokenizer, form.thinking)
 
 
-def written(constraint: Constraint, tokenizer: Tokenizer) -> tuple[str, bool]:
+def written(
+    constraint: Constraint, tokenizer: Tokenizer, markers: float = 60, most: int = MOST,
+    seed: int = 1,
+) -> tuple[str, bool]:
     """What a model writes that wants to write markers, and whether it has ended."""
-    draw, text = np.random.default_rng(1), b""
+    draw, text = np.random.default_rng(seed), b""
     wanted = [
         id for id, piece in enumerate(tokenizer.pieces)
         if piece[:1] in (b"<", b"[", b"|", b"]", b"`", b"t") and id not in tokenizer.eog
     ]  # fmt: skip
-    for _ in range(MOST):
+    for _ in range(most):
         logits = draw.normal(size=tokenizer.n_vocab).astype(np.float32)
-        logits[wanted] += 60
+        logits[wanted] += markers
+        logits[sorted(tokenizer.eog)] += 12
         left = constraint.apply(Candidates(np.arange(tokenizer.n_vocab), logits))
         id = int(left.ids[np.argmax(left.logits)])
         assert constraint.allows(id)
         if id in tokenizer.eog:
-            return text.decode(), constraint.complete
+            return text.decode(errors="replace"), constraint.complete
         constraint.accept(id)
         text += tokenizer.pieces[id]
     return text.decode(errors="replace"), False
@@ -97,3 +106,74 @@ def test_constraints_hold_in_every_format(name: str) -> None:
                 assert said == "7" or (may_think and not said and not ended), (mode, kind, text)
                 assert ended or may_think, (mode, kind, text)
                 assert may_think or not any(delta.reasoning for delta in deltas)
+
+
+PARAMETERS: dict[str, Any] = {
+    "type": "object", "additionalProperties": False,
+    "properties": {
+        "how": {"enum": ["list", "load"]}, "what": {"type": "string", "pattern": "^[a-z]{2}$"},
+    },
+    "required": ["how", "what"],
+}  # fmt: skip
+TOOL = {"type": "function", "function": {"name": "act", "parameters": PARAMETERS}}
+FORCED = {"type": "function", "function": {"name": "act"}}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_named_tool_is_called_once(name: str) -> None:
+    """Nothing but reasoning of a bounded length precedes the call."""
+    for thinking in (True, False):
+        form = format_in(name, ASK, tools=[TOOL], tool_choice=FORCED, enable_thinking=thinking)
+        tokenizer = demo_with(*form.preserved_tokens)
+        constraint = form.constraint(tokenizer, 40)
+        assert constraint is not None and not constraint.complete
+        text, ended = written(constraint, tokenizer, markers=0, most=500)
+        answer = form.parse(text)
+        assert ended and not answer.content.strip(), text
+        assert [call.name for call in answer.tool_calls] == ["act"], text
+        jsonschema.validate(json.loads(answer.tool_calls[0].arguments), PARAMETERS)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_json_or_a_call(name: str) -> None:
+    """With a schema and tools an answer is JSON of it, or a call; neither is left out."""
+    schema = {"type": "object", "properties": {"a": {"const": 7}}, "required": ["a"]}
+    form = format_in(name, ASK, tools=[TOOL], json_schema=schema, enable_thinking=False)
+    for seed in range(4):
+        tokenizer = demo_with(*form.preserved_tokens)
+        constraint = form.constraint(tokenizer)
+        assert constraint is not None
+        text, ended = written(constraint, tokenizer, markers=20 * (seed % 2), most=500, seed=seed)
+        answer = form.parse(text)
+        if ended and not answer.tool_calls:
+            assert json.loads(answer.content) == {"a": 7}, text
+        elif ended:
+            assert not answer.content.strip(), text
+
+
+@pytest.mark.parametrize(("schema", "good", "bad"), [
+    ({"enum": ["a b", "c/d"]}, ["a b", "c/d"], ["a", "x", ""]), ({"const": "a"}, ["a"], ["b"]),
+    ({"enum": ["a", None, 3]}, ["a", "null", "3"], ["b"]),
+    ({"type": ["string", "null"], "enum": ["a", None]}, ["a", "null"], ["b"]),
+    ({"type": ["string", "integer"], "maxLength": 2}, ["ab", "1234"], ["abc"]),
+    ({"anyOf": [{"const": "a"}, {"type": "string", "pattern": "^x"}]}, ["a", "xyz"], ["ab"]),
+    ({"oneOf": [{"const": "a"}, {"type": "boolean"}]}, ["a", "true"], ["b"]),
+    ({"allOf": [{"pattern": "a"}, {"maxLength": 2}]}, ["ab", "ba"], ["b", "aab"]),
+    ({"$ref": "#/$defs/x", "$defs": {"x": {"const": "a"}}}, ["a"], ["b"]),
+    ({"type": "string", "pattern": "a/[/b]+"}, ["xa//x", "a/b"], ["a/"]),
+    ({"type": "string", "pattern": "^(a|b)$|^c"}, ["a", "cd"], ["ab", "dc"]),
+    ({"type": "string", "pattern": r"^\d\w$"}, ["1a"], ["\u0663a", "1\u00e9"]),
+    ({"type": "string", "pattern": "^(?=a)a$"}, ["a", "anything"], []),
+    ({"type": "string", "minLength": 2}, ["ab", "a</"], ["a", ""]),
+    ({"type": "string", "format": "date"}, ["2024-02-29"], ["2024-13-01", "today"]),
+    ({"type": "string", "format": "unknown"}, ["anything"], []),
+    ({"type": "string"}, ["", "a\n<b>"], ["a</p>b"]), ({"type": "object"}, ["{}"], []),
+])  # fmt: skip
+def test_bare_arguments_are_those_of_a_schema(
+    schema: dict[str, Any], good: list[str], bad: list[str]
+) -> None:
+    judge = takes("lark", lark_of(seq(bare(schema, "</p>"), "</p>"), "", False))
+    for text in good:
+        assert judge(f"{text}</p>"), text
+    for text in bad:
+        assert not judge(f"{text}</p>"), text

@@ -4,6 +4,7 @@ side (common/parsers/ling3.cpp)."""
 from __future__ import annotations
 
 from llama_py.chat.formats import form
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import Asked, Form, each
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, until
@@ -60,11 +61,10 @@ def _root(asked: Asked, is_open: bool) -> Node:
 
 def _call(name: str, tool: form.Tool) -> Node:
     close = form.argument_closed(END_VALUE)
-    text = rule("text of an argument", form.string(until(END_VALUE)) + close)
     required: list[Node] = []
     others: list[Node] = []
     for one in parameters(tool):
-        types = one.types
+        types, text = one.types, form.string(bare(one.schema, END_VALUE)) + close
         json = form.value(of_schema(one.schema)) + close
         inner = json if "string" not in types else text
         if "string" in types and types != {"string"}:

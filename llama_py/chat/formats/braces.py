@@ -10,6 +10,7 @@ import json
 from llama_py.chat import answer as tags
 from llama_py.chat.answer import Answer, ToolCall, escaped
 from llama_py.chat.formats import form
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import Asked, Form, each, tool_rule
 from llama_py.chat.formats.schema import (
     Schema,
@@ -104,7 +105,9 @@ def _value(schema: Schema, depth: int) -> Node:
         return _items(_value(alone(items, schema), depth - 1), "[", "]")
     if what in ("integer", "number", "boolean", "null"):
         return of_schema(schema)
-    return {"string": STRING, "object": DICT, "array": LIST}.get(what, VALUE)
+    if what == "string":
+        return seq(QUOTE, bare(schema, QUOTE), QUOTE)
+    return {"object": DICT, "array": LIST}.get(what, VALUE)
 
 
 def made(asked: Asked) -> Form:

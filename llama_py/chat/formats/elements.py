@@ -8,6 +8,7 @@ from __future__ import annotations
 from llama_py.chat import answer as tags
 from llama_py.chat.answer import Answer, ToolCall, escaped, quoted
 from llama_py.chat.formats import form
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import Asked, Form, each, tool_rule
 from llama_py.chat.formats.schema import (
     Schema,
@@ -82,7 +83,7 @@ def _members(schema: Schema, name: str, depth: int) -> Node:
 def _value(schema: Schema, name: str, close: str, depth: int) -> Node:
     end = form.argument_closed(close)
     if may_be_text(schema, schema):
-        return form.string(until(close)) + end
+        return form.string(bare(schema, close)) + end
     if "$ref" in schema:
         found = target(schema, schema)
         schema = alone(found, schema) if found is not None and depth else schema

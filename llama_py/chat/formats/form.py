@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,7 +11,18 @@ from llama_py.chat.answer import Answer, Reader
 from llama_py.chat.formats.schema import parameters_of
 from llama_py.chat.peg.found import Found
 from llama_py.chat.peg.named import rule, tag
-from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Node, atomic, choice, optional, seq
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    As,
+    Node,
+    atomic,
+    choice,
+    joined,
+    many,
+    optional,
+    seq,
+)
 from llama_py.chat.peg.values import of_schema
 
 Tool = Mapping[str, Any]
@@ -128,11 +139,28 @@ def json_of(schema: Mapping[str, Any]) -> Node:
 def calls_after(asked: Asked, said: Node, calls: Node) -> Node:
     """Calls after content. No content is written before a call that must be there; if a schema is
     given, the answer is calls or JSON."""
+    if asked.lazy:
+        return said + optional(calls)
     if asked.required:
-        return As(said, NOTHING) + calls
-    if asked.schema is not None:
-        return choice(calls, json_of(asked.schema))
-    return said + optional(calls)
+        return seq(As(said + SPACE, NOTHING), calls)
+    assert asked.schema is not None
+    return As(SPACE, NOTHING) + choice(calls, json_of(asked.schema))
+
+
+def any_order(arguments: Sequence[tuple[Node, bool]], between: Node) -> Node:
+    """Arguments, and whether each is required. They are read in any order, and may lack; a grammar
+    has all that are required first."""
+    if not arguments:
+        return NOTHING
+    required = [one for one, is_required in arguments if is_required]
+    others = [one for one, is_required in arguments if not is_required]
+    found = joined(required, between)
+    if others:
+        other = choice(*others)
+        more = many(between + other)
+        found = found + more if required else optional(other + more)
+    one = choice(*(one for one, _ in arguments))
+    return As(optional(one + many(between + one)), found)
 
 
 def each(asked: Asked) -> Iterator[tuple[str, Tool]]:

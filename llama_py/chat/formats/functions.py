@@ -6,6 +6,7 @@ common/parsers/qwen3-coder.cpp, minicpm5.cpp.
 from __future__ import annotations
 
 from llama_py.chat.formats import form
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import Asked, Form, each, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
@@ -71,12 +72,11 @@ def _root(asked: Asked, thinks: bool, starts: tuple[str, ...]) -> Node:
 
 def _call(name: str, tool: form.Tool) -> Node:
     close = form.argument_closed(CLOSE)
-    text = rule("text of an argument", form.string(until(CLOSE)) + close)
     required: list[Node] = []
     others: list[Node] = []
     for one in parameters(tool):
         start = form.argument_opened(seq("<parameter=", form.argument_named(one.name), ">\n"))
-        types = one.types
+        types, text = one.types, form.string(bare(one.schema, CLOSE)) + close
         if "string" not in types:
             inner = form.value(of_schema(one.schema)) + close
         elif types == {"string"}:
@@ -122,15 +122,16 @@ def in_attributes(asked: Asked) -> Form:
 
 def _with_names(name: str, tool: form.Tool) -> Node:
     close = form.argument_closed(PARAMETER)
-    text = choice(
-        seq(DATA, form.string(until("]]>")), "]]>", close),
-        seq(form.string(until(PARAMETER, but=DATA)), close),
-    )
     each_argument = []
     for one in parameters(tool):
+        text = choice(
+            seq(DATA, form.string(bare(one.schema, "]]>")), "]]>", close),
+            seq(form.string(bare(one.schema, PARAMETER, but=DATA)), close),
+        )
         inner = text if one.may_be_text else form.value(of_schema(one.schema)) + close
         opened = seq('<param name="', form.argument_named(one.name), '">')
-        each_argument.append(form.argument(form.argument_opened(opened) + inner))
-    arguments = many(choice(*each_argument) + SPACE) if each_argument else NOTHING
+        found = form.argument(form.argument_opened(opened) + inner)
+        each_argument.append((found, one.required))
+    arguments = form.any_order(each_argument, SPACE)
     opened = form.opened(seq('<function name="', form.named(name), '">'))
     return form.call(opened << form.arguments(arguments) << form.closed("</function>"))

@@ -6,6 +6,7 @@ common/parsers/deepseek.cpp.
 from __future__ import annotations
 
 from llama_py.chat.formats import form
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import Asked, Form, each, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
@@ -80,7 +81,7 @@ def _call(name: str, tool: form.Tool) -> Node:
         text = one.may_be_text
         kind = f'" string="{"true" if text else "false"}">'
         start = seq(f'<{DSML}parameter name="', form.argument_named(one.name), kind)
-        inner = form.string(until(CLOSE)) if text else form.value(of_schema(one.schema))
+        inner = form.string(bare(one.schema, CLOSE)) if text else form.value(of_schema(one.schema))
         whole = seq(form.argument_opened(start), inner, form.argument_closed(CLOSE))
         found = rule(f"argument {name} {one.name}", form.argument(whole))
         (required if one.required else others).append(found)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llama_py.chat.formats import form
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import Asked, Form, Tool, each, tool_rule
 from llama_py.chat.formats.json_calls import Keys, json_calls
 from llama_py.chat.formats.schema import parameters
@@ -259,7 +260,8 @@ def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Node, bool]:
         start = form.argument_opened(
             seq(marks.key[0], form.argument_named(one.name), marks.key[1])
         )
-        inner = form.string(until(after)) if one.may_be_text else form.value(of_schema(one.schema))
+        text = one.may_be_text
+        inner = form.string(bare(one.schema, after)) if text else form.value(of_schema(one.schema))
         whole = form.argument(seq(start, before, inner, form.argument_closed(after)))
         (required if one.required else others).append(rule(f"argument {name} {one.name}", whole))
     found = joined(required, SPACE)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.form import Asked, Form, each, tool_rule
-from llama_py.chat.formats.schema import parameters_of
+from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
 from llama_py.chat.peg.named import trigger
-from llama_py.chat.peg.nodes import NOTHING, SPACE, Node, choice, lit, many, optional, seq
-from llama_py.chat.peg.values import DOUBLE, PYTHON, SINGLE
+from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Node, choice, lit, many, optional, seq
+from llama_py.chat.peg.values import DOUBLE, PYTHON, SINGLE, of_schema
 
 CALL, CALLED = "<|tool_call_start|>", "<|tool_call_end|>"
 LIST = ("<|tool_list_start|>", "<|tool_list_end|>")
 THINK, THOUGHT = "<think>", "</think>"
+ALIKE = {"string", "integer", "number"}  # types whose JSON is Python
 TURN = "<|im_start|>assistant\n"
 
 
@@ -41,16 +42,13 @@ def made(asked: Asked) -> Form:
 
 def _call(tool: form.Tool, name: str) -> Node:
     each_argument = []
-    for key, schema in (parameters_of(tool).get("properties") or {}).items():
-        is_text = isinstance(schema, dict) and schema.get("type") == "string"
-        text = choice(DOUBLE, SINGLE) if is_text else PYTHON
-        start = form.argument_opened(form.argument_named(key) + "=")
-        each_argument.append(form.argument(
-            seq(start, form.value(text), form.argument_closed(NOTHING))
-        ))  # fmt: skip
-    inner: Node = NOTHING
-    if each_argument:
-        one = choice(*each_argument)
-        inner = one + many(seq(",", SPACE, one))
+    for one in parameters(tool):
+        text = choice(DOUBLE, SINGLE) if one.schema.get("type") == "string" else PYTHON
+        if one.types <= ALIKE:
+            text = As(text, of_schema(one.schema))
+        start = form.argument_opened(form.argument_named(one.name) + "=")
+        found = seq(start, form.value(text), form.argument_closed(NOTHING))
+        each_argument.append((form.argument(found), one.required))
+    inner = form.any_order(each_argument, seq(",", SPACE))
     opened = form.opened(form.named(name) + "(")
     return form.call(seq(opened, SPACE, form.arguments(inner), SPACE, form.closed(")")))

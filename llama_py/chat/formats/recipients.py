@@ -6,9 +6,10 @@ common/parsers/functionary-v3-2.cpp, muse-glimmer.cpp and gigachat-v3.cpp.
 from __future__ import annotations
 
 from llama_py.chat.formats import form
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import Asked, Form, each, tool_rule
 from llama_py.chat.formats.schema import parameters
-from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.leaves import END, characters, rest, until
 from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Node, choice, lit, many, optional, seq
 from llama_py.chat.peg.values import member, of_schema
@@ -90,15 +91,16 @@ def _addressed(asked: Asked, holds: bool) -> Node:
 def _addressed_call(name: str, tool: form.Tool) -> Node:
     each_argument = []
     for one in parameters(tool):
-        inner = form.string(until(FENCE)) if one.may_be_text else form.value(of_schema(one.schema))
+        text = one.may_be_text
+        inner = form.string(bare(one.schema, FENCE)) if text else form.value(of_schema(one.schema))
         opened = seq('<atem:parameter name="', form.argument_named(one.name), '">')
-        each_argument.append(form.argument(
-            seq(form.argument_opened(opened), inner, form.argument_closed(FENCE))
-        ))  # fmt: skip
-    inner = many(choice(*each_argument) + SPACE) if each_argument else NOTHING
+        found = seq(form.argument_opened(opened), inner, form.argument_closed(FENCE))
+        each_argument.append((form.argument(found), one.required))
+    inner = form.any_order(each_argument, SPACE)
     opened = seq(
-        " to=", until(MESSAGE), f"{MESSAGE}<atem:function_calls>", SPACE, '<atem:invoke name="',
-        form.named(name), '">', SPACE,
+        " to=", As(until(MESSAGE), characters("[A-Za-z0-9_.:-]", 1, 64)),
+        f"{MESSAGE}<atem:function_calls>", SPACE, '<atem:invoke name="', form.named(name), '">',
+        SPACE,
     )  # fmt: skip
     closed = seq("</atem:invoke>", SPACE, "</atem:function_calls>")
     return form.call(form.opened(opened) << form.arguments(inner) << form.closed(closed))

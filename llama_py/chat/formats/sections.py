@@ -6,11 +6,13 @@ common/parsers/kimi-k2.cpp and kimi-k3.cpp.
 from __future__ import annotations
 
 from llama_py.chat.formats import form
+from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import Asked, Form, each, tool_rule
-from llama_py.chat.formats.schema import parameters_of
+from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, characters, rest, until
 from llama_py.chat.peg.named import rule, trigger
-from llama_py.chat.peg.nodes import NOTHING, Node, choice, lit, many, optional, seq
+from llama_py.chat.peg.nodes import NOTHING, As, Node, choice, lit, many, optional, seq
+from llama_py.chat.peg.values import of_schema
 
 THINK, THOUGHT = "<think>", "</think>"
 BEGIN, STOP = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
@@ -45,6 +47,7 @@ def by_id(asked: Asked) -> Form:
 
 
 SEP, EOM = "<|sep|>", "<|end_of_msg|>"
+ATTRIBUTES = As(until(SEP), characters('[ A-Za-z0-9_="]', 0, 40))  # an index, say
 
 
 def _begun(name: str) -> str:
@@ -87,13 +90,17 @@ def nested(asked: Asked) -> Form:
 def _nested_call(name: str, tool: form.Tool) -> Node:
     each_argument = []
     end = _ended("argument")
-    for key, schema in (parameters_of(tool).get("properties") or {}).items():
-        kind = schema.get("type", "string") if isinstance(schema, dict) else "string"
-        made = form.string if kind == "string" or not isinstance(kind, str) else form.value
-        each_argument.append(rule(f"argument {name} {key}", form.argument(seq(
-            form.argument_opened('<|open|>argument key="'), form.argument_named(key), '"',
-            until(SEP), SEP, made(until(end)), form.argument_closed(end),
-        ))))  # fmt: skip
-    inner = many(choice(*each_argument)) if each_argument else NOTHING
-    opened = seq('<|open|>call tool="', form.named(name), '"', until(SEP), SEP)
+    for one in parameters(tool):
+        kind = one.schema.get("type", "string")
+        if kind == "string" or not isinstance(kind, str):
+            value = form.string(bare(one.schema, end))
+        else:
+            value = As(form.value(until(end)), of_schema(one.schema))
+        found = rule(f"argument {name} {one.name}", form.argument(seq(
+            form.argument_opened('<|open|>argument key="'), form.argument_named(one.name), '"',
+            ATTRIBUTES, SEP, value, form.argument_closed(end),
+        )))  # fmt: skip
+        each_argument.append((found, one.required))
+    inner = form.any_order(each_argument, NOTHING)
+    opened = seq('<|open|>call tool="', form.named(name), '"', ATTRIBUTES, SEP)
     return form.call(seq(form.opened(opened), form.arguments(inner), form.closed(_ended("call"))))

@@ -100,19 +100,25 @@ class _Writer:
 
     def _up_to(self, tag: str, item: Until) -> str:
         """Text up to a tag, and the tag."""
+        if item.terminal:
+            pattern = pattern_of_text(tag)
+            return self._named(
+                ("terminal", tag, item.terminal),
+                f"T{{}}: ({item.terminal} /{pattern}/) & ~/{ANY}{pattern}(?s:.+)/",
+            )
         if len(item.tags) == 1 and not item.but:
-            return self._named(("up to", tag), "u{}[lazy]: " + f"/(?s:.*?){_pattern(tag)}/")
-        others = "|".join(map(_pattern, item.tags))
-        but = f" & ~/{_pattern(item.but)}{ANY}/" if item.but else ""
+            return self._named(("up to", tag), "u{}[lazy]: " + f"/(?s:.*?){pattern_of_text(tag)}/")
+        others = "|".join(map(pattern_of_text, item.tags))
+        but = f" & ~/{pattern_of_text(item.but)}{ANY}/" if item.but else ""
         return self._named(
             ("up to", tag, item.tags, item.but),
-            "T{}: " + f"/{ANY}{_pattern(tag)}/ & ~/{ANY}({others})(?s:.+)/{but}",
+            "T{}: " + f"/{ANY}{pattern_of_text(tag)}/ & ~/{ANY}({others})(?s:.+)/{but}",
         )
 
     def _without(self, tags: tuple[str, ...]) -> str:
         if not tags:
             return f"/{ANY}/"
-        others = "|".join(map(_pattern, tags))
+        others = "|".join(map(pattern_of_text, tags))
         return self._named(("without", tags), "T{}: " + f"/{ANY}/ & ~/{ANY}({others}){ANY}/")
 
     def _named(self, key: object, line: str) -> str:
@@ -183,6 +189,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _pattern(text: str) -> str:
+def pattern_of_text(text: str) -> str:
+    """Return a regular expression in Lark that takes only this text."""
     escaped = "".join(f"\\{c}" if c in SPECIAL else c for c in text)
     return escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")

@@ -57,11 +57,11 @@ class Quoted(Node):
 class Until(Node):
     """Everything before the first of some tags, or before what may become one; without tags, all.
 
-    but: what it may not begin with
+    but: what it may not begin with; terminal: what it is in a grammar, in Lark (empty: any text)
     """
 
-    def __init__(self, tags: tuple[str, ...], but: str = "") -> None:
-        self.tags, self.but = tags, but
+    def __init__(self, tags: tuple[str, ...], but: str = "", terminal: str = "") -> None:
+        self.tags, self.but, self.terminal = tags, but, terminal
         self._pattern = re.compile("|".join(map(re.escape, tags))) if tags else None
 
     def parse(self, text: Text, at: int) -> Result:
