@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tests.server.served import ASK, TOOL, events
+from llama_py.chat import ChatTemplate
+from llama_py_server.chat import conversation
+from llama_py_server.state import State
+from tests.server.served import ASK, TOOL, events, template
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 AS_ANTHROPIC = {"name": "weather", "input_schema": TOOL["function"]["parameters"]}
@@ -36,6 +39,18 @@ def test_three_apis_say_the_same(client: TestClient) -> None:
     assert message["usage"]["output_tokens"] == chat["usage"]["completion_tokens"]
     response = post(client, RESPONSES, input="Who are you?")
     assert response["output"][0]["content"][0]["text"] == text
+
+
+@pytest.mark.parametrize(("body", "parallel"), [
+    ({}, False), ({"parallel_tool_calls": None}, False), ({"parallel_tool_calls": True}, True),
+])  # fmt: skip
+def test_parallel_calls_default_to_the_template(
+    state: State, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], parallel: bool
+) -> None:
+    source = template("meta-llama-Llama-3.1-8B-Instruct")  # it takes one call per message
+    monkeypatch.setitem(vars(state), "template", ChatTemplate(source))
+    answering = conversation(state, {"messages": ASK, "tools": [TOOL], **body}).task.answering
+    assert answering is not None and answering.format.asked.parallel == parallel
 
 
 def test_streams_say_the_same(client: TestClient) -> None:
