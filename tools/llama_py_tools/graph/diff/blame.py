@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ggml_py.backend import Program, get_tensor
+from ggml_py.backend import Program
 from ggml_py.check import Checker
 from ggml_py.tensor import Tensor, numpy_dtype
 from llama_py_tools.graph.diff.found import Found, compare, written
-from llama_py_tools.graph.diff.numbers import Values, error_of, is_whole, rounding
+from llama_py_tools.graph.diff.numbers import Values, error_of, is_whole
 from llama_py_tools.graph.diff.own import Watched, replace, values_of
 from llama_py_tools.graph.diff.run import Key, Run
 
 if TYPE_CHECKING:
     from ggml_py.backend import Device
     from llama_py import Context
-
-MOST = 4  # wrong nodes that the reference is asked about
-
 
 def make_known(found: Found, ctx: Context, prompt: Sequence[int], n_decode: int) -> None:
     """Run again; each value is compared with the other run's, and replaced by it."""
@@ -43,11 +40,16 @@ def make_known(found: Found, ctx: Context, prompt: Sequence[int], n_decode: int)
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the reference device makes of a node's inputs: NMSE of ours, computed alone, and of the
-    other run's value from that. `limit` is what rounding explains."""
+    other run's value from that, with activations rounded as ours may be (Checker.references).
+
+    limit    what rounding explains
+    rounded  NMSE of ours, computed alone, from what the reference makes of them as they are
+    """
 
     ours: float
     theirs: float
     limit: float
+    rounded: float
 
     def wrong(self, found: Found) -> list[str]:
         """Which of the two runs."""
@@ -61,14 +63,15 @@ class Judge(Checker):
     def __init__(self, device: Device, weights: Callable[[str], object], names: set[str]) -> None:
         super().__init__(device, weights)  # type: ignore[arg-type]
         self.names = names
-        self.made: dict[int, Values] = {}  # by id of the node
+        self.made: dict[int, list[tuple[Values, float]]] = {}  # by id of the node, with bounds
 
     def checked(self, program: Program, node: Tensor, by: str) -> Program:
         return super().checked(program, node, by) if node.name in self.names else program
 
     def compare(self, node: Tensor, twin: Tensor, by: str) -> None:
         if numpy_dtype(twin) is not None:
-            self.made[id(node)] = get_tensor(twin).astype(np.float32)
+            found = self.references(node, twin)
+            self.made[id(node)] = [(values.astype(np.float32), limit) for values, limit in found]
 
 
 def judge(
@@ -88,20 +91,25 @@ def judge(
         expected = values[key]() if key in values else None
         right = judging.made.pop(id(t), None)
         if key in wanted and right is not None and expected is not None:
-            node, whole = records[key], is_whole(records[key])
-            mine, other = (error_of(right, x, whole).nmse for x in (values_of(t, ctx), expected))
-            verdicts[key] = Verdict(mine, other, rounding(node))
+            whole, sides = is_whole(records[key]), (values_of(t, ctx), expected)
+            errors = [[error_of(r, x, whole).nmse for r, _ in right] for x in sides]
+            verdicts[key] = Verdict(min(errors[0]), min(errors[1]), right[0][1], errors[0][0])
         if expected is not None:
             replace(t, expected, t.name)
 
     Watched(ctx, Run("judged"), look).decode(prompt, n_decode, found.theirs.chosen)
+    for node in found.wrong:
+        keys = [(node.key[0], i) for i in node.step] or [node.key]
+        about = [verdicts[key] for key in keys if key in verdicts]
+        if not any(v.wrong(found) for v in about):  # rounding explains as much of the step
+            node.bound = max(node.bound, 4 * sum(v.rounded for v in about))
     return verdicts
 
 
 def wanted(found: Found) -> list[Key]:
-    """Nodes to ask of: the first that are wrong, with those that were computed with them."""
+    """Nodes to ask of: those that are wrong, with those that were computed with them."""
     keys: list[Key] = []
-    for node in found.wrong[:MOST]:
+    for node in found.wrong:
         dec = node.key[0]
         keys += [(dec, i) for i in node.step] or [node.key]
     return [key for key in dict.fromkeys(keys) if key in found.theirs.values]
