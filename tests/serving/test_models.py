@@ -277,7 +277,7 @@ def after_tick(made: Models[Served], **states: str) -> bool:
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
-    for _ in range(100 * WAIT):
+    for _ in range(round(100 * WAIT)):
         if holds():
             return
         threading.Event().wait(0.01)

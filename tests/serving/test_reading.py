@@ -47,8 +47,6 @@ def test_models_that_only_read() -> None:
         with pytest.raises(ContextError, match="use embed"):
             made.submit(request([1, 2]), lambda _: None)
         assert len(made.embed([[1, 2], [3]]).result(WAIT)) == 2
-    with engine("t5-dense") as made, pytest.raises(ContextError, match=r"use Model\.generate"):
-        made.submit(request([1, 2]), lambda _: None)
 
 
 def test_scores_of_a_reranker() -> None:
