@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import os
 
-SECONDS = float(os.environ.get("LLAMA_PY_TEST_SECONDS", "900"))
+SECONDS = int(os.environ.get("LLAMA_PY_TEST_SECONDS", "900"))

@@ -6,6 +6,7 @@ With xdist all this is done by the controller, before it distributes tests.
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
@@ -17,31 +18,43 @@ from ggml_py import building
 from ggml_py.building import Stage
 
 MANY = 1000  # tests; a few of them need a few kernels only
-EVERY = 5.0  # seconds between two lines where stdout is no terminal
+EVERY = 5.0  # seconds between two lines
 
 
 class CompileProgress:
-    """Display of kernels that are compiled, on pytest's terminal."""
+    """Display of kernels that are compiled, on pytest's terminal: a line now and then."""
 
     def __init__(self, reporter: Any, clock: Callable[[], float] = monotonic) -> None:
         self.reporter, self.clock = reporter, clock
-        self.start = self.shown = clock()
+        self.start = clock()
+        self.stage = Stage(0, 0)
+        self.ends = threading.Event()
 
     def __call__(self, stage: Stage) -> None:
-        now = self.clock()
-        if stage.stopped:
-            self.reporter.ensure_newline()
+        first = not self.stage.total
+        if stage.stopped or not stage.total:
             return
-        text = f"compiling kernels: {stage.done} of {stage.total} {stage.what}".rstrip()
-        if self.reporter.isatty:
-            self.reporter.rewrite(text, erase=True)
-        elif not stage.done or stage.done == stage.total or now - self.shown >= EVERY:
-            self.shown = now
-            self.reporter.write_line(text)
+        self.stage = stage
+        if first:
+            self.write()
         if stage.done == stage.total:
-            self.reporter.ensure_newline()
-            self.reporter.write_line(f"compiled {stage.total} kernels in {now - self.start:.0f} s")
-        self.reporter.flush()
+            seconds = self.clock() - self.start
+            self.reporter.write_line(f"compiled {stage.total} kernels in {seconds:.0f} s")
+            self.reporter.flush()
+
+    def write(self) -> None:
+        s = self.stage
+        if s.done < s.total:
+            what = f", last {s.what}" if s.what else ""
+            seconds = self.clock() - self.start
+            text = f"compiling kernels: {s.done} of {s.total} after {seconds:.0f} s{what}"
+            self.reporter.write_line(text)
+            self.reporter.flush()
+
+    def repeat(self) -> None:
+        """Write how far it is until `ends` is set: the first kernels take long."""
+        while not self.ends.wait(EVERY):
+            self.write()
 
 
 def compile_kernels(reporter: Any) -> None:
@@ -55,8 +68,15 @@ def compile_kernels(reporter: Any) -> None:
     fusions()
     kernels = [k for k in every_kernel() if k.module.startswith("ggml_cpu.")]
     cached = STORE.read(kernels)
-    with building.telling(CompileProgress(reporter)), building.building():
-        compile_kernels([k for k in kernels if k not in cached])
+    display = CompileProgress(reporter)
+    repeats = threading.Thread(target=display.repeat, daemon=True)
+    with building.telling(display), building.building():
+        repeats.start()
+        try:
+            compile_kernels([k for k in kernels if k not in cached])
+        finally:
+            display.ends.set()
+            repeats.join()
 
 
 class RunReporter:

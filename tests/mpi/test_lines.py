@@ -14,6 +14,7 @@ import pytest
 from ggml_mpi import lines
 from ggml_mpi.watch import BYE, Watch
 from llama_py_tools import ranks
+from tests.limits import SECONDS
 
 TOKEN = "0123456789abcdef"
 HOME = ("127.0.0.1", "::1")
@@ -132,16 +133,23 @@ def test_a_farewell_may_come_while_this_one_says_its_own() -> None:
     watch = Watch(0, {}, {})
     here, there = socket.socketpair()
     there.send(BYE)
-    hearing = threading.Thread(target=watch._hear, args=(2,))
+    begun = threading.Event()
+
+    def hear() -> None:
+        begun.set()
+        watch._hear(2)
+
+    hearing = threading.Thread(target=hear)
 
     class First(socket.socket):
         def send(self, *args: Any) -> int:  # type: ignore[override]
             hearing.start()
+            assert begun.wait(SECONDS)
             hearing.join(0.2)  # it is not through: the other one is not done
             return 1
 
     with here, there, First() as first:
         watch._peers, watch._heard = {1: first, 2: here}, {1: 0.0, 2: 0.0}
         watch.part()
-        hearing.join()
+        hearing.join(SECONDS)
     assert [*watch._peers] == [1]

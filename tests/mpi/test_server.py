@@ -32,10 +32,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(*flags: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A server that is a command of its own, and a client of it."""
+def serving(
+    *flags: str, port: int = 0
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """A server that is a command of its own, and a client of it, which needs a port."""
     launcher()
-    port = free_port()
     process = subprocess.Popen(
         [str(SCRIPTS / "llama-py-server"), "--port", str(port), "--no-warmup", *flags],
         stderr=subprocess.PIPE, text=True, env=clean_environment(), stdin=subprocess.DEVNULL,
@@ -68,7 +69,7 @@ def said(client: httpx.Client, **more: Any) -> dict[str, Any]:
 def test_a_server_goes_on_without_a_rank_that_was_killed(tmp_path: Path) -> None:
     alone = run("llama-py-cli", "-p", ASK["prompt"], "-n", "12", "--temp", "0", "-no-cnv").stdout
     flags = ("--hosts", "localhost:2", "-np", "2", "-c", "8192", "--slot-save-path", str(tmp_path))
-    with serving(*flags) as (process, client):
+    with serving(*flags, port=free_port()) as (process, client):  # it keeps it when it restarts
         until(process, "ready: demo")
         first = said(client, id_slot=0)
         assert alone.strip().endswith(first["content"].strip())

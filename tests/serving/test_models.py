@@ -79,15 +79,16 @@ def test_what_is_in_use_stays() -> None:
                 pass
             with pytest.raises(Busy, match="in use"):
                 made.unload("a")
-            got = threading.Event()
+            begun, got = threading.Event(), threading.Event()
 
             def wait() -> None:
+                begun.set()
                 with made.use("b", WAIT):
                     got.set()
 
             thread = threading.Thread(target=wait)
             thread.start()
-            assert not got.wait(0.05)
+            assert begun.wait(WAIT) and not got.wait(0.05)
         thread.join(WAIT)
         assert got.is_set() and "a" not in loaded(made)
         with pytest.raises(AllocError, match="budget of 10"), made.use("huge"):
