@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -71,6 +71,8 @@ def kept(text: str, lenient: bool = False) -> Kept:
         more = [*left_out, *without_values(copy)]
         simpler, other = _compiled(copy, more)
         found, error = (simpler, "") if not other and len(more) > len(left_out) else (found, error)
+    elif not error and "coerce_one_of" not in found.options and _may_overlap(text, lenient):
+        found = replace(found, left_out=(*found.left_out, *_one_of(schema)))
     if error and lenient:
         found, error = _compiled({"type": "object"} if _is_object(schema) else {}, [""])
     if error:
@@ -92,8 +94,19 @@ def _compiled(schema: Part, left_out: Sequence[str]) -> tuple[Kept, str]:
     options: dict[str, Any] = {"whitespace_pattern": SPACE}
     if coerced:
         options["coerce_one_of"] = True
-        left_out = [*left_out, *(f"{at}/oneOf" for at, one in located(schema) if "oneOf" in one)]
+        left_out = [*left_out, *_one_of(schema)]
     return Kept(form, text, options, tuple(left_out)), error
+
+
+def _one_of(schema: Part) -> list[str]:
+    return [f"{at}/oneOf" for at, one in located(schema) if "oneOf" in one]
+
+
+def _may_overlap(text: str, lenient: bool) -> bool:
+    """Return True if a value may meet two branches of `oneOf`, unless objects are closed."""
+    schema = _read(text)
+    widened(schema, lenient)
+    return bool(_one_of(schema)) and _form(json.dumps(schema, ensure_ascii=False))[1]
 
 
 @lru_cache(256)

@@ -162,3 +162,10 @@ def test_without_jsonschema(monkeypatch: pytest.MonkeyPatch) -> None:
     form = with_tool(HERMES, {"type": "object", "not": {}})
     assert form.warnings[0].endswith("enforces /not; not checked: jsonschema is missing")
     assert not form.parse(call("act", "{}")).tool_calls[0].error
+
+
+@pytest.mark.parametrize("name", ["MiniMax-M3", "google-gemma-4-31B-it"])
+def test_grammars_of_recursive_schemas_are_small(name: str) -> None:
+    children = {f"c{i}": {"$ref": "#"} for i in range(4)}
+    grammar = with_tool(name, {"type": "object", "properties": children}).grammar
+    assert grammar is not None and len(grammar.form) < 20_000

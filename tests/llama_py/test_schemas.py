@@ -120,3 +120,14 @@ def test_a_malformed_schema_is_refused_unless_that_is_wanted(schema: Schema) -> 
     with pytest.raises(GrammarError):
         kept(json.dumps(schema))
     assert kept(json.dumps(schema), lenient=True).left_out
+
+
+def test_branches_that_only_closing_tells_apart() -> None:
+    """A value may meet both: other properties are valid in each of them."""
+    schema = {"oneOf": [{"properties": {"a": INT}, "required": ["a"]},
+                        {"properties": {"b": INT}, "required": ["b"]}]}  # fmt: skip
+    assert left_out(schema) == ("/oneOf",)
+    kinds = [
+        OBJECT | {"properties": {"kind": {"const": k}}, "required": ["kind"]} for k in "ab"
+    ]  # without a type, values that are no objects meet both
+    assert left_out({"oneOf": kinds}) == ()

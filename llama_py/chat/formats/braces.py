@@ -16,6 +16,7 @@ from llama_py.chat.formats.schema import (
     Schema,
     alone,
     alternatives,
+    depth_within,
     kind,
     members,
     parameters_of,
@@ -86,7 +87,8 @@ def _value(schema: Schema, depth: int) -> Node:
     """A value of a schema, for a grammar."""
     if "$ref" in schema:
         found = target(schema, schema)
-        return _value(alone(found, schema), depth - 1) if found is not None and depth else VALUE
+        depth = depth_within(schema, depth - 1) if depth else 0
+        return _value(alone(found, schema), depth) if found is not None and depth else VALUE
     each_kind = alternatives(schema)
     if each_kind is not None:
         return choice(*(_value(alone(one, schema), depth) for one in each_kind))

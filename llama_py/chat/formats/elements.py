@@ -14,6 +14,7 @@ from llama_py.chat.formats.schema import (
     Schema,
     alone,
     alternatives,
+    depth_within,
     kind,
     may_be_text,
     members,
@@ -85,7 +86,7 @@ def _value(schema: Schema, name: str, close: str, depth: int) -> Node:
     if may_be_text(schema, schema):
         return form.string(bare(schema, close)) + end
     if "$ref" in schema:
-        found = target(schema, schema)
+        found, depth = target(schema, schema), depth_within(schema, depth)
         schema = alone(found, schema) if found is not None and depth else schema
     each_kind = alternatives(schema)
     if each_kind is not None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log
 from typing import Any
+
+from llama_py.grammar.places import located
 
 Schema = Mapping[str, Any]
 TYPES = frozenset(("null", "boolean", "number", "integer", "string", "array", "object"))
 _OBJECT = ("properties", "additionalProperties")
 _TEXT = ("pattern", "minLength", "maxLength", "format")
 _OF = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+MAX_COPIES = 64  # of a schema that refers to itself
 DEFINITIONS = ("$defs", "definitions")
 
 
@@ -77,6 +81,19 @@ def target(schema: Schema, root: Schema) -> Schema | None:
         else:
             return None
     return found if isinstance(found, Mapping) else None
+
+
+def depth_within(schema: Schema, depth: int) -> int:
+    """Return how deep a grammar writes out the target of `$ref`, which may refer to itself.
+
+    Each level multiplies the grammar by the number of references, up to MAX_COPIES.
+    """
+    parts = [part for _, part in located(dict(schema))]
+    n = sum(part.get("$ref") == schema["$ref"] for part in parts) - 1
+    if n < 1 or not depth:
+        return depth
+    levels = depth if n == 1 else max(int(log(MAX_COPIES, n)), 1)
+    return min(depth, levels) - 1
 
 
 def alternatives(schema: Schema) -> list[Schema] | None:
