@@ -25,6 +25,8 @@ VOCABULARIES = (
     "tools/llama_py_tools/chat_params.py",
     "llama_py/chat/reasoning_formats.py",
     "tools/llama_py_tools/hub.py",  # how names of files begin
+    "tools/transformers_side.py",  # models of another library
+    "tools/judge_transformers.py",
 )
 VOCABULARY = re.compile(r'"tokenizer\.ggml\.(model|pre)": ')
 # With a capital it is a kind of layer, whoever has it, or who made several:

@@ -97,7 +97,7 @@ class Ours:
     """Ours, on a device; on "null", nothing is computed and nothing compiled."""
 
     def __init__(
-        self, path: Path, device: Any = "cpu", *, n_seqs: int = 1, flash: bool = True,
+        self, path: Any, device: Any = "cpu", *, n_seqs: int = 1, flash: bool = True,
         cache: str = "f16", nodes: bool = False, unfused: str = "", mtp: bool = False,
         n_rs_seq: int = 0, pooling: str = "", unified: bool = False, target: Path | None = None,
         **options: Any,
@@ -117,7 +117,7 @@ class Ours:
         if target is not None:
             self.target = options["target"] = llama_py.load(str(target), device).context(**options)
         mtp = mtp and target is None
-        self.ctx = llama_py.load(str(path), device, load_mtp=True).context(**options, mtp=mtp)
+        self.ctx = llama_py.load(path, device, load_mtp=True).context(**options, mtp=mtp)
         if nodes:
             self.ctx.on_graph = self._list
 
