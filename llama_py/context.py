@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy.typing as npt
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.garbage import collected_later
+from ggml_py.shield import Shield
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
@@ -38,12 +41,16 @@ from llama_py.runner import OnGraph, Runner, set_threads
 from llama_py.settled import settled
 from llama_py.signature import takes
 from llama_py.splitter import BatchSplitter, splitter_of
-from llama_py.unfinished import Unfinished, tell_removed
 from llama_py.watched import Watched
 
 log = logging.getLogger("llama_py")
 
 NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
+
+
+def log_removed(seqs: list[int]) -> None:
+    if seqs:
+        log.info("interrupted: sequences %s had to be removed from the memory", seqs)
 
 
 class Context(Closing, Watched):
@@ -86,7 +93,6 @@ class Context(Closing, Watched):
         self._closed = False
         self.following: Following | None = None
         self._at_work = threading.Lock()
-        self._unfinished = Unfinished()
         self.on_graph: OnGraph | None = None
         self.speculator: Closing | None = None
         set_threads(self.devices, p)
@@ -230,9 +236,7 @@ class Context(Closing, Watched):
         outputs = Outputs(splitter, cparams, copy or len(mctx.ubatches) > 1)
         while True:
             ubatch = mctx.get_ubatch()
-            with self._unfinished.while_at(ubatch, memory):
-                res = self._process_ubatch(ubatch, mctx)
-            outputs.add(res, ubatch)
+            self._process_ubatch(ubatch, memory, mctx, outputs)
             if not mctx.next():
                 break
         self._adapters.keep(plan)
@@ -247,18 +251,34 @@ class Context(Closing, Watched):
 
     def _follow(self, before: Following, ubatch: UBatch, copy: bool) -> F32:
         """Decode the tokens after `before`."""
-        with self._unfinished.while_at(ubatch, self.memory):
+        with Shield() as shield, self._discard_on_error(ubatch, self.memory):
             before.mctx.follow(ubatch)
-            res = self.runner.again(ubatch, self.on_graph)
-        before.ubatch, self.following = ubatch, before
+            res = shield.let_through(lambda: self.runner.again(ubatch, self.on_graph))
+            rows = self._rows(before.splitter, ubatch, res, copy)
+            before.ubatch, self.following = ubatch, before
+        return rows
+
+    def _rows(
+        self, splitter: BatchSplitter, ubatch: UBatch, res: GraphResult, copy: bool
+    ) -> F32:
+        """Read the logits of a batch of one ubatch."""
         if res.t_logits is not None and not self.cparams.gives_more:
             here = res.logits_here
             if here is None:
                 return read_rows(res.t_logits, ubatch.n_tokens)
             return here.copy() if copy else here[:]
-        outputs = Outputs(before.splitter, self.cparams, copy)
+        outputs = Outputs(splitter, self.cparams, copy)
         outputs.add(res, ubatch)
         return self._result(outputs)
+
+    @contextmanager
+    def _discard_on_error(self, ubatch: UBatch, memory: MemoryGroup) -> Iterator[None]:
+        """Forget a ubatch that is not computed to its end."""
+        try:
+            yield
+        except BaseException:
+            log_removed(memory.discard(ubatch))
+            raise
 
     def _result(self, outputs: Outputs) -> F32:
         self.embd, self.embd_seq = outputs.embd.values, outputs.by_seq
@@ -387,7 +407,6 @@ class Context(Closing, Watched):
     ) -> BatchSplitter:
         if self._closed:
             raise ContextError("the context is closed; make a new one")
-        self._unfinished.discard()
         return splitter_of(
             tokens, logits, self.model.hparams, self.cparams, memory or self.memory,
             reads=memory is NOTHING,
@@ -402,15 +421,26 @@ class Context(Closing, Watched):
             return self.model.architecture.rope_factors(cparams, il)
 
         for kv in self.memory.caches.values():
-            try:
-                if kv.has_shift() and not kv.rotating:
-                    shift_keys(kv, cparams, factors, self.devices)
-            finally:
-                tell_removed(remove_half_turned(kv, self.memory))
+            if not kv.has_shift():
+                continue
+            with Shield() as shield:
+                turn = partial(shift_keys, kv, cparams, factors, self.devices)
+                try:
+                    shield.let_through(turn)
+                finally:
+                    log_removed(remove_half_turned(kv, self.memory))
 
-    def _process_ubatch(self, ubatch: UBatch, mctx: GroupContext) -> GraphResult:
-        mctx.apply()
-        n_outputs = int(np.count_nonzero(ubatch.output))
+    def _process_ubatch(
+        self, ubatch: UBatch, memory: MemoryGroup, mctx: GroupContext, outputs: Outputs
+    ) -> None:
+        """Compute a ubatch and read its rows, or leave the memory as it was."""
+        with Shield() as shield, self._discard_on_error(ubatch, memory):
+            mctx.apply()
+            n_outputs = int(np.count_nonzero(ubatch.output))
+            run = partial(self._run_graph, ubatch, mctx, n_outputs)
+            outputs.add(shield.let_through(run), ubatch)
+
+    def _run_graph(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphResult:
         return self.runner.run(self._graph_params(ubatch, mctx, n_outputs), self.on_graph)
 
     def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams:

@@ -1,9 +1,12 @@
-"""Interrupts at any line of `decode`: the same context then gives the same logits, bit for bit.
+"""Ctrl-C at any line of `decode`: the same context then gives the same logits, bit for bit.
 
     python tools/interrupts.py [MODEL.gguf ...] [--every 7] [--fresh]
+    python tools/interrupts.py [MODEL.gguf ...] --seconds 600 [--threads 2]
 
-Each line of this project (and of `threading`) that a decode runs gets its turn to raise
-KeyboardInterrupt. Whatever the context lost, the rest of the text is decoded and compared.
+Each line of this project (and of `threading`) that a decode runs gets its turn to send SIGINT.
+Whatever the context lost, the rest of the text is decoded and compared. With --seconds another
+thread sends SIGINT at random times instead, for so long to each model: without names, to tiny ones
+of each kind of memory.
 """
 
 from __future__ import annotations
@@ -11,8 +14,12 @@ from __future__ import annotations
 import argparse
 import dis
 import faulthandler
+import random
+import signal
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,8 +35,14 @@ import ggml_cpu
 import ggml_py
 import llama_py
 from llama_py.context import Context
+from llama_py.models import tiny
 
 HANGS = 60  # seconds
+LATE = 0.1  # seconds
+PIECES: list[list[int]] = [[1, 2, 3, 4, 5, 6], [7], [8]]
+# keys and values, with a window, states beside them, states alone, keys of several tokens each
+KINDS = [("llama", "dense"), ("gemma3", "dense"), ("qwen35moe", "moe"), ("mamba", "dense"),
+         ("deepseek4", "moe")]  # fmt: skip
 _OURS = tuple(str(Path(str(p.__file__)).parent) for p in (ggml_cpu, ggml_py, llama_py))
 _FILES = (*_OURS, str(threading.__file__))
 Floats = NDArray[np.float32]
@@ -53,7 +66,7 @@ def _between(code: CodeType) -> frozenset[int]:
 
 
 class Lines:
-    """Counts lines and returns of this thread; raises KeyboardInterrupt before number n."""
+    """Counts lines and returns of this thread; sends SIGINT before number n."""
 
     def __init__(self, n: int = -1) -> None:
         self.n, self.where = n, ""
@@ -79,7 +92,7 @@ class Lines:
             if len(self.files) == self.n + 1:
                 sys.settrace(None)
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
         return self._line
 
 
@@ -153,17 +166,97 @@ def broken(story: Story, at: int, chosen: Iterable[int]) -> Iterator[str]:
             yield f"{where} (line {n} of piece {at})"
 
 
+def bombarded(story: Story, seed: int = 0) -> Iterator[tuple[bool, float]]:
+    """Send SIGINT at random times of all pieces but the last, without end.
+
+    Yields whether what follows is right, and the seconds from a signal to KeyboardInterrupt.
+    """
+    story.ctx.clear()
+    rng, want, spent = random.Random(seed), np.concatenate(story.read()), list[float]()
+    for _ in range(9):
+        story.ctx.clear()
+        start = time.perf_counter()
+        story.read()
+        spent.append(time.perf_counter() - start)
+    while True:
+        story.ctx.clear()
+        seconds = _signalled(story, rng.random() * sorted(spent)[4])
+        rows = np.concatenate(_rest(story))
+        yield np.array_equal(rows, want[len(want) - len(rows) :]), seconds
+
+
+def _signalled(story: Story, delay: float) -> float:
+    """Send SIGINT after a delay while a story is read; the seconds until it is raised."""
+    main, sent = threading.main_thread().ident or 0, list[float]()
+
+    def send() -> None:
+        time.sleep(delay)
+        sent.append(time.perf_counter())
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    try:
+        thread.start()
+        for piece in story.pieces[:-1]:
+            story.ctx.decode(piece, "all")
+        thread.join()
+        time.sleep(HANGS)
+    except KeyboardInterrupt:
+        came = time.perf_counter()
+    else:
+        raise RuntimeError("a signal was lost")
+    thread.join()
+    return came - sent[0]
+
+
+def _rest(story: Story) -> list[Floats]:
+    """What follows the tokens that the memory has."""
+    n, at = story.ctx.memory.seq_pos_max(0) + 1, 0
+    while n >= len(story.pieces[at]):
+        n, at = n - len(story.pieces[at]), at + 1
+    return story.read(at, n)
+
+
+def _tiny_models(folder: Path) -> list[Path]:
+    """Files of tiny models with each kind of memory."""
+    return [
+        tiny.write_file(folder / f"{arch}.gguf", arch, tiny.find(arch, variant))
+        for arch, variant in KINDS
+    ]
+
+
+def _bombard(paths: Iterable[Path], seconds: float, threads: int) -> int:
+    """Print a line for each model; the number of wrong texts and late signals."""
+    bad = 0
+    for path in paths:
+        ctx = llama_py.load(path).context(n_ctx=64, n_ubatch=4, n_threads=threads)
+        end, n, wrong, slowest = time.monotonic() + seconds, 0, 0, 0.0
+        for is_right, took in bombarded(Story(ctx, [*PIECES, [9]])):
+            n, wrong, slowest = n + 1, wrong + (not is_right), max(slowest, took)
+            if time.monotonic() > end:
+                break
+        print(f"{path.stem}: {n} signals, {wrong} wrong, slowest {slowest:.3f} s", flush=True)
+        bad += wrong + (slowest > LATE)
+    return bad
+
+
 def main() -> int:
     """0 if no line is broken."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("models", nargs="*", default=[None], metavar="MODEL.gguf")
     p.add_argument("--every", type=int, default=1, help="of so many lines only one")
+    p.add_argument("--seconds", type=float, default=0, help="send signals at random times")
+    p.add_argument("--threads", type=int, default=1)
     p.add_argument("--fresh", action="store_true", help="graphs are built in the piece, too")
     args = p.parse_args()
+    if args.seconds:
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(m) for m in args.models if m] or _tiny_models(Path(folder))
+            return int(_bombard(paths, args.seconds, args.threads) > 0)
     bad = 0
     for path in args.models:
-        ctx = llama_py.load(path).context(n_ctx=64, n_ubatch=4)
-        story = Story(ctx, [[1, 2, 3, 4, 5, 6], [7], [8]], args.fresh)
+        ctx = llama_py.load(path).context(n_ctx=64, n_ubatch=4, n_threads=args.threads)
+        story = Story(ctx, PIECES, args.fresh)
         story.read()
         for at in (0, 1):
             total = len(story.lines(at))

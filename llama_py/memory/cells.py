@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32, Index
 from llama_py.geometry import Window
-from llama_py.memory.whole import Back
 
 Indices = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -59,21 +57,6 @@ class KVCells:
         other.ids = None if self.ids is None else self.ids.copy()
         other._range = dict(self._range)
         return other
-
-    def remember(self, seq_id: int | None = None) -> Back:
-        """What puts back all but `xy`, `ids`; with a sequence, what may change with its cells."""
-        rows = slice(None) if seq_id is None else slice(seq_id, seq_id + 1)
-        arrays: list[npt.NDArray[Any]] = [self.pos, self.shift, self.n_seq, self.seq[rows]]
-        before, ranges = [a.copy() for a in arrays], dict(self._range)
-        plain = self.used, self.has_shift, self._max_p1
-
-        def back() -> None:
-            for now, then in zip(arrays, before, strict=True):
-                now[:] = then
-            self.used, self.has_shift, self._max_p1 = plain
-            self._range = dict(ranges)
-
-        return back
 
     def forget_ranges(self) -> None:
         """Position ranges of sequences may have changed."""

@@ -4,7 +4,7 @@ snapshots to roll back to (llama-kv-cache-dsv4.cpp)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ggml_py.errors import ContextError
@@ -17,7 +17,6 @@ from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_slots import all_or_none, check_seqs, span
 from llama_py.memory.recurrent_cells import steps_of_one
 from llama_py.memory.walk import Walk
-from llama_py.memory.whole import Back
 from llama_py.splitter import BatchSplitter
 
 
@@ -139,15 +138,6 @@ class CompressedMemory:
             held.n_back = min(self.n_rs_seq, steps_of_one(mine) + 1)
             held.back = 0
 
-    def remember(self, seq_id: int | None = None) -> Back:
-        """What puts the books back as they are."""
-        before = [replace(held) for held in self.held]
-
-        def back() -> None:
-            self.held = [replace(held) for held in before]
-
-        return back
-
     def discard(self, ubatch: UBatch) -> list[int]:
         """The states that the graph was writing are gone: their sequences are removed."""
         if self.applied is not ubatch:
@@ -192,13 +182,17 @@ class CompressedMemory:
         held.n_back, held.back = 0, back
         return True
 
-    def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
+    def check_copy(self, src: int, dst: int, p0: int, p1: int) -> None:
+        """Raise ContextError for a part of a sequence."""
         check_seqs(self.size, src, dst)
         if p0 > 0 or 0 < p1 + 1 < self.n_ctx:
             raise ContextError(
                 f"seq_cp of positions [{p0}, {p1}): compressed keys can only be copied with all of"
                 " their sequence"
             )
+
+    def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
+        self.check_copy(src, dst, p0, p1)
         if src == dst:
             return
         self._empty(dst)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from ggml_py.errors import ContextError
+from ggml_py.shield import shielded
 from ggml_py.tensor import Tensor
 from llama_py.batch import END, SeqIds, UBatch
 from llama_py.memory.group_context import GroupContext
@@ -20,7 +21,6 @@ from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_slots import span
 from llama_py.memory.recurrent import RecurrentMemory
 from llama_py.memory.slots import SlotMemory
-from llama_py.memory.whole import Back, entirely, whole
 from llama_py.splitter import BatchSplitter
 
 if TYPE_CHECKING:
@@ -203,26 +203,14 @@ class MemoryGroup:
                 kv.seq_rm(seq_id)
         return lost
 
-    def remember(self, seq_id: int | None = None) -> Back:
-        """What puts the books back as they are; with a sequence, after a change of that one's."""
-        backs = [part.remember(seq_id) for part in self.parts]
-        intact, changes = dict(self.intact), self.changes
-
-        def back() -> None:
-            self.intact, self.changes = dict(intact), changes
-            for each in backs:
-                each()
-
-        return back
-
-    @entirely()
+    @shielded
     def clear(self, data: bool = True) -> None:
         """Forget everything; with `data` zero the tensors as well."""
         self._changed(-1)
         for part in self.parts:
             part.clear(data)
 
-    @entirely(only=0)
+    @shielded
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         """Remove positions of a sequence. False, and no change, if only some of them can go."""
         n_seq_max = max((kv.n_seq_max for kv in self.windows), default=0)
@@ -246,15 +234,19 @@ class MemoryGroup:
                 return False
         return True
 
-    @entirely(only=1)
+    @shielded
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
-        """Let dst have src's positions too."""
+        """Let dst have src's positions too. ContextError, and no change, if a cache cannot."""
+        if self._compressed is not None:
+            self._compressed.check_copy(src, dst, p0, p1)
+        for kv in self.caches.values():
+            kv.check_copy(src, dst, p0, p1)
         if src != dst:
             self._changed(dst)
         for part in self.parts:
             part.seq_cp(src, dst, p0, p1)
 
-    @entirely(only=1)
+    @shielded
     def seq_take(self, src: int, dst: int, n: int) -> None:
         """Let dst have the first n positions of src, and nothing else, as far as they are kept by
         token; windows and states are empty until they are read from a saved state."""
@@ -262,7 +254,7 @@ class MemoryGroup:
         for part in self.by_token:
             part.seq_take(src, dst, n)
 
-    @entirely()
+    @shielded
     def seq_keep(self, seq_id: int) -> None:
         """Remove all other sequences."""
         self.changes += 1
@@ -271,7 +263,7 @@ class MemoryGroup:
         for part in self.parts:
             part.seq_keep(seq_id)
 
-    @entirely()
+    @shielded
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Move positions by delta. ContextError, and no change, where they would leave the range of
         positions; what a cache has below 0 is removed, but a state cannot lose its past."""
@@ -281,7 +273,7 @@ class MemoryGroup:
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
 
-    @entirely()
+    @shielded
     def seq_shift(self, seq_id: int, p0: int, n: int) -> None:
         """Remove n positions of a sequence from p0 on, and move later ones to their place.
 
@@ -297,7 +289,7 @@ class MemoryGroup:
         self.seq_rm(seq_id, p0, p0 + n)
         self.seq_add(seq_id, p0 + n, -1, -n)
 
-    @entirely()
+    @shielded
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         if d < 1:
@@ -364,12 +356,9 @@ class MemoryGroup:
         for part in self._written(partial):
             part.state_write(io, seq_id, partial)
 
+    @shielded
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         """Replace sequences by written ones; ContextError if they do not fit."""
-        backs = self.remember(), io.remember()
-        whole(lambda: [back() for back in backs], lambda: self._state_read(io, seq_id, partial))
-
-    def _state_read(self, io: StateReader, seq_id: int, partial: bool) -> None:
         self._changed(seq_id)
         try:
             for part in self._written(partial):

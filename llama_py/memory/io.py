@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from llama_py.memory.whole import Back
 
 _COUNT = struct.Struct("<Q")
 
@@ -44,15 +43,6 @@ class StateReader:
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = np.frombuffer(data, np.uint8)
         self._at = 0
-
-    def remember(self) -> Back:
-        """What goes back to this place."""
-        at = self._at
-
-        def back() -> None:
-            self._at = at
-
-        return back
 
     def _take(self, n: int) -> npt.NDArray[np.uint8]:
         left = self._data.size - self._at

@@ -19,7 +19,6 @@ from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader
 from llama_py.memory.kv import KVCache, KVCacheContext
 from llama_py.memory.kv_slots import SlotInfo, span
-from llama_py.memory.whole import Back
 
 N_POOL_STEP = 64  # pools grow in steps, so that graphs can be reused
 NO_CELLS = np.empty(0, np.int64)
@@ -179,15 +178,6 @@ class KPoolCache(KVCache):
             for s, p0 in firsts:
                 stale[s] = min(stale.get(s, p0), p0)
             self.stale, self.safe = stale, taken.safe
-
-    def remember(self, seq_id: int | None = None) -> Back:
-        back, stale, safe = super().remember(seq_id), dict(self.stale), self.safe
-
-        def both() -> None:
-            back()
-            self.stale, self.safe = dict(stale), safe
-
-        return both
 
     def clear(self, data: bool = True) -> None:
         super().clear(data)

@@ -13,7 +13,6 @@ from ggml_py.errors import ContextError
 from llama_py.batch import END, UBatch
 from llama_py.geometry import Window
 from llama_py.memory.cells import Indices, KVCells
-from llama_py.memory.whole import Back
 
 
 def check_seqs(size: int, *seqs: int) -> None:
@@ -70,7 +69,7 @@ class Applied(NamedTuple):
 class KVSlots:
     """The cells of a KV cache, without their keys and values.
 
-    A ubatch may be discarded however far it was applied: an interrupt comes between any two lines.
+    A ubatch may be discarded however far it was applied.
 
     unified   all sequences share one stream of kv_size cells; else each has a stream of its own
     window    what a token sees, None for all; cells out of sight of all to come are reused
@@ -234,19 +233,6 @@ class KVSlots:
             self.wipe(stream, np.sort(idx))
         self.heads = list(a.heads)
 
-    def remember(self, seq_id: int | None = None) -> Back:
-        """What puts the books back as they are; with a sequence, after a change of that one's."""
-        cells, heads, rotating = list(self.cells), list(self.heads), self.rotating
-        chosen = cells if seq_id is None else [cells[self.stream_of(seq_id)]]
-        backs = [c.remember(seq_id) for c in chosen]
-
-        def back() -> None:
-            self.cells, self.heads, self.rotating = list(cells), list(heads), rotating
-            for each in backs:
-                each()
-
-        return back
-
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         p0, p1 = span(p0, p1)
         streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
@@ -266,6 +252,16 @@ class KVSlots:
         if freed.size:
             self.heads[stream] = min(self.heads[stream], int(freed[0]))
 
+    def check_copy(self, src: int, dst: int, p0: int, p1: int) -> None:
+        """Raise ContextError if a part of a sequence must be copied to another stream."""
+        if self.stream_of(src) == self.stream_of(dst):
+            return
+        if (p0 > 0 and p0 + 1 < self.kv_size) or (p1 > 0 and p1 + 1 < self.kv_size):
+            raise ContextError(
+                f"seq_cp of positions [{p0}, {p1}) needs kv_unified=True; without it only whole"
+                " sequences can be copied"
+            )
+
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         from_stream, to_stream = self.stream_of(src), self.stream_of(dst)
         if src == dst:
@@ -273,11 +269,7 @@ class KVSlots:
         if from_stream == to_stream:
             self.cells[from_stream].seq_cp(src, dst, *span(p0, p1))
             return
-        if (p0 > 0 and p0 + 1 < self.kv_size) or (p1 > 0 and p1 + 1 < self.kv_size):
-            raise ContextError(
-                f"seq_cp of positions [{p0}, {p1}) needs kv_unified=True; without it only whole"
-                " sequences can be copied"
-            )
+        self.check_copy(src, dst, p0, p1)
         self.copy_stream(from_stream, to_stream)
         copied = self.cells[from_stream].copy()
         copied.seq[[src, dst]] = copied.seq[[dst, src]]

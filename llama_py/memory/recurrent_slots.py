@@ -11,7 +11,6 @@ from ggml_py.errors import ContextError
 from llama_py.batch import END, UBatch
 from llama_py.memory.kv_slots import all_or_none, span
 from llama_py.memory.recurrent_cells import Cell, steps_of_one
-from llama_py.memory.whole import Back
 
 
 class RecurrentSlots(ABC):
@@ -66,15 +65,6 @@ class RecurrentSlots(ABC):
         trial = copy(self)
         trial.cells, trial.rs_idx = [c.copy() for c in self.cells], list(self.rs_idx)
         return trial
-
-    def remember(self, seq_id: int | None = None) -> Back:
-        """What puts the books back as they are."""
-        before = self._trial()
-
-        def back() -> None:
-            self.__dict__.update(before._trial().__dict__)
-
-        return back
 
     def find_slot(self, ubatch: UBatch) -> None:
         """Move the ubatch's sequences into neighbouring cells [head, head + n), each alone in its
@@ -195,7 +185,7 @@ class RecurrentSlots(ABC):
     def apply_ubatch(self, ubatch: UBatch) -> None:
         """Take the ubatch's place: `rows` are those its states [head, head + n) are read from.
 
-        An interrupt may come between any two lines: the cells change all at once.
+        The cells change all at once, so that an error leaves them as they were.
         """
         trial = self._trial()
         trial.find_slot(ubatch)
@@ -239,7 +229,6 @@ class RecurrentSlots(ABC):
             if i < ubatch.n_seqs or row != self.head + i:
                 lost |= cell.seq_id
                 cell.src = -1
-        self.torn = lost  # a second interrupt may come before all of them are removed
         for seq_id in lost:
             self.seq_rm(seq_id)
         return sorted(lost)

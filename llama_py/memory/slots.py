@@ -32,7 +32,6 @@ from llama_py.memory.kv_slots import all_or_none, check_seqs, span
 from llama_py.memory.recurrent import StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
 from llama_py.memory.walk import Walk
-from llama_py.memory.whole import Back
 from llama_py.splitter import BatchSplitter
 
 
@@ -128,15 +127,6 @@ class SlotMemory:
             slot.pos = int(own[-1])
             slot.n_steps = n if kept else 0
             slot.n_back = steps_of_one(pos[i]) if kept else 0
-
-    def remember(self, seq_id: int | None = None) -> Back:
-        """What puts the books back as they are."""
-        before = [copy(slot) for slot in self.slots]
-
-        def back() -> None:
-            self.slots = [copy(slot) for slot in before]
-
-        return back
 
     def _zero_row(self, seq_id: int) -> None:
         for t in self.s_l.values():

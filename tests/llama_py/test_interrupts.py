@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 from ggml_py.crew import Crew
 from ggml_py.errors import ContextError
-from interrupts import Lines, Story, broken
+from interrupts import Lines, Story, bombarded, broken
 from llama_py.batch import Batch
 from llama_py.context import Context
 from tests.live_models import live, nmse, tokens
@@ -109,23 +110,41 @@ def test_a_window_that_forgets() -> None:
 def test_a_second_interrupt_while_the_first_is_dealt_with(monkeypatch: Any) -> None:
     told = story("llama-dense")
     want = told.ctx.clear() or np.concatenate(told.read())
-    for n in range(60):
+    forget, n, where = type(told.ctx.memory).discard, 0, "begin"
+    while where:
         told.ctx.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(told.ctx, "_process_ubatch", halfway(told.ctx))
-            with Lines(n) as lines:
-                told.ctx.decode(told.pieces[0], "all")
-        assert np.array_equal(np.concatenate(told.read()), want), lines.where
+        lines = Lines(n)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(told.ctx, "_run_graph", interrupted)
+            patch.setattr(type(told.ctx.memory), "discard", at_each_line(lines, forget))
+            told.ctx.decode(told.pieces[0], "all")
+        n, where = n + 1, lines.where
+        assert np.array_equal(np.concatenate(told.read()), want), where
+    assert n > 20
 
 
-def halfway(ctx: Context) -> Callable[..., Any]:
-    """Takes the place of the ubatch in memory, and is interrupted."""
+def interrupted(*args: Any) -> None:
+    """Takes the place of the computation of a ubatch that has its place in memory."""
+    raise KeyboardInterrupt
 
-    def interrupted(ubatch: Any, mctx: Any) -> None:
-        mctx.apply()
-        raise KeyboardInterrupt
 
-    return interrupted
+def at_each_line(lines: Lines, function: Callable[..., Any]) -> Callable[..., Any]:
+    def traced(*args: Any) -> Any:
+        with lines:
+            return function(*args)
+
+    return traced
+
+
+@pytest.mark.parametrize(
+    ("name", "n_threads"), [*((name, 1) for name in (*MODELS, "deepseek4-moe")), (MODELS[0], 2)]
+)
+def test_signals_at_random_times(name: str, n_threads: int) -> None:
+    ctx = Context(live(name, "cpu"), n_ctx=64, n_ubatch=4, n_threads=n_threads)
+    text = tokens(9)
+    told = Story(ctx, [text[:6], text[6:7], text[7:8], text[8:]])
+    told.read()
+    assert all(is_right for is_right, _ in islice(bombarded(told), 20))
 
 
 def test_what_devices_do_at_the_same_time_is_waited_for() -> None:

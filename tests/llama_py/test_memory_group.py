@@ -239,6 +239,14 @@ class TestSeqTake:
         assert shared == (4 if unified else 0)
 
 
+def test_a_copy_that_a_cache_refuses_changes_no_state() -> None:
+    group = memory((ALL, State(3, 5)), (ALL,), n_seq_max=2)
+    place(group, 0, 0, 0)
+    with pytest.raises(ContextError, match="needs kv_unified=True"):
+        group.seq_cp(0, 1, 0, 2)
+    assert [part.seq_pos_max(1) for part in group.parts] == [-1, -1]
+
+
 def test_what_is_intact_is_known() -> None:
     group = memory((ALL,), (ALL,), n_seq_max=2)
     place(group, *[0] * 6, n_ubatch=8)

@@ -97,14 +97,5 @@ def test_of_shared_cells_nothing_is_kept(unified: bool) -> None:
     assert plan.safe and plan.is_new.tolist() == ([True] * 2 if unified else [False] * 2)
 
 
-def test_books_are_put_back() -> None:
-    kv = cache()
-    added(kv, 0, *range(8))
-    back = kv.remember()
-    kv.seq_cp(0, 1)
-    back()
-    assert added(kv, 0, 8)[1].is_new.tolist() == [False, False]
-
-
 def test_there_is_always_one_that_is_not_used() -> None:
     assert [pool_pad(n) for n in (0, 63, 64, 127, 128)] == [64, 64, 128, 128, 192]
