@@ -1,12 +1,12 @@
 """Ctrl-C at any line of `decode`: the same context then gives the same logits, bit for bit.
 
     python tools/interrupts.py [MODEL.gguf ...] [--every 7] [--fresh]
-    python tools/interrupts.py [MODEL.gguf ...] --seconds 600 [--threads 2]
+    python tools/interrupts.py MODEL ... --seconds 600 [--threads 2]
 
 Each line of this project (and of `threading`) that a decode runs gets its turn to send SIGINT.
 Whatever the context lost, the rest of the text is decoded and compared. With --seconds another
-thread sends SIGINT at random times instead, for so long to each model: without names, to tiny ones
-of each kind of memory.
+thread sends SIGINT at random times instead, for so long to each model: files, or tiny models of
+`llama_py.models.tiny`, by ARCHITECTURE:VARIANT.
 """
 
 from __future__ import annotations
@@ -40,9 +40,6 @@ from llama_py.models import tiny
 HANGS = 60  # seconds
 LATE = 0.1  # seconds
 PIECES: list[list[int]] = [[1, 2, 3, 4, 5, 6], [7], [8]]
-# keys and values, with a window, states beside them, states alone, keys of several tokens each
-KINDS = [("llama", "dense"), ("gemma3", "dense"), ("qwen35moe", "moe"), ("mamba", "dense"),
-         ("deepseek4", "moe")]  # fmt: skip
 _OURS = tuple(str(Path(str(p.__file__)).parent) for p in (ggml_cpu, ggml_py, llama_py))
 _FILES = (*_OURS, str(threading.__file__))
 Floats = NDArray[np.float32]
@@ -217,12 +214,12 @@ def _rest(story: Story) -> list[Floats]:
     return story.read(at, n)
 
 
-def _tiny_models(folder: Path) -> list[Path]:
-    """Files of tiny models with each kind of memory."""
-    return [
-        tiny.write_file(folder / f"{arch}.gguf", arch, tiny.find(arch, variant))
-        for arch, variant in KINDS
-    ]
+def _file(name: str, folder: Path) -> Path:
+    """A file, or one that is made of a tiny model's name."""
+    arch, is_tiny, variant = name.partition(":")
+    if not is_tiny or Path(name).exists():
+        return Path(name)
+    return tiny.write_file(folder / f"{arch}.gguf", arch, tiny.find(arch, variant))
 
 
 def _bombard(paths: Iterable[Path], seconds: float, threads: int) -> int:
@@ -251,7 +248,7 @@ def main() -> int:
     args = p.parse_args()
     if args.seconds:
         with tempfile.TemporaryDirectory() as folder:
-            paths = [Path(m) for m in args.models if m] or _tiny_models(Path(folder))
+            paths = [_file(name, Path(folder)) for name in args.models]
             return int(_bombard(paths, args.seconds, args.threads) > 0)
     bad = 0
     for path in args.models:
