@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Compare real model files with llama.cpp's own programs and write docs/real.md.
+
+    python tools/compare_real.py --llama-cpp BUILD/bin --text TEXT FILE.gguf...
+
+Build llama-server, llama-perplexity and llama-imatrix of the reference version first. TEXT has a
+few thousand words. The docs page explains the columns of the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import llama_py
+from llama_py.imatrix.file import read_imatrix
+from llama_py.whole_file import replace_file
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "real.md"
+PORT, SECONDS = 18099, 120
+N_CTX, CHUNKS, N_PREDICT = 512, 4, 32
+PROMPTS = ("The capital of France is", "Once upon a time", "def add(a, b):", "1 2 3 4 5 6")
+CHAT = [
+    {"role": "system", "content": "Answer in one sentence."},
+    {"role": "user", "content": "Who are you?"},
+    {"role": "assistant", "content": "A model."},
+    {"role": "user", "content": "What is 2 + 2?"},
+]
+Row = dict[str, str]
+
+
+class Reference:
+    """The programs of llama.cpp in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+
+    def run(self, program: str, *words: object) -> str:
+        """Run a program to its end and return what it prints."""
+        line = [str(self.folder / program), *map(str, words)]
+        done = subprocess.run(line, capture_output=True, text=True, env=self.env, check=False)
+        if done.returncode:
+            sys.exit(f"{program}: {done.stderr[-300:]}")
+        return done.stdout + done.stderr
+
+    @contextmanager
+    def server(self, *words: object) -> Iterator[None]:
+        """Keep a server running."""
+        line = [self.folder / "llama-server", "--port", PORT, "-np", 1, *words]
+        out = subprocess.DEVNULL
+        process = subprocess.Popen([*map(str, line)], stdout=out, stderr=out, env=self.env)
+        try:
+            until = time.monotonic() + SECONDS
+            while not _is_healthy():
+                if process.poll() is not None or time.monotonic() > until:
+                    sys.exit("llama-server: it does not start")
+                time.sleep(0.2)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _is_healthy() -> bool:
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=5).close()
+    except (urllib.error.URLError, OSError):
+        return False
+    return True
+
+
+def ask(path: str, body: Any) -> Any:
+    """Send JSON to the server of llama.cpp."""
+    request = urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", json.dumps(body).encode())
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        return json.loads(answer.read())
+
+
+def compare(path: Path, reference: Reference, text: Path) -> Row:
+    """Compare one file."""
+    model = llama_py.load(path, "cpu")
+    row = {"model": path.stem}
+    encoder = model.arch.endswith("bert")
+    flags = ["--embedding", "--pooling", "mean"] if encoder else ["-c", N_CTX]
+    parts = [p for p in text.read_text("utf-8").split("\n\n") if p.strip()][:200]
+    with reference.server("-m", path, *flags):
+        row["tokens"] = _share([
+            ask("/tokenize", {"content": p, "add_special": True})["tokens"]
+            == [*model.tokenizer.tokenize(p)] for p in parts
+        ])  # fmt: skip
+        if encoder:
+            row["embeddings"] = _embeddings(model, parts[:40])
+        else:
+            row |= _generated(model)
+    return row if encoder else {**row, **_measured(path, reference, text)}
+
+
+def _share(equal: Sequence[bool]) -> str:
+    return f"{sum(equal)} of {len(equal)}"
+
+
+def _embeddings(model: Any, texts: Sequence[str]) -> str:
+    texts = [t[:400] for t in texts]
+    theirs = [d["embedding"] for d in ask("/v1/embeddings", {"input": texts})["data"]]
+    error = np.square(model.embed(texts, pooling="mean") - np.array(theirs)).sum(-1)
+    return f"{error.max():.1e}"
+
+
+def _generated(model: Any) -> Row:
+    answers = []
+    for prompt in PROMPTS:
+        body = {"prompt": prompt, "n_predict": N_PREDICT, "temperature": 0, "cache_prompt": False}
+        ours = model.generate(prompt, max_tokens=N_PREDICT, temp=0)
+        answers.append(ask("/completion", body)["content"] == ours)
+    theirs = ask("/apply-template", {"messages": CHAT})["prompt"]
+    return {
+        "chat prompt": "equal" if model.apply_chat_template(CHAT) == theirs else "differs",
+        "greedy": _share(answers),
+    }
+
+
+def _measured(path: Path, reference: Reference, text: Path) -> Row:
+    """Perplexity and logits, and the importance matrix."""
+    with tempfile.TemporaryDirectory() as folder:
+        base, theirs, ours = (Path(folder) / name for name in ("base", "theirs.gguf", "ours.gguf"))
+        common = ("-m", path, "-f", text, "-c", N_CTX, "--chunks", CHUNKS)
+        said = reference.run("llama-perplexity", *common, "--kl-divergence-base", base)
+        mine = _ours("llama-py-perplexity", *common, "--kl-divergence-base", base,
+                     "--kl-divergence")  # fmt: skip
+        reference.run("llama-imatrix", *common, "-o", theirs, "--no-ppl")
+        _ours("llama-py-imatrix", *common, "-o", ours, "--no-ppl")
+        return {
+            "perplexity": _number(r"Final estimate: PPL = ([\d.]+)", said),
+            "ours": _number(r"Mean PPL\(Q\)\s*:\s*([\d.]+)", mine),
+            "mean KLD": _number(r"Mean\s+KLD:\s*(-?[\d.]+)", mine),
+            "same top token": _number(r"Same top p:\s*([\d.]+)", mine) + " %",
+            "imatrix": imatrix_error(ours, theirs),
+            "Q2_K": ", ".join(_coarse(path, m, common[2:], base) for m in (ours, theirs, None)),
+        }
+
+
+def _coarse(path: Path, matrix: Path | None, common: Sequence[object], base: Path) -> str:
+    """Return the mean KLD of a Q2_K file made with an importance matrix."""
+    made = base.with_name("q2_k.gguf")
+    how = () if matrix is None else ("--imatrix", matrix)
+    _ours("llama-py-gguf", "quantize", "--force", "--allow-requantize", *how, path, made, "Q2_K")
+    words = ("--kl-divergence-base", base, "--kl-divergence")
+    said = _ours("llama-py-perplexity", "-m", made, *common, *words)
+    return _number(r"Mean\s+KLD:\s*(-?[\d.]+)", said)
+
+
+def _ours(command: str, *words: object) -> str:
+    program = Path(sys.executable).parent / command
+    done = subprocess.run([str(program), *map(str, words)], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    if done.returncode:
+        sys.exit(f"{command}: {done.stderr[-300:]}")
+    return done.stdout + done.stderr
+
+
+def _number(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    return found[1] if found else "?"
+
+
+def imatrix_error(ours: Path, theirs: Path) -> str:
+    """Return the largest error of a matrix's sums, relative to these, and its median."""
+    a, b = read_imatrix(ours).entries, read_imatrix(theirs).entries
+    errors = []
+    for name in a.keys() & b.keys():
+        x, y = (e[name].sums.astype(np.float64) / e[name].counts.sum() for e in (a, b))
+        errors.append(float(np.abs(x - y).sum() / y.sum()))
+    same = "" if a.keys() == b.keys() else f"; {len(a.keys() ^ b.keys())} are in one only"
+    return f"{max(errors):.2%} ({np.median(errors):.2%}){same}"
+
+
+HEAD = """# Real models
+
+Made by `python tools/compare_real.py`: published model files, run here and by llama.cpp's own
+programs.
+
+* **tokens**: paragraphs of a text that give the same tokens
+* **chat prompt**: a conversation rendered by the file's template
+* **greedy**: prompts whose next 32 tokens are the same text at temperature 0. Both engines round
+  activations, so near-equal candidates may change places.
+* **perplexity, ours**: of 4 chunks of 512 tokens. **mean KLD**: of our logits from llama.cpp's
+* **imatrix**: largest error (median) of a matrix's sums, relative to llama-imatrix's
+* **Q2_K**: mean KLD from llama.cpp's logits of the file, of Q2_K files made with our matrix, with
+  llama-imatrix's, and without one
+* **embeddings**: largest squared distance of two vectors of length 1
+"""
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Make the page: a table with the columns of all rows."""
+    columns = [*dict.fromkeys(key for row in rows for key in row)]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines += [f"| {' | '.join(row.get(key, '-') for key in columns)} |" for row in rows]
+    return HEAD + "\n" + "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0 once the page is written."""
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("files", nargs="+", type=Path, metavar="FILE.gguf")
+    p.add_argument("--llama-cpp", type=Path, required=True, metavar="DIR", help="its programs")
+    p.add_argument("--text", type=Path, required=True, help="a text file")
+    o = p.parse_args(argv)
+    reference = Reference(o.llama_cpp.resolve())
+    rows = []
+    for path in o.files:
+        rows.append(compare(path, reference, o.text))
+        print(rows[-1], flush=True)
+    replace_file(PAGE, [page(rows).encode()])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
