@@ -172,7 +172,7 @@ class Tokenizer:
         remove_special  leave out the BOS and the EOS that `tokenize` adds
         clean_spaces    remove spaces before punctuation, if the tokenizer model wants that, like
                         llama.cpp; False: keep them, so that text -> ids -> text gives the same text
-                        if the tokenizer model keeps all of a text. None: True for WordPiece (BERT),
+                        if the tokenizer model keeps all of a text. None: True for WordPiece,
                         which adds these spaces itself, False for others
 
         The space that `tokenize` puts before a text is taken off, also (unlike in llama.cpp) if
