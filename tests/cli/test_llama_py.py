@@ -57,6 +57,7 @@ def test_a_model_alone_is_run(
     (shelf / "file").touch()
     monkeypatch.chdir(shelf)
     monkeypatch.setattr("llama_py_tools.cli.main", lambda argv: given.extend(argv))
+    monkeypatch.setattr("llama_py_tools.options.called_as", "")  # set by the call, so restored
     given: list[str] = []
     assert main.main(words) == 0
     assert given == expected.split()
