@@ -180,7 +180,7 @@ def _alike(value: Any, other: Any, number: Mapping[int, int]) -> bool:
 
     Values may be numbers of layers, such as the indexer that each layer uses.
     """
-    if isinstance(value, tuple | list) and all(isinstance(v, int | float) for v in value):
+    if isinstance(value, tuple | list) and value and isinstance(value[0], int | float):
         fewer = [value[il] for il in number if il < len(value)]
         return list(other) in (list(value), fewer, [number.get(v, v) for v in fewer])
     return not isinstance(value, bool | float | str) or value == other
