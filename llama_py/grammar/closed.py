@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_py.grammar.places import Part, beside
+from llama_py.grammar.places import Part, beside, schemas
 
 # Keywords with which an object's author describes properties without naming them.
 _OPEN = {"additionalProperties", "patternProperties", "minProperties", "propertyNames"}
@@ -29,6 +29,25 @@ def closed(schema: Part) -> Part:
             part["properties"] = known | {name: True for name in names if name not in known}
             part["additionalProperties"] = False
     return schema
+
+
+def has_free_keys(schema: Part) -> bool:
+    """Return True if an object may have keys that a closed schema does not name.
+
+    It is also True for some schemas that name all keys in several branches.
+    """
+    return any(_takes_free_keys(part) for part in schemas(schema))
+
+
+def _takes_free_keys(part: Part) -> bool:
+    if any(one is True for one in [*_within(part), *beside(part, part)]):
+        return True
+    if "const" in part or "enum" in part or _only_refers(part):
+        return False
+    types = part.get("type", ("object", "array"))
+    is_closed = part.get("additionalProperties") is False and not part.get("patternProperties")
+    has_items = isinstance(part.get("items"), dict) or part.get("items") is False
+    return ("object" in types and not is_closed) or ("array" in types and not has_items)
 
 
 def _alone(schema: Part) -> list[Part]:

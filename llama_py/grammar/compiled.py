@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from ggml_py.errors import GrammarError
+from llama_py.grammar.closed import has_free_keys
 from llama_py.grammar.lark import lark_of
 from llama_py.grammar.messages import TITLES, one_line
 from llama_py.grammar.nodes import TokenOf
@@ -28,12 +30,14 @@ class Grammar:
     form    llguidance's
     tokens  in it, `<[@0]>`, `<[@1]>`, ... stand for these
     left_out  JSON pointers of a schema's assertions that it does not enforce
+    free_keys  whether objects may have keys that the schema does not name
     """
 
     kind: str
     form: str
     tokens: tuple[TokenOf, ...] = ()
     left_out: tuple[str, ...] = ()
+    free_keys: bool = False
 
 
 @lru_cache(64)
@@ -76,7 +80,8 @@ def _json_schema(text: str) -> Grammar:
     found = kept(text)
     if found.left_out:
         log.warning("JSON schema: a grammar cannot enforce %s", listed(found.left_out))
-    return Grammar("json_schema", found.form, left_out=found.left_out)
+    free_keys = has_free_keys(json.loads(found.schema))
+    return Grammar("json_schema", found.form, (), found.left_out, free_keys)
 
 
 _KINDS: dict[str, Callable[[str], Grammar]] = {

@@ -10,11 +10,13 @@ from llama_py.grammar.compiled import Grammar, matcher_class
 from llama_py.grammar.messages import one_line
 from llama_py.grammar.nodes import TokenOf
 from llama_py.grammar.trial import limits, roomy
+from llama_py.grammar.unique import Pieces, UniqueKeys
 from llama_py.tokenizer import Tokenizer
 
 NO_EXTENSION = "NoExtension"  # llguidance's word for it
 BEFORE = "\x02"  # a character that is part of no other token
 NONE: frozenset[int] = frozenset()
+_PIECES: WeakKeyDictionary[Tokenizer, Pieces] = WeakKeyDictionary()
 _MADE: WeakKeyDictionary[Tokenizer, dict[frozenset[int], Any]] = WeakKeyDictionary()
 
 
@@ -65,7 +67,7 @@ def vocabulary(tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
 
 
 def matcher(grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
-    """An LLMatcher at the start of an answer; shown: control tokens that are texts.
+    """An LLMatcher, or UniqueKeys, at the start of an answer; shown: control tokens that are texts.
 
     Raises GrammarError for tokens that the vocabulary lacks, and where no answer can begin.
     """
@@ -82,7 +84,13 @@ def matcher(grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = NONE
         )
     if made.is_error():
         raise GrammarError(one_line(grammar.kind, made.get_error()))
-    return made
+    return UniqueKeys(made, _pieces(tokenizer)) if grammar.free_keys else made
+
+
+def _pieces(tokenizer: Tokenizer) -> Pieces:
+    if tokenizer not in _PIECES:
+        _PIECES[tokenizer] = Pieces(_Tokens(tokenizer, NONE).tokens)
+    return _PIECES[tokenizer]
 
 
 def _id(token: TokenOf, tokenizer: Tokenizer) -> int:
