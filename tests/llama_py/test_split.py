@@ -31,7 +31,7 @@ KV, DELTA_NET, KIMI = "qwen3moe-moe", "qwen35moe-moe", "kimi-linear-moe"
 def test_devices_share_every_layer(name: str, n: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "llama_py"):
         model = cached(name, (1,) * n)
-    assert caplog.messages == []
+    assert not [m for m in caplog.messages if "--like transformers" not in m]
     assert nmse(run(whole(name)), run(model)) <= CLOSE
     assert kinds_of(model) == {"Norm", "SplitBlock"}
     ctx = Context(model, **EXACT)

@@ -49,7 +49,7 @@ def test_an_adapter_is_cut_as_its_weights_are(
             adapted(model, model.load_adapter(file))
             for model in (whole(name), cached(name, (2, 1, 1)))
         )
-    assert caplog.messages == []
+    assert not [m for m in caplog.messages if "--like transformers" not in m]
     assert nmse(one, three) <= CLOSE
     plain = Context(whole(name), **EXACT).decode(IDS[:9], logits="all")
     assert nmse(plain, one[:9]) > 1e-3
