@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 FILES, FAMILIES = "files/", "api/ops/"
 LINK = re.compile(r"(?<!!)(\[[^\]]*\])\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```.*?^```|~~~~.*?^~~~~)$", re.M | re.S)
-LANGUAGES = {".py": "python", ".cl": "c", ".toml": "toml", ".yml": "yaml", "": "bash"}
+LANGUAGES = {".py": "python", ".cl": "c", ".toml": "toml", ".yml": "yaml"}
+LANGUAGES |= dict.fromkeys(["", ".sh"], "bash")
 CODE = """---
 title: {path}
 search:
