@@ -152,7 +152,7 @@ class TestKimi:
 
     @pytest.mark.parametrize("name", ["kimi-linear-moe", "kimi-k3-moe"])
     def test_biases_of_queries_keys_and_values(self, name: str) -> None:
-        """llama.cpp leaves them out: so tiny models have none."""
+        """llama.cpp leaves them out by default, so tiny models have none."""
         found = []
         for merged, factor in ((False, 0), (False, 1), (True, 1)):
             metadata, arrays = changed(name)
@@ -166,7 +166,8 @@ class TestKimi:
                 else:
                     for part, bias in zip("qkv", biases, strict=True):
                         arrays[f"{p}.attn_{part}.bias"] = bias
-            found.append(logits(model_of(metadata, arrays)))
+            found.append(logits(model_of(metadata, arrays, like="transformers")))
+            assert nmse(logits(live(name)), logits(model_of(metadata, arrays))) < 1e-12
         assert nmse(logits(live(name)), found[0]) == 0
         assert nmse(found[0], found[1]) > 1e-5
         assert nmse(found[1], found[2]) < 1e-12

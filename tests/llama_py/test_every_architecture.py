@@ -70,13 +70,22 @@ def test_a_new_sequence_beside_others(name: str) -> None:
     assert nmse(expected, ctx.decode(batch)[:9]) < CLOSE
 
 
+def order_noise(name: str, options: dict[str, Any]) -> float:
+    """Return the NMSE that the order of sums alone gives: tokens in one batch or one by one. It
+    grows with the number of layers."""
+    ctx, tokens = context(name, **options), PROMPT[:12]
+    batch = context(name, **options).decode(tokens, logits="all")
+    return max(nmse(row, ctx.decode([token])) for row, token in zip(batch, tokens, strict=True))
+
+
 @pytest.mark.parametrize("flash_attn", ["on", "off"])
 def test_states_are_saved_and_read(name: str, flash_attn: str, tmp_path: Path) -> None:
     """All of them and one; in bytes and in files. With a window the next token may take another
     cell than it would have, so sums have another order, and F16 may be the next one."""
     options, close = {"flash_attn": flash_attn}, 1e-12
     if context(name).memory.windows:
-        options, close = {**EXACT, **options}, 1e-12 if flash_attn == "off" else CLOSE
+        options = {**EXACT, **options}
+        close = max(close, order_noise(name, options)) if flash_attn == "off" else CLOSE
     src = filled(name, **options)
     whole, single = state.save(src), state.save(src, 2)
     assert state.save_file(src, tmp_path / "all", tokens=PROMPT) == len(whole) + 4 * len(PROMPT)
