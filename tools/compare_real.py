@@ -96,7 +96,7 @@ def compare(path: Path, reference: Reference, text: Path) -> Row:
     """Compare one file."""
     model = llama_py.load(path, "cpu")
     row = {"model": path.stem}
-    encoder = model.arch.endswith("bert")
+    encoder = not model.hparams.causal_attn
     flags = ["--embedding", "--pooling", "mean"] if encoder else ["-c", N_CTX]
     parts = [p for p in text.read_text("utf-8").split("\n\n") if p.strip()][:200]
     with reference.server("-m", path, *flags):
