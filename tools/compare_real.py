@@ -201,7 +201,7 @@ programs.
   activations, so near-equal candidates may change places.
 * **perplexity, ours**: of 4 chunks of 512 tokens. **mean KLD**: of our logits from llama.cpp's
 * **imatrix**: largest error (median) of a matrix's sums, relative to llama-imatrix's. Both engines
-  round activations: for 256 tokens of Gemma 3, ours is 3.2 % from the float64 reference in
+  round activations: for 256 tokens of the 270M model, ours is 3.2 % from our float64 reference in
   `blk.17.attn_output`, llama.cpp 3.6 %. The error falls with the number of tokens.
 * **Q2_K**: mean KLD from llama.cpp's logits of the file, of Q2_K files made with our matrix, with
   llama-imatrix's, and without one
