@@ -19,16 +19,9 @@ from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
 from llama_py.memory.kv_tensors import KVLayer, runs
 from llama_py.splitter import BatchSplitter
-from tests.host_device import HostDevice
+from tests.host_device import HostDevice, NoCopies
 
 DEVICE = HostDevice()
-
-
-class NoCopies(HostDevice):
-    """A device that stores quantized rows, but cannot convert them."""
-
-    def why_not(self, node: Tensor) -> str:
-        return "no copies" if node.op == "CPY" else ""
 
 
 def cache(kv_size: int = 16, n_seq_max: int = 4, unified: bool = True, **options: Any) -> KVCache:
