@@ -171,9 +171,12 @@ def test_positions_can_move() -> None:
     assert kv.cells[0].shift.tolist()[:4] == [0, 3, 0, 3]
     with pytest.raises(ContextError, match="seq_add: 4 positions per token"):
         cache(n_pos=4).seq_add(0, 0, -1, 1)
-    with pytest.raises(ContextError, match="seq_add: q8_0 keys cannot be moved on host; use"):
-        layers = [KVLayer(0, 1, 32, 32, NoCopies(), Rope(0, 32))]
-        cache(layers=layers, type_k=BY_NAME["q8_0"]).seq_add(0, 0, -1, 1)
+    q8 = cache(layers=[KVLayer(0, 1, 32, 32, NoCopies(), Rope(0, 32))], type_k=BY_NAME["q8_0"])
+    put(q8, [0] * 8)
+    for call, args in (("seq_add", (0, 2, -1, 1)), ("seq_shift", (0, 2, 3))):
+        with pytest.raises(ContextError, match=f"{call}: q8_0 keys cannot be moved on host; use"):
+            getattr(MemoryGroup({"kv": q8}, None, {}), call)(*args)
+        assert holds(q8) == [(i, {0}) for i in range(8)]
     with pytest.raises(ContextError, match="d must be at least 1, got 0"):
         kv.seq_div(0, 0, -1, 0)
 
