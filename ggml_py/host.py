@@ -97,8 +97,7 @@ def current_cpu() -> int:
 
 
 def numa_nodes() -> list[list[int]]:
-    """The CPUs of each memory node, as far as this process may use them; [] where that is not told.
-    """
+    """The CPUs of each memory node that this process may use; [] where the system does not say."""
     allowed = set(logical_cpus())
     folders = NODES.glob("node[0-9]*")
     lists = [_numbers(_text(folder / "cpulist")) for folder in sorted(folders, key=_number_in)]

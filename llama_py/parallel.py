@@ -25,8 +25,7 @@ class Parallel:
 
     @classmethod
     def of(cls, given: str | Mapping[str, int]) -> Parallel:
-        """What an option says: `tp=2,pp=2` or {"tp": 2, "pp": 2}. BackendError for anything else.
-        """
+        """Reads an option: `tp=2,pp=2` or {"tp": 2, "pp": 2}. BackendError for anything else."""
         if isinstance(given, str):
             pairs = (word.partition("=") for word in given.replace("/", ",").split(","))
             numbers = {name.strip(): _number(value) for name, _, value in pairs}

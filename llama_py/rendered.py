@@ -31,8 +31,7 @@ def template_of(model: Loaded) -> ChatTemplate:
 
 
 def stops_of(end: str, stop: Sequence[str]) -> Sequence[str]:
-    """What ends an answer besides the model's own tokens: `stop`, and where the template goes on.
-    """
+    """Texts that end an answer besides the model's tokens: `stop`, the template's next turn."""
     return stop if not end or isinstance(stop, str) else (*stop, end)
 
 

@@ -22,8 +22,7 @@ ARRAYS = {
 
 
 class Vocabulary(NamedTuple):
-    """metadata: the tokenizer's keys; ids of each text, without special tokens (not all have any).
-    """
+    """metadata: the tokenizer's keys; ids of each text without special tokens (some have none)."""
 
     metadata: dict[str, Any]
     texts: list[str]

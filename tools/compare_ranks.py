@@ -47,8 +47,7 @@ def main() -> int:
 
 
 def _compared(name: str, how: str) -> tuple[float, bool, bool]:
-    """The NMSE, whether the most likely tokens are the same, and whether a second rank has weights.
-    """
+    """The NMSE, whether the most likely tokens are equal, whether a second rank has weights."""
     import numpy as np
 
     from tests.live_models import made, model_of

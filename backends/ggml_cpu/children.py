@@ -124,8 +124,7 @@ def _messages() -> IO[str] | None:
 
 
 class Children:
-    """The child processes, for one caller at a time; a thread of ours looks after each that works.
-    """
+    """Lends the child processes to one caller at a time; a thread watches each that works."""
 
     def __init__(self) -> None:
         self._children: list[_Child] = []

@@ -142,8 +142,7 @@ def fingerprint(kernel: Kernel) -> str:
 
 
 def description() -> str:
-    """The environment in words: `znver4, numba 0.68.1, llvmlite 0.50.0, numpy 2.4.6, Python 3.11.2`
-    """
+    """The environment in words: `znver4, numba 0.68.1, llvmlite 0.50.0, numpy 2.4.6, ...`"""
     python = ".".join(map(str, sys.version_info[:3]))
     return (
         f"{target.CPU_NAME}, numba {numba_version()}, llvmlite {llvmlite.__version__}, "

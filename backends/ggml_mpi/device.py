@@ -87,8 +87,7 @@ class RankBuffer(RankMemory):
 
 
 class RankProgram:
-    """What another rank has compiled. To run it is to tell that rank; who reads its results waits.
-    """
+    """A program that another rank compiled. Running it tells that rank; readers of results wait."""
 
     def __init__(self, world: World, rank: int, handle: int) -> None:
         self.rank, self.handle = rank, handle

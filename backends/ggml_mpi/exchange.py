@@ -60,8 +60,7 @@ class Meetings:
 
 
 class Exchange:
-    """own  bytes that go to the ranks `to`, of each part;  coming  (rank, memory for what it sends)
-    """
+    """own: bytes of each part that go to the ranks `to`. coming: (rank, memory for its bytes)."""
 
     def __init__(
         self, world: World, own: Sequence[Bytes], to: Sequence[int],

@@ -1,5 +1,4 @@
-"""Recurrences whose states go to a cache: `kept` is a copy of what `net` leaves behind its outputs.
-"""
+"""Recurrences whose states go to a cache: `kept` copies the states that follow `net`'s outputs."""
 
 from __future__ import annotations
 

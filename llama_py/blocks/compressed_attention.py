@@ -130,8 +130,7 @@ class CompressedAttention:
     def _with_far(
         self, g: GraphBuilder, k: Tensor, near: InputAttnKV, chosen: Tensor | None, il: int
     ) -> tuple[Tensor, Tensor, int, str]:
-        """Keys and mask of the window and of what is beyond, how many are seen, the result's name.
-        """
+        """Keys and mask of the window and of the rest, how many are seen, the result's name."""
         far = self._inp(g)
         kind = far.kind
         g.cb(k, f"{kind}_raw_k", il)

@@ -110,8 +110,7 @@ class _Plans:
         return placement_of(devices, ModelParams(**{**self.model, "tensor_split": shares}))
 
     def _model(self, shares: Sequence[float]) -> PlannedModel:
-        """With these shares: the one that there is, or a new one. Its contexts are another thing.
-        """
+        """The model with these shares, made if there is none. Contexts are made apart from it."""
         key = tuple(shares)
         if key not in self._models:
             self._models = {key: PlannedModel(self.file, self._placement(shares), **self.model)}

@@ -130,8 +130,7 @@ def best(shares: Shares, contexts: Sequence[int]) -> tuple[Answer, bool]:
 
 
 def _whole(shares: Shares, n_ctx: int, kept: frozenset[int]) -> Answer | None:
-    """All layers on the devices, but for experts of some of `kept`; of the host alone, all there.
-    """
+    """Puts all layers on the devices, except experts of some of `kept`; a host alone keeps all."""
     if len(shares.room) == 1:
         alone = shares.made((), n_ctx, frozenset())
         return alone if shares.host_has_room(alone) else None

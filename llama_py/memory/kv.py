@@ -332,8 +332,7 @@ class KVCacheContext(Walk):
     def set_input_kq_mask(
         self, dst: Tensor, ubatch: UBatch, causal: bool, alibi: bool = False, spans: bool = False
     ) -> None:
-        """[n_kv, n_tokens / n_stream, 1, n_stream], 0 (with alibi -distance) or -inf; see MaskRule.
-        """
+        """[n_kv, n_tokens / n_stream, 1, n_stream]: 0 (alibi: -distance) or -inf; see MaskRule."""
         rule = MaskRule(causal, self.kv.window, alibi, spans)
         streams = [self.kv.cells[s] for s in self.place.strm]
         set_tensor(dst, kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams))

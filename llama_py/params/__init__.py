@@ -254,8 +254,7 @@ class ContextParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateParams(SpeculativeParams):
-    """What ends an answer, how its text is shown, and how it is drafted: the arguments of `stream`.
-    """
+    """Where an answer ends, how its text is shown and how it is drafted: arguments of `stream`."""
 
     max_tokens: int = option(
         -1, "-n --predict --n-predict", "tokens to generate (-1: to the end, or a full context)",

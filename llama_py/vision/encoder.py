@@ -113,8 +113,7 @@ class Encoder(Closing):
         return [self.rows(part) for part in self.parts(image)]
 
     def rows(self, part: Part) -> F32:
-        """The rows of a part of an image, F32 [n_tokens, n_embd]. Those of the last ones are kept.
-        """
+        """The rows of a part of an image, F32 [n_tokens, n_embd]. The latest ones are kept."""
         computing = self.computing(part)
         try:
             while True:

@@ -1,5 +1,4 @@
-"""Parts of models that a rank was sent: found again, never trusted, and gone when there are others.
-"""
+"""Parts of models that a rank was sent: found again, never trusted, removed for newer ones."""
 
 from __future__ import annotations
 

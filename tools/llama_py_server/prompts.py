@@ -57,8 +57,7 @@ def _seen(value: dict[str, Any], see: See | None) -> list[int]:
 
 
 def prompts_of(tokenizer: Tokenizer, value: Any, see: See | None = None) -> list[list[int]]:
-    """The ids of each prompt: of one, or of each element of a list without numbers. see: as above
-    """
+    """The ids of each prompt: of one, or of each element of a list without numbers."""
     if isinstance(value, list) and not any(map(_is_id, value)):
         found = [tokens_of(tokenizer, one, see=see) for one in value]
     else:

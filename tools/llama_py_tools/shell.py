@@ -136,8 +136,7 @@ def _zsh(prog: str, commands: Mapping[str, list[Flag]]) -> str:
 
 
 def _quoted(text: str, escaped: str = "") -> str:
-    """In single quotes; the first of the marks `escaped` ends a name, others stand for themselves.
-    """
+    """Quotes a text; the first of the marks `escaped` ends a name, others are literal."""
     if escaped:
         name, mark, rest = text.partition(escaped)
         text = name + mark + rest.replace(escaped, f"\\{escaped}")

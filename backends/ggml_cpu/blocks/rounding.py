@@ -58,8 +58,7 @@ def store_nibbles(dst, q, r):
 
 @fn
 def store_largest(x, n, at):
-    """The largest magnitude of n values as the f16 at `at`; returns what the values are scaled by.
-    """
+    """Stores the largest magnitude of n values as f16 at `at`; returns the factor to scale by."""
     scale = largest(x, n)
     v.st_f16(at, scale)
     return inverse(scale)

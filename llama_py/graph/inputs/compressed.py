@@ -54,8 +54,7 @@ class InputCompressed:
         self.k_rot = rotation.build_input("attn_inp_k_rot", rotation.n_k)
 
     def get_k(self, il: int, ubatch: UBatch) -> Tensor:
-        """Of the ubatch's sequences, keys that attention looks at. [n_embd_head, 1, n_kv, n_stream]
-        """
+        """The ubatch's keys that attention reads. [n_embd_head, 1, n_kv, n_stream]"""
         k = self.mctx.get_k(self.kind, il, ubatch)
         return view_4d(k, *k.ne[:2], self.kq_mask.ne[0], k.ne[3], *k.nb[1:], 0)
 

@@ -100,7 +100,8 @@ class _Grammar:
             f"{{% include {e} %}}", f"{{% block x %}}{inner}{{% endblock %}}", "{% raw %}", "{#",
             f"{{% with x = {e} %}}{inner}{{% endwith %}}",
             f"{{% for i in range(99) %}}{{% set ns.a = ns.a ~ ns.a %}}{inner}{{% endfor %}}",
-            f"{{% for i in range(99) %}}{{% set ns.a = ns.a + [ns.a] * 9 %}}{inner}{{% endfor %}}",
+            f"{{% for i in range(99) %}}{{% set ns.a = ns.a + [ns.a] * 9 %}}"
+            f"{inner}{{% endfor %}}",
         ))  # fmt: skip
 
 

@@ -99,8 +99,7 @@ def shown(state: State, ids: Sequence[int]) -> str:
 
 
 def nested(body: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
-    """Only these fields; a `/` reaches into an object (server-common.cpp:json_get_nested_values).
-    """
+    """Only these fields; `/` reaches into an object (server-common.cpp:json_get_nested_values)."""
     found: dict[str, Any] = {}
     for path in paths:
         value: Any = body

@@ -80,8 +80,7 @@ class Talk:
             line = self.source.read()
 
     def _source(self) -> Source:
-        """Lines of a terminal that can more than lines, unless it is to be simple; else of stdin.
-        """
+        """Lines from a capable terminal, unless a simple one is wanted; else from stdin."""
         if self.simple or not is_edited() or os.environ.get("TERM") == "dumb":
             return Plain(self.more)
         from llama_py_tools.chat.terminal import Terminal

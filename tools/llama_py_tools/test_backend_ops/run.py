@@ -165,8 +165,7 @@ def draw_inputs(leaves: Leaves, seed: list[int], most: int | None = None) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a judge gives for a case: its bench after the run, of the inputs; or why there is none.
-    """
+    """A judge's result for a case: its bench after the run, made of the inputs; or why none."""
 
     bench: Bench
     inputs: list[Bytes]
