@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from llama_py.serving import TooLong
+from llama_py.serving.job import Job
+from llama_py.serving.slots import Slot
 from tests.live_models import tokens
-from tests.serving.engines import alone, ask, ask_all, engine, request
+from tests.serving.engines import alone, ask, ask_all, engine, held, request
 
 SHARED = {"kv_unified": True, "n_ctx": 256}
 
@@ -79,6 +81,32 @@ def test_a_shift_of_one_is_nothing_to_the_others(unified: bool) -> None:
         later = ask(made, request([*ids, 5], 9))
         later.end()
         assert later.tokens == alone(name, [*ids, 5], 9)
+
+
+@pytest.mark.parametrize("n_discard", [0, 200])
+def test_a_request_that_loses_shared_cells_restarts(n_discard: int) -> None:
+    """It begins in the step in which the sequence whose cells it shares is shifted."""
+    name, ids = "llama-dense", tokens(8, 1)
+    how = {"context_shift": True, "n_keep": 8}
+    with engine(name, kv_unified=True, n_ctx=256, n_seq_max=2) as made:
+        restart, restarted = made._scheduler._restart, list[int]()
+
+        def noting(slot: Slot, job: Job) -> None:
+            restarted.append(slot.id)
+            restart(slot, job)
+
+        made._scheduler._restart = noting  # type: ignore[method-assign]
+        with held(made, 248) as go_on:
+            shifted = ask(made, request(ids, 300, n_discard=n_discard, **how))
+            shifted.until(248)
+            sharing = [*ids, *shifted.tokens[:230], 5]
+            one = ask(made, request(sharing, 9))
+            go_on.set()
+            end = one.end()
+        n = shifted.end().timings.n_discarded
+        assert n == (n_discard or 124) and restarted[:1] == [one.events[0].slot]
+        assert one.events[0].timings.n_reused == 238 and end.timings.n_reused == 8 + n
+        assert one.tokens == alone(name, sharing, 9)
 
 
 def test_as_many_leave_as_a_request_says() -> None:
