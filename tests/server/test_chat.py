@@ -126,6 +126,26 @@ def test_tools_are_called(calling: TestClient) -> None:
     assert (item["type"], item["arguments"]) == ("function_call", arguments)
 
 
+@pytest.mark.parametrize("choice", [{"name": "weather"}, "none"])
+def test_functions_are_called(calling: TestClient, choice: Any) -> None:
+    """The older form of tools: one call, in the message's `function_call`."""
+    body = {"messages": ASK, "max_tokens": 100, "functions": [TOOL["function"]]}
+    (found,) = post(calling, CHAT, **body, function_call=choice)["choices"]
+    call = found["message"].get("function_call")
+    assert "tool_calls" not in found["message"]
+    assert (found["finish_reason"] == "function_call") == (call is not None) == (choice != "none")
+    chunks = streamed(calling, CHAT, **body, function_call=choice)[:-1]
+    deltas = [c["choices"][0]["delta"].get("function_call", {}) for _, c in chunks]
+    joined = {key: "".join(d.get(key, "") for d in deltas) for key in ("name", "arguments")}
+    assert joined == (call or {"name": "", "arguments": ""})
+    assert chunks[-1][1]["choices"][0]["finish_reason"] == found["finish_reason"]
+    if call is not None:
+        assert call["name"] == "weather" and "place" in json.loads(call["arguments"])
+        result = {"role": "function", "name": "weather", "content": "rain"}
+        history = [*ASK, {**found["message"], "content": None}, result]
+        assert post(calling, CHAT, **{**body, "messages": history, "max_tokens": 4})["choices"]
+
+
 def test_results_of_tools_go_back(calling: TestClient) -> None:
     client = calling
     call = {"name": "weather", "arguments": '{"place": "here"}'}

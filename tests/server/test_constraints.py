@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from llama_py_server.constraints import constraint_of, unconstrained
 from llama_py_server.errors import HTTPError
-from tests.server.served import ASK
+from tests.server.served import ASK, TOOL
 
 SCHEMA = {"type": "integer", "enum": [7]}
 GBNF, LARK = 'root ::= "7"', 'start: "7"'
@@ -48,8 +48,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"response_format": {"type": "json_object"}, "regex": "7"}, "Cannot use both"),
     ({"response_format": {"type": "wonder"}}, "json_schema"),
     ({"response_format": {"schema": SCHEMA}}, "response_format"),
-    ({"response_format": "json"}, "response_format"), ({"functions": [{"name": "f"}]}, "tools"),
-    ({"function_call": {"name": "f"}}, "tools"),
+    ({"response_format": "json"}, "response_format"),
+    ({"functions": [{"name": "f"}], "tools": [TOOL]}, "functions"),
+    ({"function_call": {"name": "f"}}, "function"),
 ]  # fmt: skip
 OTHER = {
     "temperature": 0, "encoding_format": "float", "response_format": {"type": "text"},

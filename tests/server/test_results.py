@@ -81,6 +81,25 @@ def test_anthropic(state: Any, size: int) -> None:
     assert blocks[2]["input"] == CALL and blocks[2]["id"] == "id"
 
 
+def test_anthropic_calls_that_were_cut(state: Any) -> None:
+    """Both forms of an answer have what the client's package reads from the stream."""
+    from jiter import from_json
+
+    given = r'{"place": "a, \"{b", "n": [12, -1.5e3, ["c"], {}], "o": {"p": true, "q": null}}'
+    text = f'<tool_call>\n{{"name": "weather", "arguments": {given}}}'
+    inputs = []
+    for n in range(len(text) - len(given), len(text)):
+        answer, found = answered(Anthropic(state), 1000, text[:n])
+        deltas = [e.data["delta"] for e in found if e.name == "content_block_delta"]
+        sent = "".join(delta["partial_json"] for delta in deltas)
+        whole = Anthropic(state).whole([answer])
+        assert found[-2].data["delta"]["stop_reason"] == whole["stop_reason"] == "max_tokens"
+        (block,) = whole["content"]
+        assert block["input"] == (from_json(sent.encode(), partial_mode=True) if sent else {}), sent
+        inputs += [block["input"]] if block["input"] not in inputs else []
+    assert inputs[-1] == json.loads(given) and len(inputs) > 10
+
+
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_responses(state: Any, size: int) -> None:
     answer, found = answered(Responses(state, {}), size)

@@ -11,7 +11,7 @@ from llama_py_server.answering import Answering
 from llama_py_server.asked import Asked, Options
 from llama_py_server.body import Body, check_unsupported, inner, objects, text, value
 from llama_py_server.chat_messages import messages_of
-from llama_py_server.constraints import constraint_of, unconstrained
+from llama_py_server.constraints import REPLACED, constraint_of, unconstrained
 from llama_py_server.errors import invalid
 from llama_py_server.media import Media
 
@@ -34,6 +34,7 @@ class Conversation(NamedTuple):
 def conversation(state: State, body: Body) -> Conversation:
     """Raises HTTPError for what no conversation can be, ModelError where the template does."""
     check_unsupported(body, _UNSUPPORTED)
+    body = _with_tools(body)
     if body.get("modalities") not in (None, [], ["text"]):
         raise invalid("'modalities' must be [\"text\"]: responses are texts")
     tools = objects(body, "tools")
@@ -61,6 +62,23 @@ def conversation(state: State, body: Body) -> Conversation:
         n_predict=task.n_predict or 1,  # llama-server checks the limit after a token
     )  # fmt: skip
     return Conversation(answering.prompt, task, messages)
+
+
+def _with_tools(body: Body) -> Body:
+    """Return a request whose `functions` and `function_call` are `tools` and `tool_choice`."""
+    older = [name for name in REPLACED if body.get(name) is not None]
+    newer = [name for name in ("tools", "tool_choice") if body.get(name) is not None]
+    if older and newer:
+        raise invalid(f"Cannot use both {older[0]} and {newer[0]}")
+    if not older:
+        return body
+    choice = body.get("function_call")
+    return {
+        **{key: v for key, v in body.items() if key not in REPLACED},
+        "tools": [{"type": "function", "function": one} for one in objects(body, "functions")],
+        "tool_choice": {"function": choice} if isinstance(choice, dict) else choice,
+        "parallel_tool_calls": False,
+    }  # fmt: skip
 
 
 def _tool_choice(body: Body) -> Any:

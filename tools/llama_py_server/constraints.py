@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from llama_py.grammar.schema import kept, listed
-from llama_py_server.body import Body
+from llama_py_server.body import Body, check_unsupported
 from llama_py_server.errors import invalid
 
 _LIKE = re.compile(r"guided|structur|grammar|schema|regex|ebnf|lark|constrain|^format$")
-_REPLACED = "functions", "function_call"  # fields that `tools` and `tool_choice` have replaced
+REPLACED = "functions", "function_call"  # fields of chats that `tools` and `tool_choice` replace
 _START = re.compile(r"^\s*start\s*:", re.MULTILINE)  # in Lark
 _ANY = ("json_schema", "guided_json", "json", "format", "choice", "guided_choice")  # though false
 _WRAPPER = {"name", "strict", "description", "schema"}  # keys next to the schema in `json_schema`
@@ -32,9 +32,7 @@ class Constraint(NamedTuple):
 
 def constraint_of(body: Mapping[str, Any]) -> Constraint | None:
     """Return the constraint of a request. HTTPError for several, and for unknown ones."""
-    for name in _REPLACED:
-        if body.get(name) not in (None, [], "none", "auto"):
-            raise invalid(f"'{name}' is not supported; use 'tools' and 'tool_choice'")
+    check_unsupported(body, REPLACED)
     found = [*_given(body), *_of_format(body.get("response_format"))]
     if all(one.kind == "json_schema" for one in found):  # any JSON object is less than a schema
         found = [one for one in found if one.value != {}] or found[:1]

@@ -54,7 +54,8 @@ def _tokens(state: State, prompt: str, messages: list[Body]) -> list[int]:
 
 
 async def chat(request: Request, state: State) -> Response:
-    return await _answered(request, state, _same, Chat(state))
+    older = (await object_of(request)).get("functions") is not None
+    return await _answered(request, state, _same, Chat(state, older))
 
 
 async def responses(request: Request, state: State) -> Response:

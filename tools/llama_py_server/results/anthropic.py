@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -124,11 +125,36 @@ def stop_reason(answer: Answer) -> str:
 
 
 def _block(call: Call) -> dict[str, Any]:
-    try:
-        given = json.loads(call.arguments)
-    except ValueError:  # an answer that was cut
-        given = {}
+    given = complete_part(call.arguments)
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": given, **call.mark}
+
+
+def complete_part(text: str) -> Any:
+    """Return the complete members and items of a JSON object that may be cut.
+
+    Anthropic's client makes the same object of the deltas of a stream.
+    """
+    ends, closers, before = [(0, "{}")], "", ""  # of values, and the brackets to close there
+    for one in _TOKENS.finditer(text):
+        token = one[0]
+        if token == '"':  # a cut string
+            break
+        if token in "{[":
+            closers = ("}" if token == "{" else "]") + closers
+        elif token in "}]":
+            closers = closers[1:]
+        if token not in ",:" and (token in "{}]" or before == ":" or closers[:1] == "]"):
+            ends = [*ends[-1:], (one.end(), closers)]
+        before = token
+    for end, rest in reversed(ends):
+        try:
+            return json.loads(text[:end] + rest)
+        except (ValueError, RecursionError):  # a cut number or word
+            continue
+    return {}
+
+
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:"]|[^\s{}\[\],:"]+', re.S)
 
 
 def _event(kind: str, **what: Any) -> Event:

@@ -13,26 +13,40 @@ if TYPE_CHECKING:
     from llama_py.chat.stream import Delta
     from llama_py_server.answer import Answer, Change
     from llama_py_server.messages import Said
+    from llama_py_server.state import State
 
 
 class Chat(OpenAI):
-    """Messages, and what is added to them."""
+    """Messages, and what is added to them. older: calls are in `function_call`."""
 
     kind = ("chat.completion", "chat.completion.chunk")
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, state: State, older: bool = False) -> None:
+        super().__init__(state)
+        self._older = older
         self._ended: list[Answer] = []
         self._begun: set[int] = set()  # answers whose role was sent
 
     def choice(self, answer: Answer) -> dict[str, Any]:
         choice: dict[str, Any] = {
-            "finish_reason": finish_reason(answer), "index": answer.index,
-            "message": message(answer), **answer.mark,
+            "finish_reason": self._reason(answer), "index": answer.index,
+            "message": self._renamed(message(answer)), **answer.mark,
         }  # fmt: skip
         if (logprobs := self.logprobs(answer, answer.chosen)) is not None:
             choice["logprobs"] = logprobs
         return choice
+
+    def _reason(self, answer: Answer) -> str:
+        reason = finish_reason(answer)
+        return "function_call" if self._older and reason == "tool_calls" else reason
+
+    def _renamed(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Return a message or a part of it with its call in the field that the client reads."""
+        if not self._older or "tool_calls" not in said:
+            return said
+        call = said.pop("tool_calls")[0]
+        keys = call.keys() & {"validation_error"}
+        return {**said, "function_call": call.get("function", {}) | {k: call[k] for k in keys}}
 
     def _chunk(self, answer: Answer, delta: Any, reason: str | None = None) -> dict[str, Any]:
         choice = {"finish_reason": reason, "index": answer.index, "delta": delta}
@@ -46,7 +60,8 @@ class Chat(OpenAI):
     def partial(self, answer: Answer, change: Change) -> list[Event]:
         self.note(answer)
         start = self._start(answer)
-        said, logprobs = [*map(delta_of, change.deltas)], self.logprobs(answer, change.chosen)
+        said = [self._renamed(delta_of(one)) for one in change.deltas]
+        logprobs = self.logprobs(answer, change.chosen)
         if logprobs is not None and not said:
             said.append({"content": ""})  # what bears their probabilities
         chunks = [self._chunk(answer, one) for one in said]
@@ -65,7 +80,7 @@ class Chat(OpenAI):
 
     def final(self, answer: Answer) -> list[Event]:
         self._ended.append(answer)
-        chunks = [*self._start(answer), self._chunk(answer, {}, finish_reason(answer))]
+        chunks = [*self._start(answer), self._chunk(answer, {}, self._reason(answer))]
         chunks[-1]["choices"][0] |= answer.mark
         if answer.task.verbose:
             chunks[-1]["__verbose"] = whole(self.state, answer)
