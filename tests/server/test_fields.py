@@ -12,43 +12,29 @@ from starlette.testclient import TestClient
 from tests.server.served import ASK, served
 
 DOCS = Path(__file__).parents[2] / "docs" / "server.md"
-CHAT, TEXT, RESPONSES, EMBEDDINGS = (
-    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings",
+CHAT, TEXT, RESPONSES, MESSAGES, EMBEDDINGS = (
+    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings",
 )  # fmt: skip
 LEAST: dict[str, dict[str, Any]] = {
     CHAT: {"messages": ASK, "max_tokens": 4}, TEXT: {"prompt": "ROMEO:", "max_tokens": 4},
-    RESPONSES: {"input": "Who?", "max_output_tokens": 4}, EMBEDDINGS: {"input": "a text"},
+    RESPONSES: {"input": "Who?", "max_output_tokens": 4},
+    MESSAGES: {"messages": ASK, "max_tokens": 4}, EMBEDDINGS: {"input": "a text"},
 }  # fmt: skip
-# Fields of *CreateParams of openai 3.57.
+# Fields of *CreateParams of openai 3.57; test_schemas.py has those of chats.
 PUBLISHED = {
-    CHAT: "audio frequency_penalty function_call functions logit_bias logprobs"
-    " max_completion_tokens max_tokens messages metadata modalities model moderation n"
-    " parallel_tool_calls prediction presence_penalty prompt_cache_key prompt_cache_options"
-    " prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier"
-    " stop store stream stream_options temperature tool_choice tools top_logprobs top_p user"
-    " verbosity web_search_options",
     TEXT: "best_of echo frequency_penalty logit_bias logprobs max_tokens model n presence_penalty"
     " prompt seed stop stream stream_options suffix temperature top_p user",
-    RESPONSES: "access_programs background background_options context_management conversation"
-    " image include input instructions max_output_tokens max_tool_calls metadata model moderation"
-    " parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_options"
-    " prompt_cache_retention reasoning safety_identifier service_tier store stream stream_options"
-    " temperature text tool_choice tools top_logprobs top_p truncation user",
     EMBEDDINGS: "dimensions encoding_format input model user",
 }
 HONORED = {
-    CHAT: "frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages model n"
-    " parallel_tool_calls presence_penalty reasoning_effort response_format seed stop stream"
-    " stream_options temperature tool_choice tools top_logprobs top_p",
     TEXT: "echo frequency_penalty logit_bias logprobs max_tokens model n presence_penalty prompt"
     " seed stop stream stream_options temperature top_p",
-    RESPONSES: "include input instructions max_output_tokens model parallel_tool_calls reasoning"
-    " stream stream_options temperature text tool_choice tools top_logprobs top_p",
     EMBEDDINGS: "dimensions encoding_format input model",
 }
 GIVEN: dict[str, Any] = {
-    "modalities": ["text", "audio"], "functions": [{"name": "f"}], "function_call": {"name": "f"},
+    "modalities": ["text", "audio"], "tool_choice": {"type": "custom", "custom": {"name": "f"}},
     "background": True, "best_of": 3, "store": True, "truncation": "auto",
+    "thinking": {"type": "x"},
 }  # fmt: skip
 
 
@@ -68,7 +54,7 @@ def test_each_has_a_place(path: str) -> None:
     assert sum(map(len, places)) == len(set.union(*places))
 
 
-@pytest.mark.parametrize("path", [CHAT, TEXT, RESPONSES])
+@pytest.mark.parametrize("path", [CHAT, TEXT, RESPONSES, MESSAGES])
 def test_refused_and_without_effect(client: TestClient, path: str) -> None:
     refused, without = listed(path)
     for name in refused:
@@ -78,7 +64,7 @@ def test_refused_and_without_effect(client: TestClient, path: str) -> None:
     with_all, plain = (
         client.post(path, json={**LEAST[path], **more}).json() for more in (given, {})
     )
-    key = "output" if path == RESPONSES else "choices"
+    key = {RESPONSES: "output", MESSAGES: "content"}.get(path, "choices")
     assert text_of(with_all[key]) == text_of(plain[key]) != []
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
@@ -69,19 +69,26 @@ def unions(kind: Any) -> Iterator[Any]:
         yield kind
 
 
-def sample(kind: Any, depth: int = 0) -> Any:
+def item_of(kind: Any) -> Any:
+    """The type of a list's items; None for another type."""
+    origin = typing.get_origin(kind)
+    is_list = origin in (list, typing.Iterable) or "Iterable" in str(origin)
+    return typing.get_args(kind)[0] if is_list or "Sequence" in str(origin) else None
+
+
+def sample(kind: Any) -> Any:
     """A value of a type: of a union the first, of a TypedDict what it requires."""
     kind = next(one for one in unions(kind) if one is not type(None))
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return args[0]
     if hasattr(kind, "__required_keys__"):
-        fields = required(kind) | ({"content"} & set(hints(kind)))
-        return {name: sample(hints(kind)[name], depth + 1) for name in sorted(fields)}
+        fields = required(kind) | ({"content", "schema"} & set(hints(kind)))
+        return {name: sample(hints(kind)[name]) for name in sorted(fields)}
     if origin is dict:
-        return {WORD: WORD}
-    if origin in (list, typing.Iterable) or "Iterable" in str(origin) or "Sequence" in str(origin):
-        return [sample(args[0], depth + 1)]
+        return {WORD: sample(args[1])} if args[1] is not object else {"not": {"const": WORD}}
+    if items := item_of(kind):
+        return [sample(items)]
     return {str: WORD, int: 3, float: 0.25, bool: True, object: WORD}.get(kind, WORD)
 
 
@@ -91,6 +98,12 @@ def values(kind: Any) -> list[Any]:
     for one in unions(kind):
         if typing.get_origin(one) is typing.Literal:
             found += typing.get_args(one)
+        elif one in (str, int):
+            found += [sample(one), "other" if one is str else 4]
+        elif typing.get_origin(one) is dict:
+            found += [sample(one), {"type": "integer"}]
+        elif items := item_of(one):
+            found += [[value] for value in values(items)]
         elif one is bool:
             found += [True, False]
         elif one is not type(None):
@@ -183,16 +196,13 @@ def test_fields_of_parts(state: State) -> None:
         pytest.skip("docs/server.md lists the fields of other versions")
     left = []
     for path, convert, kind, body in cases():
+        def makes(part: Any, convert: Convert = convert, body: Any = body) -> Any:
+            return understood(state, convert, body(part))
+
         given = sample(kind)
-        before = understood(state, convert, body(given))
-        if isinstance(before, str):
-            continue
-        for name in sorted(set(hints(kind)) - set(given) - listed(path) - {"type"}):
-            found = [understood(state, convert, body({**given, name: value}))
-                     for value in values(hints(kind)[name])]
-            if not any(names(one, name) if isinstance(one, str) else one != before
-                       for one in found):
-                left.append(f"{path} {kind.__name__} {name}")
+        if not isinstance(makes(given), str) and given.get("type") not in listed(path):
+            unread = unread_of(makes, fields(kind, kind.__name__), listed(path))
+            left += [f"{path} {one}" for one in unread]
     assert not left, f"{LEFT}: {left}"
 
 
@@ -201,23 +211,63 @@ def names(message: str, what: str) -> bool:
     return what in message or what.split("_")[0] in message
 
 
-def test_fields_of_messages(state: State) -> None:
-    """OpenAI's are in test_fields.py."""
-    from anthropic.types.message_create_params import MessageCreateParamsBase as Params
+def fields(kind: Any, name: str) -> Iterator[tuple[str, Any, list[Any]]]:
+    """The fields within a type: dotted name, a value of the whole, the same with other fields."""
+    for one in unions(kind):
+        if items := item_of(one):
+            inner = fields(items, name)
+            yield from ((at, [base], [[value] for value in other]) for at, base, other in inner)
+        for field, hint in hints(one).items() if hasattr(one, "__required_keys__") else ():
+            base, at = sample(one), f"{name}.{field}"
+            inner = fields(hint, at) if name.count(".") < 4 else iter(())
+            found = [*inner] or [(at, base.get(field), values(hint))]
+            for path, value, other in found:
+                yield path, {**base, field: value}, [{**base, field: v} for v in other]
 
-    if not described("anthropic"):
-        pytest.skip("docs/server.md lists the fields of another version")
 
-    def asked(**more: Any) -> Any:
-        body = {"messages": [USER], "max_tokens": 9, **more}
-        return understood(state, from_anthropic.chat_body, body)
+def requests() -> Iterator[tuple[str, Convert, type, Body]]:
+    from anthropic.types.beta.message_create_params import MessageCreateParamsBase as Messages
+    from openai.types.chat.completion_create_params import CompletionCreateParamsBase as Chat
+    from openai.types.responses.response_create_params import ResponseCreateParamsBase as Responses
 
+    chat = {"messages": [USER], "max_tokens": 9}
+    yield "/v1/chat/completions", dict, Chat, chat
+    yield "/v1/responses", from_responses.chat_body, Responses, {"input": "Hi"}
+    yield "/v1/messages", from_anthropic.chat_body, Messages, chat
+
+
+def test_fields_of_requests(state: State) -> None:
+    """Those within others, too, but not the parts of messages."""
+    if not described("openai", "anthropic"):
+        pytest.skip("docs/server.md lists the fields of other versions")
+    tool = {"name": WORD, "input_schema": {}, "function": {"name": WORD}, "type": "function"}
+    given = {"tool_choice": {"tools": [tool]}, "function_call": {"functions": [{"name": WORD}]}}
     left = []
-    without = listed("/v1/messages", "### Fields") | {"messages", "model"}
-    for name in sorted(set(hints(Params)) - without):
-        more = {"tools": [{"name": "f", "input_schema": {}}]} if name == "tool_choice" else {}
-        changed = [asked(**more, **{name: value}) for value in values(hints(Params)[name])]
-        changed += [asked(**more, **{name: {"effort": "low"}})] if "config" in name else []
-        if all(one == asked(**more) for one in changed):
-            left.append(name)
+    for path, convert, kind, least in requests():
+        for name in hints(kind).keys() - {"messages", "input", "model"}:
+            body = least | given.get(name, {})
+
+            def makes(value: Any, c: Convert = convert, b: Body = body, name: str = name) -> Any:
+                return understood(state, c, {**b, name: value})
+
+            hint, plain = hints(kind)[name], makes(None)
+            found = [one for one in fields(hint, name) if name != "tools" or makes(one[1]) != plain]
+            found = [(name, None, values(hint)), *found]
+            left += [f"{path} {at}" for at in unread_of(makes, found, listed(path, "### Fields"))]
     assert not left, f"{LEFT}: {left}"
+
+
+def unread_of(
+    makes: Callable[[Any], Any], found: Iterable[tuple[str, Any, list[Any]]], without: set[str]
+) -> Iterator[str]:
+    """The fields that change nothing, and are neither refused nor listed as without effect."""
+    for at, base, others in found:
+        others = [other for other in others if other not in (base, {}, [{}])]
+        known = any(f".{one}." in f".{at}." for one in without)
+        if not others or at.endswith(".type") or known:
+            continue
+        before, after = makes(base), [makes(other) for other in others]
+        told = [one for one in after if isinstance(one, str)]
+        refused = any(names(one, part) for one in told for part in at.split("."))
+        if not (isinstance(before, str) or refused or any(one != before for one in after)):
+            yield at

@@ -61,7 +61,7 @@ def inner(body: Mapping[str, Any], name: str) -> Body:
 def check_unsupported(body: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """HTTPError for a field that would change the response, but is not supported."""
     for name in names:
-        if body.get(name) not in (None, False, [], {}):
+        if body.get(name) not in (None, False, []):
             raise invalid(f"'{name}' is not supported; leave it out")
 
 

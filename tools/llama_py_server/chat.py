@@ -88,9 +88,9 @@ def _tool_choice(body: Body) -> Any:
         return "auto"
     if isinstance(choice, dict):
         function = inner(choice, "function")
-        name = text(function, "name") or text(choice, "name")
-        if not name:
-            raise invalid("'tool_choice' must name a function")
+        name, kind = text(function, "name") or text(choice, "name"), choice.get("type")
+        if not name or kind not in (None, "function", "tool"):
+            raise invalid(f"'tool_choice' of type {kind!r} is not supported; name a function")
         return {"type": "function", "function": {"name": name}}
     if choice not in ("auto", "none", "required"):
         raise invalid(f"Invalid tool_choice: {choice}")

@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_py_server.blocks import parts_of, string, unsupported
-from llama_py_server.body import Body, inner, objects, text, value
+from llama_py_server.body import Body, check_unsupported, inner, objects, text, value
 from llama_py_server.constraints import is_constraint
 from llama_py_server.errors import invalid
 
 log = logging.getLogger("llama_py")
 
 MAX_TOKENS, BUDGET = 4096, 10000
+_UNSUPPORTED = ("mcp_servers", "thread")
+_THINKING = ("enabled", "disabled", "adaptive", "between_tools")
 _SAME = ("temperature", "top_p", "top_k", "stream", "chat_template_kwargs")
 _CHOICES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 
@@ -27,6 +29,7 @@ def chat_body(body: Body) -> Body:
         raise invalid("'messages' is required")
     if not isinstance(body["messages"], list):
         raise invalid("Expected 'messages' to be an array")
+    check_unsupported(body, _UNSUPPORTED)
     messages = _system(body.get("system"))
     for message in body["messages"]:
         messages += _messages(message) if isinstance(message, dict) else [message]
@@ -44,9 +47,12 @@ def chat_body(body: Body) -> Body:
     if form is not None:
         found["response_format"] = form
     thinking = inner(body, "thinking")
-    if thinking.get("type") == "enabled":
+    kind = thinking.get("type", "adaptive")
+    if kind not in _THINKING:
+        raise unsupported("thinking", kind, f"send one of {', '.join(_THINKING)}")
+    if kind == "enabled":
         found["thinking_budget_tokens"] = value(thinking, "budget_tokens", BUDGET)
-    elif thinking.get("type") == "disabled":
+    elif kind == "disabled":
         kwargs = inner(found, "chat_template_kwargs")
         found["chat_template_kwargs"] = {"enable_thinking": False, **kwargs}
     effort = inner(body, "output_config").get("effort")

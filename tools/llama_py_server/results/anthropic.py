@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from llama_py_server.ids import new_id
@@ -147,10 +148,8 @@ def complete_part(text: str) -> Any:
             ends = [*ends[-1:], (one.end(), closers)]
         before = token
     for end, rest in reversed(ends):
-        try:
+        with suppress(ValueError, RecursionError):  # a cut number or word
             return json.loads(text[:end] + rest)
-        except (ValueError, RecursionError):  # a cut number or word
-            continue
     return {}
 
 
