@@ -31,8 +31,9 @@ class Program(Protocol):
     """Nodes ready to run, again and again, in the order they were compiled."""
 
     def run(self) -> None:
-        """Run every node. Returns when all results are in memory; KeyboardInterrupt leaves it
-        reusable.
+        """Run every node. Returns when all results are in memory.
+
+        A program that takes long calls `raise_noted` (ggml_py/shield.py) about every 50 ms.
         """
 
 

@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
+from ggml_py.shield import shielded
+
 Task = Callable[[], None]
 
 
@@ -17,13 +19,10 @@ class _Errand:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.error: BaseException | None = None
-        self._whose: dict[None, str] = {}  # whoever is first: the same answer however often asked
-        self._at_work = threading.Lock()  # not an Event: an interrupt in its Python would keep it
+        self._at_work = threading.Lock()
         self._at_work.acquire()
 
     def run(self) -> None:
-        if self._whose.setdefault(None, "thread") != "thread":
-            return
         try:
             self.task()
         except BaseException as e:
@@ -33,10 +32,6 @@ class _Errand:
     def wait(self) -> None:
         with self._at_work:
             pass
-
-    def recall(self) -> bool:
-        """Whether it has not begun, and never will."""
-        return self._whose.setdefault(None, "caller") == "caller"
 
 
 class Crew:
@@ -48,28 +43,21 @@ class Crew:
         self._queues: list[SimpleQueue[_Errand | None]] = []
         self._process = os.getpid()
 
+    @shielded
     def run(self, tasks: Sequence[Task]) -> None:
-        """Return when all have ended; then raise what one raised, the caller's own first.
-
-        An interrupt before all are handed out takes back those that have not begun.
-        """
+        """Return when all have ended; then raise what one raised, the caller's own first."""
         if self._process != os.getpid():  # a fork has no threads but the one that forked
             self._queues, self._process = [], os.getpid()
         errands = [_Errand(task) for task in tasks[1:]]
         while len(self._queues) < len(errands):
             self._start()
-        handed_out = False
+        for queue, errand in zip(self._queues, errands, strict=False):
+            queue.put(errand)
         try:
-            try:
-                for queue, errand in zip(self._queues, errands, strict=False):
-                    queue.put(errand)
-                handed_out = True
-                tasks[0]()
-            finally:
-                _wait_for(errands, recall=not handed_out)
-        except KeyboardInterrupt:  # which may have ended the waiting
-            _wait_for(errands, recall=not handed_out)
-            raise
+            tasks[0]()
+        finally:
+            for errand in errands:
+                errand.wait()
         for errand in errands:
             if errand.error is not None:
                 raise errand.error
@@ -80,21 +68,6 @@ class Crew:
         weakref.finalize(self, queue.put, None)
         threading.Thread(target=_serve, args=(queue,), name=name, daemon=True).start()
         self._queues.append(queue)
-
-
-def _wait_for(errands: Sequence[_Errand], recall: bool) -> None:
-    """Until the last has ended, whatever comes between: their memory is in use."""
-    interrupted: BaseException | None = None
-    for errand in errands:
-        while True:
-            try:
-                if not (recall and errand.recall()):
-                    errand.wait()
-                break
-            except KeyboardInterrupt as e:
-                interrupted = e
-    if interrupted is not None:
-        raise interrupted
 
 
 def _serve(queue: SimpleQueue[_Errand | None]) -> None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 from typing import Protocol, runtime_checkable
 
 from ggml_py.backend import Device, Pauses, Program, RunsElsewhere, Work, move
 from ggml_py.crew import Crew
 from ggml_py.graph import Graph
+from ggml_py.shield import let_through, raise_noted
 from ggml_py.tensor import Tensor
 
 
@@ -99,15 +101,14 @@ class Plan:
         self._wanted.times = times
 
     def run(self) -> None:
-        """Compute every node. KeyboardInterrupt may be raised between nodes; the plan stays
-        usable.
+        """Compute every node. Ctrl-C ends it between splits, or within one if its device can; the
+        plan stays usable.
         """
         times = self._wanted.times
         for split in self.splits:
+            raise_noted()
             split.run(times)
-            if self.watch is not None:
-                for node in split.told:
-                    self.watch(node)
+            self._show(split)
 
     def run_in_parts(self) -> Iterator[None]:
         """`run`, with pauses in which the devices may run other plans: about as often as Python
@@ -120,9 +121,12 @@ class Plan:
             else:
                 split.run(self._wanted.times)
                 yield
-            if self.watch is not None:
-                for node in split.told:
-                    self.watch(node)
+            self._show(split)
+
+    def _show(self, split: Split) -> None:
+        if self.watch is not None:
+            for node in split.told:
+                let_through(partial(self.watch, node))
 
     @property
     def n_splits(self) -> int:
@@ -154,6 +158,7 @@ class PlanInWaves(Plan):
 
     def run(self) -> None:
         for started, tasks in self._tasks:
+            raise_noted()
             started()
             if tasks:
                 self.crew.run(tasks)

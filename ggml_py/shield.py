@@ -7,14 +7,12 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _MAIN = threading.main_thread()
+_noted = False
 
 
 class Shield:
@@ -24,45 +22,45 @@ class Shield:
     and for Python's own handler. Elsewhere, and within another shield, it does nothing.
     """
 
-    __slots__ = ("_came", "_is_on")
+    __slots__ = ("_is_on",)
 
-    def __enter__(self) -> Self:
-        self._came = False
+    def __enter__(self) -> None:
+        global _noted
         self._is_on = (
             threading.get_ident() == _MAIN.ident
             and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
         )
         if self._is_on:
-            _signal.signal(_signal.SIGINT, self._note)
-        return self
+            _noted = False
+            _signal.signal(_signal.SIGINT, _note)
 
     def __exit__(
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
         if self._is_on:
-            self._open()
+            _open()
 
-    def let_through(self, run: Callable[[], T]) -> T:
-        """Return run(), in which KeyboardInterrupt is raised at once, also if it was noted before.
 
-        The caller must undo what `run` did if this raises.
-        """
-        if not self._is_on:
-            return run()
-        try:
-            self._open()
-            return run()
-        finally:
-            _signal.signal(_signal.SIGINT, self._note)
+def let_through(run: Callable[[], T]) -> T:
+    """Return run(), in which KeyboardInterrupt is raised at once, also if it was noted before.
 
-    def _open(self) -> None:
-        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-        if self._came:
-            self._came = False
-            raise KeyboardInterrupt
+    The blocks that are shielded must undo what `run` did if this raises.
+    """
+    if not _is_shielded():
+        return run()
+    try:
+        _open()
+        return run()
+    finally:
+        _signal.signal(_signal.SIGINT, _note)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._came = True
+
+def raise_noted() -> None:
+    """Raise KeyboardInterrupt now if a shield of this thread has noted it."""
+    global _noted
+    if _noted and _is_shielded():
+        _noted = False
+        raise KeyboardInterrupt
 
 
 def shielded(function: Callable[P, T]) -> Callable[P, T]:
@@ -74,3 +72,21 @@ def shielded(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
 
     return done
+
+
+def _is_shielded() -> bool:
+    is_main = threading.get_ident() == _MAIN.ident
+    return is_main and _signal.getsignal(_signal.SIGINT) is _note
+
+
+def _open() -> None:
+    global _noted
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    if _noted:
+        _noted = False
+        raise KeyboardInterrupt
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    global _noted
+    _noted = True

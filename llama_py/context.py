@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.garbage import collected_later
-from ggml_py.shield import Shield
+from ggml_py.shield import Shield, let_through, shielded
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
@@ -33,7 +33,7 @@ from llama_py.linear import Linear
 from llama_py.loaded import Loaded
 from llama_py.lora import NO_LORAS, Adapter, Choice, Loras
 from llama_py.memory import GroupContext, MemoryGroup, Placing, SharedMemory, create_memory
-from llama_py.memory.k_shift import remove_half_turned, shift_keys
+from llama_py.memory.k_shift import plan_shift
 from llama_py.outputs import Outputs, read_rows
 from llama_py.params import ContextParams
 from llama_py.reuse import Reuse
@@ -202,6 +202,7 @@ class Context(Closing, Watched):
                 " thread a context of its own (model.context)"
             )
 
+    @shielded
     def _token_embeddings(self, tokens: Sequence[int] | I32 | Batch) -> F32:
         """Decode, and return the embeddings of all tokens."""
         before = self.cparams
@@ -213,6 +214,7 @@ class Context(Closing, Watched):
         assert self.embd is not None
         return self.embd
 
+    @shielded
     def _encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
         decoding, self.gtype = (self.gtype, self.cparams), "encoder"
         self.cparams = replace(self.cparams, causal_attn=False)
@@ -251,9 +253,9 @@ class Context(Closing, Watched):
 
     def _follow(self, before: Following, ubatch: UBatch, copy: bool) -> F32:
         """Decode the tokens after `before`."""
-        with Shield() as shield, self._discard_on_error(ubatch, self.memory):
+        with Shield(), self._discard_on_error(ubatch, self.memory):
             before.mctx.follow(ubatch)
-            res = shield.let_through(lambda: self.runner.again(ubatch, self.on_graph))
+            res = self.runner.again(ubatch, self.on_graph)
             rows = self._rows(before.splitter, ubatch, res, copy)
             before.ubatch, self.following = ubatch, before
         return rows
@@ -423,22 +425,27 @@ class Context(Closing, Watched):
         for kv in self.memory.caches.values():
             if not kv.has_shift():
                 continue
-            with Shield() as shield:
-                turn = partial(shift_keys, kv, cparams, factors, self.devices)
+            with Shield():
+                plan = let_through(partial(plan_shift, kv, cparams, factors, self.devices))
                 try:
-                    shield.let_through(turn)
+                    plan.run()
+                except BaseException:  # some keys may be rotated, others not
+                    seqs = kv.moved_seqs()
+                    for s in seqs:
+                        self.memory.seq_rm(s)
+                    log_removed(seqs)
+                    raise
                 finally:
-                    log_removed(remove_half_turned(kv, self.memory))
+                    kv.forget_shift()
 
     def _process_ubatch(
         self, ubatch: UBatch, memory: MemoryGroup, mctx: GroupContext, outputs: Outputs
     ) -> None:
         """Compute a ubatch and read its rows, or leave the memory as it was."""
-        with Shield() as shield, self._discard_on_error(ubatch, memory):
+        with Shield(), self._discard_on_error(ubatch, memory):
             mctx.apply()
             n_outputs = int(np.count_nonzero(ubatch.output))
-            run = partial(self._run_graph, ubatch, mctx, n_outputs)
-            outputs.add(shield.let_through(run), ubatch)
+            outputs.add(self._run_graph(ubatch, mctx, n_outputs), ubatch)
 
     def _run_graph(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphResult:
         return self.runner.run(self._graph_params(ubatch, mctx, n_outputs), self.on_graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ggml_py.errors import ContextError
+from ggml_py.shield import Shield
 from llama_py.context import Context
 
 log = logging.getLogger("llama_py")
@@ -41,7 +42,8 @@ def shift(ctx: Context, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
         raise ContextError(
             f"context shift: of {held} tokens {n_keep} are kept, so none can go; keep fewer"
         )
-    ctx.reuse.shifted.add(seq_id)  # first of all: an interrupt may come
-    ctx.memory.seq_shift(seq_id, n_keep, n)
+    with Shield():
+        ctx.memory.seq_shift(seq_id, n_keep, n)
+        ctx.reuse.shifted.add(seq_id)
     log.info("context shift: sequence %d: kept %d tokens, discarded %d", seq_id, n_keep, n)
     return n

@@ -15,6 +15,7 @@ from ggml_py.garbage import collected_later
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
 from ggml_py.sched import Layout, Scheduler
+from ggml_py.shield import let_through
 from ggml_py.taps import Taps
 from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
@@ -70,7 +71,7 @@ class Runner:
 
     def run(self, params: GraphParams, on_graph: OnGraph | None) -> GraphResult:
         """Compute a ubatch; on_graph sees its graph before."""
-        res, plan = self._reusable(params) or self._build(params)
+        res, plan = self._reusable(params) or let_through(lambda: self._build(params))
         res.set_inputs(params.ubatch)
         return self._computed(res, plan, params.ubatch, on_graph)
 
@@ -91,7 +92,7 @@ class Runner:
         self, res: GraphResult, plan: Plan, ubatch: UBatch, on_graph: OnGraph | None
     ) -> GraphResult:
         if on_graph is not None:
-            on_graph(res, ubatch)
+            let_through(lambda: on_graph(res, ubatch))
         self.ubatch = ubatch
         plan.run()
         return res

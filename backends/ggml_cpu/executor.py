@@ -39,6 +39,7 @@ from ggml_cpu.recorded import Recorded
 from ggml_py import host
 from ggml_py.backend import CPUs
 from ggml_py.environment import number
+from ggml_py.shield import Shield
 
 LONGEST = 10**9  # ns of spinning
 SLEEP_NS = 1_000_000  # that a thread sleeps natively before it looks again by itself
@@ -88,8 +89,7 @@ class _Pool:
 
     def renew_locks(self) -> None:
         self.running = threading.Lock()
-        self.lock = threading.Lock()  # guards the two below
-        self.wake = threading.Condition(self.lock)
+        self.wake = threading.Condition(threading.Lock())  # guards the two below
         self.busy = False
         self.asleep = 0
 
@@ -105,8 +105,7 @@ class _Pool:
                 self.asleep -= 1
 
     def run(self, program: int, steps: int, times: int) -> None:
-        """An interrupt may come between any two lines here; only `launch` starts the workers."""
-        with self.running:
+        with Shield(), self.running:
             self.control[PROGRAM] = program
             self.control[STEPS] = steps
             self.control[TIMES] = times
@@ -120,12 +119,8 @@ class _Pool:
                     host.set_affinity(before)
 
     def _keep_awake(self) -> None:
-        """From now on no worker falls asleep, and those that did get up.
-
-        An interrupt in `Condition.__enter__`, which is Python, would leave the lock held: the lock
-        itself enters or does not.
-        """
-        with self.lock:
+        """From now on no worker falls asleep, and those that did get up."""
+        with self.wake:
             self.busy = True
             if self.asleep:
                 self.wake.notify_all()

@@ -24,6 +24,7 @@ from ggml_cpu.step import Step
 from ggml_py.backend import CompileOptions
 from ggml_py.indices import out_of_range
 from ggml_py.opspec import OPS
+from ggml_py.shield import raise_noted
 from ggml_py.tensor import Tensor
 from ggml_py.traffic import flops, moved
 
@@ -109,6 +110,7 @@ class Program:
             self.executor.times.append(self._timed())
         else:
             for start, count in self._slices:
+                raise_noted()
                 self.executor.run(start, count)
         self._end()
 
@@ -116,6 +118,7 @@ class Program:
         """`run`, with a pause after each slice, in which others may run."""
         self._begin()
         for start, count in self._slices:
+            raise_noted()
             self.executor.run(start, count)
             yield
         self._end()
@@ -124,7 +127,7 @@ class Program:
         self._runs += 1
         if self._runs == OFTEN and self.executor.n_threads > 1:
             self._lay_out(True)
-        self._faults[FOUND] = 0  # an interrupted run may have left one
+        self._faults[FOUND] = 0  # a run that did not end may have left one
         if self._bounds is not None:
             self._bounds.clear()
 

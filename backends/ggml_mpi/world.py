@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial, wraps
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -32,6 +31,7 @@ from ggml_mpi.watch import Watch
 from ggml_py.backend import Bytes
 from ggml_py.errors import BackendError
 from ggml_py.extras import install_hint
+from ggml_py.shield import Shield
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -136,7 +136,9 @@ class World:
     def _end(self) -> None:
         """The end of rank 0's program. It raises nothing: rank 0 would be at the end of MPI, where
         it waits for all, and they for a word of it. What no result has told is said here."""
-        with self._lock, _uninterrupted(for_good=True):
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with self._lock:
             try:
                 problem = self._farewell()
             except Exception as e:
@@ -287,7 +289,7 @@ class World:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """What must not be left half done: an order without its bytes, one of two that meet."""
-        with self._lock, _uninterrupted():
+        with Shield(), self._lock:
             yield
 
     def named(self, e: Exception) -> Exception:
@@ -345,38 +347,3 @@ def _pauses() -> Iterator[Callable[[], None]]:
     while True:
         yield partial(time.sleep, seconds)
         seconds = min(2 * seconds, SLEEP[1])
-
-
-class _Deferred:
-    """Takes note of Ctrl-C."""
-
-    def __init__(self) -> None:
-        self.came: tuple[int, FrameType | None] | None = None
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.came = number, frame
-
-
-@contextmanager
-def _uninterrupted(for_good: bool = False) -> Iterator[None]:
-    """Ctrl-C comes afterwards. To block the signal does not do it: another thread, of numpy's or
-    the CPU's, would get it, and then the main one its KeyboardInterrupt.
-
-    for_good  it does not come at all
-    """
-    before = None
-    if threading.current_thread() is threading.main_thread():
-        before = signal.getsignal(signal.SIGINT)
-    if not callable(before) or isinstance(before, _Deferred):
-        yield
-        return
-    deferred = _Deferred()
-    signal.signal(signal.SIGINT, deferred)
-    try:
-        yield
-        if for_good:
-            deferred.came = None
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if deferred.came is not None:
-            before(*deferred.came)

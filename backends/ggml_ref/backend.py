@@ -10,6 +10,7 @@ import ggml_ref.ops
 from ggml_py import host
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.kernels import import_families
+from ggml_py.shield import raise_noted
 from ggml_py.tensor import Tensor
 from ggml_ref.table import Step, table
 
@@ -25,6 +26,7 @@ class RefProgram:
     def run(self) -> None:
         with np.errstate(all="ignore"):
             for step, node in self.steps:
+                raise_noted()
                 step(node)
 
 

@@ -10,13 +10,13 @@ import numpy as np
 from ggml_py.backend import Device, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.ops import cast, cpy, rope_ext, view
+from ggml_py.plan import Plan
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, I32
 from llama_py.cparams import CParams
 from llama_py.geometry import Rope
 from llama_py.memory.base import LayerKey
-from llama_py.memory.group import MemoryGroup
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_rot import rotate
 from llama_py.yarn import Yarn, yarn
@@ -24,10 +24,10 @@ from llama_py.yarn import Yarn, yarn
 RopeFactors = Callable[[int], Tensor | None]
 
 
-def shift_keys(
+def plan_shift(
     kv: KVCache, cparams: CParams, factors: RopeFactors, devices: Sequence[Device]
-) -> None:
-    """Rotate every key by the distance that its cell moved.
+) -> Plan:
+    """Return a plan that rotates every key by the distance that its cell moved.
 
     Quantized keys are dequantized, rotated and quantized again.
 
@@ -64,28 +64,15 @@ def shift_keys(
         if rot is not None:
             moved = rotate(moved, rot)
         graph.build_forward_expand(cpy(moved, keys))
-    if graph.nodes:
-        plan = Scheduler(list(devices)).plan(graph)
-        set_tensor(shift, np.concatenate([cells.shift for cells in kv.cells]))
-        for tensor, values in yarns:
-            set_tensor(tensor, values.factors)
-        if rot is not None:
-            kv.rotation.set_input(rot)
-        kv.rotating = True
-        plan.run()
-    kv.forget_shift()
-
-
-def remove_half_turned(kv: KVCache, memory: MemoryGroup) -> list[int]:
-    """After an interrupt some keys may be rotated, others not: the sequences that were moved are
-    removed from all memory. -> these"""
-    if not kv.rotating:
-        return []
-    seqs = kv.moved_seqs()
-    for s in seqs:
-        memory.seq_rm(s)
-    kv.forget_shift()
-    return seqs
+    if not graph.nodes:
+        return Plan(graph, [])
+    plan = Scheduler(list(devices)).plan(graph)
+    set_tensor(shift, np.concatenate([cells.shift for cells in kv.cells]))
+    for tensor, values in yarns:
+        set_tensor(tensor, values.factors)
+    if rot is not None:
+        kv.rotation.set_input(rot)
+    return plan
 
 
 def _turned_part(kv: KVCache, key: LayerKey, rope: Rope) -> tuple[Tensor, int]:

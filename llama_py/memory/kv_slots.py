@@ -90,7 +90,6 @@ class KVSlots:
         ]
         self.heads = [0] * self.n_stream
         self.applied: Applied | None = None
-        self.rotating = False  # some keys may be rotated by their cells' shifts, others not
 
     def copy_stream(self, src: int, dst: int) -> None:
         """Copy what the cells of one stream hold over another's."""
@@ -316,7 +315,6 @@ class KVSlots:
         """The keys have been rotated."""
         for cells in self.cells:
             cells.reset_shift()
-        self.rotating = False
 
     def sharing(self, seq_id: int, p0: int) -> list[int]:
         """Return the other sequences that see cells of this one from position p0 on."""

@@ -23,7 +23,6 @@ class RecurrentSlots(ABC):
     moves       old and new cells of states that are moved with their snapshots before the graph
                 runs; others move by `rows`
     applied     the ubatch whose place was taken last
-    torn        sequences whose states were being moved before its graph
     moves_on    positions can be moved; whole_seqs  one sequence is computed after the other, where
                 all tokens are outputs
     """
@@ -52,19 +51,13 @@ class RecurrentSlots(ABC):
         self.rows: list[int] = []
         self.moves: list[tuple[int, int]] = []
         self.applied: UBatch | None = None
-        self.torn: set[int] = set()
 
     def prepare(self, ubatches: list[UBatch]) -> None:
         """Check that all ubatches find a place; nothing is changed. ContextError if not."""
-        trial = self._trial()
+        trial = copy(self)
+        trial.cells = [c.copy() for c in self.cells]
         for ubatch in ubatches:
             trial.find_slot(ubatch)
-
-    def _trial(self) -> RecurrentSlots:
-        """The same cells, to be changed without changing these."""
-        trial = copy(self)
-        trial.cells, trial.rs_idx = [c.copy() for c in self.cells], list(self.rs_idx)
-        return trial
 
     def find_slot(self, ubatch: UBatch) -> None:
         """Move the ubatch's sequences into neighbouring cells [head, head + n), each alone in its
@@ -183,24 +176,16 @@ class RecurrentSlots(ABC):
             cell.src = i
 
     def apply_ubatch(self, ubatch: UBatch) -> None:
-        """Take the ubatch's place: `rows` are those its states [head, head + n) are read from.
-
-        The cells change all at once, so that an error leaves them as they were.
-        """
-        trial = self._trial()
-        trial.find_slot(ubatch)
-        trial.rows = []
-        for cell in trial.cells[trial.head : trial.head + trial.n]:
-            back = trial.rs_idx[min(cell.seq_id)] if cell.seq_id else 0
-            trial.rows.append(back * trial.size + cell.src0)
+        """Take the ubatch's place: `rows` are those its states [head, head + n) are read from."""
+        self.applied, self.rows = ubatch, []
+        self.find_slot(ubatch)
+        for cell in self.cells[self.head : self.head + self.n]:
+            back = self.rs_idx[min(cell.seq_id)] if cell.seq_id else 0
+            self.rows.append(back * self.size + cell.src0)
             for seq_id in cell.seq_id:
-                trial.rs_idx[seq_id] = 0
-        trial.applied = ubatch
-        trial.torn = {s for _, new in trial.moves for s in trial.cells[new].seq_id}
-        self.__dict__.update(trial.__dict__)
+                self.rs_idx[seq_id] = 0
         groups = range(0, self.size * (1 + self.n_rs_seq), self.size)
         self._copy_rows([(g + old, g + new) for old, new in self.moves for g in groups])
-        self.torn = set()
 
     def is_settled(self, ubatch: UBatch) -> bool:
         """Whether the current ubatch, of as many tokens of each sequence, has all their states
@@ -223,7 +208,8 @@ class RecurrentSlots(ABC):
         """The states that the graph was writing or moving are gone: their sequences are removed."""
         if self.applied is not ubatch:
             return []
-        lost = set(ubatch.seq_id_unq) | self.torn
+        moved = {s for _, new in self.moves for s in self.cells[new].seq_id}
+        lost = moved.union(ubatch.seq_id_unq)
         for i, row in enumerate(self.rows):
             cell = self.cells[self.head + i]
             if i < ubatch.n_seqs or row != self.head + i:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ggml_cpu import program
+from ggml_cpu.executor import Executor
 from ggml_cpu.program import SLICE_SECONDS, estimate
 from ggml_py import ops, registry
 from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
+from ggml_py.shield import Shield
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME
 
@@ -87,3 +92,26 @@ def test_others_run_in_the_pauses_of_a_program(monkeypatch: pytest.MonkeyPatch) 
     for _ in plans[1].run_in_parts():
         plans[0].run()
     assert (get_tensor(ends[1]) == expected[1]).all()
+
+
+def test_a_long_program_ends_at_the_slice_at_which_ctrl_c_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(program, "SLICE_SECONDS", 0.0)  # a slice for each node
+    graph, x = Graph(), Tensor(ne=(64, 8))
+    graph.build_forward_expand(ops.soft_max(ops.norm(ops.mul_mat(x, x), 1e-5)))
+    plan, ran = Scheduler([registry.device("cpu")]).plan(graph), list[int]()
+    set_tensor(x, np.ones((1, 1, 8, 64), np.float32))
+    plan.run()
+    run = Executor.run
+
+    def interrupted(self: Executor, *args: Any) -> None:
+        run(self, *args)
+        ran.append(1)
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), Shield():
+        patch.setattr(Executor, "run", interrupted)
+        plan.run()
+    assert ran == [1]
+    plan.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -108,7 +109,7 @@ def test_an_interrupt_in_a_shift(dense: llama_py.Model, monkeypatch: pytest.Monk
 
     def interrupted(*args: Any) -> None:
         move(*args)
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(type(ctx.memory), "seq_shift", interrupted)
     found = []

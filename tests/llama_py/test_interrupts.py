@@ -6,6 +6,7 @@ A seeded sample of lines; `tools/interrupts.py` takes all of them.
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -15,7 +16,8 @@ import numpy as np
 import pytest
 
 from ggml_py.crew import Crew
-from ggml_py.errors import ContextError
+from ggml_py.errors import BackendError, ContextError
+from ggml_py.plan import Plan
 from interrupts import Lines, Story, bombarded, broken
 from llama_py.batch import Batch
 from llama_py.context import Context
@@ -96,6 +98,42 @@ def test_an_interrupt_while_keys_are_rotated() -> None:
     files = told.lines(1)
     turning = [i for i, file in enumerate(files) if "executor" in file or "k_shift" in file]
     assert not list(broken(told, 1, turning[-40::2]))
+
+
+def test_sequences_whose_keys_a_device_did_not_rotate_are_gone(monkeypatch: Any) -> None:
+    ctx, text = Context(live("llama-dense", "cpu"), n_ctx=64, n_seq_max=2), tokens(8)
+    want = ctx.decode(text)
+    ctx.decode(text, seq_id=1)
+    ctx.memory.seq_rm(0, 0, 2)
+    ctx.memory.seq_add(0, 2, -1, -2)
+
+    def fail(*_: Any) -> None:
+        raise BackendError("failed")
+
+    with monkeypatch.context() as patch, pytest.raises(BackendError):
+        patch.setattr(Plan, "run", fail)
+        ctx.decode([1])
+    assert [ctx.memory.seq_pos_max(s) for s in (0, 1)] == [-1, 7]
+    np.testing.assert_array_equal(ctx.decode(text), want)
+
+
+def test_an_interrupt_in_what_is_called_back_comes_at_once() -> None:
+    """It may wait for a user, or loop."""
+    ctx, text = Context(live("llama-dense", "cpu"), n_ctx=64), tokens(3)
+    want, seen = [ctx.decode([id]) for id in text], list[int]()
+
+    def press(*_: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        seen.append(1)
+
+    ctx.clear()
+    for id, rows in zip(text, want, strict=True):
+        ctx.on_graph = press
+        with pytest.raises(KeyboardInterrupt):
+            ctx.decode([id])
+        ctx.on_graph = None
+        np.testing.assert_array_equal(ctx.decode([id]), rows)
+    assert not seen
 
 
 def test_a_window_that_forgets() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggml_py.backend import get_tensor, set_tensor
-from ggml_py.errors import ContextError
+from ggml_py.errors import BackendError, ContextError
 from llama_py.batch import Batch, UBatch
-from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory
+from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory, recurrent
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import State
 from llama_py.memory.kv_tensors import KVLayer
@@ -272,6 +272,33 @@ def test_a_moved_state_keeps_its_snapshots() -> None:
         n = hyb.seq_pos_max(s) + 1 - back
         assert hyb.seq_rm(s, n, -1)
         assert state(mem, s) == of(*range(n)), s
+    check(mem)
+
+
+def test_states_that_a_device_refused_to_move_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have theirs, and all can be computed again."""
+    hyb = hybrid(kv_size=64, n_rs_seq=2)
+    mem = hyb.recr
+    for s in range(4):
+        decode(hyb, *[s] * 4)
+    assert hyb.seq_rm(2, 2, -1)
+    ctx = start(hyb, [[s] for s in (0, 2, 2, 2, 0, 0)])
+    write = recurrent.write_part
+
+    def refuse(t: Any, *args: Any) -> None:
+        if t is mem.s_l[3]:
+            raise BackendError("refused")
+        write(t, *args)
+
+    with monkeypatch.context() as patch, pytest.raises(BackendError):
+        patch.setattr(recurrent, "write_part", refuse)
+        ctx.apply()
+    assert hyb.discard(ctx.get_ubatch()) == [0, 1, 2]
+    assert [hyb.seq_pos_max(s) for s in range(4)] == [-1, -1, -1, 3]
+    check(mem)
+    for s in range(3):
+        decode(hyb, *[s] * 4)
+    assert [state(mem, s) for s in range(4)] == [of(*range(4))] * 4
     check(mem)
 
 

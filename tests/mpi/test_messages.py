@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import threading
-import time
-
-import pytest
 
 from tests.mpi.launching import on_ranks
 
@@ -29,28 +23,6 @@ def test_sums_of_a_prompt_leave_in_pieces() -> None:
     assert done.returncode == 0, done.stderr
     one, two, eight = (int(line.split()[1]) for line in done.stdout.splitlines())
     assert (two - one, eight - one) == (1 * 4, 2 * 4)  # of four sums
-
-
-def test_ctrl_c_comes_after_what_must_be_whole() -> None:
-    """Also where another thread gets the signal."""
-    pytest.importorskip("mpi4py")
-    from ggml_mpi.world import _uninterrupted
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
-    over = threading.Event()
-    other = threading.Thread(target=over.wait)
-    other.start()
-    is_through = False
-    try:
-        with pytest.raises(KeyboardInterrupt), _uninterrupted(), _uninterrupted():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.05)
-            is_through = True
-    finally:
-        after = signal.signal(signal.SIGINT, before)
-        over.set()
-        other.join()
-    assert is_through and after is signal.default_int_handler
 
 
 def test_what_others_wait_for_ends_all_if_it_fails_in_a_run() -> None:

@@ -105,7 +105,7 @@ class Bounds:
         )
 
     def clear(self) -> None:
-        """Before a run: an interrupted one may have left something."""
+        """Forget what a run that did not end has left."""
         self._record[FOUND] = 0
 
 
