@@ -21,7 +21,7 @@ class Stage(NamedTuple):
 
     total     0 where more will follow that is not known yet
     what      the kernel that was built last
-    stopped   building was interrupted, or failed
+    stopped   building ended before all were built
     """
 
     done: int
@@ -44,7 +44,7 @@ _DISPLAYS: list[Display] = []
 
 @contextmanager
 def building() -> Iterator[None]:
-    """Count time in the block as building, in this thread; displays see an interrupt or error."""
+    """Count time in the block as building, in this thread; displays see if it fails."""
     if _CLOCK.running:
         yield
         return

@@ -41,6 +41,25 @@ class Shield:
             _open()
 
 
+class Seal(Shield):
+    """A shield in which `let_through` and `raise_noted` do not raise either."""
+
+    __slots__ = ("_is_sealed",)
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._is_sealed = _is_shielded()
+        if self._is_sealed:
+            _signal.signal(_signal.SIGINT, _note_sealed)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self._is_sealed:
+            _signal.signal(_signal.SIGINT, _note)
+        super().__exit__(kind, e, tb)
+
+
 def let_through(run: Callable[[], T]) -> T:
     """Return run(), in which KeyboardInterrupt is raised at once, also if it was noted before.
 
@@ -64,7 +83,7 @@ def raise_noted() -> None:
 
 
 def shielded(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function that Ctrl-C does not interrupt, but follows."""
+    """Make a function that postpones Ctrl-C to its end."""
 
     @wraps(function)
     def done(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -90,3 +109,7 @@ def _open() -> None:
 def _note(number: int, frame: FrameType | None) -> None:
     global _noted
     _noted = True
+
+
+def _note_sealed(number: int, frame: FrameType | None) -> None:
+    _note(number, frame)

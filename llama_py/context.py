@@ -50,7 +50,7 @@ NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
 
 def log_removed(seqs: list[int]) -> None:
     if seqs:
-        log.info("interrupted: sequences %s had to be removed from the memory", seqs)
+        log.info("decode failed: removed sequences %s from the memory", seqs)
 
 
 class Context(Closing, Watched):
@@ -158,9 +158,9 @@ class Context(Closing, Watched):
         copy     False: rows are not to be changed, and good until the context computes again
 
         Raises ContextError, before anything is computed, for a batch that is malformed or does not
-        fit, and while another thread decodes: each needs a context of its own. If the computation
-        is interrupted, the sequences stand where the last complete ubatch left them; those of a
-        recurrent model are empty.
+        fit, and while another thread decodes: each needs a context of its own. After Ctrl-C or an
+        error, sequences end at the last complete ubatch; those of a recurrent model are empty. An
+        exception of another signal's handler, or planted by a debugger, is not survived.
         """
         self._refuse_others()
         with self._at_work:

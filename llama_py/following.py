@@ -63,7 +63,7 @@ class Following:
         return ubatch if self.mctx.has_room(ubatch) else None
 
     def _made(self, tokens: Sequence[int] | I32, rows: F32 | None, pos: list[int]) -> UBatch:
-        """Another one each time: what was interrupted is known by its ubatch. After kernels each
+        """Return a new ubatch each time: `discard` compares it by identity. After kernels each
         kind of NumPy call has to be fetched from memory, 5 to 10 us, so this takes but one."""
         last, n = self.ubatch, self.ubatch.n_tokens
         both = np.array([*tokens, *pos], np.int32)

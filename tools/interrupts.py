@@ -246,6 +246,7 @@ def main() -> int:
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--fresh", action="store_true", help="graphs are built in the piece, too")
     args = p.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     if args.seconds:
         with tempfile.TemporaryDirectory() as folder:
             paths = [_file(name, Path(folder)) for name in args.models]

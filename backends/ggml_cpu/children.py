@@ -98,13 +98,13 @@ class _Child:
         self._messages.seek(0)
         return self._messages.read()[-2000:].strip()
 
-    def interrupt(self) -> None:
+    def kill(self) -> None:
         """Whatever it does; who waits for an answer gets one."""
         self._ended = True
         self._process.kill()
 
     def end(self) -> None:
-        self.interrupt()
+        self.kill()
         self._stop()
 
     def _stop(self) -> None:
@@ -190,7 +190,7 @@ class Children:
         self._shares.clear()
         children, self._children = self._children, []
         for child in children:
-            child.interrupt()
+            child.kill()
         for thread in self._feeders:
             thread.join()
         for child in children:

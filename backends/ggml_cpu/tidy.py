@@ -86,7 +86,7 @@ def _remove(at: Path) -> bool:
                     folder.remove(name)
             if all(map(_is_ours, names)):
                 folder.remove(LOCK)
-                folder.remove(MARKER)  # last: what is left by an interrupt can be removed later
+                folder.remove(MARKER)  # last, so that a later run can remove the rest
         at.rmdir()
     except OSError:  # something of somebody else is there, or another process did the same
         return not at.exists()

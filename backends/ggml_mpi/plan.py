@@ -29,7 +29,7 @@ Step = Callable[[], None]
 
 class RankPlan(Plan):
     """Every rank does its part in the order of the plan, and waits for others only where bytes pass
-    between them. A run cannot be interrupted, for the others would wait.
+    between them. Ctrl-C waits for the end of a run, since other ranks wait for this one.
     """
 
     def __init__(self, world: World, graph: Graph, splits: list[Split]) -> None:

@@ -31,7 +31,7 @@ from ggml_mpi.watch import Watch
 from ggml_py.backend import Bytes
 from ggml_py.errors import BackendError
 from ggml_py.extras import install_hint
-from ggml_py.shield import Shield
+from ggml_py.shield import Seal
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -289,7 +289,7 @@ class World:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """What must not be left half done: an order without its bytes, one of two that meet."""
-        with Shield(), self._lock:
+        with Seal(), self._lock:
             yield
 
     def named(self, e: Exception) -> Exception:

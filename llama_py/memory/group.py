@@ -32,7 +32,7 @@ States: TypeAlias = "RecurrentMemory | SlotMemory | CompressedMemory"
 class MemoryGroup:
     """The parts of a memory (llama_memory_i). Position ranges are [p0, p1); a negative p0 means 0,
     a negative p1 no end. seq_id -1 in seq_rm, state_write and state_read means all sequences.
-    What is done to sequences is done entirely or not at all, whenever an interrupt comes.
+    Changes of sequences are atomic, also under Ctrl-C.
 
     caches  caches of keys by name; recr  the states; None for none
     of      the name of each layer's cache

@@ -335,7 +335,7 @@ class Speculator(Closing):
         return [*track.pending, *track.draft], len(track.draft) + 1, track
 
     def _drop_guesses(self, tracks: Sequence[Track]) -> None:
-        """What was computed before an interruption must not have drafts in it."""
+        """Roll back what a failed decode has computed of drafts."""
         for track in tracks:
             held = self.ctx.memory.seq_pos_max(track.seq_id) + 1
             track.begun = False

@@ -23,7 +23,7 @@ class Track:
     draft     guesses that follow them, and whose they are
     rows      logits after the last pending token and after each guess
     n_taken, n_accepted   tokens chosen from them, and how many were as guessed
-    begun     whether the memory has what was computed, and no interruption took it away
+    begun     whether the memory has what was computed, and no failed decode discarded it
     mixed     there is more in it than tokens: it is not drafted
     """
 

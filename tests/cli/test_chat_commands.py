@@ -158,16 +158,16 @@ class Typed:
 def test_ctrl_c_at_the_prompt() -> None:
     """It clears the line; the next one, with nothing typed in between, is the end."""
     for keys in (("^C", None), (None, None), ("^C", "^C", "^C", None)):
-        assert lines.Interruptible(Typed(*keys)).read() is None
+        assert lines.PromptSource(Typed(*keys)).read() is None
     source = Typed(None, "^C", "Speak!", None, "Again!")
-    both = lines.Interruptible(source)
+    both = lines.PromptSource(source)
     assert [both.read("x"), both.read()] == ["Speak!", "Again!"]
     assert source.defaults == ["x", "", "", "", ""]
 
 
 def test_an_edit_that_is_given_up(talk: Talk) -> None:
     source = Typed(None, "")
-    talk.source = lines.Interruptible(source)
+    talk.source = lines.PromptSource(source)
     for _ in range(2):
         talk.take("/edit")
     assert source.defaults == ["x", "x"] and talk.conversation.messages == [HELLO]

@@ -39,10 +39,10 @@ class Child:
                     return "it was ended", b""
         return ("no such op" if kernel.name in self.fails else ""), kernel.name.encode()
 
-    def interrupt(self) -> None:
+    def kill(self) -> None:
         self._ended.set()
 
-    end = interrupt
+    end = kill
 
 
 class Kept:

@@ -14,7 +14,7 @@ from ggml_py import ops, registry
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan
 from ggml_py.sched import Scheduler
-from ggml_py.shield import Shield, let_through, raise_noted
+from ggml_py.shield import Seal, Shield, let_through, raise_noted
 from ggml_py.tensor import Tensor
 from ggml_ref.backend import RefProgram
 
@@ -91,6 +91,24 @@ def test_it_is_raised_where_the_main_thread_looks() -> None:
         assert not found
         with pytest.raises(KeyboardInterrupt):
             raise_noted()
+
+
+@pytest.mark.parametrize("outer", [Shield, Seal])
+def test_a_seal_lets_nothing_through(outer: type[Shield]) -> None:
+    """Other ranks wait for what is done in it."""
+    done = []
+    with pytest.raises(KeyboardInterrupt), outer():
+        with Seal():
+            press()
+            raise_noted()
+            let_through(press)
+            done.append(1)
+        if outer is Seal:
+            raise_noted()
+            done.append(2)
+        raise_noted()
+        done.append(3)
+    assert done == ([1, 2, 3] if outer is Seal else [1])
 
 
 def test_other_handlers_are_left_alone() -> None:

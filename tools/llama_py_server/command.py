@@ -77,7 +77,7 @@ def parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 stopped, 1 error, 2 wrong usage, 130 interrupted."""
+    """Run the command and return its exit code (docs/commands.md)."""
     p = parser()
     args = p.parse_args(argv)
     args.given = sys.argv[1:] if argv is None else list(argv)

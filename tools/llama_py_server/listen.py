@@ -23,7 +23,6 @@ log = logging.getLogger("llama_py")
 
 BACKLOG = 2048
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-INTERRUPTED = 130
 
 
 def serve(
@@ -54,13 +53,13 @@ def serve(
         server = Server(config, hurry, ending)
         with _signals(server):
             asyncio.run(_serve(server, sockets, failed))
-    return INTERRUPTED if server.interrupted else 0
+    return 130 if server.had_ctrl_c else 0
 
 
 class Server(uvicorn.Server):
     """A signal is its regular end, and not raised again behind it. A second one is a hurry."""
 
-    interrupted = False
+    had_ctrl_c = False
 
     def __init__(
         self, config: uvicorn.Config, hurry: threading.Event, ending: Callable[[], None]
@@ -69,7 +68,7 @@ class Server(uvicorn.Server):
         self.hurry, self.ending = hurry, ending
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.interrupted |= sig == signal.SIGINT
+        self.had_ctrl_c |= sig == signal.SIGINT
         super().handle_exit(sig, frame)
         if self.force_exit:
             self.hurry.set()

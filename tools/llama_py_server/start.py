@@ -3,12 +3,8 @@ its first moment on."""
 
 from __future__ import annotations
 
-INTERRUPTED = 130
-
 
 def server() -> int:
-    try:
-        from llama_py_tools.start import run_module
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    from llama_py_tools.start import run_module
+
     return run_module("llama_py_server.command", serves=True)

@@ -88,7 +88,7 @@ def parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 done, 1 error, 2 wrong usage, 130 interrupted."""
+    """Run the command and return its exit code (docs/commands.md)."""
     words = sys.argv[1:] if argv is None else list(argv)
     if words and words[0] in OTHERS:
         return int(import_module(f"llama_py_tools.{words[0]}").main(words[1:]))

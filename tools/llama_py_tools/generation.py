@@ -82,7 +82,7 @@ class CompletionParams(Params):
 
 
 class Summary:
-    """How long everything took, told on stderr at the end, also of an interrupted run."""
+    """How long everything took, told on stderr at the end, also after Ctrl-C."""
 
     def __init__(self, load_seconds: float, model: str) -> None:
         self.load_seconds, self.model = load_seconds, model

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from llama_py import Context, Model
     from llama_py.batch import F32
 
-EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
+EXIT_OK, EXIT_FAILURE, EXIT_CTRL_C = 0, 1, 130
 
 log = logging.getLogger("llama_py")
 
@@ -58,7 +58,7 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
             sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return EXIT_CTRL_C
     except Exception as e:
         if reader_left(e):  # there is nobody to tell
             drop_stdout()

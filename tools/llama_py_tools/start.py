@@ -3,8 +3,6 @@ its first moment on, while its modules are being loaded too."""
 
 from __future__ import annotations
 
-FAILED, INTERRUPTED = 1, 130
-
 
 def run_module(module: str, serves: bool = False, plans: bool = False) -> int:
     """Run the `main` of a command's module as a process: the exit code.
@@ -17,7 +15,7 @@ def run_module(module: str, serves: bool = False, plans: bool = False) -> int:
     try:
         return _written(module, serves, plans)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return 130
     except OSError as e:  # of what is printed before a command begins: help, completion
         from llama_py_tools.streams import drop_stdout, reader_left
 
@@ -26,7 +24,7 @@ def run_module(module: str, serves: bool = False, plans: bool = False) -> int:
             import sys
 
             print(f"error: {e.strerror or e}", file=sys.stderr)
-        return FAILED
+        return 1
 
 
 def _written(module: str, serves: bool, plans: bool) -> int:

@@ -38,7 +38,7 @@ def with_thoughts(pieces: Iterator[Piece]) -> Iterator[Piece]:
                 text, said, thinking = text + end, said.lstrip("\n"), False
             yield replace(piece, text=text + said)
     finally:
-        if thinking and coloured(sys.stdout):  # it was interrupted
+        if thinking and coloured(sys.stdout):  # Ctrl-C ended it
             print(PLAIN, end="", flush=True)
 
 

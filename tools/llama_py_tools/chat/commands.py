@@ -11,7 +11,7 @@ from ggml_py.errors import ModelError
 from llama_py.params.near import did_you_mean
 from llama_py_tools import session
 from llama_py_tools.chat import saved, settings
-from llama_py_tools.chat.lines import Interruptible
+from llama_py_tools.chat.lines import PromptSource
 from llama_py_tools.escapes import ENCODING
 from llama_py_tools.thoughts import dimmed
 
@@ -25,7 +25,7 @@ class Talk(Protocol):
 
     run: Run
     conversation: Conversation
-    source: Interruptible
+    source: PromptSource
     attached: list[str]
     images: list[str | Path]
     ended: bool

@@ -69,7 +69,7 @@ class Plain:
         return message(text)
 
 
-class Interruptible:
+class PromptSource:
     """Ctrl-C at the prompt clears the line; a second one ends the conversation."""
 
     def __init__(self, source: Source) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from llama_py.chat.messages import parts_of
 from llama_py_tools import session
 from llama_py_tools.chat import commands, settings
-from llama_py_tools.chat.lines import Interruptible, Plain, Source, unfinished, unfinished_always
+from llama_py_tools.chat.lines import Plain, PromptSource, Source, unfinished, unfinished_always
 from llama_py_tools.escapes import unescape
 from llama_py_tools.streams import is_edited
 from llama_py_tools.thoughts import dimmed, with_thoughts
@@ -62,14 +62,14 @@ class Talk:
         self.attached: list[str] = []
         self.images: list[str | Path] = list(images)
         self.ended = False
-        self.source = Interruptible(Plain(self.more))
+        self.source = PromptSource(Plain(self.more))
         self._beyond = 0  # cells that images take, more than positions
         self._anew = False  # whether the sampler is to be told of all that was said
 
     def talk(self, first: str | None) -> None:
         """Answer `first`, then each message, until /exit, Ctrl-D or the end of stdin."""
         once = self.single_turn and first is not None
-        self.source = Interruptible(Plain(self.more) if once else self._source())
+        self.source = PromptSource(Plain(self.more) if once else self._source())
         if self.terminal and not once:
             session.tell(WELCOME)
         line = first if first is not None else self.source.read()

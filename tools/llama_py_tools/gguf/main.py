@@ -164,7 +164,7 @@ def parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 done or equal, 1 different or error, 2 wrong usage, 130 interrupted."""
+    """Run the command: 0 done or equal, 1 different or error, 2 wrong usage."""
     p = parser()
     args = p.parse_args(argv)
     if args.command == "set":

@@ -121,7 +121,7 @@ def parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 done or equal, 1 different or error, 2 wrong usage, 130 interrupted."""
+    """Run the command: 0 done or equal, 1 different or error, 2 wrong usage."""
     p, given = parser(), plan.divided(sys.argv[1:] if argv is None else argv)
     args = p.parse_args(given)
     if args.command == "diff":

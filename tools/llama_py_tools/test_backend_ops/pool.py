@@ -31,7 +31,7 @@ class Worker:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, start), daemon=True)
         self.job: int | None = None
-        with _interrupts_ignored():
+        with _ignore_ctrl_c():
             self.process.start()
         theirs.close()
 
@@ -101,7 +101,7 @@ def _serve(connection: Connection, start: Start) -> None:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def _ignore_ctrl_c() -> Iterator[None]:
     """Ctrl-C goes to all processes of a terminal; these leave it to their parent."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
