@@ -184,6 +184,35 @@ def in_pieces() -> None:
     assert all((one == found[0]).all() for one in found)
 
 
+def ctrl_c() -> None:
+    """It comes between programs, and after what the ranks do together."""
+    import signal
+
+    from ggml_cpu import program
+    from ggml_cpu.executor import Executor
+    from tests.split_models import IDS
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
+    program.SLICE_SECONDS = 0.0  # this rank looks for it after each node
+    ctx = context("graph")
+    want, run = ctx.decode(IDS), Executor.run
+    ctx.clear()
+
+    def pressed(self: Executor, *args: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        run(self, *args)
+
+    Executor.run = pressed  # type: ignore[method-assign]
+    try:
+        ctx.decode(IDS)
+        print("it did not come")
+    except KeyboardInterrupt:
+        print("it came")
+    Executor.run = run  # type: ignore[method-assign]
+    ctx.clear()
+    assert (ctx.decode(IDS) == want).all()
+
+
 def ends() -> None:
     """Nothing goes wrong."""
     world().tell(1, Plant(step=0))
@@ -260,8 +289,8 @@ def _bytes() -> Any:
 PROGRAMS: dict[str, Callable[..., None]] = {
     f.__name__: f
     for f in (
-        every_run, in_pieces, ends, never_told, waited_for, at_first, does_not_end, left_half_done,
-        unreadable,
+        every_run, in_pieces, ctrl_c, ends, never_told, waited_for, at_first, does_not_end,
+        left_half_done, unreadable,
     )
 }  # fmt: skip
 

@@ -25,6 +25,11 @@ def test_sums_of_a_prompt_leave_in_pieces() -> None:
     assert (two - one, eight - one) == (1 * 4, 2 * 4)  # of four sums
 
 
+def test_ctrl_c_comes_after_what_ranks_do_together() -> None:
+    done = on_ranks(2, "-m", "tests.mpi.failing", "ctrl_c")
+    assert (done.returncode, done.stdout) == (0, "it came\n"), done.stderr
+
+
 def test_what_others_wait_for_ends_all_if_it_fails_in_a_run() -> None:
     """Not only where it is an order of its own."""
     program = (
