@@ -28,7 +28,7 @@ Scene = Callable[[PseudoTerminal], None]
 
 
 def cold_start(t: PseudoTerminal) -> None:
-    t.until(re.compile(r"\d+ of \d+ .*left").search, 300)
+    t.until(re.compile(r"\d+ of \d+ .*left").search)
 
 
 def warm_start(t: PseudoTerminal) -> None:
@@ -47,7 +47,7 @@ def chat(t: PseudoTerminal) -> None:
 def ctrl_c(t: PseudoTerminal) -> None:
     ready(t, 1)
     t.send("Tell me a long story.\r")
-    t.until(lambda text: len(text.partition("story.")[2]) > 100, 60)
+    t.until(lambda text: len(text.partition("story.")[2]) > 100)
     t.send(CTRL_C)
     t.until("(stopped)")
     say(t, "/set temp 0.5", 2)

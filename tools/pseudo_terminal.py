@@ -55,7 +55,7 @@ class PseudoTerminal:
         """What is on the screen, without spaces at the ends of lines."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip("\n")
 
-    def until(self, wanted: str | Callable[[str], bool], seconds: float = 120.0) -> str:
+    def until(self, wanted: str | Callable[[str], bool], seconds: float = 900.0) -> str:
         """Wait for a text, or a condition, on the screen. TimeoutError has the screen."""
         holds = wanted if callable(wanted) else lambda text: wanted in text
         end = monotonic() + seconds
@@ -64,7 +64,7 @@ class PseudoTerminal:
                 raise TimeoutError(f"{wanted!r} did not come; the screen is\n{self.text()}")
         return self.text()
 
-    def wait(self, seconds: float = 120.0) -> int:
+    def wait(self, seconds: float = 900.0) -> int:
         """Wait for the end of the command; its exit code. TimeoutError has the screen."""
         end = monotonic() + seconds
         while self._feed(end - monotonic()):

@@ -175,7 +175,7 @@ def test_a_process_that_ends_is_an_error() -> None:
         with pytest.raises(WorkerError, match="ModuleNotFoundError"):
             worker.load("x", 1)
         worker.process.kill()
-        worker.process.wait(60)
+        worker.process.wait(SECONDS)
         with pytest.raises(WorkerDied, match="the worker died"):
             worker.ask("check")
 

@@ -20,6 +20,7 @@ from llama_py_tools.graph.view.page import page
 from llama_py_tools.graph.view.seen import Seen
 from tests.browser import chromium
 from tests.commands import DEMO
+from tests.limits import SECONDS
 
 HOSTILE = "</script><img src=x onerror=document.title='taken'>\x1b[2J"
 Open = Callable[[Path], Any]
@@ -89,12 +90,12 @@ def wait(browser: Any, script: str, *args: Any) -> Any:
     """Until the script returns something true."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, 60, 0.02).until(lambda b: run(b, script, *args))
+    return WebDriverWait(browser, SECONDS, 0.02).until(lambda b: run(b, script, *args))
 
 
 def until(holds: Callable[[], Any]) -> None:
     """What clicks and keys lead to is there soon, but not at once."""
-    for _ in range(600):
+    for _ in range(10 * SECONDS):
         with suppress(Exception):  # an element is drawn anew, or not there yet
             if holds():
                 return

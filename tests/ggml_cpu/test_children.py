@@ -63,8 +63,17 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[Children]:
     made.end()
 
 
-def names(two: Children, *kernels: Kernel, following: tuple[Kernel, ...] = ()) -> list[str]:
-    return sorted(code.decode() for _, code in two.compile(kernels, lambda: following))
+def names(
+    two: Children, *kernels: Kernel, following: tuple[Kernel, ...] = (), release: str = ""
+) -> list[str]:
+    """Return the code of all; a held kernel can be released once these have been asked for."""
+
+    def asked() -> tuple[Kernel, ...]:
+        if release:
+            Child.held[release].set()
+        return following
+
+    return sorted(code.decode() for _, code in two.compile(kernels, asked))
 
 
 def wait_for(begun: str) -> None:
@@ -77,8 +86,7 @@ def test_what_follows_is_begun_and_waited_for_when_it_is_asked_for(two: Children
     assert names(two, A, B, following=(C,)) == ["a", "b"]
     wait_for("c")
     assert two.at_work()
-    threading.Timer(0.05, Child.held["c"].set).start()
-    assert names(two, C, D) == ["c", "d"]
+    assert names(two, C, D, release="c") == ["c", "d"]
     assert sorted(Child.begun) == ["a", "b", "c", "d"]
 
 
@@ -95,8 +103,7 @@ def test_what_was_not_begun_makes_room(two: Children) -> None:
     assert names(two, A, following=(B, C, D)) == ["a"]
     wait_for("b")
     wait_for("c")
-    threading.Timer(0.05, Child.held["b"].set).start()
-    assert names(two, A) == ["a"]
+    assert names(two, A, release="b") == ["a"]
     assert "d" not in Child.begun
 
 

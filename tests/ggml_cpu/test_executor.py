@@ -236,22 +236,6 @@ def test_change_of_threads():
         Executor(0)
 
 
-@pytest.mark.parametrize("crowded", [0, 1])
-def test_nobody_misses_that_the_others_have_come(executor, crowded):
-    """Threads that do not spin, and sleep for a minute where nobody wakes them."""
-    run_counts(executor, 1)
-    control = executor._pool.control
-    spins = control[SPIN]
-    control[CROWDED], control[TIMEOUT], control[SPIN] = crowded, 60, 0
-    try:
-        for _ in range(20):
-            assert run_counts(executor, 200) == 200 * executor.n_threads
-            time.sleep(0.002)  # workers fall asleep between runs, too
-    finally:
-        control[TIMEOUT], control[SPIN] = 0, spins
-        run_counts(executor, 1)  # who is asleep for long looks again
-
-
 def test_two_executors():
     one, two = Executor(2), Executor(3)
     for _ in range(20):
@@ -317,6 +301,23 @@ def script(body: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", head + body], capture_output=True, text=True, timeout=SECONDS
     )
+
+
+@pytest.mark.parametrize("crowded", [0, 1])
+def test_nobody_misses_that_the_others_have_come(crowded):
+    """Threads that do not spin, and sleep for ever if nobody wakes them: then this does not end."""
+    done = script(
+        "made = [here.Executor(n) for n in here.THREADS]\n"
+        "for executor in made:\n"
+        "    run_counts(executor, 1)\n"
+        "    control = executor._pool.control\n"
+        f"    control[{CROWDED}], control[{SPIN}], control[{TIMEOUT}] = {crowded}, 0, 10**9\n"
+        "    for _ in range(20):\n"
+        "        assert run_counts(executor, 200) == 200 * executor.n_threads\n"
+        "        time.sleep(0.002)\n"  # workers fall asleep between runs, too
+        "os._exit(0)\n"  # workers sleep, and would not see that the executor ends
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("rest", ["", "time.sleep(0.2)", "sys.exit(3)", "raise SystemExit(3)"])

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,8 @@ import pytest
 from ggml_cpu.elf import is_possible
 from ggml_cpu.fingerprints import Fingerprints
 from tests.limits import SECONDS
+from tests.locks import NotedLock
+from tests.processes import all_end, compilers
 
 FAMILY = """
 from ggml_cpu import vocabulary as v
@@ -295,35 +297,28 @@ def test_error_where_the_compiler_dies(demo):
     assert "BackendError: kernel made_5: the compiling process died. last words" in err
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+STUCK = """
+import os, sys, threading
+
+if sys.argv[1].startswith("["):
+    os.close(os.open(os.environ["BEGUN"], os.O_CREAT))
+    threading.Event().wait()
+"""
+
+
 def test_interrupt_ends_the_compilers(demo):
-    slow = "import sys, time\nif sys.argv[1].startswith('['):\n    time.sleep(100)\n"
-    demo.write(slow + FAMILY)
-    process = demo.start(*ALL)
-    compilers = []
-    while process.poll() is None and not compilers:
-        compilers = children_of(process.pid)
-        time.sleep(0.05)
+    """Sent once a child is at work: all have been started then, and the parent waits for them."""
+    demo.write(STUCK + FAMILY)
+    begun = demo.path / "begun"
+    process = demo.start(*ALL, BEGUN=str(begun))
+    until = time.monotonic() + SECONDS
+    while not begun.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    found = compilers(process.pid)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=SECONDS)
     assert "KeyboardInterrupt" in err
-    assert compilers
-    for pid in compilers:  # whoever takes them over may be slow to bury them
-        wait_until_gone(Path(f"/proc/{pid}"))
-
-
-def wait_until_gone(process: Path) -> None:
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        if not process.exists():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{process} is still there: {(process / 'status').read_text()}")
-
-
-def children_of(pid: int) -> list[str]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children")
-    return listed.read_text().split() if listed.exists() else []
+    assert all_end(found)
 
 
 class Halts:
@@ -352,10 +347,10 @@ def test_fingerprints_of_several_threads():
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(fingerprints.of, function)
         assert halts.reached.wait(SECONDS)
-        begun = threading.Event()
-        other = pool.submit(lambda: begun.set() or fingerprints.of(function))
-        assert begun.wait(SECONDS)
-        wait([other], timeout=0.2)
+        lock = fingerprints._lock = NotedLock(fingerprints._lock)
+        other = pool.submit(fingerprints.of, function)
+        other.add_done_callback(lambda _: lock.come.set())  # it does not wait
+        assert lock.come.wait(SECONDS)
         halts.go_on.set()
         assert one.result() == other.result() == Fingerprints().of(function)
 
@@ -364,9 +359,10 @@ ROUNDS = """
 import json
 from concurrent.futures import ThreadPoolExecutor
 import demo_family
-from ggml_cpu import children
+from ggml_cpu import children, compile
 from ggml_cpu.objcache import load_kernels
 
+compile.IDLE_SECONDS = 10**6
 started, done = [], []
 start = children._Child._start
 children._Child._start = lambda child: (started.append(1), start(child))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
@@ -20,14 +19,14 @@ from ggml_py.folder import Folder
 from tests.ggml_cpu.fake_kernels import fake, new_process, stores, value_of
 
 HOLDER = """
-import sys, time
+import sys
 from pathlib import Path
 from ggml_py.folder import Folder
 from ggml_cpu.lock import Turn
 
 with Folder(Path(sys.argv[1])) as folder, Turn(folder) as turn:
     print(turn.is_ours(), flush=True)
-    time.sleep(100)
+    sys.stdin.read()
 """
 
 
@@ -53,7 +52,8 @@ def test_one_has_it(at: Path) -> None:
 
 def test_of_a_process_that_was_killed(at: Path) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(at)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, str(at)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
     )
     assert holder.stdout is not None
     with holder, Folder(at) as folder, Turn(folder) as turn:
@@ -104,20 +104,20 @@ def test_kernels_of_another_process_are_waited_for(
     monkeypatch.setattr(Children, "compile", children_compile)
     monkeypatch.setattr(Children, "provide", lambda *_: None)
     monkeypatch.setattr(compile, "source", lambda module: "somewhere")
-    released = threading.Event()
+    released: list[float] = []
 
-    def other_process() -> None:
+    def other_process(seconds: float) -> None:
+        """Ends while this one waits for it."""
         its = store.Store()
         for kernel in (a, b):
             its.write(kernel, stores(symbol_of(kernel.name), value_of(kernel)))
-        released.set()
+        released.append(seconds)
         turn.__exit__()
 
     seen: list[tuple[int, int, str]] = []
     with Folder(at) as folder, Turn(folder) as turn:
         assert turn.is_ours()
-        timer = threading.Timer(0.3, other_process)
-        timer.start()
+        monkeypatch.setattr(compile.time, "sleep", other_process)
         codes = compile.compile_kernels([a, b, c], lambda *how: seen.append(how))
-    assert released.is_set() and asked == ["c"] and len(codes) == 3
+    assert len(released) == 1 and asked == ["c"] and len(codes) == 3
     assert [how[:2] for how in seen] == [(1, 3), (2, 3), (3, 3)]

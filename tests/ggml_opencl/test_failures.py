@@ -13,6 +13,7 @@ from ggml_py import registry
 from ggml_py.errors import BackendError
 from llama_py import placement
 from llama_py_tools import cli
+from tests.alone import holds_in_fork, run_alone
 from tests.installed import devices_or_skip
 
 GENERATE = ["-p", "ROMEO:", "-n", "2", "--temp", "0", "-c", "256"]
@@ -167,22 +168,23 @@ def test_a_device_that_is_gone(
         buffer.clear()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_is_told_to_be_spawned(device: Any) -> None:
-    """It would wait for threads that only its parent has."""
-    buffer = device.alloc(64)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
+def read_in_fork() -> None:
+    buffer = registry.devices("opencl")[0].alloc(64)
+
+    def is_refused() -> bool:
+        with pytest.raises(BackendError, match="start it by spawn"):
             buffer.read(0, 4)
-        except BackendError as e:
-            code = 0 if "start it by spawn" in str(e) else 2
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return True
+
+    buffer.clear()
+    assert holds_in_fork(is_refused)
     assert buffer.read(0, 4).tolist() == [0] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_is_told_to_be_spawned() -> None:
+    """It would wait for threads that only its parent has."""
+    run_alone(read_in_fork)
 
 
 def test_a_compiler_that_does_not_know_the_cpu(

@@ -17,6 +17,7 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_ref.backend import RefDevice
 from tests.devices import TestDevice, given, random, weight
+from tests.limits import SECONDS
 
 N = 3
 
@@ -115,7 +116,7 @@ class Meeting(TestDevice):
     def compile(self, nodes: list[Tensor], options: CompileOptions) -> Program:
         program = super().compile(nodes, options)
         if any(t.op == "MUL" for t in nodes):
-            program.steps.insert(0, (lambda _: self.barrier.wait(10), nodes[0]))
+            program.steps.insert(0, (lambda _: self.barrier.wait(SECONDS), nodes[0]))
         return program
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -48,13 +48,19 @@ def test_it_comes_afterwards_if_another_thread_gets_the_signal() -> None:
     over, done = threading.Event(), []
     other = threading.Thread(target=over.wait)
     other.start()
+    came, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell)
     try:
         with pytest.raises(KeyboardInterrupt), Shield():
             assert other.ident is not None
             signal.pthread_kill(other.ident, signal.SIGINT)
-            time.sleep(0.05)
+            assert os.read(came, 1)  # that thread has got it
             done.append(1)
     finally:
+        signal.set_wakeup_fd(-1)
+        os.close(came)
+        os.close(tell)
         over.set()
         other.join()
     assert done

@@ -6,7 +6,6 @@ import gc
 import os
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,39 +14,28 @@ import llama_py
 from ggml_py.crew import Crew
 from ggml_py.errors import ContextError
 from llama_py import Context
+from tests.alone import holds_in_fork, run_alone
 from tests.commands import DEMO, clean_environment
 from tests.limits import SECONDS
 from tests.live_models import live, tokens
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-ignore_threads = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-def in_a_fork(check: Any) -> int:
-    """The exit code of a forked process: 0 if the check holds there."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = 0 if check() else 2
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@needs_fork
-@ignore_threads
-def test_a_context_goes_on_in_a_forked_process() -> None:
+def decode_in_fork() -> None:
     ctx, text = Context(live("llama-dense", "cpu"), n_ctx=64, n_threads=2), tokens(8)
     want = ctx.decode(text, "all")
     ctx.memory.seq_rm(0, 6)
-    assert in_a_fork(lambda: np.array_equal(ctx.decode(text[6:], "all"), want[6:])) == 0
+    assert holds_in_fork(lambda: np.array_equal(ctx.decode(text[6:], "all"), want[6:]))
     assert np.array_equal(ctx.decode(text[6:], "all"), want[6:])
 
 
 @needs_fork
-@ignore_threads
-def test_a_crew_goes_on_in_a_forked_process() -> None:
+def test_a_context_goes_on_in_a_forked_process() -> None:
+    run_alone(decode_in_fork)
+
+
+def run_crew_in_fork() -> None:
     crew, done = Crew(), list[int]()
 
     def all_do() -> bool:
@@ -56,8 +44,13 @@ def test_a_crew_goes_on_in_a_forked_process() -> None:
         return len(done) == 3
 
     assert all_do()
-    assert in_a_fork(all_do) == 0
+    assert holds_in_fork(all_do)
     assert all_do()
+
+
+@needs_fork
+def test_a_crew_goes_on_in_a_forked_process() -> None:
+    run_alone(run_crew_in_fork)
 
 
 def test_a_model_that_is_let_go_of_during_a_stream() -> None:

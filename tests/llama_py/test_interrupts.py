@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from collections.abc import Callable
 from itertools import islice
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ggml_py.crew import Crew
+from ggml_py.crew import Crew, _Errand
 from ggml_py.errors import BackendError, ContextError
 from ggml_py.plan import Plan
 from interrupts import Lines, Story, bombarded, broken
 from llama_py.batch import Batch
 from llama_py.context import Context
+from tests.limits import SECONDS
 from tests.live_models import live, nmse, tokens
 
 # keys and values, with a window, states beside them, states alone
@@ -200,20 +201,35 @@ def test_what_devices_do_at_the_same_time_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_what_is_not_begun_is_taken_back(n: int) -> None:
-    """Interrupted between two that are told, the crew is left with nothing to do."""
-    crew, done = Crew(), list[int]()
+def test_what_is_not_begun_is_taken_back(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted between two that are told, the crew is left with nothing to do.
+
+    What has begun ends once the crew waits for it, or once it says that it has ended. A queue is
+    no Python: an interrupt does not leave it locked.
+    """
+    crew, done, go_on = Crew(), list[int](), SimpleQueue[None]()
 
     def slow() -> None:
-        time.sleep(0.01)
+        go_on.get(timeout=SECONDS)
         done.append(1)
 
+    def release() -> None:
+        for _ in range(n):
+            go_on.put(None)
+
+    def wait(errand: Any, wait: Any = _Errand.wait) -> None:
+        release()
+        wait(errand)
+
+    monkeypatch.setattr(_Errand, "wait", wait)
     with Lines() as lines:
         crew.run([lambda: None] * n)
     for at in range(len(lines.files)):
+        go_on = SimpleQueue()
         with Lines(at):
             crew.run([lambda: None, *[slow] * (n - 1)])
         told = len(done)
+        release()
         crew.run([lambda: None] * n)  # behind what was left
         assert len(done) == told
 

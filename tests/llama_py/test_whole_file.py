@@ -5,39 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import sys
 import time
-import warnings
-from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-import numpy as np
 import pytest
 
 from llama_py import whole_file
 from llama_py.reuse import load_slot, save_slot
 from llama_py.whole_file import ABANDONED, replace_file
+from tests.alone import run_alone
 from tests.toy_memory import Toy
-
-
-def killed_while(write: Callable[[int], object], after: float) -> None:
-    """Kill a process that writes, again and again, so many seconds after it has written once."""
-    begun, tell = os.pipe()
-    with warnings.catch_warnings():  # of threads, which the child does not use
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if not pid:
-        i = 0
-        while True:
-            write(i)
-            os.write(tell, b"x")
-            i += 1
-    assert os.read(begun, 1)
-    time.sleep(after)
-    os.kill(pid, signal.SIGKILL)
-    os.close(begun)
-    os.close(tell)
-    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
 
 def slots(folder: Path, n_tokens: int) -> tuple[Path, Toy, list[list[int]]]:
@@ -49,15 +30,47 @@ def slots(folder: Path, n_tokens: int) -> tuple[Path, Toy, list[list[int]]]:
     return folder / "slot", toy, prompts
 
 
+def die_at(n: int) -> None:
+    """Kill this process at the n-th line of the module that it runs from now on."""
+    left = n
+
+    def each(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != whole_file.__file__:
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return each
+
+    sys.settrace(each)
+
+
+def write_and_die(folder: str) -> None:
+    """Fork writers until one gets to its end; each is killed one line later than the one before."""
+    path, toy, prompts = slots(Path(folder), 60)
+    n, died = 0, True
+    while died:
+        save_slot(toy.reuse, path, 0)
+        child = os.fork()
+        if not child:
+            die_at(n)
+            save_slot(toy.reuse, path, 1)
+            os._exit(0)
+        died = os.waitpid(child, 0)[1] == signal.SIGKILL
+        parts = [other for other in path.parent.iterdir() if other != path]
+        print(prompts.index(load_slot(toy.reuse, path, 2)), [part.suffix for part in parts])
+        for part in parts:  # the next writer would look at each
+            part.unlink()
+        n += 1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_kill_9_leaves_the_old_or_the_new_file(tmp_path: Path, n: int = 10) -> None:
-    path, toy, prompts = slots(tmp_path, 60)
-    save_slot(toy.reuse, path, 0)
-    for after in np.random.default_rng(1).uniform(0, 0.02, n):
-        killed_while(lambda i: save_slot(toy.reuse, path, i % 2), after)
-        assert load_slot(toy.reuse, path, 2) in prompts
-    left = [p.name for p in tmp_path.iterdir() if p != path]
-    assert all(name.endswith(".part") for name in left)  # begun, and swept away later
+def test_kill_9_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
+    found = run_alone(write_and_die, str(tmp_path)).splitlines()
+    stages = [line for line, _ in groupby(found)]
+    assert stages == ["0 []", "0 ['.part']", "1 []"] and found.count(stages[-1]) > 1
 
 
 def test_what_killed_writers_left_goes_after_a_while(tmp_path: Path) -> None:

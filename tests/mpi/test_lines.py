@@ -15,6 +15,7 @@ from ggml_mpi import lines
 from ggml_mpi.watch import BYE, Watch
 from llama_py_tools import ranks
 from tests.limits import SECONDS
+from tests.locks import NotedLock
 
 TOKEN = "0123456789abcdef"
 HOME = ("127.0.0.1", "::1")
@@ -40,7 +41,7 @@ def accepting() -> Iterator[tuple[int, dict[int, socket.socket], threading.Threa
         thread = threading.Thread(target=lines._accept, args=wanted, daemon=True)
         thread.start()
         yield server.getsockname()[1], found, thread
-        thread.join(60)
+        thread.join(SECONDS)
     for line in found.values():
         line.close()
 
@@ -50,14 +51,14 @@ def test_strangers_keep_no_rank_waiting(accepting: Any) -> None:
     port, found, thread = accepting
     with ExitStack() as open_:
         for i in range(20):
-            stranger = open_.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+            stranger = open_.enter_context(socket.create_connection(("127.0.0.1", port), SECONDS))
             if i % 4:
                 stranger.send([b"GET / HTTP/1.1\r\n\r\n", b"x" * 100, b"wrong 1\n"][i % 4 - 1])
         for rank, address in zip((1, 2), [*home()] * 2, strict=False):
             line = lines._to_first([address], port, f"{TOKEN} {rank}\n".encode())
             assert line is not None
             open_.enter_context(line)
-        thread.join(60)
+        thread.join(SECONDS)
     assert sorted(found) == [1, 2]
 
 
@@ -65,7 +66,7 @@ def test_a_word_may_come_in_parts(accepting: Any) -> None:
     port, found, thread = accepting
     with ExitStack() as open_:
         ours = [
-            open_.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+            open_.enter_context(socket.create_connection(("127.0.0.1", port), SECONDS))
             for _ in range(2)
         ]
         for line in ours:
@@ -73,7 +74,7 @@ def test_a_word_may_come_in_parts(accepting: Any) -> None:
         for rank, line in enumerate(ours, 1):
             line.send(f"{TOKEN[5:]} {rank}\n".encode())
             assert line.recv(1) == lines.WELCOME
-        thread.join(60)
+        thread.join(SECONDS)
     assert sorted(found) == [1, 2]
 
 
@@ -133,19 +134,19 @@ def test_a_farewell_may_come_while_this_one_says_its_own() -> None:
     watch = Watch(0, {}, {})
     here, there = socket.socketpair()
     there.send(BYE)
-    begun = threading.Event()
+    lock = watch._lock = NotedLock(watch._lock)  # type: ignore[assignment]
 
     def hear() -> None:
-        begun.set()
         watch._hear(2)
+        lock.come.set()
 
     hearing = threading.Thread(target=hear)
 
     class First(socket.socket):
         def send(self, *args: Any) -> int:  # type: ignore[override]
+            lock.come.clear()  # this thread has come before
             hearing.start()
-            assert begun.wait(SECONDS)
-            hearing.join(0.2)  # it is not through: the other one is not done
+            assert lock.come.wait(SECONDS)
             return 1
 
     with here, there, First() as first:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,28 +24,25 @@ from tests.server.served import events
 ASK = {"prompt": "ROMEO: what is it that you say", "n_predict": 12, "temperature": 0}
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
-def serving(
-    *flags: str, port: int = 0
-) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A server that is a command of its own, and a client of it, which needs a port."""
+def serving(*flags: str) -> Iterator[subprocess.Popen[str]]:
+    """A server that is a command of its own, at a port that is free."""
     launcher()
     process = subprocess.Popen(
-        [str(SCRIPTS / "llama-py-server"), "--port", str(port), "--no-warmup", *flags],
+        [str(SCRIPTS / "llama-py-server"), "--port", "0", "--no-warmup", *flags],
         stderr=subprocess.PIPE, text=True, env=clean_environment(), stdin=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT) as client:
-            yield process, client
+        yield process
     finally:
         process.kill()
         process.wait(TIMEOUT)
+
+
+def client_of(lines: list[str]) -> httpx.Client:
+    """Make a client of a server that says in one of these lines where it listens."""
+    said = next(line for line in lines if line.startswith("listening on "))
+    return httpx.Client(base_url=said.split()[2], timeout=TIMEOUT)
 
 
 def until(process: subprocess.Popen[str], what: str) -> list[str]:
@@ -69,8 +65,7 @@ def said(client: httpx.Client, **more: Any) -> dict[str, Any]:
 def test_a_server_goes_on_without_a_rank_that_was_killed(tmp_path: Path) -> None:
     alone = run("llama-py-cli", "-p", ASK["prompt"], "-n", "12", "--temp", "0", "-no-cnv").stdout
     flags = ("--hosts", "localhost:2", "-np", "2", "-c", "8192", "--slot-save-path", str(tmp_path))
-    with serving(*flags, port=free_port()) as (process, client):  # it keeps it when it restarts
-        until(process, "ready: demo")
+    with serving(*flags) as process, client_of(until(process, "ready: demo")) as client:
         first = said(client, id_slot=0)
         assert alone.strip().endswith(first["content"].strip())
         kept = client.post("/slots/0?action=save", json={"filename": "kept"}).json()["n_saved"]
@@ -87,9 +82,10 @@ def test_a_server_goes_on_without_a_rank_that_was_killed(tmp_path: Path) -> None
         lines = until(process, "ready: demo")
         assert sum(line.startswith("error: rank 1 on ") for line in lines) == 1
         assert "starting again with localhost:1\n" in lines
-        back = client.post("/slots/1?action=restore", json={"filename": "kept"}).json()
-        assert back["n_restored"] == kept
-        again = said(client, id_slot=1)
+        with client_of(lines) as client:
+            back = client.post("/slots/1?action=restore", json={"filename": "kept"}).json()
+            assert back["n_restored"] == kept
+            again = said(client, id_slot=1)
         assert again["content"] == first["content"] and again["timings"]["cache_n"] > 0
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT) == 0
@@ -98,7 +94,7 @@ def test_a_server_goes_on_without_a_rank_that_was_killed(tmp_path: Path) -> None
 @pytest.mark.parametrize("moment", ["its ranks are there", "it listens"])
 def test_a_stop_while_it_starts_is_one_line_and_one_code(moment: str) -> None:
     """However each of its processes ends; unless it was ready before the signal came."""
-    with serving("--hosts", "localhost:2") as (process, _):
+    with serving("--hosts", "localhost:2") as process:
         if moment == "it listens":
             until(process, "listening on")
         else:

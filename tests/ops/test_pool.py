@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -23,8 +24,12 @@ from tests.limits import SECONDS
 
 @dataclass(frozen=True)
 class Squares:
-    """Squares of numbers; some take long, some kill the process."""
+    """Squares of numbers; some wait for the number after them, some kill the process.
 
+    folder  of a file for each that is done, to wait for
+    """
+
+    folder: Path = Path()
     slow: tuple[int, ...] = ()
     deadly: tuple[int, ...] = ()
 
@@ -32,10 +37,12 @@ class Squares:
         return self.square
 
     def square(self, i: int) -> int:
-        if i in self.slow:
-            time.sleep(0.3)
+        while i in self.slow and not (self.folder / str(i + 1)).exists():
+            time.sleep(0.01)
         if i in self.deadly:
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.slow:
+            (self.folder / str(i)).touch()
         return i * i
 
 
@@ -52,8 +59,8 @@ def deadly_case() -> Callable[[int], Outcome]:
     return evaluate
 
 
-def test_answers_keep_the_order() -> None:
-    assert list(in_order(Squares(slow=(0, 3)), 7, 2)) == [i * i for i in range(7)]
+def test_answers_keep_the_order(tmp_path: Path) -> None:
+    assert list(in_order(Squares(tmp_path, slow=(0, 3)), 7, 2)) == [i * i for i in range(7)]
 
 
 def test_more_processes_than_jobs() -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from ast import literal_eval
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import pytest
 
@@ -19,6 +17,8 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from ggml_ref.backend import table as ref_table
 from llama_py_tools.test_backend_ops.cases import all_cases
+from tests.limits import SECONDS
+from tests.locks import NotedLock
 
 
 @pytest.mark.parametrize("name", ["cpu", "opencl", "ref"])
@@ -79,17 +79,25 @@ def test_only_families_that_are_asked_for_are_imported() -> None:
 
 
 def test_threads_that_plan_at_the_same_time_find_the_same() -> None:
-    """The first one imports the family, which takes its time; the others wait for it."""
-    started = Barrier(4)
+    """The first one imports the family until another has come; that one waits for it."""
+
+    declared: list[str] = []
 
     def declare(op: str) -> None:
-        time.sleep(0.05)
+        declared.append(op)
+        if len(declared) > 1:
+            lock.come.set()
+        assert lock.come.wait(SECONDS)
         table.add(op, "kernel")
 
     def find(n: int) -> str | None:
-        started.wait()
         return table.find(ops.neg(Tensor(ne=(n,))))
 
     table = KernelTable[str]("some", declare)
+    lock = table._declaring = NotedLock(table._declaring, 2)  # type: ignore[assignment]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(find, range(1, 5))) == ["kernel"] * 4
+        finding = [pool.submit(find, n) for n in range(1, 5)]
+        for one in finding:
+            one.add_done_callback(lambda _: lock.come.set())  # it has not waited
+        assert [one.result() for one in finding] == ["kernel"] * 4
+    assert declared == ["NEG"]

@@ -6,15 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import psutil
 import pytest
+from starlette.applications import Starlette
 
+from llama_py_server import listen
+from llama_py_server.params import ListenParams
 from tests.commands import SCRIPTS, clean_environment, heed_interrupts
 from tests.limits import SECONDS
+from tests.processes import all_end, compilers
 
 WAIT = SECONDS
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -35,30 +38,6 @@ def loading(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=WAIT)
 
 
-def compilers(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Its child processes, once there are some."""
-    while process.poll() is None:
-        time.sleep(0.01)
-        if found := psutil.Process(process.pid).children(recursive=True):
-            return found
-    raise AssertionError("it ended before it compiled anything")
-
-
-def all_end(processes: Sequence[psutil.Process]) -> bool:
-    """Whether they do; nobody may be there who buries those that have ended."""
-    until = time.monotonic() + WAIT
-    while any(map(runs, processes)) and time.monotonic() < until:
-        time.sleep(0.01)
-    return not any(map(runs, processes))
-
-
-def runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 @pytest.mark.parametrize(("signals", "code"), [
     ((signal.SIGTERM,), 0), ((signal.SIGINT,), 130), ((signal.SIGINT, signal.SIGINT), 130),
 ])  # fmt: skip
@@ -69,7 +48,7 @@ def test_a_stop_while_a_model_is_loaded(
     for line in loading.stderr:
         if line.startswith("listening on"):
             break
-    children = compilers(loading)
+    children = compilers(loading.pid)
     for one in signals:
         loading.send_signal(one)
     _, told = loading.communicate(timeout=WAIT)
@@ -77,8 +56,30 @@ def test_a_stop_while_a_model_is_loaded(
     assert all_end(children)
 
 
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_stop_at_the_line_that_it_listens(
+    sent: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for that line may send a signal at once."""
+    heard: list[str] = []
+
+    def tell(line: str) -> None:
+        heard.append(line)
+        signal.raise_signal(sent)
+
+    monkeypatch.setattr(listen, "tell", tell)
+    before = signal.signal(sent, lambda *_: pytest.fail("the server does not handle it yet"))
+    flags = ListenParams(host=("127.0.0.1",), port=0)
+    never = threading.Event()
+    try:
+        assert listen.serve(Starlette(), flags, never, never, lambda: None) == code
+    finally:
+        signal.signal(sent, before)
+    assert len(heard) == 1 and heard[0].startswith("listening on http://127.0.0.1:")
+
+
 def test_compilers_end_with_who_was_killed(loading: subprocess.Popen[str]) -> None:
-    children = compilers(loading)
+    children = compilers(loading.pid)
     loading.kill()
     assert all_end(children)
 

@@ -79,16 +79,16 @@ def test_what_is_in_use_stays() -> None:
                 pass
             with pytest.raises(Busy, match="in use"):
                 made.unload("a")
-            begun, got = threading.Event(), threading.Event()
+            got = threading.Event()
 
             def wait() -> None:
-                begun.set()
                 with made.use("b", WAIT):
                     got.set()
 
             thread = threading.Thread(target=wait)
             thread.start()
-            assert begun.wait(WAIT) and not got.wait(0.05)
+            wait_for(lambda: is_asked(made) or got.is_set())
+            assert not got.is_set()
         thread.join(WAIT)
         assert got.is_set() and "a" not in loaded(made)
         with pytest.raises(AllocError, match="budget of 10"), made.use("huge"):
@@ -275,6 +275,12 @@ def after_tick(made: Models[Served], **states: str) -> bool:
     """How models are; what is idle for a moment may be so only at the clock's next step."""
     made.tick(1e-9)
     return {one.name: one.state for one in made.info()} == states
+
+
+def is_asked(made: Models[Served]) -> bool:
+    """Return True if a request waits for a model that it cannot have yet."""
+    with made._locked():
+        return bool(made._asked)
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from llama_py.batch import UBatch
 from llama_py.graph.result import GraphResult
 from tests.live_models import tokens
-from tests.serving.engines import Asked, ask, engine, request, stall
+from tests.serving.engines import WAIT, Asked, ask, engine, request, stall
 
 NAME = "qwen35-dense"
 
@@ -59,7 +59,7 @@ def test_a_prompt_is_read_at_once_beside_answers() -> None:
         long = request(tokens(200, 1), 2)
         handle = made.submit(long, lambda _: went_on.append(len(first.tokens)))
         go_on.set()
-        assert handle.wait(120) and first.end().finish_reason == "length"
+        assert handle.wait(WAIT) and first.end().finish_reason == "length"
         assert went_on[-2] - went_on[0] <= 1  # placed, read, first token: no step between
 
 

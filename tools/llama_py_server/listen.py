@@ -48,10 +48,10 @@ def serve(
         raise ModelError(f"TLS with {listen.ssl_cert_file}: {e}") from None
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(_bound(host, listen)) for host in listen.host]
-        for host, one in zip(listen.host, sockets, strict=True):
-            tell(f"listening on {_shown(host, one, listen)}")
         server = Server(config, hurry, ending)
         with _signals(server):
+            for host, one in zip(listen.host, sockets, strict=True):
+                tell(f"listening on {_shown(host, one, listen)}")
             asyncio.run(_serve(server, sockets, failed))
     return 130 if server.had_ctrl_c else 0
 
