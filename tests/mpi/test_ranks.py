@@ -157,7 +157,7 @@ def test_a_killed_rank_ends_all(rank: int) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_silent_rank_ends_all_with_its_name(rank: int) -> None:
     # long enough for ranks that start on a busy machine
-    with started(2, CLI, *ENDLESS, LLAMA_PY_MPI_TIMEOUT="10") as process:
+    with started(2, CLI, *ENDLESS, LLAMA_PY_MPI_TIMEOUT="20") as process:
         assert process.stdout is not None
         process.stdout.read(200)
         silent = rank_of(process, rank)
