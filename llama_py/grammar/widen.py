@@ -24,6 +24,7 @@ _UNKNOWN = (
 _LOW, _HIGH = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 _NUMBERS = (*_LOW, *_HIGH, "multipleOf")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+EXACT = 2**53  # llguidance rounds numbers to float64
 UNSATISFIABLE = "Unsatisfiable"  # begins the errors of schemas that no value meets
 
 
@@ -120,6 +121,12 @@ def _values(part: Part) -> Iterator[str]:
             del known[name]
             part.pop("additionalProperties", None)  # it does not hold for these properties
             yield f"patternProperties/{escaped(name)}"
+    for key in [key for key in ("const", "enum") if _has_wide(part.get(key))]:
+        given = part.pop(key)
+        values = given if key == "enum" and isinstance(given, list) else [given]
+        if all(type(one) is int for one in values):
+            part.setdefault("type", "integer")
+        yield key
     yield from _without(part, _NUMBERS)
     for key in _COUNTS:
         if isinstance(part.get(key), float) and part[key].is_integer():
@@ -130,13 +137,22 @@ def _without(part: Part, keys: tuple[str, ...]) -> Iterator[str]:
     """Remove numbers until the others can be expressed together."""
     given = {key: part[key] for key in keys if _is_number(part.get(key))}
     what = "integer" if part.get("type") == "integer" else "number"
-    for key in [key for key in given if not _takes({"type": what, key: given[key]})]:
+    wide = [key for key in given if key != "multipleOf" and abs(given[key]) >= EXACT]
+    refused = (key for key in given if not _takes({"type": what, key: given[key]}))
+    for key in dict.fromkeys([*wide, *refused]):
         del part[key], given[key]
         yield key
     while given and not _takes({"type": what, **given}):
         key, _ = given.popitem()
         del part[key]
         yield key
+
+
+def _has_wide(value: Any) -> bool:
+    """Return True if a value has an integer that float64 may not hold."""
+    found: list[int] = []
+    json.loads(json.dumps(value), parse_int=lambda text: found.append(int(text)))
+    return any(abs(one) >= EXACT for one in found)
 
 
 def _takes_pattern(pattern: Any) -> bool:
