@@ -14,6 +14,7 @@ GGMLError
     ├── WeightsError       tensors missing, unused or of a wrong shape, all told at once
     ├── TokenizerError
     ├── GrammarError       a grammar, schema or expression that is none, or too large
+    ├── AnswerError        an answer that does not meet its JSON schema
     └── ContextError       a prompt or batch that does not fit the context
 """
 
@@ -77,6 +78,18 @@ class TokenizerError(ModelError):
 class GrammarError(ModelError):
     """A grammar, JSON schema or regular expression that is none, is too large, or that no answer
     can meet; line and column are in the message where they are known."""
+
+
+class AnswerError(ModelError):
+    """An answer that does not meet the part of its JSON schema that no grammar enforces.
+
+    Attributes:
+        answer: The whole answer.
+    """
+
+    def __init__(self, message: str, answer: str = "") -> None:
+        super().__init__(message)
+        self.answer = answer
 
 
 class ContextError(ModelError):

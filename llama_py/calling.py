@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ggml_py.errors import GrammarError, ModelError
+from ggml_py.errors import AnswerError, GrammarError, ModelError
 from llama_py.generate import Piece, stream
 from llama_py.params import AnswerParams, GenerateParams, SamplingParams
 from llama_py.sampler import Constraint, Sampler
 
 if TYPE_CHECKING:
     from llama_py.chat.answer import ToolCall
+    from llama_py.chat.arguments import Arguments
     from llama_py.chat.stream import Parser
     from llama_py.chat.template import ChatTemplate
     from llama_py.chat.tools import ChatFormat
     from llama_py.context import Context
     from llama_py.tokenizer import Tokenizer
 
+Pieces = Generator[Piece, None, None]
 Tool = Mapping[str, Any] | Callable[..., Any]
 
 
@@ -108,3 +111,33 @@ def read_pieces(pieces: Iterator[Piece], parser: Parser) -> Iterator[Piece]:
             thought="".join(delta.reasoning for delta in deltas),
             calls=tuple(delta for delta in deltas if delta.index is not None),
         )  # fmt: skip
+
+
+def check_pieces(pieces: Pieces, p: AnswerParams) -> Pieces:
+    """Mark the last piece of an answer that does not meet its schema where no grammar enforces it.
+
+    The server checks whole responses by the same `Arguments`.
+    """
+    from llama_py.chat.arguments import response_of
+
+    response = response_of(p)
+    return pieces if response is None or not response.left_out else _checked(pieces, response)
+
+
+def _checked(pieces: Pieces, response: Arguments) -> Pieces:
+    text = ""
+    with closing(pieces):
+        for piece in pieces:
+            text += piece.text
+            ends = piece.finish_reason is not None
+            yield replace(piece, error=response.problem(text)) if ends else piece
+
+
+def join_pieces(pieces: Iterator[Piece]) -> str:
+    """Return the text of an answer. Raises AnswerError if it does not meet its schema."""
+    text = error = ""
+    for piece in pieces:
+        text, error = text + piece.text, piece.error
+    if error:
+        raise AnswerError(f"the answer does not meet its JSON schema: {error}", text)
+    return text

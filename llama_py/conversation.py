@@ -310,7 +310,7 @@ class Conversation:
             )
 
 
-def parted_pieces(pieces: Iterator[Piece], tags: Tags, prompt: str) -> Iterator[Piece]:
+def parted_pieces(pieces: Iterator[Piece], tags: Tags, prompt: str) -> Pieces:
     """The pieces of an answer to a prompt, with thoughts in their `thought`."""
     parts = Thoughts(tags, prompt)
     for piece in pieces:

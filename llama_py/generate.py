@@ -66,6 +66,8 @@ class Piece:
     n_discarded    tokens of the sequence that left a full context so far
     logprob        of the token, before sampling changes anything; with `logprobs`
     top            the most likely tokens with theirs, as many as `logprobs` says
+    error          on the last piece of `Model.stream` and `stream_chat`: why the answer does not
+                   meet its JSON schema, if no grammar enforces all of that
     """
 
     text: str
@@ -80,6 +82,7 @@ class Piece:
     thought: str = ""
     n_discarded: int = 0
     calls: tuple[Delta, ...] = ()
+    error: str = ""
 
     @property
     def prompt_rate(self) -> float:

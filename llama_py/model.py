@@ -59,14 +59,21 @@ class Model(Loaded):
         """The text that follows a prompt; options are the fields of AnswerParams.
 
         What the prompt has in common with the one before is not computed again. Raises ContextError
-        if it is longer than what the model was trained with.
+        if it is longer than what the model was trained with, and AnswerError, which has the text,
+        if an answer of a `json_schema` does not meet what no grammar enforces of it (with the
+        jsonschema package; `Piece.error` of `stream`).
         """
-        return "".join(piece.text for piece in self.stream(prompt, **options))
+        from llama_py.calling import join_pieces
+
+        return join_pieces(self.stream(prompt, **options))
 
     @takes(AnswerParams)
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """`generate`, piece by piece. It ends the answer before."""
-        return self._started(ids_of(self.tokenizer, prompt), AnswerParams(**options))
+        from llama_py.calling import check_pieces
+
+        p = AnswerParams(**options)
+        return check_pieces(self._started(ids_of(self.tokenizer, prompt), p), p)
 
     @takes(AnswerParams)
     def infill(
@@ -74,6 +81,7 @@ class Model(Loaded):
     ) -> str:
         """The text between two texts, of a model that was trained for it; `extra` has others, as
         `llama_py.infill.infill_ids` takes them. TokenizerError for another model."""
+        from llama_py.calling import check_pieces, join_pieces
         from llama_py.infill import infill_ids
 
         p = AnswerParams(**options)
@@ -81,7 +89,7 @@ class Model(Loaded):
             self.tokenizer, prefix, suffix, extra=extra, n_ctx=self.hparams.n_ctx_train,
             n_predict=max(p.max_tokens, 0),
         )  # fmt: skip
-        return "".join(piece.text for piece in self._started(ids, p))
+        return join_pieces(check_pieces(self._started(ids, p), p))
 
     def see(self, text: str, images: Sequence[Given]) -> ImagePrompt:
         """A prompt for `generate` and `stream`: a text with images where it has "<__media__>".
@@ -185,11 +193,14 @@ class Model(Loaded):
         {"url": "data:image/png;base64,..."}}, or file:NAME of the folder media_path. The model must
         see (`load_vision`).
 
-        What is in common with the call before is not computed again.
+        What is in common with the call before is not computed again. AnswerError is raised as by
+        `generate`.
         """
+        from llama_py.calling import join_pieces
+
         if tools is None:
             seen = self.stream_chat(messages, images=images, media_path=media_path, **options)
-            return "".join(piece.text for piece in seen)
+            return join_pieces(seen)
         messages = _with_images(_messages(messages), images)
         called = messages, tools, tool_choice, parallel_tool_calls, media_path, options
         pieces, parser = self._called(*called)
@@ -205,6 +216,7 @@ class Model(Loaded):
     ) -> Iterator[Piece]:  # fmt: skip
         """`chat`, piece by piece; thoughts are in `Piece.thought`, calls of tools in `Piece.calls`.
         It ends the answer before."""
+        from llama_py.calling import check_pieces
         from llama_py.chat.ends import turn_end
         from llama_py.chat.thinking import control_tokens, thinking_of
         from llama_py.conversation import Conversation, parted_pieces
@@ -219,13 +231,13 @@ class Model(Loaded):
         p = replace(p, stop=stops_of(turn_end(template, self.tokenizer), p.stop))
         ids = tokens_of(self, prompt, messages, media_path)
         if template.thinking is None:
-            return self._started(ids, p, messages)
+            return check_pieces(self._started(ids, p, messages), p)
         p = replace(
             p, preserved_tokens=control_tokens(template.thinking, self.tokenizer),
             thinking=thinking_of(template.thinking, prompt),
         )  # fmt: skip
         pieces = self._started(ids, p, messages)
-        return parted_pieces(pieces, template.thinking, prompt)
+        return check_pieces(parted_pieces(pieces, template.thinking, prompt), p)
 
     def _called(
         self, messages: Sequence[Message], tools: Sequence[Tool], choice: str | Message,

@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import GrammarError
 from llama_py.chat.formats.schema import parameters_of
+from llama_py.grammar.chosen import text_of
 from llama_py.grammar.judge import is_available, problem
 from llama_py.grammar.places import Part, located, target
 from llama_py.grammar.schema import kept, listed
+
+if TYPE_CHECKING:
+    from llama_py.params import SamplingParams
 
 Tool = dict[str, Any]
 _DEFINITION = re.compile(r"#/(\$defs|definitions)/[^/~%]*")
@@ -62,6 +66,12 @@ class Arguments:
     def problem(self, value: str) -> str:
         """Return the first problem of a value, as a line; "" if it meets the schema."""
         return problem(self.schema, value)
+
+
+def response_of(params: SamplingParams) -> Arguments | None:
+    """Return the schema of the responses of sampling parameters; None for any text."""
+    given = text_of(params)
+    return Arguments("", given[1]) if given is not None and given[0] == "json_schema" else None
 
 
 def arguments_of(tool: Mapping[str, Any]) -> Arguments:

@@ -16,6 +16,15 @@ def chosen(params: Any) -> Grammar | None:
 
     Raises GrammarError for one that is wrong, or for several; OSError for a file that is not there.
     """
+    given = text_of(params)
+    return compiled(*given) if given is not None else None
+
+
+def text_of(params: Any) -> tuple[str, str] | None:
+    """Return the kind and the text of the constraint of SamplingParams; None if there is none.
+
+    Raises GrammarError and OSError as `chosen`.
+    """
     given = {name: getattr(params, name) for name in params.constraints}
     if not given:
         return None
@@ -23,7 +32,7 @@ def chosen(params: Any) -> Grammar | None:
         raise GrammarError(f"{' and '.join(given)} are given; an answer can meet only one of them")
     [(name, value)] = given.items()
     if isinstance(value, (Mapping, bool)):
-        return compiled(name, _dumped(value))
+        return name, _dumped(value)
     if name.endswith("_file"):
         path, name = Path(value), name.removesuffix("_file")
         if name == "grammar" and path.suffix == ".lark":
@@ -32,7 +41,7 @@ def chosen(params: Any) -> Grammar | None:
             value = path.read_bytes().decode("utf-8")
         except UnicodeDecodeError as e:
             raise GrammarError(f"{path}: byte {e.start} is not UTF-8: save it as UTF-8") from None
-    return compiled(name, value)
+    return name, value
 
 
 def _dumped(schema: Any) -> str:

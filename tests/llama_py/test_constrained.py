@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py.errors import GrammarError
+from ggml_py.errors import AnswerError, GrammarError
 from llama_py.grammar import compiled
 from llama_py.grammar.vocabulary import vocabulary
 from llama_py.params import SamplingParams
@@ -180,6 +180,24 @@ def test_text_and_chat(model: llama_py.Model) -> None:
     assert model.chat("Who?", grammar='root ::= "I" " am"? "."', temp=0) in ("I.", "I am.")
     pieces = [*model.stream("Now", json_schema={"type": "string", "minLength": 99}, max_tokens=9)]
     assert pieces[-1].finish_reason == "length"  # it was cut
+
+
+@pytest.mark.parametrize("schema_is_text", [False, True])
+def test_answers_are_checked_where_no_grammar_enforces_them(
+    model: llama_py.Model, schema_is_text: bool
+) -> None:
+    given: Any = {"const": "as it is", "not": {"maxLength": 8}}
+    how = {"json_schema": json.dumps(given) if schema_is_text else given, "max_tokens": 60}
+    for answer in (model.generate, model.chat):
+        with pytest.raises(AnswerError, match="should not be valid under") as e:
+            answer("Now", **how)
+        assert json.loads(e.value.answer) == "as it is"
+    for stream in (model.stream, model.stream_chat):
+        pieces = [*stream("Now", **how)]
+        assert "not be valid" in pieces[-1].error and not any(p.error for p in pieces[:-1])
+    assert model.generate("Now", json_schema={"const": 7, "not": {"const": 8}}) == "7"
+    with pytest.raises(AnswerError, match="not JSON"):  # it was cut
+        model.generate("Now", **{**how, "max_tokens": 1})
 
 
 def test_texts_with_drafts_are_the_same(model: llama_py.Model) -> None:

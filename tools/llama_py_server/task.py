@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
-from llama_py.chat.arguments import Arguments
+from llama_py.chat.arguments import Arguments, response_of
 from llama_py.params import SamplingParams
 from llama_py.params.sampling import CONSTRAINTS
 from llama_py_server.constraints import constraint_of
@@ -64,10 +63,9 @@ class Task:
     @property
     def response(self) -> Arguments | None:
         """The schema of the response; None: it is no JSON of a schema."""
-        schema = self.sampling.json_schema
         if self.answering is not None and self.answering.format.response is not None:
             return self.answering.format.response
-        return Arguments("", json.dumps(schema)) if isinstance(schema, Mapping) else None
+        return response_of(self.sampling)
 
     @property
     def is_checked(self) -> bool:
