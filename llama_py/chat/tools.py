@@ -39,6 +39,7 @@ from llama_py.chat.reasoning_formats import REASONING_FORMATS
 from llama_py.chat.stream import Delta, Parser, new_id
 from llama_py.chat.thinking import Tags, thinking_of
 from llama_py.grammar import Grammar, compiled
+from llama_py.grammar.closed import has_free_keys
 from llama_py.grammar.vocabulary import vocabulary
 from llama_py.params.choosers import Thinking
 from llama_py.sampler.after_thoughts import AfterThoughts
@@ -82,10 +83,11 @@ class ChatFormat:
     def problem_of(self, call: ToolCall) -> str:
         """Return why a call's arguments do not meet the tool's schema; "" if they do.
 
-        Arguments that a grammar enforces are not checked.
+        Arguments that a grammar enforces are not checked, unless it may repeat their keys.
         """
         found = next((one for one in self.arguments if one.name == call.name), None)
-        if found is None or (not found.left_out and found.enforced in self._schemas):
+        enforced = {} if found is None or found.left_out else found.enforced
+        if found is None or (enforced in self._schemas and not has_free_keys(enforced)):
             return ""
         return found.problem(call.arguments)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
@@ -44,10 +45,18 @@ def problem(schema: str, value: str) -> str:
 
 
 def _problem(schema: str, value: str) -> str:
+    repeated: list[str] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        repeated.extend(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+        return dict(pairs)
+
     try:
-        found = json.loads(value)
+        found = json.loads(value, object_pairs_hook=members)
     except (ValueError, RecursionError) as e:
         return f"not JSON: {e}"[:MAX_SHOWN]
+    if repeated:
+        return f"an object has the key {repeated[0]!r} several times"[:MAX_SHOWN]
     try:
         error = next(iter(_validator(json.loads(schema)).iter_errors(found)), None)
     except Exception as e:  # a malformed schema, or one that refers to another document

@@ -115,6 +115,18 @@ def test_calls_that_fail_are_marked(name: str, text: str) -> None:
         assert [d.error for d in deltas if d.error] == ([found.error] if error else [])
 
 
+@pytest.mark.parametrize("free", [{"additionalProperties": INT}, {"properties": {"a": {
+    "type": "object", "additionalProperties": True}}}])  # fmt: skip
+def test_repeated_keys_are_marked(free: Schema) -> None:
+    """The grammar of a call may repeat keys that its schema does not name."""
+    form = with_tool(HERMES, {"type": "object", **free})
+    inner = '{"b": 1, "b": 2}'
+    bad = inner if "properties" not in free else f'{{"a": {inner}}}'
+    for text, error in ((bad, "an object has the key 'b' several times"),
+                        (bad.replace('"b": 2', '"c": 2'), "")):
+        assert form.parse(call("act", text)).tool_calls[0].error == error
+
+
 def test_texts_in_tags_are_checked() -> None:
     """No grammar of this format enforces them, so the check does."""
     form = with_tool(LINES, {"type": "object", "properties": {"to": {
