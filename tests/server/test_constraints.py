@@ -50,7 +50,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"response_format": {"schema": SCHEMA}}, "response_format"),
     ({"response_format": "json"}, "response_format"),
     ({"functions": [{"name": "f"}], "tools": [TOOL]}, "functions"),
-    ({"function_call": {"name": "f"}}, "function"),
+    ({"function_call": {"name": "f"}}, "function_call"),
 ]  # fmt: skip
 OTHER = {
     "temperature": 0, "encoding_format": "float", "response_format": {"type": "text"},

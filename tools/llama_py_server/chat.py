@@ -72,10 +72,13 @@ def _with_tools(body: Body) -> Body:
         raise invalid(f"Cannot use both {older[0]} and {newer[0]}")
     if not older:
         return body
-    choice = body.get("function_call")
+    choice, functions = body.get("function_call"), objects(body, "functions")
+    names = ("auto", "none", *(one.get("name") for one in functions))
+    if choice and (choice.get("name") if isinstance(choice, dict) else choice) not in names:
+        raise invalid(f"'function_call' must name one of 'functions', got {choice!r}")
     return {
         **{key: v for key, v in body.items() if key not in REPLACED},
-        "tools": [{"type": "function", "function": one} for one in objects(body, "functions")],
+        "tools": [{"type": "function", "function": one} for one in functions],
         "tool_choice": {"function": choice} if isinstance(choice, dict) else choice,
         "parallel_tool_calls": False,
     }  # fmt: skip
