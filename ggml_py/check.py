@@ -1,19 +1,10 @@
-"""Every node computed twice: by its device, and from the same inputs by another one.
-
-Devices round the activations of a product with coarse weights, by an amount that depends on the
-data: one outlier decides the step of its block. The other device is given the same rounding
-(`ROUNDINGS`), so that products are compared closely. The angles of ROPE are running products in
-float32: their bound grows with the positions.
-"""
+"""Every node computed twice: by its device, and from the same inputs by another one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
-import numpy as np
-import numpy.typing as npt
-
+from ggml_py import ops
 from ggml_py.backend import (
     Bytes,
     CompileOptions,
@@ -24,52 +15,22 @@ from ggml_py.backend import (
     tensor_bytes,
 )
 from ggml_py.errors import GGMLError
+from ggml_py.judge import (
+    CLOSE,
+    ROUNDINGS,
+    Bound,
+    Values,
+    bound_of,
+    closest,
+    dithered,
+    is_rounded,
+    sensitive,
+    sum_errors,
+)
 from ggml_py.kernels import describe
 from ggml_py.opspec import OPS
-from ggml_py.tensor import FLAG_WEIGHT, Tensor
-
-Values = npt.NDArray[Any]
-
-ROUNDED = 5e-4  # bound where a source is kept in 16 bits or fewer: kernels may round the others too
-EXACT = 1e-6
-CLOSE = 2e-5  # of a product whose activations are rounded alike; a few are halves of a step
-GAIN = 5e-3  # by which the values of a row may be too large or too small together
-ROW = 32  # values of a row or column whose roundings cancel
-FEWEST = 1e-3  # part of the mean energy of columns below which errors are those of other values
-PRODUCTS = ("MUL_MAT", "MUL_MAT_ID")
-
-
-def _to_int8(block: int) -> Callable[[Values], Values]:
-    """Rounding to 127 steps of the largest value of a block."""
-
-    def rounded(x: Values) -> Values:
-        n = x.shape[-1]
-        padded = np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, -n % block)])
-        blocks = padded.reshape(*x.shape[:-1], -1, block)
-        step = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
-        levels = np.rint(np.divide(blocks, step, where=step > 0, out=np.zeros_like(blocks)))
-        found: Values = (levels * step).reshape(padded.shape)[..., :n]
-        return found
-
-    return rounded
-
-
-def _to_f16(x: Values) -> Values:
-    with np.errstate(over="ignore"):
-        return x.astype(np.float16).astype(np.float32)
-
-
-def _to_bf16(x: Values) -> Values:
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    found: Values = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
-    return found
-
-
-# what devices make of a product's activations, by whether the weights have blocks
-ROUNDINGS: dict[bool, tuple[Callable[[Values], Values], ...]] = {
-    True: (_to_int8(32), _to_int8(256), _to_f16, _to_bf16),
-    False: (_to_f16, _to_bf16),
-}
+from ggml_py.tensor import FLAG_WEIGHT, Tensor, numpy_dtype
+from ggml_py.types import F32
 
 
 class CheckFailed(GGMLError):
@@ -118,32 +79,65 @@ class Checker:
     def compare(self, node: Tensor, twin: Tensor, by: str) -> None:
         """CheckFailed if the node's values are not the twin's."""
         self.n_checked += 1
-        problem = min((_difference(e, get_tensor(node), bound)
-                       for e, bound in self.references(node, twin)), key=bool)  # fmt: skip
-        if problem:
+        error = closest(self.references(node, twin), self.values_of(node), node.type)
+        if error.problem:
             raise CheckFailed(
-                f"{node.name}: {describe(node)}: {by} differs from {self.device.name}: {problem}"
+                f"{node.name}: {describe(node)}: {by} differs from {self.device.name}:"
+                f" {error.problem}; worst {error.worst}"
             )
 
-    def references(self, node: Tensor, twin: Tensor) -> Iterator[tuple[Values, float]]:
+    def references(self, node: Tensor, twin: Tensor) -> Iterator[tuple[Values, Bound]]:
         """Yield values that the node may have, each with its bound: those of its sources as they
         are, then those of rounded activations."""
-        weight = twin.optional(0)
-        rounds = twin.op in PRODUCTS and weight is not None and is_coarse(weight)
-        yield get_tensor(twin), CLOSE if rounds else bound_of(node)
-        if not rounds or weight is None:
+        plain = self.values_of(twin)
+        yield plain, bound_of(node)
+        if not is_rounded(twin.op, (None if s is None else s.type for s in twin.src)):
             return
-        x = twin.source(1)
-        values = get_tensor(x)
-        for rounded in ROUNDINGS[weight.type.block_size > 1]:
-            copy = Tensor(x.type, x.ne, name=x.name)
-            copy.buffer = self.device.alloc(max(copy.nbytes, 1))
-            set_tensor(copy, rounded(values))
-            sources = (weight, copy, *twin.src[2:])
-            again = Tensor(twin.type, twin.ne, twin.op, sources, twin.params, twin.name, twin.nb)
-            again.buffer = self.device.alloc(max(again.nbytes, 1))
-            self.device.compile([again], CompileOptions(fuse=False)).run()
-            yield get_tensor(again), CLOSE
+        coarse, place = OPS[twin.op].rounds
+        weight, values = twin.source(coarse), self.values_of(twin.source(place))
+        bound: Bound = CLOSE
+        if twin.op == "FLASH_ATTN_EXT":
+            bound = sensitive(plain, (self._computed(twin, {place: x}) for x in dithered(values)))
+            yield plain, bound
+        for i, rounded in enumerate(ROUNDINGS[weight.type.is_quantized]):
+            found = self._computed(twin, {place: rounded(values)})
+            yield found, bound
+            if i == 0 and weight.type.block_size == 32 and twin.op in ("MUL_MAT", "MUL_MAT_ID"):
+                blocks = self.values_of(weight).reshape(*weight.ne[:0:-1], -1, 32)
+                sums = {coarse: blocks.min(-1), place: sum_errors(values)}
+                yield found + self._computed(twin, sums), CLOSE
+
+    def _computed(self, twin: Tensor, given: Mapping[int, Values]) -> Values:
+        """Return what the op makes of other values of some sources."""
+        sources = list(twin.src)
+        for i, values in given.items():
+            leaf = Tensor(F32, values.shape[::-1], name=twin.source(i).name)
+            set_tensor(self._allocated(leaf), values)
+            sources[i] = leaf
+        again = Tensor(
+            twin.type, twin.ne, twin.op, tuple(sources), twin.params, twin.name, twin.nb
+        )
+        self.run(self._allocated(again))
+        return self.values_of(again)
+
+    def values_of(self, t: Tensor) -> Values:
+        """Return the values [ne3, ne2, ne1, ne0]: integers, or floats of a quantized type too."""
+        if numpy_dtype(t) is not None:
+            return get_tensor(t)
+        leaf = self._allocated(Tensor(t.type, t.ne, nb=t.nb))
+        assert leaf.buffer is not None
+        leaf.buffer.write(0, tensor_bytes(t))
+        plain = self._allocated(ops.cast(leaf, F32))
+        self.run(plain)
+        return get_tensor(plain)
+
+    def _allocated(self, t: Tensor) -> Tensor:
+        t.buffer = self.device.alloc(max(t.nbytes, 1))
+        return t
+
+    def run(self, node: Tensor) -> None:
+        """Compute a node by itself on this device."""
+        self.device.compile([node], CompileOptions(fuse=False)).run()
 
     def _copy(self, source: Tensor) -> Tensor:
         if source.flags & FLAG_WEIGHT and id(source) in self._weights:
@@ -179,71 +173,5 @@ class _Checked:
         if reason:
             checker.n_skipped += 1
             return
-        checker.device.compile([twin], CompileOptions(fuse=False)).run()
+        checker.run(twin)
         checker.compare(node, twin, self.by)
-
-
-def is_coarse(t: Tensor) -> bool:
-    """Return True for values of 16 bits or fewer."""
-    return t.type.block_size > 1 or t.type.type_size < 4
-
-
-def bound_of(node: Tensor) -> float:
-    """Return the largest normalised mean squared error that rounding explains."""
-    if any(t is not None and is_coarse(t) for t in (node, *node.src)):
-        return ROUNDED
-    if node.op not in ("ROPE", "ROPE_BACK"):
-        return EXACT
-    farthest = float(np.abs(get_tensor(node.source(1)).astype(np.float64)).max(initial=0))
-    return EXACT + 8 * (farthest * 2.0**-24) ** 2
-
-
-def _difference(expected: Values, found: Values, bound: float) -> str:
-    """ "" if the values agree. Order within a row of integers is free: equal keys may be sorted
-    either way. A quantized result, whose values are not known here, may differ in few bytes."""
-    if expected.dtype == np.uint8:
-        share = float(np.mean(expected != found))
-        return f"{share:.1%} of the bytes" if share > 0.05 else ""
-    if expected.dtype.kind == "i":
-        expected, found = np.sort(expected), np.sort(found)
-        wrong = expected != found
-        return _at(wrong, expected, found) if wrong.any() else ""
-    e, f = expected.astype(np.float64), found.astype(np.float64)
-    same = (e == f) | (np.isnan(e) & np.isnan(f))
-    odd = ~same & ~(np.isfinite(e) & np.isfinite(f))
-    if odd.any():
-        return _at(odd, e, f)
-    error = np.where(same, 0.0, np.subtract(f, e, where=~same, out=np.zeros_like(e)))
-    scale = float(np.square(e, where=np.isfinite(e), out=np.zeros_like(e)).sum())
-    nmse = float(np.square(error).sum()) / (scale or 1.0)
-    if nmse <= bound:
-        return _gain(e, error)
-    worst = np.abs(error) == np.abs(error).max()
-    return f"NMSE {nmse:.2e}, the bound is {bound:.0e}; worst {_at(worst, e, f)}"
-
-
-def _gain(e: Values, error: Values) -> str:
-    """ "" if no row, nor a column of a matrix, is a few thousandths too large or too small.
-
-    Rows of a matrix count alike in its columns: the largest may be 1000 times another.
-
-    e      float64 [ne3, ne2, ne1, ne0]; error of these
-    """
-    if not np.isfinite(e).all():
-        return ""
-    length = np.sqrt(np.square(e).sum(-1, keepdims=True))
-    scale = np.divide(1, length, where=length > 0, out=np.zeros_like(length))
-    for axis, what, by, least in ((-1, "row", 1.0, EXACT), (-2, "column", scale, FEWEST)):
-        energy, along = np.square(e * by).sum(axis), (error * e * by**2).sum(axis)
-        wrong = np.abs(along) > GAIN * energy + least * energy.mean()
-        if e.shape[axis] >= ROW and wrong.any():
-            at = tuple(int(i) for i in np.argwhere(wrong)[0])
-            found = along[at] / energy[at] if energy[at] else np.inf
-            return f"{what} {list(at[::-1])} is off by {found:+.2%}"
-    return ""
-
-
-def _at(where: Values, expected: Values, found: Values) -> str:
-    """`at [i0, i1, i2, i3]: expected x, got y` of the first place."""
-    place = tuple(int(i) for i in np.argwhere(where)[0])
-    return f"at {list(place[::-1])}: expected {expected[place]:.7g}, got {found[place]:.7g}"

@@ -25,6 +25,7 @@ class OpSpec:
     batch       the dimensions of its result whose product is the size of its batch
     reads       bytes of its sources that a node reads at most; None: all (traffic.py)
     flops       multiplications and additions of a node; None where they do not take its time
+    rounds      (i, j): if source i has 16 bits or fewer, kernels may round source j alike; or ()
     """
 
     name: str
@@ -38,6 +39,7 @@ class OpSpec:
     batch: tuple[int, ...] = ROWS
     reads: Callable[[Any], int] | None = None
     flops: Callable[[Any], float] | None = None
+    rounds: tuple[int, ...] = ()
 
     def pack(self, params: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*params).ljust(OP_PARAMS_SIZE, b"\0")
@@ -57,6 +59,7 @@ def op(
     batch: tuple[int, ...] = ROWS,
     reads: Callable[[Any], int] | None = None,
     flops: Callable[[Any], float] | None = None,
+    rounds: tuple[int, ...] = (),
 ) -> Callable[[Builder], Builder]:
     """Declare an op. `params` lists fields as `name:code` with struct codes (`i` int32, `f`
     float32, `q` int64), `4x` for an unused word: `op("SCALE", "scale:f bias:f")`.
@@ -71,7 +74,7 @@ def op(
             raise ValueError(f"op {name} is declared twice: {where}")
         OPS[name] = OpSpec(
             name, builder, fields, layout, inplace, view, tuple(writes), at_weights, batch, reads,
-            flops,
+            flops, rounds,
         )  # fmt: skip
         return builder
 

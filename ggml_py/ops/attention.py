@@ -52,7 +52,7 @@ def _flops(t: Tensor) -> float:
 
 @op(
     "FLASH_ATTN_EXT", "scale:f max_bias:f softcap:f prec:i n_kv_max:i", at_weights=False,
-    flops=_flops,
+    flops=_flops, rounds=(1, 0),
 )  # fmt: skip
 def flash_attn_ext(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, max_bias: float = 0.0,

@@ -66,7 +66,7 @@ def im2col_3d(
     return node("IM2COL_3D", type, ne, a, b, params=(*s, *p, *d, ic))
 
 
-@op("CONV_2D", "s0:i s1:i p0:i p1:i d0:i d1:i")
+@op("CONV_2D", "s0:i s1:i p0:i p1:i d0:i d1:i", rounds=(0, 1))
 def conv_2d_direct(
     a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int, d1: int
 ) -> Tensor:
@@ -76,7 +76,7 @@ def conv_2d_direct(
     return node("CONV_2D", b.type, ne, a, b, params=(s0, s1, p0, p1, d0, d1))
 
 
-@op("CONV_2D_DW", "s0:i s1:i p0:i p1:i d0:i d1:i")
+@op("CONV_2D_DW", "s0:i s1:i p0:i p1:i d0:i d1:i", rounds=(0, 1))
 def conv_2d_dw_direct(
     a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int, d1: int
 ) -> Tensor:
@@ -92,7 +92,7 @@ def conv_2d_dw_direct(
     return t
 
 
-@op("CONV_3D", "s0:i s1:i s2:i p0:i p1:i p2:i d0:i d1:i d2:i c:i n:i oc:i")
+@op("CONV_3D", "s0:i s1:i s2:i p0:i p1:i p2:i d0:i d1:i d2:i c:i n:i oc:i", rounds=(0, 1))
 def conv_3d_direct(
     a: Tensor, b: Tensor, s: Triple, p: Triple, d: Triple, c: int, n: int, oc: int
 ) -> Tensor:

@@ -7,7 +7,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
 
-@op("CONV_TRANSPOSE_1D", "s0:i p0:i d0:i")
+@op("CONV_TRANSPOSE_1D", "s0:i p0:i d0:i", rounds=(0, 1))
 def conv_transpose_1d(a: Tensor, b: Tensor, s0: int, p0: int = 0, d0: int = 1) -> Tensor:
     """a [K, OC, IC], b [W, IC] -> F32 [(W-1)*s0 + K, OC] (ggml.c:ggml_conv_transpose_1d)."""
     require(b.ne[2] == 1 and b.ne[3] == 1, "conv_transpose_1d: b must be a matrix", a, b)
@@ -19,7 +19,7 @@ def conv_transpose_1d(a: Tensor, b: Tensor, s0: int, p0: int = 0, d0: int = 1) -
     return node("CONV_TRANSPOSE_1D", F32, ne, a, b, params=(s0, p0, d0))
 
 
-@op("CONV_TRANSPOSE_2D", "stride:i")
+@op("CONV_TRANSPOSE_2D", "stride:i", rounds=(0, 1))
 def conv_transpose_2d_p0(a: Tensor, b: Tensor, stride: int) -> Tensor:
     """a [KW, KH, OC, IC], b [W, H, IC, N] -> F32 [(W-1)*stride + KW, (H-1)*stride + KH, OC, N]
     (ggml.c:ggml_conv_transpose_2d_p0).

@@ -22,7 +22,7 @@ def _chosen(t: Tensor) -> int:
     return all_sources(t) - round((1 - share) * dense_bytes(matrices))
 
 
-@op("MUL_MAT", "prec:i hint:i 4x src_prec:i", batch=(1,), flops=_flops)
+@op("MUL_MAT", "prec:i hint:i 4x src_prec:i", batch=(1,), flops=_flops, rounds=(0, 1))
 def mul_mat(a: Tensor, b: Tensor, prec: str = "default") -> Tensor:
     """b times the transpose of a (ggml.c:ggml_mul_mat). a [k, n, A2, A3], b [k, m, B2, B3] -> F32
     [n, m, B2, B3]
@@ -49,7 +49,7 @@ def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:
 
 @op(
     "MUL_MAT_ID", "prec:i hint:i 4x src_prec:i first:i of:i", batch=(2,), reads=_chosen,
-    flops=_flops,
+    flops=_flops, rounds=(0, 1),
 )  # fmt: skip
 def mul_mat_id(
     as_: Tensor, b: Tensor, ids: Tensor, b_prec: str = "default", first: int = 0, of: int = 0
@@ -82,7 +82,7 @@ def mul_mat_id(
     return node("MUL_MAT_ID", F32, ne, as_, b, ids, params=params)
 
 
-@op("OUT_PROD", flops=lambda t: 2.0 * t.n_elements * t.source(0).ne[1])
+@op("OUT_PROD", flops=lambda t: 2.0 * t.n_elements * t.source(0).ne[1], rounds=(0, 1))
 def out_prod(a: Tensor, b: Tensor) -> Tensor:
     """Sum over k of a[:, k] times b[:, k] (ggml.c:ggml_out_prod). a [n, k, A2, A3],
     b [m, k, B2, B3] -> F32 [n, m, B2, B3]; A2 divides B2 and A3 divides B3

@@ -128,6 +128,32 @@ def test_a_hundredth_in_one_row_or_column_is_found(kind: str, outlier: float, ax
         product(Planting(axis), kind, outlier)
 
 
+@pytest.mark.parametrize("kind", ["q4_1", "q5_1"])
+def test_sums_of_activations_may_be_halves(kind: str) -> None:
+    """Minimum times sum of a block outweighs the result, and devices keep the sum as float16."""
+    checker, type = Planting(None), BY_NAME[kind]
+    where, rng = device("cpu"), np.random.default_rng(4)
+    w, x = Tensor(type, (512, 96), name="w"), given(512, 8)
+    rows = rng.standard_normal((96, 16, 32)).astype(np.float32)
+    rows -= rows.mean(-1, keepdims=True)
+    quantize = quantizer(type)
+    assert quantize is not None
+    checker.plain["w"] = np.frombuffer(quantize(rows.reshape(96, 512)), np.uint8)
+    w.flags |= FLAG_WEIGHT
+    w.buffer = where.alloc(w.nbytes)
+    w.buffer.write(0, checker.plain["w"])
+    where.prepare_weight(w, ("MUL_MAT",))
+    graph = Graph()
+    graph.build_forward_expand(ops.mul_mat(w, x))
+    plan = Scheduler([where], check=checker).plan(graph)
+    set_tensor(x, (3 + 0.02 * rng.standard_normal((1, 1, 8, 512))).astype(np.float32))
+    plan.run()
+    assert checker.n_checked == 1
+    checker.axis = 1
+    with pytest.raises(CheckFailed, match="row"):
+        plan.run()
+
+
 def rotated(checker: Checker, position: int) -> None:
     x, at = given(128, 4, 40), given(40)
     at.type = I32

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import tee
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ggml_py.backend import Program
 from ggml_py.check import Checker
-from ggml_py.tensor import Tensor, numpy_dtype
-from llama_py_tools.graph.diff.found import Found, compare, written
-from llama_py_tools.graph.diff.numbers import Values, error_of, is_whole
-from llama_py_tools.graph.diff.own import Watched, replace, values_of
-from llama_py_tools.graph.diff.run import Key, Run
+from ggml_py.judge import Bound, Error, Values, closest
+from ggml_py.tensor import Tensor
+from llama_py_tools.graph.diff.found import Found, Node, compare, written
+from llama_py_tools.graph.diff.numbers import type_of
+from llama_py_tools.graph.diff.own import Watched, put, values_of
+from llama_py_tools.graph.diff.run import Key, Read, Run, Store
 
 if TYPE_CHECKING:
     from ggml_py.backend import Device
     from llama_py import Context
 
-def make_known(found: Found, ctx: Context, prompt: Sequence[int], n_decode: int) -> None:
-    """Run again; each value is compared with the other run's, and replaced by it."""
+References = Iterator[tuple[Values, Bound]]
+
+
+def make_known(
+    found: Found, ctx: Context, prompt: Sequence[int], n_decode: int
+) -> dict[Key, Read]:
+    """Run again; each value is compared with the other run's, and replaced by it.
+
+    Returns:
+        Values of nodes that differ and were computed as one step with others.
+    """
     nodes = {n.key: n for n in found.nodes}
     values, chosen, again = found.theirs.values, found.theirs.chosen, Run("again")
+    store, steps = Store(), dict[Key, Read]()
 
     def look(key: Key, t: Tensor) -> None:
         node = nodes.get(key)
@@ -31,30 +43,31 @@ def make_known(found: Found, ctx: Context, prompt: Sequence[int], n_decode: int)
             expected = values[key]()
             value = written(again, key, values_of(t, ctx), expected)
             node.made = compare(node, value, expected)
-            replace(t, expected, node.name)
+            if node.is_far and len(node.step) > 1:
+                steps[key] = store.put(value)
+            put(t, expected, node.name)
 
     Watched(ctx, again, look).decode(prompt, n_decode, chosen)
     found.known = True
+    return steps
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the reference device makes of a node's inputs: NMSE of ours, computed alone, and of the
-    other run's value from that, with activations rounded as ours may be (Checker.references).
+    """Errors of our value of a node, computed alone, and of the other run's, from the values that
+    the reference device computes from the same inputs (Checker.references)."""
 
-    limit    what rounding explains
-    rounded  NMSE of ours, computed alone, from what the reference makes of them as they are
-    """
-
-    ours: float
-    theirs: float
-    limit: float
-    rounded: float
+    ours: Error
+    theirs: Error
 
     def wrong(self, found: Found) -> list[str]:
-        """Which of the two runs."""
+        """Return which of the two runs is wrong."""
         sides = (self.ours, found.ours.what), (self.theirs, found.theirs.what)
-        return [what for error, what in sides if not error <= self.limit]
+        return [what for error, what in sides if error.problem]
+
+    @property
+    def problem(self) -> str:
+        return self.ours.problem or self.theirs.problem
 
 
 class Judge(Checker):
@@ -63,22 +76,21 @@ class Judge(Checker):
     def __init__(self, device: Device, weights: Callable[[str], object], names: set[str]) -> None:
         super().__init__(device, weights)  # type: ignore[arg-type]
         self.names = names
-        self.made: dict[int, list[tuple[Values, float]]] = {}  # by id of the node, with bounds
+        self.made: dict[int, References] = {}  # by id of the node
 
     def checked(self, program: Program, node: Tensor, by: str) -> Program:
         return super().checked(program, node, by) if node.name in self.names else program
 
     def compare(self, node: Tensor, twin: Tensor, by: str) -> None:
-        if numpy_dtype(twin) is not None:
-            found = self.references(node, twin)
-            self.made[id(node)] = [(values.astype(np.float32), limit) for values, limit in found]
+        found = self.references(node, twin)
+        self.made[id(node)] = ((values.astype(np.float32), limit) for values, limit in found)
 
 
 def judge(
     found: Found, wanted: Sequence[Key], ctx: Context, device: Device, prompt: Sequence[int],
     n_decode: int,
 ) -> dict[Key, Verdict]:  # fmt: skip
-    """What the reference says of nodes.
+    """What the reference says of nodes; those that rounding explains are not wrong.
 
     ctx   made with `check`: it computes nodes one by one
     """
@@ -91,25 +103,65 @@ def judge(
         expected = values[key]() if key in values else None
         right = judging.made.pop(id(t), None)
         if key in wanted and right is not None and expected is not None:
-            whole, sides = is_whole(records[key]), (values_of(t, ctx), expected)
-            errors = [[error_of(r, x, whole).nmse for r, _ in right] for x in sides]
-            verdicts[key] = Verdict(min(errors[0]), min(errors[1]), right[0][1], errors[0][0])
+            sides, type = (values_of(t, ctx), expected), type_of(records[key])
+            pairs = zip(tee(right), sides, strict=True)
+            verdicts[key] = Verdict(*(closest(one, side, type) for one, side in pairs))
         if expected is not None:
-            replace(t, expected, t.name)
+            put(t, expected, t.name)
 
     Watched(ctx, Run("judged"), look).decode(prompt, n_decode, found.theirs.chosen)
     for node in found.wrong:
-        keys = [(node.key[0], i) for i in node.step] or [node.key]
-        about = [verdicts[key] for key in keys if key in verdicts]
-        if not any(v.wrong(found) for v in about):  # rounding explains as much of the step
-            node.bound = max(node.bound, 4 * sum(v.rounded for v in about))
+        if len(node.step) < 2 and node.key in verdicts and not verdicts[node.key].problem:
+            _explain(node, "")
     return verdicts
+
+
+def doubtful(found: Found, verdicts: Mapping[Key, Verdict]) -> list[Node]:
+    """Return nodes of steps that differ, although each node of the step is right by itself."""
+    return [
+        n for n in found.wrong
+        if len(n.step) > 1 and not any(verdicts[k].problem for k in keys_of(n) if k in verdicts)
+    ]  # fmt: skip
+
+
+def compare_steps(
+    found: Found, nodes: Sequence[Node], fused: Mapping[Key, Read], ctx: Context,
+    prompt: Sequence[int], n_decode: int,
+) -> None:  # fmt: skip
+    """Compare steps with their nodes one by one on the same device, which rounds alike.
+
+    ctx   computes nodes one by one; a step's inputs are the other run's values
+    """
+    known, asked = {n.key for n in found.nodes}, {n.key: n for n in nodes}
+    made: list[tuple[Key, Tensor]] = []
+
+    def look(key: Key, t: Tensor) -> None:
+        if key in asked:
+            alone = values_of(t, ctx)
+            value = written(found.ours, key, fused[key](), alone)
+            _explain(asked[key], compare(asked[key], value, alone).problem)
+        if key in known:
+            made.append((key, t))
+        if key[1] == found.ours.steps.get(key, (key[1],))[-1]:
+            for one, tensor in made:
+                put(tensor, found.theirs.values[one](), tensor.name)
+            made.clear()
+
+    Watched(ctx, Run("one by one"), look).decode(prompt, n_decode, found.theirs.chosen)
+
+
+def _explain(node: Node, problem: str) -> None:
+    """Set what is wrong with a node's own value; "" if rounding explains it."""
+    if node.made is not None and node.rows:
+        node.made = replace(node.made, problem=problem)
+
+
+def keys_of(node: Node) -> list[Key]:
+    """Return the node and those that were computed with it."""
+    return [(node.key[0], i) for i in node.step] or [node.key]
 
 
 def wanted(found: Found) -> list[Key]:
     """Nodes to ask of: those that are wrong, with those that were computed with them."""
-    keys: list[Key] = []
-    for node in found.wrong:
-        dec = node.key[0]
-        keys += [(dec, i) for i in node.step] or [node.key]
+    keys = (key for node in found.wrong for key in keys_of(node))
     return [key for key in dict.fromkeys(keys) if key in found.theirs.values]

@@ -275,12 +275,16 @@ def _blamed(args: argparse.Namespace, found: Found, o: DiffParams) -> dict[Key, 
     from llama_py_tools.graph.diff import blame
 
     with _opened(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
-        blame.make_known(found, ctx, ids, n_decode)
+        fused = blame.make_known(found, ctx, ids, n_decode)
     wanted = blame.wanted(found)
     if not wanted:
         return {}
     with _opened(args, fuse=False, check=JUDGE) as (ctx, ids, n_decode):
-        return blame.judge(found, wanted, ctx, device(JUDGE), ids, n_decode)
+        verdicts = blame.judge(found, wanted, ctx, device(JUDGE), ids, n_decode)
+    if steps := blame.doubtful(found, verdicts):
+        with _opened(args, fuse=False) as (ctx, ids, n_decode):
+            blame.compare_steps(found, steps, fused, ctx, ids, n_decode)
+    return verdicts
 
 
 def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:

@@ -15,8 +15,10 @@ import numpy as np
 
 from ggml_py.dump import Record
 from ggml_py.graph import Graph
+from ggml_py.judge import Error, error_of
 from ggml_py.tensor import Tensor
-from llama_py_tools.graph.diff.numbers import Error, Stats, Values, error_of, is_whole, rounding
+from ggml_py.types import F32
+from llama_py_tools.graph.diff.numbers import Stats, Values, is_whole, rounding, type_of
 from llama_py_tools.graph.diff.run import Key, Run
 from llama_py_tools.graph.diff.steps import Mask
 from llama_py_tools.graph.layers import groups
@@ -35,6 +37,7 @@ class Node:
     made    when its sources are the other run's; None: not known
     ours, theirs  statistics of the values that made the larger error, where it is beyond the bound
     step    indices of the nodes that were computed with it as one step
+    rows    whether each row counts, not only the error of all values
     """
 
     key: Key
@@ -46,6 +49,7 @@ class Node:
     ours: Stats | None = None
     theirs: Stats | None = None
     step: tuple[int, ...] = ()
+    rows: bool = True
 
     @property
     def name(self) -> str:
@@ -53,7 +57,7 @@ class Node:
 
     @property
     def is_far(self) -> bool:
-        return not (self.made or self.error).nmse <= self.bound
+        return bool((self.made or self.error).problem)
 
 
 @dataclass
@@ -127,7 +131,8 @@ def aligned(ours: Run, theirs: Run, bound: float | None, along: bool = False) ->
             limit = rounding(record, [records[key[0], i] for i in step])
         if bound is not None and not is_whole(record):
             limit = bound
-        node = Node(key, record, layers[key], limit, Error(0.0), step=step)
+        closely = bound is None and not along
+        node = Node(key, record, layers[key], limit, Error(0.0), step=step, rows=closely)
         a, b = ours.values[key](), theirs.values[key]()
         if a.shape != b.shape:
             found.n_apart += 1
@@ -136,7 +141,7 @@ def aligned(ours: Run, theirs: Run, bound: float | None, along: bool = False) ->
         found.nodes.append(node)
     for at in ours.inputs.keys() & theirs.inputs.keys():
         a, b = ours.inputs[at](), theirs.inputs[at]()
-        if a.shape == b.shape and (error := error_of(b, a)).nmse:
+        if a.shape == b.shape and (error := error_of(b, a, 0.0, F32)).nmse:
             found.inputs[at] = error
     return found
 
@@ -149,8 +154,8 @@ def written(run: Run, key: Key, ours: Values, theirs: Values) -> Values:
 
 def compare(node: Node, ours: Values, theirs: Values) -> Error:
     """The error of a node's value; its statistics are kept where it is too large."""
-    error = error_of(theirs, ours, is_whole(node.record))
-    if not error.nmse <= node.bound:
+    error = error_of(theirs, ours, node.bound, type_of(node.record), rows=node.rows)
+    if error.problem:
         node.ours, node.theirs = Stats.of(ours), Stats.of(theirs)
     return error
 
@@ -172,7 +177,7 @@ def by_name(ours: Run, theirs: Run, bound: float | None) -> Found:
             found.n_apart += len(keys)
             continue
         limit = ALONG if bound is None else bound
-        node = Node(keys[0], record, layers[keys[0]], limit, Error(0.0))
+        node = Node(keys[0], record, layers[keys[0]], limit, Error(0.0), rows=False)
         node.error = compare(node, *pair)
         found.nodes.append(node)
     found.nodes.sort(key=lambda n: n.key)

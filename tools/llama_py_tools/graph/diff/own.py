@@ -118,7 +118,7 @@ def record(
     return run
 
 
-def replace(t: Tensor, values: Values, name: str) -> None:
+def put(t: Tensor, values: Values, name: str) -> None:
     """Put another run's value in a node's place, unless it has a quantized type."""
     if numpy_dtype(t) is not None and not t.is_empty():
         with np.errstate(all="ignore"):

@@ -10,8 +10,8 @@ from typing import Any
 
 from ggml_py.errors import GGMLError
 from ggml_py.extras import install_hint
+from ggml_py.judge import Error
 from llama_py_tools.graph.diff.found import Found
-from llama_py_tools.graph.diff.numbers import Error
 
 LEAST, MOST = 1e-17, 1e3  # what is smaller, or larger, is shown there
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from ggml_py.judge import Error, error_of
 from ggml_py.opspec import OPS
-from llama_py_tools.graph.diff.blame import Verdict
+from ggml_py.types import F32
+from llama_py_tools.graph.diff.blame import Verdict, keys_of
 from llama_py_tools.graph.diff.found import ALONG, Found, Node
 from llama_py_tools.graph.diff.graphs import value
-from llama_py_tools.graph.diff.numbers import Error, is_whole
+from llama_py_tools.graph.diff.numbers import is_whole
 from llama_py_tools.graph.diff.run import Key
 from llama_py_tools.graph.diff.weights import by_kind, by_weight
 
@@ -80,7 +82,7 @@ def _first(found: Found, node: Node, verdicts: Mapping[Key, Verdict]) -> Iterato
         text = f"one step computes {', '.join(names)}"
         yield from wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
     error = node.made or node.error
-    yield f"  NMSE {error.nmse:.3g}, the bound is {node.bound:.0e}; {worst(error)}"
+    yield f"  {error.problem}; {worst(error)}"
     yield from _stats(found, node)
     yield from _judged(found, node, verdicts)
     yield "  inputs" + (" (NMSE of runs by themselves)" if found.known else "")
@@ -90,14 +92,13 @@ def _first(found: Found, node: Node, verdicts: Mapping[Key, Verdict]) -> Iterato
 
 def _judged(found: Found, node: Node, verdicts: Mapping[Key, Verdict]) -> Iterator[str]:
     """What the reference says of the node, or of those in its step."""
-    keys = [(node.key[0], i) for i in node.step] or [node.key]
-    asked = {key: verdicts[key] for key in keys if key in verdicts}
+    asked = {key: verdicts[key] for key in keys_of(node) if key in verdicts}
     records, wrong = found.ours.by_key(), {key: v for key, v in asked.items() if v.wrong(found)}
     for key, v in wrong.items():
         yield (
             f"  {JUDGE} computes {records[key]['name']} from the same inputs: {found.ours.what} is"
-            f" {v.ours:.1e} from that, {found.theirs.what} {v.theirs:.1e}:"
-            f" {' and '.join(v.wrong(found))} wrong"
+            f" {v.ours.nmse:.1e} from that, {found.theirs.what} {v.theirs.nmse:.1e}:"
+            f" {' and '.join(v.wrong(found))} wrong ({v.problem})"
         )
     if asked and not wrong:
         what = "the step of several nodes" if len(node.step) > 1 else "what else runs with it"
@@ -239,7 +240,6 @@ def _weights(found: Found, weights: Sequence[tuple[str, str, Node]], top: int) -
 def _logits(found: Found) -> Iterator[str]:
     import numpy as np
 
-    from llama_py_tools.graph.diff.numbers import error_of
     from llama_py_tools.kl_divergence import of_logits
 
     a, b = found.ours.logits, found.theirs.logits
@@ -247,7 +247,7 @@ def _logits(found: Found) -> Iterator[str]:
         return
     ours, theirs = np.concatenate(a), np.concatenate(b)
     finite = np.isfinite(ours).all() and np.isfinite(theirs).all()
-    told = f"logits of {len(ours)} tokens: NMSE {error_of(theirs, ours).nmse:.2e}"
+    told = f"logits of {len(ours)} tokens: NMSE {error_of(theirs, ours, 0.0, F32).nmse:.2e}"
     if not finite:
         yield f"{told}, not all are finite"
         return

@@ -1,0 +1,1 @@
+"""Models, faults and runs of judge_alarms.py."""
