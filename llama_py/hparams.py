@@ -6,6 +6,7 @@ own and says, layer by layer, what differs (`layer`, `rope`, `window`, `is_recr`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 MAX_LAYERS = 512  # llama-hparams.h:LLAMA_MAX_LAYERS
 MAX_EXPERTS = 1024  # llama-hparams.h:LLAMA_MAX_EXPERTS
+L2_EPS = 1e-6  # of queries and keys of delta nets in the authors' code
 ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 
 EPS, RMS_EPS = "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"
@@ -99,6 +101,7 @@ class HParams(Declared):
     time_last: bool = False
     f_norm_eps: float = 0.0
     f_norm_rms_eps: float = 0.0
+    l2_eps: float = 0.0  # delta nets only
 
     n_ctx_train: int = uint("context_length", least=1, most=END_OF_POSITIONS)
     n_embd: int = uint("embedding_length", least=1)
@@ -169,6 +172,14 @@ class HParams(Declared):
         if what not in self.differences:
             self.differences.append(what)
         return self.like == TRANSFORMERS
+
+    def delta_net_eps(self) -> float:
+        """Return the epsilon of the L2 norm of queries and keys in delta nets."""
+        eps = self.f_norm_rms_eps
+        if math.isclose(eps, L2_EPS, rel_tol=1e-6):
+            return eps
+        text = f"delta nets normalize queries and keys with epsilon {eps:.1g}, not {L2_EPS:.1g}"
+        return L2_EPS if self.differs(text) else eps
 
     def layer(self, il: int) -> LayerShape:
         """The sizes of layer il."""

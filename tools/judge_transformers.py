@@ -3,7 +3,8 @@
 here: writes the table of docs/transformers.md. Needs another Python with transformers, and
 llama.cpp's source:
 
-    python -m venv HF && HF/bin/pip install torch==2.13.0 transformers==5.23.0
+    python -m venv HF
+    HF/bin/pip install torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 rwkv==0.8.32
     python tools/judge_transformers.py HF/bin/python LLAMA_CPP
 """
 
@@ -13,7 +14,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,20 @@ import numpy as np
 import llama_py
 from ggml_py.errors import GGMLError
 from golden.fixture import nmse
-from llama_py.like import LIKE
+from llama_py.blocks.delta_net import DELTA_NET
+from llama_py.forms import SLOTS
+from llama_py.like import LIKE, TRANSFORMERS
+from llama_py_tools.gguf.main import main as gguf
 
 ROOT = Path(__file__).parents[1]
 PAGE, SIDE = ROOT / "docs" / "transformers.md", ROOT / "tools" / "transformers_side.py"
 HEADING = "## Conformance\n"
 BOUND = 1e-9
+EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 UNKNOWN = ("falcon-h1-normed", "mpt", "qwen3moe-raw")  # see the page
+FORMS = [form for form in DELTA_NET.names if form != SLOTS]
+DELTA_NETS = ("kimi-linear", "qwen3next", "qwen35", "qwen35moe")
+MOST = {"autoregressive": 20}  # the graph grows with each token of a ubatch
 # What files do not say, and --like transformers therefore cannot know.
 OVERRIDES = {"granitehybrid-rope": {"granitehybrid.rope.scaling.finetuned": True}}
 
@@ -36,7 +44,17 @@ TEXT = """
 Made by `python tools/judge_transformers.py`: NMSE of F32 logits of 300 random tokens (T5: an
 encoder's 300 and a decoder's 40) against transformers 5.23.0 with torch 2.13.0, of tiny random
 models that llama.cpp's converter (llama-cpp-python 0.3.36) has written. **Bold**: above 1e-9.
-RWKV7 is not in transformers. GraniteMoeHybrid with RoPE is loaded with the override above.
+GraniteMoeHybrid with RoPE is loaded with the override above.
+
+- RWKV7 is not in transformers: its reference is the author's package rwkv 0.8.32.
+- `-fp8` models are stored in E4M3 with a scale per 128x128 values. The converter writes F32.
+- `-mxfp4` models are stored in MXFP4 (`_blocks`, `_scales`). The converter keeps these values, and
+  `llama-py-gguf quantize` converts them to F32 before the comparison.
+
+"""
+FORMS_TEXT = """
+The variants of delta nets (`--form delta_net=NAME`) with `--like transformers`: NMSE of the same
+logits, in one ubatch (`autoregressive`: of 20 tokens) and token by token.
 
 """
 
@@ -55,14 +73,24 @@ def main() -> int:
         out = args.output or Path(folder)
         command = [args.python, str(SIDE), args.llama_cpp, str(out), *args.names]
         subprocess.run(command, check=True)
-        rows = [row(out / f"{name}.npz") for name in sorted(made_or_not(out))]
-    print("\n".join(rows))
+        names = sorted(made_or_not(out))
+        rows = [row(out / f"{name}.npz") for name in names]
+        forms = [forms_row(out / f"{name}.npz") for name in names if name in DELTA_NETS]
+    print("\n".join(rows + forms))
     if not args.names:
         before = PAGE.read_text(encoding="utf-8").split(HEADING)[0]
-        table = ["| model | default | `--like transformers` |", "|---|---|---|", *rows, ""]
-        PAGE.write_text(before + HEADING + TEXT + "\n".join(table), encoding="utf-8")
-    off = [line for line in rows if "**" in line.split("|")[3]]
+        main = table(["default", "`--like transformers`"], rows)
+        columns = [f"`{form}`{how}" for form in FORMS for how in ("", ", by token")]
+        text = HEADING + TEXT + main + FORMS_TEXT + table(columns, forms)
+        PAGE.write_text(before + text, encoding="utf-8")
+    off = [line for line in rows + forms if "**" in "|".join(line.split("|")[3:])]
     return int(any(line.split("|")[1].strip() not in UNKNOWN for line in off))
+
+
+def table(columns: Sequence[str], rows: Sequence[str]) -> str:
+    """Return a table whose first column names the model."""
+    head = f"| {' | '.join(['model', *columns])} |"
+    return "\n".join([head, "|---" * (len(columns) + 1) + "|", *rows, ""])
 
 
 def made_or_not(out: Path) -> set[str]:
@@ -83,6 +111,19 @@ def row(path: Path) -> str:
     return f"| {' | '.join([path.stem, *cells])} |"
 
 
+def forms_row(path: Path) -> str:
+    """Return a line of the table of variants."""
+    found, model = np.load(path), llama_py.load(path.with_suffix(".gguf"), like=TRANSFORMERS)
+    ids, cells = found["ids"].tolist(), []
+    for form in FORMS:
+        options = {**EXACT, "n_ubatch": MOST.get(form, 512), "forms": {"delta_net": form}}
+        for n in (len(ids), 1):
+            ctx = model.context(512, **options)
+            parts = [ctx.decode(ids[i : i + n], logits="all") for i in range(0, len(ids), n)]
+            cells.append(cell(nmse(found["logits"], np.concatenate(parts))))
+    return f"| {' | '.join([path.stem, *cells])} |"
+
+
 def cell(value: float) -> str:
     return f"{value:.1e}" if value <= BOUND else f"**{value:.1e}**"
 
@@ -90,12 +131,22 @@ def cell(value: float) -> str:
 def error(path: Path, like: str, found: Mapping[str, Any]) -> float:
     """NMSE of a model's logits against those of transformers."""
     overrides = OVERRIDES.get(path.stem, {}) if like != LIKE[0] else {}
-    model = llama_py.load(path, like=like, kv_overrides=overrides)
+    model = llama_py.load(in_floats(path), like=like, kv_overrides=overrides)
     ids, expected = found["ids"].tolist(), found["logits"]
-    ctx = model.context(512, n_ubatch=512, type_k="f32", type_v="f32", flash_attn="off")
+    ctx = model.context(512, n_ubatch=512, **EXACT)
     if model.has_encoder:
         ctx.encode(ids)
     return nmse(expected, ctx.decode(ids[: len(expected)], logits="all"))
+
+
+def in_floats(path: Path) -> Path:
+    """Return a model whose activations are not quantized: the file, or one with its values."""
+    if not path.stem.endswith("-mxfp4"):
+        return path
+    floats = path.with_suffix(".f32")
+    if gguf(["quantize", "--force", "--allow-requantize", str(path), str(floats), "F32"]):
+        raise SystemExit(f"{path}: not dequantized")
+    return floats
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """The half of tools/judge_transformers.py that runs where transformers is installed: makes tiny
 random models, their logits, and GGUF files of them by llama.cpp's converter.
 
-    pip install torch==2.13.0 transformers==5.23.0
+    pip install torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 rwkv==0.8.32
     python tools/transformers_side.py LLAMA_CPP OUT [NAME ...]
 
 LLAMA_CPP is a folder with llama.cpp's source. OUT gets NAME.gguf and NAME.npz (ids, logits), or
@@ -14,11 +14,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import transformers_files
+import transformers_rwkv
 
 N_TOKENS, N_VOCAB = 300, 128
 SIZES = {
@@ -49,12 +53,32 @@ CONVERTER: dict[str, dict[str, Any]] = {
     "cohere2": {"rotary_pct": 1.0},
     "gpt2": {"n_ctx": 1024},
     "mpt": {"architectures": ["MPTForCausalLM"]},
+    "deepseek3": {"scoring_func": "sigmoid"},
+    "deepseek3-fp8": {"scoring_func": "sigmoid"},
+    "kimi-linear": {
+        "first_k_dense_replace": 1, "moe_router_activation_func": "sigmoid",
+        "linear_attn_config": {
+            "full_attn_layers": [3, 4], "kda_layers": [1, 2], "head_dim": 16, "num_heads": 4,
+            "short_conv_kernel_size": 4,
+        },
+    },
 }
 HYBRID = {
     **MAMBA, "mamba_n_heads": 4, "mamba_d_head": 32,
     "mamba_d_state": 16, "mamba_n_groups": 1, "num_local_experts": 4, "num_experts_per_tok": 2,
     "shared_intermediate_size": 48,
 }  # fmt: skip
+GPT_OSS = {
+    "head_dim": 64, "sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2,
+    "rope_parameters": YARN,
+}  # fmt: skip
+DEEPSEEK = {
+    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "n_group": 2,
+    "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1, "q_lora_rank": 48,
+    "kv_lora_rank": 32, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16,
+    "num_key_value_heads": 4,
+}  # fmt: skip
+WIDE = {"hidden_size": 256, "intermediate_size": 384}  # several blocks of FP8
 GPT = {"n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 1024}
 
 # By name: the class of the config, and what is not as in SIZES.
@@ -69,11 +93,15 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 64,
          "tie_word_embeddings": True},
     ),
-    "gpt-oss": (
-        "GptOssConfig",
-        {"head_dim": 64, "sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2,
-         "rope_parameters": YARN},
+    "gpt-oss": ("GptOssConfig", GPT_OSS),
+    "gpt-oss-mxfp4": ("GptOssConfig", GPT_OSS),
+    "deepseek3": ("DeepseekV3Config", DEEPSEEK),
+    "deepseek3-fp8": (
+        "DeepseekV3Config",
+        {**DEEPSEEK, **WIDE, "moe_intermediate_size": 128, "kv_lora_rank": 112,
+         "q_lora_rank": 128},
     ),
+    "qwen3-fp8": ("Qwen3Config", {**WIDE, "head_dim": 64}),
     "t5-tied": (
         "T5Config",
         {"vocab_size": N_VOCAB, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2,
@@ -128,13 +156,15 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lfm2": ("Lfm2Config", {"layer_types": ["conv", "full_attention"] * 2}),
     "granite": ("GraniteConfig", {}),
 }  # fmt: skip
+STORED = {"gpt-oss-mxfp4": "mxfp4", "deepseek3-fp8": "fp8", "qwen3-fp8": "fp8"}
+NAMES = (*MODELS, "rwkv7")
 OWN_SIZES = ("T5Config", "MptConfig", "GPT2Config", "BloomConfig")
 
 
 def main(llama_cpp: str, out: str, *names: str) -> int:
     logging.disable(logging.WARNING)
     sys.path[:0] = [llama_cpp, f"{llama_cpp}/gguf-py"]
-    for name in names or MODELS:
+    for name in names or NAMES:
         try:
             folder = make(name, Path(out))
             convert(folder, Path(out) / f"{name}.gguf")
@@ -148,26 +178,40 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
 
 def make(name: str, out: Path) -> Path:
     """Store a random model and its logits. -> the model's folder"""
+    torch = import_module("torch")
+    torch.manual_seed(0)
+    ids = torch.randint(3, N_VOCAB, (1, N_TOKENS))
+    make_kind = transformers_rwkv.make if name == "rwkv7" else partial(make_hub, name)
+    folder, logits = make_kind(out, ids, N_VOCAB)
+    np.savez(out / f"{name}.npz", ids=ids[0].numpy(), logits=logits)
+    return folder
+
+
+def make_hub(name: str, out: Path, ids: Any, n_vocab: int) -> tuple[Path, Any]:
+    """Store a random model of transformers in a folder. -> the folder, logits of `ids`"""
     torch, hub = import_module("torch"), import_module("transformers")
     kind, keys = MODELS[name]
     config = getattr(hub, kind)(**keys if kind in OWN_SIZES else {**SIZES, **keys})
     config._attn_implementation = "eager"
-    torch.manual_seed(0)
     auto = hub.AutoModelForSeq2SeqLM if kind == "T5Config" else hub.AutoModelForCausalLM
     model = auto.from_config(config).float().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             spread(torch, parameter)
-        ids = torch.randint(3, N_VOCAB, (1, N_TOKENS))
-        more = {"decoder_input_ids": ids[:, :40]} if kind == "T5Config" else {}
-        logits = model(input_ids=ids, **more).logits[0].numpy()
     folder = out / name
     model.save_pretrained(folder)
+    if name in STORED:
+        reader = transformers_files.quantize(STORED[name], folder)
+        model = auto.from_pretrained(
+            folder, quantization_config=reader, dtype=torch.float32, attn_implementation="eager"
+        )
+    more = {"decoder_input_ids": ids[:, :40]} if kind == "T5Config" else {}
+    with torch.no_grad():
+        logits = model(input_ids=ids, **more).logits[0].numpy()
+    transformers_files.rename(name, folder)
     stored = folder / "config.json"
-    keys_too = json.loads(stored.read_text()) | CONVERTER.get(name, {})
-    stored.write_text(json.dumps(keys_too))
-    np.savez(out / f"{name}.npz", ids=ids[0].numpy(), logits=logits)
-    return folder
+    stored.write_text(json.dumps(json.loads(stored.read_text()) | CONVERTER.get(name, {})))
+    return folder, logits
 
 
 def spread(torch: Any, parameter: Any) -> None:

@@ -50,6 +50,7 @@ class DeltaNetHParams(HParams):
         if self.ssm_dt_rank % self.ssm_n_group:
             raise keys.error("ssm.group_count", f"it must divide time_step_rank {self.ssm_dt_rank}")
         self._derive()
+        self.l2_eps = self.delta_net_eps()
 
     def _derive(self) -> None:
         self.key_dim = self.ssm_d_state * self.ssm_n_group

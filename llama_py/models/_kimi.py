@@ -26,6 +26,7 @@ class KimiHParams(LatentHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         self._of_heads(self.n_head_first)
+        self.l2_eps = self.delta_net_eps()
 
     def _of_heads(self, n: int) -> None:
         """Sizes of a delta net of n heads."""

@@ -24,7 +24,6 @@ from ggml_py.ops import (
 from ggml_py.ops.hyper_connections import STREAMS
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import clamped_silu
-from llama_py.blocks.delta_net import l2_norm
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.hyper_connections import HyperConnections
 from llama_py.blocks.kda import BoundedKDA
@@ -32,7 +31,7 @@ from llama_py.blocks.kpool_indexer import KPoolIndexer, PoolSizes
 from llama_py.blocks.softmax import Scores, mha
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.kpool import InputKPool
-from llama_py.hparams import EPS
+from llama_py.hparams import EPS, L2_EPS
 from llama_py.keys import Keys, flag, number, numbers, trunk_layers, uint, uints
 from llama_py.linear import Linear
 from llama_py.memory.kept import Index, Kept, State
@@ -51,7 +50,6 @@ KEPT = (
     "ssm_g_b.weight", "ssm_beta.weight", "attn_kv_a_mqa.weight", "attn_k_b.weight",
     "attn_v_b.weight",
 )  # fmt: skip
-L2_EPS = 1e-6  # of queries and keys of delta nets
 MOST_STEPS = 1000  # each is several nodes where they are not one op
 
 
@@ -98,6 +96,9 @@ class Glm5NextHParams(BoundedKimiHParams):
             )
         self.indexers = tuple(self._indexers(keys))
 
+    def delta_net_eps(self) -> float:
+        return L2_EPS
+
     def check_turned(self, keys: Keys) -> None:
         if self.n_rot:
             raise keys.error("rope.dimension_count", "it must be 0: positions turn no heads")
@@ -140,9 +141,6 @@ class Glm5NextKDA(BoundedKDA):
 
     def out_gate(self, g: GraphBuilder, cur: Tensor) -> Tensor:
         return self.g_b(g, self.g_a(g, cur))
-
-    def normed(self, g: GraphBuilder, *parts: Tensor) -> list[Tensor]:
-        return [l2_norm(g, t, L2_EPS) for t in parts]
 
 
 class PoolAttention:

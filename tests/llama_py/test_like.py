@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ggml_py.null import NullDevice
 from llama_py.context import Context
 from llama_py.geometry import unturned_pairs
 from llama_py.hparams import HParams
 from llama_py.like import LIKE, LLAMA_CPP, TRANSFORMERS, by_pattern
+from llama_py.model import Model
 from llama_py.models import architecture
 from llama_py.params import ModelParams
+from tests.graph_models import declared, file_of, load, run
 from tests.live_models import changed, logits, made, model_of, nmse
 
 F64 = NDArray[np.float64]
@@ -131,6 +134,37 @@ def test_windows_of_exaone4_need_no_64_layers_but_in_llama_cpp() -> None:
     assert all((layer.window is None) == (layer.rope is None) for layer in trunk)
     without = {**windows, "attention__sliding_window": 0}
     assert not hparams("exaone4-dense", TRANSFORMERS, **without).differences
+
+
+def l2_epsilons(model: Model) -> set[float]:
+    """Epsilons of the L2 norms that queries and keys of a model's delta nets come from."""
+    found = set()
+    for t in run(model, 4)[0].graph.nodes:
+        for x in t.src[:2] if t.op == "GATED_DELTA_NET" else ():
+            while x.op != "RMS_NORM":
+                x = x.src[0]
+            found.add(round(x.params[0] * x.ne[0], 9))
+    return found
+
+
+@pytest.mark.parametrize("like", LIKE)
+@pytest.mark.parametrize(
+    "name", ["kimi-linear-moe", "kimi-k3-moe", "bailingmoe3-axes", "qwen3next-moe", "qwen35-dense"]
+)
+def test_queries_and_keys_of_delta_nets_have_the_authors_epsilon(name: str, like: str) -> None:
+    metadata, shapes = declared(name)
+    key = f"{name.rpartition('-')[0]}.attention.layer_norm_rms_epsilon"
+    for eps in (1e-6, 2e-5):
+        model = Model(file_of({**metadata, key: eps}, shapes), NullDevice(), like=like)
+        assert l2_epsilons(model) == {eps if like == LLAMA_CPP else 1e-6}
+        noted = any("epsilon" in text for text in model.hparams.differences)
+        assert noted == (eps != 1e-6)
+
+
+def test_glm5_next_has_that_epsilon_in_llama_cpp_too() -> None:
+    model = load("glm5-next-moe")
+    assert model.hparams.f_norm_rms_eps != 1e-6 and not model.hparams.differences
+    assert l2_epsilons(model) == {1e-6}
 
 
 def with_bias(metadata: dict[str, Any], arrays: dict[str, Any]) -> None:

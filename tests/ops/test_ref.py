@@ -280,6 +280,23 @@ def test_dequantize_equals_gguf(type: GGMLType) -> None:
     np.testing.assert_array_equal(got, expected.reshape(got.shape))
 
 
+# 16 bytes of `_blocks` in a checkpoint of gpt-oss; as llama.cpp's converter stores them; the values
+# of transformers 5.23.0 (`convert_moe_packed_tensors`) with a scale of 126.
+CHECKPOINT, CONVERTED = "0b30557a9fc4e90e33587da2c7ec1136", "3b308053d5752aa77fc9c4ec191e6e30"
+MXFP4 = [
+    -0.75, 0.0, 0.0, 0.75, 1.5, 1.5, -0.5, 3.0, -3.0, -0.25, 1.0, -1.0, -0.25, -2.0, -2.0, 0.0,
+    0.75, 0.75, -0.0, 1.5, -1.5, 3.0, 0.5, -0.5, 3.0, -1.0, -1.0, -2.0, 0.25, 0.25, 2.0, 0.75,
+]  # fmt: skip
+
+
+def test_mxfp4_has_the_values_of_checkpoints() -> None:
+    codes = np.array([(b & 15, b >> 4) for b in bytes.fromhex(CHECKPOINT)], np.uint8).ravel()
+    converted = codes[:16] | codes[16:] << 4
+    assert converted.tobytes().hex() == CONVERTED
+    block = np.concatenate([np.array([126], np.uint8), converted])
+    np.testing.assert_array_equal(dequantizer(BY_NAME["mxfp4"])(block[None]).ravel(), MXFP4)
+
+
 # SHA-256 (first 12 digits) of what ggml's quantize_row_*_ref makes of noise(64 * 256).
 GGML = {
     "q4_0": "2b4e7e17195a", "q4_1": "898770fa3f9f", "q5_0": "ac6fa4c8e70f", "q5_1": "faf2ebfe1d3e",

@@ -27,13 +27,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def l2_norm(g: GraphBuilder, x: Tensor, eps: float | None = None) -> Tensor:
-    """x / sqrt(sum(x^2) + eps) along rows, as an RMS norm (models.h:build_gdn_l2_norm).
-
-    eps  None: that of the model's norms
-    """
+def l2_norm(g: GraphBuilder, x: Tensor) -> Tensor:
+    """x / sqrt(sum(x^2) + eps) along rows, as an RMS norm (models.h:build_gdn_l2_norm)."""
     n = x.ne[0]
-    eps = float(np.float32(g.hp.f_norm_rms_eps if eps is None else eps) / np.float32(n))
+    eps = float(np.float32(g.hp.l2_eps) / np.float32(n))
     return scale(rms_norm(x, eps), inv_sqrt(n))
 
 
