@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ggml_cpu.driver import nothing
+from ggml_cpu.executor import Executor, in_turn
+from ggml_cpu.objcache import load_kernels
 from ggml_py.crew import Crew, _Errand
 from ggml_py.errors import BackendError, ContextError
 from ggml_py.plan import Plan
@@ -184,6 +187,25 @@ def test_signals_at_random_times(name: str, n_threads: int) -> None:
     told = Story(ctx, [text[:6], text[6:7], text[7:8], text[8:]])
     told.read()
     assert all(is_right for is_right, _ in islice(bombarded(told), 20))
+
+
+def test_threads_of_a_device_run_after_an_interrupt_at_any_line() -> None:
+    """No lock stays held."""
+    executor, kernel = Executor(2), load_kernels([nothing])[nothing.name]
+    program = in_turn([(kernel, 0)])
+    how = int(program.ctypes.data), len(program)
+    executor.run(*how)
+    with Lines() as lines:
+        executor.run(*how)
+    for n in range(len(lines.files)):
+        with Lines(n):
+            executor.run(*how)
+        pool = executor._pool
+        assert pool is not None
+        for lock in (pool.running, pool.wake):
+            assert lock.acquire(timeout=SECONDS)
+            lock.release()
+        executor.run(*how)
 
 
 def test_what_devices_do_at_the_same_time_is_waited_for() -> None:
