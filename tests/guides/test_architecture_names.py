@@ -27,6 +27,7 @@ VOCABULARIES = (
     "tools/llama_py_tools/hub.py",  # how names of files begin
     "tools/transformers_side.py",  # models of another library
     "tools/judge_transformers.py",
+    "tools/judge_peers.py",
 )
 VOCABULARY = re.compile(r'"tokenizer\.ggml\.(model|pre)": ')
 # With a capital it is a kind of layer, whoever has it, or who made several:
