@@ -48,6 +48,9 @@ FAULTY = """
 
 One row of one node is 1 % too large. Each command must name this node.
 
+* **fused**: with the default, several nodes as one step
+* **node by node**: with `--no-fuse`, because a fused step computes the node without storing it
+
 """
 Row = dict[str, str]
 
