@@ -146,6 +146,16 @@ def test_functions_are_called(calling: TestClient, choice: Any) -> None:
         assert post(calling, CHAT, **{**body, "messages": history, "max_tokens": 4})["choices"]
 
 
+def test_a_function_that_is_cut_has_its_name(calling: TestClient) -> None:
+    body = {"messages": ASK, "max_tokens": 1, "functions": [TOOL["function"]],
+            "function_call": {"name": "weather"}}  # fmt: skip
+    call = {"name": "weather", "arguments": ""}
+    (found,) = post(calling, CHAT, **body)["choices"]
+    assert (found["finish_reason"], found["message"]["function_call"]) == ("length", call)
+    deltas = [c["choices"][0]["delta"] for _, c in streamed(calling, CHAT, **body)[:-1]]
+    assert [d["function_call"] for d in deltas if "function_call" in d] == [call]
+
+
 def test_results_of_tools_go_back(calling: TestClient) -> None:
     client = calling
     call = {"name": "weather", "arguments": '{"place": "here"}'}

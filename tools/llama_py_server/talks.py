@@ -14,7 +14,7 @@ from llama_py.prompts import MARKER, n_cells
 from llama_py.rendered import tokens_of
 from llama_py_server import from_anthropic, from_responses
 from llama_py_server.answers import answered, as_json
-from llama_py_server.body import Body, object_of
+from llama_py_server.body import Body, inner, object_of, text
 from llama_py_server.chat import conversation
 from llama_py_server.results import Writer
 from llama_py_server.results.anthropic import Anthropic
@@ -54,8 +54,10 @@ def _tokens(state: State, prompt: str, messages: list[Body]) -> list[int]:
 
 
 async def chat(request: Request, state: State) -> Response:
-    older = (await object_of(request)).get("functions") is not None
-    return await _answered(request, state, _same, Chat(state, older))
+    body = await object_of(request)
+    forced = text(inner(body, "function_call"), "name")
+    writer = Chat(state, body.get("functions") is not None, forced)
+    return await _answered(request, state, _same, writer)
 
 
 async def responses(request: Request, state: State) -> Response:

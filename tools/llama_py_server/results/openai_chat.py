@@ -17,20 +17,23 @@ if TYPE_CHECKING:
 
 
 class Chat(OpenAI):
-    """Messages, and what is added to them. older: calls are in `function_call`."""
+    """Messages, and what is added to them.
+
+    older: calls are in `function_call`;  forced: the function that must be called
+    """
 
     kind = ("chat.completion", "chat.completion.chunk")
 
-    def __init__(self, state: State, older: bool = False) -> None:
+    def __init__(self, state: State, older: bool = False, forced: str = "") -> None:
         super().__init__(state)
-        self._older = older
+        self._older, self._forced = older, forced
         self._ended: list[Answer] = []
         self._begun: set[int] = set()  # answers whose role was sent
 
     def choice(self, answer: Answer) -> dict[str, Any]:
         choice: dict[str, Any] = {
             "finish_reason": self._reason(answer), "index": answer.index,
-            "message": self._renamed(message(answer)), **answer.mark,
+            "message": self._renamed(message(answer)) | self._cut(answer), **answer.mark,
         }  # fmt: skip
         if (logprobs := self.logprobs(answer, answer.chosen)) is not None:
             choice["logprobs"] = logprobs
@@ -39,6 +42,12 @@ class Chat(OpenAI):
     def _reason(self, answer: Answer) -> str:
         reason = finish_reason(answer)
         return "function_call" if self._older and reason == "tool_calls" else reason
+
+    def _cut(self, answer: Answer) -> dict[str, Any]:
+        """Return the call of a forced function that was cut before its name."""
+        if not self._forced or answer.said.calls or not answer.is_cut:
+            return {}
+        return {"content": None, "function_call": {"name": self._forced, "arguments": ""}}
 
     def _renamed(self, said: dict[str, Any]) -> dict[str, Any]:
         """Return a message or a part of it with its call in the field that the client reads."""
@@ -80,7 +89,8 @@ class Chat(OpenAI):
 
     def final(self, answer: Answer) -> list[Event]:
         self._ended.append(answer)
-        chunks = [*self._start(answer), self._chunk(answer, {}, self._reason(answer))]
+        cut = [self._chunk(answer, one) for one in [self._cut(answer)] if one]
+        chunks = [*self._start(answer), *cut, self._chunk(answer, {}, self._reason(answer))]
         chunks[-1]["choices"][0] |= answer.mark
         if answer.task.verbose:
             chunks[-1]["__verbose"] = whole(self.state, answer)
