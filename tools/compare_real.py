@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -19,12 +20,14 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 import llama_py
 from llama_py.imatrix.file import read_imatrix
@@ -40,7 +43,16 @@ CHAT = [
     {"role": "assistant", "content": "A model."},
     {"role": "user", "content": "What is 2 + 2?"},
 ]
+N_TOP, N_BEST = 64, 10  # most likely tokens that engines return, and those that are compared
 Row = dict[str, str]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Step(NamedTuple):
+    """A token of an answer, and log probabilities of the most likely tokens in its place."""
+
+    id: int
+    top: Mapping[int, float]
 
 
 class Reference:
@@ -92,10 +104,10 @@ def ask(path: str, body: Any) -> Any:
         return json.loads(answer.read())
 
 
-def compare(path: Path, reference: Reference, text: Path) -> Row:
-    """Compare one file."""
+def compare(path: Path, reference: Reference, text: Path) -> tuple[Row, list[Row]]:
+    """Compare one file. -> its row, and rows of texts that differ"""
     model = llama_py.load(path, "cpu")
-    row = {"model": path.stem}
+    row, parted = {"model": path.stem}, list[Row]()
     encoder = not model.hparams.causal_attn
     flags = ["--embedding", "--pooling", "mean"] if encoder else ["-c", N_CTX]
     parts = [p for p in text.read_text("utf-8").split("\n\n") if p.strip()][:200]
@@ -107,8 +119,9 @@ def compare(path: Path, reference: Reference, text: Path) -> Row:
         if encoder:
             row["embeddings"] = _embeddings(model, parts[:40])
         else:
-            row |= _generated(model)
-    return row if encoder else {**row, **_measured(path, reference, text)}
+            found, parted = _generated(model, path)
+            row |= found
+    return row if encoder else {**row, **_measured(path, reference, text)}, parted
 
 
 def _share(equal: Sequence[bool]) -> str:
@@ -122,16 +135,72 @@ def _embeddings(model: Any, texts: Sequence[str]) -> str:
     return f"{error.max():.1e}"
 
 
-def _generated(model: Any) -> Row:
-    answers = []
+def _generated(model: Any, path: Path) -> tuple[Row, list[Row]]:
+    """Return the columns about texts, and a row for each prompt after which texts differ."""
+    parted, exact = [], Exact(path)
     for prompt in PROMPTS:
-        body = {"prompt": prompt, "n_predict": N_PREDICT, "temperature": 0, "cache_prompt": False}
-        ours = model.generate(prompt, max_tokens=N_PREDICT, temp=0)
-        answers.append(ask("/completion", body)["content"] == ours)
-    theirs = ask("/apply-template", {"messages": CHAT})["prompt"]
+        body = {"prompt": prompt, "n_predict": N_PREDICT, "temperature": 0, "cache_prompt": False,
+                "n_probs": N_TOP}  # fmt: skip
+        pieces = model.stream(prompt, max_tokens=N_PREDICT, temp=0, logprobs=N_TOP)
+        ours = [Step(p.token, dict(p.top)) for p in pieces if p.token is not None]
+        theirs = [Step(t["id"], {c["id"]: c["logprob"] for c in t["top_logprobs"]})
+                  for t in ask("/completion", body)["completion_probabilities"]]  # fmt: skip
+        n = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a.id != b.id),
+                 None)  # fmt: skip
+        if n is not None:
+            steps = exact(prompt, [step.id for step in ours[:n]])
+            row = part(ours[: n + 1], theirs[: n + 1], steps)
+            names = (repr(model.tokenizer.detokenize([s[n].id])) for s in (ours, theirs))
+            head = {"model": path.stem, "prompt": prompt, "token": f"{n + 1}"}
+            parted.append({**head, "ours, llama.cpp's": " ".join(f"`{x}`" for x in names), **row})
+    found = ask("/apply-template", {"messages": CHAT})["prompt"]
+    n_same = len(PROMPTS) - len(parted)
     return {
-        "chat prompt": "equal" if model.apply_chat_template(CHAT) == theirs else "differs",
-        "greedy": _share(answers),
+        "chat prompt": "equal" if model.apply_chat_template(CHAT) == found else "differs",
+        "greedy": f"{n_same} of {len(PROMPTS)}",
+    }, parted
+
+
+class Exact:
+    """Log probabilities of a model in float64, with nothing rounded but the weights."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def context(self) -> Any:
+        """The context on the reference device."""
+        how = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
+        return llama_py.load(self.path, "ref").context(N_CTX, **how)
+
+    def __call__(self, prompt: str, ids: Sequence[int]) -> FloatArray:
+        """Return the log probabilities of the tokens that follow, of each row a token."""
+        first = self.context.model.tokenize(prompt)
+        self.context.clear()
+        rows = self.context.decode([*first, *ids], logits="all")[len(first) - 1 :]
+        rows = rows.astype(np.float64) - rows.max(-1, keepdims=True)
+        return np.asarray(rows - np.log(np.exp(rows).sum(-1, keepdims=True)))
+
+
+def part(ours: Sequence[Step], theirs: Sequence[Step], exact: FloatArray) -> Row:
+    """Compare log probabilities, up to the token at which two texts differ."""
+    a, b = ours[-1].id, theirs[-1].id
+    margins = [row[a] - row[b] for row in (exact[-1], ours[-1].top, theirs[-1].top)]
+    likely = np.argsort(-exact, axis=-1)[:, :N_BEST]
+    errors = []
+    for steps in (ours, theirs):
+        off = [step.top[id] - row[id] for step, row, ids in zip(steps, exact, likely, strict=True)
+               for id in ids.tolist() if id in step.top]  # fmt: skip
+        errors.append(math.sqrt(np.square(off).mean()))
+    return {
+        "margin: exact": f"{margins[0]:+.4f}",
+        "margin: ours": f"{margins[1]:+.4f}",
+        "margin: llama.cpp": f"{margins[2]:+.4f}",
+        "error: ours": f"{abs(margins[1] - margins[0]):.4f}",
+        "error: llama.cpp": f"{abs(margins[2] - margins[0]):.4f}",
+        "RMS error: ours": f"{errors[0]:.4f}",
+        "RMS error: llama.cpp": f"{errors[1]:.4f}",
+        "nearer": "ours" if errors[0] < errors[1] else "llama.cpp",
     }
 
 
@@ -197,8 +266,8 @@ programs.
 
 * **tokens**: paragraphs of a text that give the same tokens
 * **chat prompt**: a conversation rendered by the file's template
-* **greedy**: prompts whose next 32 tokens are the same text at temperature 0. Both engines round
-  activations, so near-equal candidates may change places.
+* **greedy**: prompts whose next 32 tokens are the same text at temperature 0. The second table has
+  the first token of the others
 * **perplexity, ours**: of 4 chunks of 512 tokens. **mean KLD**: of our logits from llama.cpp's
 * **imatrix**: largest error (median) of a matrix's sums, relative to llama-imatrix's. Both engines
   round activations: for 256 tokens of the 270M model, ours is 3.2 % from our float64 reference in
@@ -207,14 +276,38 @@ programs.
   llama-imatrix's, and without one
 * **embeddings**: largest squared distance of two vectors of length 1
 """
+PARTED = """
+## First different tokens
+
+Both engines round activations to 8 bits and the KV cache to F16. Our reference device computes the
+same weights in float64 and rounds neither. At the first token that differs:
+
+* **margin**: logit of our token minus the logit of llama.cpp's, as computed by the reference
+  device (exact), by us and by llama.cpp
+* **error**: difference of the engine's margin from the exact one. An engine with an error above the
+  exact margin may choose the other token
+* **RMS error**: root mean square error of log probabilities of the reference's 10 most likely
+  tokens, over all tokens up to there
+* **nearer**: the engine with the smaller RMS error
+
+"""
 
 
-def page(rows: Sequence[Row]) -> str:
-    """Make the page: a table with the columns of all rows."""
+def page(rows: Sequence[Row], parted: Sequence[Row] = ()) -> str:
+    """Make the page: a table with the columns of all rows, and one of texts that differ."""
+    if not parted:
+        return HEAD + "\n" + table(rows)
+    errors = [key for key in parted[0] if key.startswith("RMS")]
+    means = {key: f"{np.mean([float(row[key]) for row in parted]):.4f}" for key in errors}
+    return HEAD + "\n" + table(rows) + PARTED + table([*parted, {"model": "mean", **means}])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Make a table with the columns of all rows."""
     columns = [*dict.fromkeys(key for row in rows for key in row)]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [f"| {' | '.join(row.get(key, '-') for key in columns)} |" for row in rows]
-    return HEAD + "\n" + "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -227,11 +320,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--text", type=Path, required=True, help="a text file")
     o = p.parse_args(argv)
     reference = Reference(o.llama_cpp.resolve())
-    rows = []
+    rows, parted = [], []
     for path in o.files:
-        rows.append(compare(path, reference, o.text))
-        print(rows[-1], flush=True)
-    replace_file(PAGE, [page(rows).encode()])
+        row, others = compare(path, reference, o.text)
+        rows.append(row)
+        parted += others
+        print(row, *others, sep="\n", flush=True)
+    replace_file(PAGE, [page(rows, parted).encode()])
     return 0
 
 

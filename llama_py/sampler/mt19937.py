@@ -39,6 +39,13 @@ class Mt19937:
         """0 <= x < 1, of one (std::uniform_real_distribution<float>)."""
         return min(float(np.float32(self._next())) / _ONE, 1 - 2.0**-24)
 
+    def below(self, n: int) -> int:
+        """0 <= x < n (libstdc++'s std::uniform_int_distribution, by Lemire's method)."""
+        product = self._next() * n
+        while product % 2**32 < 2**32 % n:
+            product = self._next() * n
+        return product >> 32
+
     def _next(self) -> int:
         return self._bits.getrandbits(32)
 

@@ -19,11 +19,12 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools import session
+from llama_py_tools.choices import log_softmax
 from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
-from llama_py_tools.perplexity import Estimate, check_length, log_softmax
+from llama_py_tools.perplexity import Estimate, check_length
 from llama_py_tools.progress import Progress
 
 if TYPE_CHECKING:

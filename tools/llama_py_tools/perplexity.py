@@ -6,6 +6,8 @@ once. The estimate after each window goes to stdout, then the final one.
 
 --kl-divergence-base FILE keeps what the model predicts; --kl-divergence then tells how far another
 model's predictions for the same tokens are from that. The file is llama-perplexity's.
+
+--hellaswag, --winogrande and --multiple-choice score tasks in llama-perplexity's formats.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools import session
+from llama_py_tools.choices import ChoiceParams, lines_of, log_softmax, tasks_of
 from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING
 from llama_py_tools.options import Parser, read
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     I32 = npt.NDArray[np.int32]
 
 SMALLEST_WINDOW = 4  # tokens; below, too few are scored for an error
+N_PARALLEL = 4  # contexts of tasks have this many times -c tokens
+PAGE = 256  # tokens; llama.cpp's contexts have a multiple of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,13 @@ class TextParams(Params):
     """What is scored."""
 
     file: str = option("", "-f --file", "text to score", metavar="FILE")
+    binary_file: str = option(
+        "", "-bf --binary-file", "file whose last line break counts, for tasks", metavar="FILE"
+    )
+    ppl_stride: int = option(
+        0, "--ppl-stride", "tokens between the starts of windows, of which only the last N are"
+        " scored (0: windows without overlap)", check=integers(0),
+    )  # fmt: skip
     chunks: int = option(-1, "--chunks", "windows at most (-1: all)", check=integers(-1))
     kl_divergence: bool = option(
         False, "--kl-divergence", "compare with the predictions in --kl-divergence-base, of its"
@@ -70,7 +82,7 @@ class WindowParams(ContextParams):
 def parser() -> Parser:
     usage = "%(prog)s -m FILE -f TEXT [options]"
     p = Parser("llama-py-perplexity", usage=usage, description=__doc__)
-    p.add(CommonParams, FileParams, TextParams)
+    p.add(CommonParams, FileParams, TextParams, ChoiceParams)
     p.add(WindowParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     p.add(HostsParams)
     return p
@@ -83,19 +95,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     o = read(args, TextParams)
     if o.kl_divergence and not o.logits_file:
         p.error("--kl-divergence needs --kl-divergence-base FILE, which a run without it writes")
-    if not o.file and not o.kl_divergence:
+    if not (o.file or o.binary_file or o.kl_divergence):
         p.error("give a text with -f FILE")
+    if read(args, ChoiceParams).any:
+        return session.run(_choose, args)
     return session.run(_compare if o.kl_divergence else _command, args)
+
+
+def _data(t: TextParams) -> bytes:
+    """Read the file, without the last line break of a text."""
+    if t.binary_file:
+        return Path(t.binary_file).read_bytes()
+    return Path(t.file).read_bytes().removesuffix(b"\n")
+
+
+def _choose(args: argparse.Namespace) -> None:
+    """Score multiple-choice tasks."""
+    session.loading()
+    p, o = read(args, ChoiceParams), read(args, WindowParams)
+    tasks = tasks_of(p, _data(read(args, TextParams)))
+    model = session.open_model(args)
+    n_ctx, n_seqs = N_PARALLEL * o.n_ctx, max(len(task.texts) for task in tasks)
+    ctx = session.open_context(
+        args, model, n_ctx=n_ctx, n_batch=min(o.n_batch, n_ctx), n_seq_max=n_seqs, kv_unified=True
+    )
+    for line in lines_of(ctx, p, tasks):
+        session.write(line)
 
 
 def _command(args: argparse.Namespace) -> None:
     session.loading()
     t, o = read(args, TextParams), read(args, WindowParams)
-    text = Path(t.file).read_bytes().decode(*ENCODING)
+    text = _data(t).decode(*ENCODING)
     model = session.open_model(args)
-    ids = token_ids(model, text.removesuffix("\n"))
-    check_length(ids, o.n_ctx)
-    windows = windows_of(ids, o.n_ctx)[: t.chunks if t.chunks > 0 else None]
+    ids = token_ids(model, text)
+    n_ctx = -(-(o.n_ctx + t.ppl_stride // 2) // PAGE) * PAGE if t.ppl_stride else o.n_ctx
+    check_length(ids, n_ctx)
+    windows = windows_of(ids, n_ctx, t.ppl_stride)[: t.chunks if t.chunks > 0 else None]
     estimate = Estimate()
     with ExitStack() as stack:
         keep = None
@@ -104,12 +140,12 @@ def _command(args: argparse.Namespace) -> None:
 
             file = stack.enter_context(Path(t.logits_file).open("wb"))
             keep = BaseWriter(file, windows, model.hparams.n_vocab)
-        for i, (logits, targets) in enumerate(_predictions(args, model, windows), 1):
+        for i, (logits, targets) in enumerate(_predictions(args, model, windows, t.ppl_stride), 1):
             estimate.add(-log_softmax(logits, targets))
             if keep is not None:
                 keep.add(logits)
             if t.ppl_output_type:
-                session.write(f"{(i - 1) * o.n_ctx:8d}  {estimate.line()}\n")
+                session.write(f"{(i - 1) * (t.ppl_stride or n_ctx):8d}  {estimate.line()}\n")
             else:
                 session.write(f"[{i}]{estimate.perplexity:.4f},")
     session.write(f"\nFinal estimate: {estimate}\n")
@@ -139,7 +175,9 @@ def _compare(args: argparse.Namespace) -> None:
     session.write("\n" + "".join(f"{line}\n" for line in found.lines()))
 
 
-def _predictions(args: argparse.Namespace, model: Model, windows: I32) -> Iterator[tuple[F32, I32]]:
+def _predictions(
+    args: argparse.Namespace, model: Model, windows: I32, stride: int = 0
+) -> Iterator[tuple[F32, I32]]:
     """See `predictions`; with a context for as many windows at once as -b holds."""
     from llama_py.ready import make_ready
 
@@ -150,8 +188,9 @@ def _predictions(args: argparse.Namespace, model: Model, windows: I32) -> Iterat
         args, model, n_ctx=n_seqs * n_ctx, n_batch=n_batch, n_seq_max=n_seqs
     )
     make_ready(ctx, n_batch)
-    bos = model.tokenizer.bos if model.tokenizer.add_bos else None
-    yield from predictions(ctx, windows, n_batch, bos)
+    # llama-perplexity writes BOS into overlapping windows after it has computed them
+    bos = model.tokenizer.bos if model.tokenizer.add_bos and not stride else None
+    yield from predictions(ctx, windows, n_batch, bos, stride)
 
 
 def token_ids(model: Model, text: str) -> list[int]:
@@ -174,10 +213,13 @@ def check_length(ids: Sequence[int], n_ctx: int) -> None:
         )
 
 
-def windows_of(ids: Sequence[int], n_ctx: int) -> I32:
-    """Whole windows. -> [n, n_ctx]"""
+def windows_of(ids: Sequence[int], n_ctx: int, stride: int = 0) -> I32:
+    """Whole windows, which begin every `stride` tokens; 0: one after the other. -> [n, n_ctx]"""
     import numpy as np
 
+    if stride:
+        views = np.lib.stride_tricks.sliding_window_view(np.array(ids, np.int32), n_ctx)
+        return views[: len(ids) - n_ctx : stride]
     return np.array(ids[: len(ids) // n_ctx * n_ctx], np.int32).reshape(-1, n_ctx)
 
 
@@ -190,12 +232,12 @@ def score(
 
 
 def predictions(
-    ctx: Context, windows: I32, n_batch: int, bos: int | None = None
+    ctx: Context, windows: I32, n_batch: int, bos: int | None = None, stride: int = 0
 ) -> Iterator[tuple[F32, I32]]:
     """Of each window [n_ctx], logits [n_scored, n_vocab] and the tokens that come.
 
-    Scored are tokens n_ctx / 2 + 1 to n_ctx - 1. `bos` stands in place of the first. The context
-    must have n_batch // n_ctx sequences, or one if that is 0.
+    Scored are tokens n_ctx / 2 + 1 to n_ctx - 1, or the last `stride`. `bos` stands in place of
+    the first. The context must have n_batch // n_ctx sequences, or one if that is 0.
     """
     n_ctx = windows.shape[1]
     n_seqs = max(1, n_batch // n_ctx)
@@ -204,19 +246,20 @@ def predictions(
         fed = group.copy()
         if bos is not None:
             fed[:, 0] = bos
-        rows = _logits(ctx, fed, min(n_batch, n_ctx))
-        yield from zip(rows, group[:, n_ctx // 2 + 1 :], strict=True)
+        first = max(n_ctx - stride - 1, 0) if stride else n_ctx // 2
+        rows = _logits(ctx, fed, min(n_batch, n_ctx), first)
+        yield from zip(rows, group[:, first + 1 :], strict=True)
 
 
-def _logits(ctx: Context, windows: I32, n_batch: int) -> F32:
-    """Of windows run side by side, from token n_ctx / 2 to the last but one
+def _logits(ctx: Context, windows: I32, n_batch: int, first: int) -> F32:
+    """Of windows run side by side, from token `first` to the last but one
     -> [n_windows, n_scored, n_vocab]"""
     import numpy as np
 
     from llama_py import Batch
 
     n_windows, n_ctx = windows.shape
-    wanted = np.arange(n_ctx) >= n_ctx // 2
+    wanted = np.arange(n_ctx) >= first
     wanted[-1] = False  # nothing follows it
     ctx.clear()
     parts = []
@@ -227,16 +270,6 @@ def _logits(ctx: Context, windows: I32, n_batch: int) -> F32:
         found = ctx.decode(Batch(tokens.ravel(), seq_ids=seq_ids, outputs=outputs))
         parts.append(found.reshape(n_windows, -1, ctx.n_vocab))
     return np.concatenate(parts, axis=1)
-
-
-def log_softmax(logits: F32, targets: I32) -> npt.NDArray[np.float64]:
-    """log p of a target in each row [n, n_vocab]; float32 terms, a float64 sum."""
-    import numpy as np
-
-    logits = logits - logits.max(axis=1, keepdims=True)
-    total = np.exp(logits).sum(axis=1, dtype=np.float64)
-    found: npt.NDArray[np.float64] = logits[np.arange(len(targets)), targets] - np.log(total)
-    return found
 
 
 @dataclass

@@ -1,0 +1,325 @@
+"""Scores of multiple-choice tasks (perplexity.cpp: hellaswag_score, winogrande_score and
+multiple_choice_score): how often a model prefers the right continuation of a text.
+
+Files have llama-perplexity's formats. The same tasks are selected, and lines are the same.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from llama_py import Context
+
+    F32 = npt.NDArray[np.float32]
+    F64 = npt.NDArray[np.float64]
+    I32 = npt.NDArray[np.int32]
+
+Z = 1.95996398454  # standard deviations of 95 %
+N_ANSWERS, LINES = 4, 6  # HellaSwag: answers of a task, and lines of a task
+MAX_ANSWERS = 100
+TRAILING = 3  # WinoGrande: with more tokens after what is common, the choice is not scored
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceParams(Params):
+    """Which tasks are scored."""
+
+    hellaswag: bool = option(False, "--hellaswag", "score the HellaSwag tasks in -f FILE")
+    hellaswag_tasks: int = option(
+        400, "--hellaswag-tasks", "maximum number of HellaSwag tasks", check=integers(1)
+    )
+    winogrande: bool = option(False, "--winogrande", "score the WinoGrande tasks in -f FILE (CSV)")
+    winogrande_tasks: int = option(
+        0, "--winogrande-tasks", "maximum number of WinoGrande tasks (0: all)", check=integers(0)
+    )
+    multiple_choice: bool = option(
+        False, "--multiple-choice", "score the multiple-choice tasks in -bf FILE"
+    )
+    multiple_choice_tasks: int = option(
+        0, "--multiple-choice-tasks", "maximum number of multiple-choice tasks (0: all)",
+        check=integers(0),
+    )  # fmt: skip
+
+    @property
+    def any(self) -> bool:
+        """Whether tasks are scored, not a text."""
+        return self.hellaswag or self.winogrande or self.multiple_choice
+
+
+@dataclass(frozen=True)
+class Task:
+    """Texts of which one is right.
+
+    Attributes:
+        texts: The question with each answer.
+        right: Whether an answer is right, by answer.
+        bases: WinoGrande: the texts up to the end of the choice.
+    """
+
+    texts: Sequence[str]
+    right: Sequence[bool]
+    bases: Sequence[str] = ()
+
+
+def tasks_of(p: ChoiceParams, data: bytes) -> list[Task]:
+    """Read the tasks of a file and select some of them.
+
+    Raises:
+        ContextError: The file has another format.
+    """
+    if p.hellaswag:
+        return read_hellaswag(data, p.hellaswag_tasks)
+    if p.winogrande:
+        return read_winogrande(data, p.winogrande_tasks)
+    return read_choices(data, p.multiple_choice_tasks)
+
+
+def lines_of(ctx: Context, p: ChoiceParams, tasks: Sequence[Task]) -> Iterator[str]:
+    """Score tasks and yield the lines of llama-perplexity.
+
+    Raises:
+        ContextError: A task does not fit the context.
+    """
+    score = _hellaswag if p.hellaswag else _winogrande if p.winogrande else _multiple_choice
+    yield from score(ctx, tasks)
+
+
+def read_hellaswag(data: bytes, n: int) -> list[Task]:
+    """Read six lines per task (context, index of the right ending, four endings); select n."""
+    from llama_py.sampler.mt19937 import Mt19937
+
+    lines = data.decode("utf-8", "replace").split("\n")
+    if not lines[-1]:
+        del lines[-1]
+    left = [lines[i : i + LINES] for i in range(0, len(lines), LINES)]
+    if not left or len(left[-1]) != LINES:
+        raise _error("HellaSwag", f"the number of lines must be a multiple of 6, got {len(lines)}")
+    random, tasks = Mt19937(1), []
+    for _ in range(min(n, len(left))):
+        context, label, *endings = left.pop(random.below(len(left)))
+        if not re.match(r"\s*[0-3]", label):
+            raise _error("HellaSwag", f"the index must be 0 to 3, got {label!r}")
+        right = [i == int(label) for i in range(N_ANSWERS)]
+        tasks.append(Task([f"{context} {ending}" for ending in endings], right))
+    return tasks
+
+
+def read_winogrande(data: bytes, n: int) -> list[Task]:
+    """Read rows of index, sentence with `_`, two choices and the right one (1 or 2).
+
+    llama-perplexity ignores a last row without a line break, and rows that it cannot read.
+    """
+    tasks = []
+    row = re.compile(r'[^,]*,((?:[^",]|"[^"]*")*),((?:[^",]|"[^"]*")*),((?:[^",]|"[^"]*")*),(.*)')
+    for line in data.decode("utf-8", "replace").split("\n")[:-1]:
+        found = row.fullmatch(line)
+        end = found and re.match(r"\s*([12])(?!\d)", found[4])
+        if not found or not end or "_" not in found[1]:
+            continue
+        sentence = found[1][1:-1] if found[1].startswith('"') else found[1]
+        first, _, second = sentence.partition("_")
+        bases = [first + found[2], first + found[3]]
+        right = [end[1] == "1", end[1] == "2"]
+        tasks.append(Task([base + second for base in bases], right, bases))
+    if not tasks:
+        raise _error("WinoGrande", "no row has an index, a sentence with _, two choices, 1 or 2")
+    return [tasks[i] for i in _selected(len(tasks), n)]
+
+
+def read_choices(data: bytes, n: int) -> list[Task]:
+    """Read llama-perplexity's binary tasks (multiple_choice_task::deserialize)."""
+    at = 0
+
+    def word() -> int:
+        nonlocal at
+        at += 4
+        return int(struct.unpack_from("<I", data, at - 4)[0])
+
+    def text() -> str:
+        nonlocal at
+        size = word()
+        at += size
+        if at > len(data):
+            raise struct.error
+        return data[at - size : at].decode("utf-8", "replace")
+
+    def answers() -> tuple[list[str], list[bool]]:
+        if (n_answers := word()) > MAX_ANSWERS:
+            raise struct.error
+        texts = [text() for _ in range(n_answers)]
+        return texts, [word() == 1 for _ in range(n_answers)]
+
+    tasks = []
+    try:
+        places = [word() for _ in range(word())]
+        first = at
+        for i in _selected(len(places), n):
+            if 0 < n < len(places):
+                at = places[i]
+            question, (texts, right), _ = text(), answers(), answers()
+            if not (question and texts and all(texts)):
+                raise _error("multiple-choice", f"task {i} has an empty question or answer")
+            tasks.append(Task([f"{question} {answer}" for answer in texts], right))
+    except struct.error:
+        raise _error("multiple-choice", f"it is not complete after byte {at}") from None
+    if not tasks:
+        raise _error("multiple-choice", f"it has no tasks in {first} bytes")
+    return tasks
+
+
+def _selected(n_all: int, n: int) -> list[int]:
+    """Return the n tasks that llama-perplexity selects; all for 0."""
+    import numpy as np
+
+    from llama_py.sampler.mt19937 import Mt19937
+
+    left, random = [*range(n_all)], Mt19937(1)
+    if not 0 < n < n_all:
+        return left
+    chosen = []
+    for _ in range(n):
+        at = min(int(np.float32(random.single()) * np.float32(len(left))), len(left) - 1)
+        chosen.append(left[at])
+        left[at] = left[-1]
+        del left[-1]
+    return chosen
+
+
+def _error(kind: str, why: str) -> Exception:
+    from ggml_py.errors import ContextError
+
+    return ContextError(f"{kind} file: {why}; use a file in the format of llama-perplexity")
+
+
+def _rows(ctx: Context, task: Task) -> tuple[Any, list[list[int]], int]:
+    """Compute a task. -> logits after the common tokens and after each further token; the tokens
+    of each text; how many are common"""
+    from ggml_py.errors import ContextError
+    from llama_py import Batch
+
+    texts = [ctx.model.tokenizer.tokenize(text, parse_special=False) for text in task.texts]
+    n = next((i for i, ids in enumerate(zip(*texts, strict=False)) if len({*ids}) > 1),
+             min(map(len, texts)) - 1)  # fmt: skip
+    ids, pos, seqs = list(texts[0][:n]), [*range(n)], [tuple(range(len(texts)))] * n
+    for s, text in enumerate(texts):
+        ids += text[n:]
+        pos += range(n, len(text))
+        seqs += [(s,)] * (len(text) - n)
+    if n < 1 or len(ids) > ctx.cparams.n_ctx:
+        raise ContextError(
+            f"a task has {len(ids)} tokens, {n} of which are common; it must begin with a common"
+            f" token and fit the context of {ctx.cparams.n_ctx} tokens (-c)"
+        )
+    ctx.clear()
+    parts, step = [], ctx.cparams.n_batch
+    for i in range(0, len(ids), step):
+        part, outputs = slice(i, i + step), [j >= n - 1 for j in range(i, min(i + step, len(ids)))]
+        batch = Batch(ids[part], pos=pos[part], seq_ids=seqs[part], outputs=outputs)
+        parts.append(ctx.decode(batch))
+    import numpy as np
+
+    return np.concatenate(parts), texts, n
+
+
+def log_softmax(logits: F32, targets: I32) -> npt.NDArray[np.float64]:
+    """log p of a target in each row [n, n_vocab]; float32 terms, a float64 sum."""
+    import numpy as np
+
+    logits = logits - logits.max(axis=1, keepdims=True)
+    total = np.exp(logits).sum(axis=1, dtype=np.float64)
+    found: npt.NDArray[np.float64] = logits[np.arange(len(targets)), targets] - np.log(total)
+    return found
+
+
+def log_probs(ctx: Context, task: Task) -> list[F64]:
+    """Return the log probabilities of each text's tokens after the common ones."""
+    import numpy as np
+
+    rows, texts, n = _rows(ctx, task)
+    found, at = [], 1
+    for text in texts:
+        own = [0, *range(at, at + len(text) - n - 1)]
+        found.append(log_softmax(rows[own], np.array(text[n:])))
+        at += len(text) - n
+    return found
+
+
+def _hellaswag(ctx: Context, tasks: Sequence[Task]) -> Iterator[str]:
+    yield "\ntask\tacc_norm\t95% confidence interval\n"
+    right = 0
+    for n, task in enumerate(tasks, 1):
+        right += task.right[_best(log_probs(ctx, task))]
+        share, z = right / n, Z * Z / n
+        spread = z * math.sqrt(n * (4 * share * (1 - share) + z)) / (2 * Z)
+        low, high = ((share + z / 2 + x) / (1 + z) * 100 for x in (-spread, spread))
+        yield f"{n}\t{share * 100:.8f}%\t[{low:.4f}%, {high:.4f}%]\n"
+    yield "\n"
+
+
+def _multiple_choice(ctx: Context, tasks: Sequence[Task]) -> Iterator[str]:
+    yield "\ntask\tacc_norm\n"
+    right, n, n_answers = 0, len(tasks), sum(len(task.texts) for task in tasks)
+    for i, task in enumerate(tasks, 1):
+        right += task.right[_best(log_probs(ctx, task))]
+        yield f"{i}\t{100 * right / i:.8f}\n"
+    yield "\n"
+    for what, share in (("Final result", right / n), ("Random chance", n / n_answers)):
+        error = math.sqrt(share * (1 - share) / (n - 1)) if n > 1 else math.nan
+        yield f"{what}: {100 * share:.4f} +/- {100 * error:.4f}\n"
+
+
+def _best(losses: Sequence[F64]) -> int:
+    means = [float(x.mean()) for x in losses]
+    return means.index(max(means))
+
+
+def _winogrande(ctx: Context, tasks: Sequence[Task]) -> Iterator[str]:
+    n_right, n = 0, len(tasks)
+    for i, task in enumerate(tasks, 1):
+        scores = winogrande_scores(ctx, task)
+        answer = 1 if scores[0] > scores[1] else 2
+        n_right += task.right[answer - 1]
+        yield (
+            f"{i}\t{100 * n_right / i:.4f}\t{scores[0]:10.6f}  {scores[1]:10.6f}  {answer}"
+            f"  {task.right.index(True) + 1}\n"
+        )
+    yield "\n"
+    if n >= 100:
+        share = n_right / n
+        error = 100 * math.sqrt(share * (1 - share) / (n - 1))
+        yield f"Final Winogrande score({n} tasks): {100 * share:.4f} +/- {error:.4f}\n"
+
+
+def winogrande_scores(ctx: Context, task: Task) -> list[float]:
+    """Return the mean log probabilities of what follows each choice.
+
+    After short rests the choices are scored as well. Then llama-perplexity takes the logits of the
+    second choice from the end of the first text; so does this function.
+    """
+    import numpy as np
+
+    rows, texts, n = _rows(ctx, task)
+    skips = min(map(len, texts)) - n > TRAILING
+    scores, at = [], 1
+    for s, (text, base) in enumerate(zip(texts, task.bases, strict=True)):
+        start = len(ctx.model.tokenizer.tokenize(base, parse_special=False)) if skips else n
+        first = at - 1 if s else 0
+        own = [first, *range(at, at + len(text) - n - 1)]
+        end = len(text) - (len(text) - start > 1)
+        part = slice(max(start - n, 0), end - n)
+        found = log_softmax(rows[own[part]], np.array(text[n:][part]))
+        scores.append(float(found.mean()))
+        at += len(text) - n
+    return scores
