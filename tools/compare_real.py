@@ -290,6 +290,10 @@ same weights in float64 and rounds neither. At the first token that differs:
   tokens, over all tokens up to there
 * **nearer**: the engine with the smaller RMS error
 
+Without rounding the engines agree: for SmolLM2 converted to F32, with F32 KV caches and without
+flash attention (`quantize --allow-requantize`, `-ctk f32 -ctv f32 -fa off`), 4 of 4 texts are
+equal.
+
 """
 
 
