@@ -24,9 +24,14 @@ def degrees(city: Literal["Bern", "Oslo"]) -> float:
 def talk(url: str, max_tokens: int = 600) -> dict[str, Any]:
     """What was said, the arguments of the call and its result."""
     model = OpenAILike(
-        model="any", api_base=url, api_key="none", is_chat_model=True, temperature=0.0,
-        is_function_calling_model=True, max_tokens=max_tokens,
-    )  # fmt: skip
+        model="any",
+        api_base=url,
+        api_key="none",
+        is_chat_model=True,
+        temperature=0.0,
+        is_function_calling_model=True,
+        max_tokens=max_tokens,
+    )
     question = ChatMessage(role="user", content="Who is there?")
     said = "".join(piece.delta or "" for piece in model.stream_chat([question]))
     called = model.chat_with_tools(

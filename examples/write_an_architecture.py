@@ -66,9 +66,14 @@ class SideBySide(Decoder):
         )
 
 
-KEYS = {"block_count": 2, "embedding_length": 64, "feed_forward_length": 96,
-        "attention.head_count": 4, "attention.head_count_kv": 2,
-        "attention.layer_norm_rms_epsilon": 1e-5}  # fmt: skip
+KEYS = {
+    "block_count": 2,
+    "embedding_length": 64,
+    "feed_forward_length": 96,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+}
 
 
 def main(device: str = "cpu") -> None:

@@ -129,10 +129,14 @@ class _Planner:
         if s is not root and (r.views != 1 or r.children or s.view_offs):
             return False
         return (
-            r.owned and u.children == n_uses and not u.views and root.nbytes == t.nbytes
-            and not root.flags & FLAG_OUTPUT and not s.flags & FLAG_OUTPUT
+            r.owned
+            and u.children == n_uses
+            and not u.views
+            and root.nbytes == t.nbytes
+            and not root.flags & FLAG_OUTPUT
+            and not s.flags & FLAG_OUTPUT
             and self.arena_of.get(id(root), 0) == index
-        )  # fmt: skip
+        )
 
     def release_all(self, sources: Iterable[Tensor | None]) -> None:
         uses = self.uses

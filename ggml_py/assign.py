@@ -128,9 +128,13 @@ class Assignment:
     """
 
     def __init__(
-        self, graph: Graph, devices: Devices, pins: Iterable[tuple[Tensor, int]] = (),
-        fixed: Iterable[tuple[Tensor, int]] = (), causes: Causes | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        graph: Graph,
+        devices: Devices,
+        pins: Iterable[tuple[Tensor, int]] = (),
+        fixed: Iterable[tuple[Tensor, int]] = (),
+        causes: Causes | None = None,
+    ) -> None:
         self.devices = devices
         self._causes = causes
         final = {id(t): i for t, i in fixed}

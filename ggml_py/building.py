@@ -1,10 +1,10 @@
 """Kernels that are being built: who wants to see it is told, and it is nobody else's time.
 
-    with telling(display):          # display(Stage(...)) from now on
-        ...
-    before = seconds()
-    ctx.decode(tokens)
-    building = seconds() - before   # of this thread
+with telling(display):          # display(Stage(...)) from now on
+    ...
+before = seconds()
+ctx.decode(tokens)
+building = seconds() - before   # of this thread
 """
 
 from __future__ import annotations

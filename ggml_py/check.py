@@ -114,9 +114,7 @@ class Checker:
             leaf = Tensor(F32, values.shape[::-1], name=twin.source(i).name)
             set_tensor(self._allocated(leaf), values)
             sources[i] = leaf
-        again = Tensor(
-            twin.type, twin.ne, twin.op, tuple(sources), twin.params, twin.name, twin.nb
-        )
+        again = Tensor(twin.type, twin.ne, twin.op, tuple(sources), twin.params, twin.name, twin.nb)
         self.run(self._allocated(again))
         return self.values_of(again)
 

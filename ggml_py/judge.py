@@ -165,9 +165,7 @@ def _to_int8(block: int, inverse: Callable[[Values], Values]) -> Callable[[Value
     return rounded
 
 
-def _levels(
-    x: Values, block: int, inverse: Callable[[Values], Values]
-) -> tuple[Values, Values]:
+def _levels(x: Values, block: int, inverse: Callable[[Values], Values]) -> tuple[Values, Values]:
     """Return integers [..., n_blocks, block], and the steps [..., n_blocks, 1] they count."""
     padded = np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, -x.shape[-1] % block)]).astype(np.float32)
     blocks = padded.reshape(*x.shape[:-1], -1, block)
@@ -231,16 +229,18 @@ def _to_bf16(x: Values) -> Values:
 # what devices make of a product's activations, by whether the weights have blocks
 ROUNDINGS: dict[bool, tuple[Callable[[Values], Values], ...]] = {
     True: (
-        _to_int8(32, _direct), _to_int8(256, _direct), _to_f16, _to_bf16,
-        _to_int8(32, _of_step), _to_int8(256, _of_step),
+        _to_int8(32, _direct),
+        _to_int8(256, _direct),
+        _to_f16,
+        _to_bf16,
+        _to_int8(32, _of_step),
+        _to_int8(256, _of_step),
     ),
     False: (_to_f16, _to_bf16),
 }
 
 
-def _error(
-    nmse: float, where: npt.NDArray[np.bool_], e: Values, f: Values
-) -> Error:
+def _error(nmse: float, where: npt.NDArray[np.bool_], e: Values, f: Values) -> Error:
     place = tuple(int(i) for i in np.argwhere(where)[0])
     both = np.isfinite(e[place]) and np.isfinite(f[place])
     largest = float(abs(f[place] - e[place])) if both else np.inf

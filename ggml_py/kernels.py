@@ -61,9 +61,7 @@ class KernelTable(Generic[K]):
         self._by_first: dict[tuple[str, str], list[Entry[K]]] = {}
         self._found: dict[Form, tuple[K | None]] = {}
 
-    def add(
-        self, op: str, kernel: K, when: When = always, rank: int = 0, first: str = ""
-    ) -> None:
+    def add(self, op: str, kernel: K, when: When = always, rank: int = 0, first: str = "") -> None:
         entries = self._table.setdefault(op, [])
         bisect.insort(entries, Entry(kernel, when, rank, first), key=lambda entry: -entry.rank)
         self._by_first.clear()

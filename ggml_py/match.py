@@ -57,9 +57,7 @@ class Row:
     def _free_readers(self, t: Tensor, op: str) -> list[Tensor]:
         return [r for r in self.uses.readers(t) if r.op == op and self.is_free(r)]
 
-    def why_not(
-        self, match: Match, conditions: Iterable[Callable[[Match], str]] = ()
-    ) -> str:
+    def why_not(self, match: Match, conditions: Iterable[Callable[[Match], str]] = ()) -> str:
         """ "" if its nodes can run as one step and these conditions hold, else the reason."""
         if reason := self._escapes(match):
             return reason

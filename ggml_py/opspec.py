@@ -73,9 +73,19 @@ def op(
             where = f"{OPS[name].builder.__module__} and {builder.__module__}"
             raise ValueError(f"op {name} is declared twice: {where}")
         OPS[name] = OpSpec(
-            name, builder, fields, layout, inplace, view, tuple(writes), at_weights, batch, reads,
-            flops, rounds,
-        )  # fmt: skip
+            name,
+            builder,
+            fields,
+            layout,
+            inplace,
+            view,
+            tuple(writes),
+            at_weights,
+            batch,
+            reads,
+            flops,
+            rounds,
+        )
         return builder
 
     return register

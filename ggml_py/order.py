@@ -81,4 +81,3 @@ def _is_store(node: Tensor) -> bool:
     """Whether it writes into memory that was there before."""
     root = node.root
     return node.op in INTO_OTHERS and root is not node and root.op == "NONE"
-

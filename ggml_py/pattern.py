@@ -138,9 +138,13 @@ class Match:
     """
 
     def __init__(
-        self, found: Found, nodes: list[Tensor], kept: list[Tensor], operands: list[Tensor],
+        self,
+        found: Found,
+        nodes: list[Tensor],
+        kept: list[Tensor],
+        operands: list[Tensor],
         uses: Uses,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.found = found
         self.nodes = nodes
         self.kept = kept

@@ -238,9 +238,14 @@ class Scheduler:
         return "; ".join(reasons)
 
     def _lay_out(
-        self, graph: Graph, pins: Pins, fixed: Pins, number: int, taps: Taps | None = None,
+        self,
+        graph: Graph,
+        pins: Pins,
+        fixed: Pins,
+        number: int,
+        taps: Taps | None = None,
         causes: Causes | None = None,
-    ) -> Layout:  # fmt: skip
+    ) -> Layout:
         """number   of the copies in a pipeline
         taps     settled: the graph is cut after each stop; its parts run one after the other
         causes   see Assignment"""
@@ -284,9 +289,7 @@ class Scheduler:
             part.steps = [*nodes] if uses is None else steps_of(device, nodes, uses)
         return [step for part in parts for step in part.steps if isinstance(step, Fused)]
 
-    def _assign(
-        self, graph: Graph, pins: Pins, fixed: Pins, causes: Causes | None
-    ) -> Assignment:
+    def _assign(self, graph: Graph, pins: Pins, fixed: Pins, causes: Causes | None) -> Assignment:
         devices = Devices(self.devices, self._samples)
         index = {id(d): i for i, d in enumerate(self.devices)}
         allowed, final = (

@@ -124,9 +124,10 @@ class Splitter:
             part.group = [None if s is None else self._of(s) for s in node.src]
         changed = {id(s.root) for s in sources(node)}
         self._copies = {
-            key: copy for key, copy in self._copies.items()
+            key: copy
+            for key, copy in self._copies.items()
             if copy.src[0] is None or id(copy.src[0].root) not in changed
-        }  # fmt: skip
+        }
         self.parts.append(part)
 
     def _elsewhere(self, t: Tensor, device: int) -> bool:

@@ -60,9 +60,10 @@ def settled(taps: Taps, graph: Graph) -> Taps:
     # a cache, which outlives the graph, or an input
     foreign = {id(t) for t in graph.leafs} | {id(t.root) for t in read if t.root.buffer is not None}
     kept = [
-        t for t in read
+        t
+        for t in read
         if id(t.root) not in foreign and last_write.get(id(t.root), -1) <= place[id(t)]
-    ]  # fmt: skip
+    ]
     for t in kept:
         t.flags |= FLAG_OUTPUT
         t.root.flags |= FLAG_OUTPUT

@@ -58,9 +58,20 @@ class Tensor:
     """
 
     __slots__ = (
-        "buffer", "flags", "layout", "name", "nb", "ne", "offset", "op", "params", "src",
-        "type", "view_offs", "view_src",
-    )  # fmt: skip
+        "buffer",
+        "flags",
+        "layout",
+        "name",
+        "nb",
+        "ne",
+        "offset",
+        "op",
+        "params",
+        "src",
+        "type",
+        "view_offs",
+        "view_src",
+    )
 
     def __init__(
         self,

@@ -48,24 +48,50 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "AnswerParams", "Batch", "Context", "ContextParams", "Conversation", "GenerateParams", "Model",
-    "ModelParams", "Piece", "Sampler", "SamplingParams", "SpeculativeParams", "Speculator",
-    "Tokenizer", "load", "load_tokenizer", "stream",
-]  # fmt: skip
+    "AnswerParams",
+    "Batch",
+    "Context",
+    "ContextParams",
+    "Conversation",
+    "GenerateParams",
+    "Model",
+    "ModelParams",
+    "Piece",
+    "Sampler",
+    "SamplingParams",
+    "SpeculativeParams",
+    "Speculator",
+    "Tokenizer",
+    "load",
+    "load_tokenizer",
+    "stream",
+]
 
 _HOME = {
-    "AnswerParams": "params", "Batch": "batch", "Context": "context", "ContextParams": "params",
-    "Conversation": "conversation", "GenerateParams": "params", "Model": "model",
-    "ModelParams": "params", "Piece": "generate", "Sampler": "sampler", "SamplingParams": "params",
-    "SpeculativeParams": "params.speculative", "Speculator": "speculative.speculator",
-    "Tokenizer": "tokenizer", "load_tokenizer": "tokenizer", "stream": "generate",
-}  # fmt: skip
+    "AnswerParams": "params",
+    "Batch": "batch",
+    "Context": "context",
+    "ContextParams": "params",
+    "Conversation": "conversation",
+    "GenerateParams": "params",
+    "Model": "model",
+    "ModelParams": "params",
+    "Piece": "generate",
+    "Sampler": "sampler",
+    "SamplingParams": "params",
+    "SpeculativeParams": "params.speculative",
+    "Speculator": "speculative.speculator",
+    "Tokenizer": "tokenizer",
+    "load_tokenizer": "tokenizer",
+    "stream": "generate",
+}
 
 
 def load(
-    path: str | Path | None = None, device: str | Device | Sequence[str | Device] = "cpu",
+    path: str | Path | None = None,
+    device: str | Device | Sequence[str | Device] = "cpu",
     **options: Unpack[LoadOptions],
-) -> Model:  # fmt: skip
+) -> Model:
     """A model on a device (`cpu`, `ref`, ...), or on a list of them; the demo model without a path.
 
     options are the fields of `llama_py.ModelParams`.

@@ -93,10 +93,19 @@ def ubatch_reserve(n_seq_tokens: int, n_seqs: int, n_pos: int = 1) -> UBatch:
     """A well-formed ubatch of token 0, for graphs that are only measured."""
     n = n_seq_tokens * n_seqs
     return UBatch(
-        True, n, n_seq_tokens, n_seqs, n_pos, np.zeros(n, np.int32), None,
-        np.zeros(n * n_pos, np.int32), [(s,) for s in range(n_seqs) for _ in range(n_seq_tokens)],
-        list(range(n_seqs)), np.zeros(n, np.bool_), np.arange(n, dtype=np.intp),
-    )  # fmt: skip
+        True,
+        n,
+        n_seq_tokens,
+        n_seqs,
+        n_pos,
+        np.zeros(n, np.int32),
+        None,
+        np.zeros(n * n_pos, np.int32),
+        [(s,) for s in range(n_seqs) for _ in range(n_seq_tokens)],
+        list(range(n_seqs)),
+        np.zeros(n, np.bool_),
+        np.arange(n, dtype=np.intp),
+    )
 
 
 def positions_of(seq_id: list[SeqIds]) -> dict[int, Index]:

@@ -42,21 +42,32 @@ class Tools:
         self.parser: Parser | None = None
 
     def form(
-        self, template: ChatTemplate, messages: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = "auto", **more: Any,
-    ) -> ChatFormat:  # fmt: skip
+        self,
+        template: ChatTemplate,
+        messages: Sequence[Mapping[str, Any]],
+        choice: str | Mapping[str, Any] = "auto",
+        **more: Any,
+    ) -> ChatFormat:
         """How an answer to messages is asked for and read; see `format_of`."""
         from llama_py.chat.tools import format_of
 
         return format_of(
-            template, messages, tools=self.given, tool_choice=choice,
-            parallel_tool_calls=self.parallel, **more,
-        )  # fmt: skip
+            template,
+            messages,
+            tools=self.given,
+            tool_choice=choice,
+            parallel_tool_calls=self.parallel,
+            **more,
+        )
 
     def pieces(
-        self, ctx: Context, ids: Sequence[int], form: ChatFormat, options: Mapping[str, Any],
+        self,
+        ctx: Context,
+        ids: Sequence[int],
+        form: ChatFormat,
+        options: Mapping[str, Any],
         end: str,
-    ) -> Iterator[Piece]:  # fmt: skip
+    ) -> Iterator[Piece]:
         """An answer; options are the fields of AnswerParams, but of the most likely tokens unless
         they say something else. end: where the template would go on."""
         tokenizer = ctx.model.tokenizer
@@ -67,9 +78,7 @@ class Tools:
                 "calls of tools have a grammar, which a sampler that is given does not know; give"
                 " temp, top_p, ... instead of it"
             )
-        sampler = p.sampler or Sampler(
-            p.part(SamplingParams), ctx.n_vocab, tokenizer, constraint
-        )
+        sampler = p.sampler or Sampler(p.part(SamplingParams), ctx.n_vocab, tokenizer, constraint)
         self.parser = form.parser()
         how = vars(p.part(GenerateParams)) | {"sampler": sampler}
         return read_pieces(stream(ctx, ids, **how), self.parser)
@@ -107,10 +116,11 @@ def read_pieces(pieces: Iterator[Piece], parser: Parser) -> Iterator[Piece]:
         if piece.finish_reason is not None:
             deltas += parser.rest()
         yield replace(
-            piece, text="".join(delta.content for delta in deltas),
+            piece,
+            text="".join(delta.content for delta in deltas),
             thought="".join(delta.reasoning for delta in deltas),
             calls=tuple(delta for delta in deltas if delta.index is not None),
-        )  # fmt: skip
+        )
 
 
 def check_pieces(pieces: Pieces, p: AnswerParams) -> Pieces:

@@ -51,10 +51,18 @@ class CheckedBatch:
     """
 
     def __init__(
-        self, batch: Batch, *, n_vocab: int, n_embd: int, n_seq_max: int, n_pos: int = 1,
-        memory: Positions | None = None, outputs: Wanted = "last", output_all: bool = False,
+        self,
+        batch: Batch,
+        *,
+        n_vocab: int,
+        n_embd: int,
+        n_seq_max: int,
+        n_pos: int = 1,
+        memory: Positions | None = None,
+        outputs: Wanted = "last",
+        output_all: bool = False,
         hidden: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """outputs     which tokens are outputs if the batch does not say
         output_all  all are, whatever the batch says
         hidden      `embd` must be there: the hidden states before the tokens

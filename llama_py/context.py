@@ -130,9 +130,12 @@ class Context(Closing, Watched):
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
         layers = [hp.n_layer + p.nextn_layer] if p.mtp else hp.kept_layers
         how = Placing(
-            self.cparams, self._memory_device, *types, n_pos=hp.n_pos_per_embd,
+            self.cparams,
+            self._memory_device,
+            *types,
+            n_pos=hp.n_pos_per_embd,
             parts=self.model.placement.group,
-        )  # fmt: skip
+        )
         return create_memory({il: arch.kept(il) for il in layers}, how)
 
     def _shared_memory(self, target: Context) -> MemoryGroup:
@@ -148,9 +151,12 @@ class Context(Closing, Watched):
         return model.layer_devices[il] if self.cparams.offload_kqv else model.placement.host
 
     def decode(
-        self, tokens: Sequence[int] | I32 | Batch, logits: Wanted = "last", seq_id: int = 0,
+        self,
+        tokens: Sequence[int] | I32 | Batch,
+        logits: Wanted = "last",
+        seq_id: int = 0,
         copy: bool = True,
-    ) -> F32:  # fmt: skip
+    ) -> F32:
         """Advance the sequences of a batch. -> F32 [n, n_vocab], the rows in the batch's order
 
         tokens   ids that continue sequence `seq_id`, or a Batch
@@ -260,9 +266,7 @@ class Context(Closing, Watched):
             before.ubatch, self.following = ubatch, before
         return rows
 
-    def _rows(
-        self, splitter: BatchSplitter, ubatch: UBatch, res: GraphResult, copy: bool
-    ) -> F32:
+    def _rows(self, splitter: BatchSplitter, ubatch: UBatch, res: GraphResult, copy: bool) -> F32:
         """Read the logits of a batch of one ubatch."""
         if res.t_logits is not None and not self.cparams.gives_more:
             here = res.logits_here
@@ -308,9 +312,7 @@ class Context(Closing, Watched):
     def _shaped(self, shapes: Iterable[tuple[int, int]]) -> Iterator[GraphParams]:
         for n, n_seqs in shapes:
             for n_used in (None, n):
-                full = full_params(
-                    self.model, self._graph_params, self.memory, n, n_seqs, n_used
-                )
+                full = full_params(self.model, self._graph_params, self.memory, n, n_seqs, n_used)
                 yield from (replace(full, n_outputs=i) for i in {full.n_outputs, n_seqs})
 
     def clear(self) -> None:
@@ -354,9 +356,11 @@ class Context(Closing, Watched):
         """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output; of
         what the last norm made, or with `pre_norm` got."""
         self.cparams = replace(
-            self.cparams, embeddings_nextn=value, embeddings_nextn_masked=value and masked,
+            self.cparams,
+            embeddings_nextn=value,
+            embeddings_nextn_masked=value and masked,
             nextn_pre_norm=value and pre_norm,
-        )  # fmt: skip
+        )
 
     def set_head(self, head: Linear | None) -> None:
         """From now on logits are those of this head [n_embd, n], of no more rows than the model's
@@ -410,10 +414,14 @@ class Context(Closing, Watched):
         if self._closed:
             raise ContextError("the context is closed; make a new one")
         return splitter_of(
-            tokens, logits, self.model.hparams, self.cparams, memory or self.memory,
+            tokens,
+            logits,
+            self.model.hparams,
+            self.cparams,
+            memory or self.memory,
             reads=memory is NOTHING,
             hidden=self.gtype == "decoder_mtp" or self.model.architecture.continues_states,
-        )  # fmt: skip
+        )
 
     def _apply_shift(self) -> None:
         """Rotate the cached keys whose positions were moved since."""
@@ -452,9 +460,18 @@ class Context(Closing, Watched):
 
     def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams:
         return GraphParams(
-            self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype, self._cvec,
-            self._encoded, self._loras[ubatch.kind], self._head, self._lent,
-        )  # fmt: skip
+            self.model.hparams,
+            self.cparams,
+            ubatch,
+            mctx,
+            n_outputs,
+            self.gtype,
+            self._cvec,
+            self._encoded,
+            self._loras[ubatch.kind],
+            self._head,
+            self._lent,
+        )
 
     def _resolve_fused_ops(self) -> None:
         """Where the caller left it open, do without the fused ops that the device cannot run."""

@@ -48,10 +48,18 @@ class Conversation:
     """
 
     def __init__(
-        self, ctx: Context, system: str = "", seq_id: int = 0, *, thoughts: bool = True,
-        budget: int = -1, budget_message: str = "", variables: Mapping[str, Any] | None = None,
-        tools: Sequence[Tool] = (), parallel_tool_calls: bool | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        ctx: Context,
+        system: str = "",
+        seq_id: int = 0,
+        *,
+        thoughts: bool = True,
+        budget: int = -1,
+        budget_message: str = "",
+        variables: Mapping[str, Any] | None = None,
+        tools: Sequence[Tool] = (),
+        parallel_tool_calls: bool | None = None,
+    ) -> None:
         """system: what the model is to be.
 
         thoughts   take them out of the text of answers

@@ -35,9 +35,12 @@ class Step(NamedTuple):
 
 
 def diffuse(
-    model: Loaded, prompt: Sequence[int], length: int, how: DiffusionParams,
+    model: Loaded,
+    prompt: Sequence[int],
+    length: int,
+    how: DiffusionParams,
     sampling: SamplingParams,
-) -> Iterator[Step]:  # fmt: skip
+) -> Iterator[Step]:
     """The text, prompt and answer, before each step and at the end.
 
     length    tokens of both together
@@ -124,9 +127,14 @@ def _logits(
 
 
 def _unmask(
-    tokens: npt.NDArray[np.int32], masked: Ints, logits: F32, n: int, how: DiffusionParams,
-    sampling: SamplingParams, rng: np.random.Generator,
-) -> None:  # fmt: skip
+    tokens: npt.NDArray[np.int32],
+    masked: Ints,
+    logits: F32,
+    n: int,
+    how: DiffusionParams,
+    sampling: SamplingParams,
+    rng: np.random.Generator,
+) -> None:
     """Let n of the masked tokens be what is drawn for them."""
     algorithm, x = ALGORITHMS[how.algorithm], logits.astype(np.float64)
     if how.add_gumbel_noise and sampling.temp > 0:

@@ -20,9 +20,12 @@ INT16 = 32760.0  # what the largest value becomes with normalize = 0
 
 
 def embed(
-    model: Loaded, texts: Sequence[Prompt], pooling: str = "auto",
-    normalize: bool | int = True, attention: str = "auto",
-) -> F32:  # fmt: skip
+    model: Loaded,
+    texts: Sequence[Prompt],
+    pooling: str = "auto",
+    normalize: bool | int = True,
+    attention: str = "auto",
+) -> F32:
     """F32 [n_texts, n]: n is n_embd, or the number of a reranker's scores.
 
     pooling    one of params.POOLING but "none"; "auto": the model's, or else the mean
@@ -52,9 +55,7 @@ def reading(tokens: Sequence[Sequence[int]], n_tokens: int = N_TOKENS) -> dict[s
     lengths = [len(ids) for ids in tokens]
     n = min(sum(lengths), max(n_tokens, *lengths))
     sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), n)
-    return {
-        **sizes, "n_seq_max": min(N_SEQ, len(tokens)), "kv_unified": True, "embeddings": True,
-    }  # fmt: skip
+    return {**sizes, "n_seq_max": min(N_SEQ, len(tokens)), "kv_unified": True, "embeddings": True}
 
 
 def rows(ctx: Context, tokens: Sequence[Sequence[int]]) -> Iterator[F32]:

@@ -68,9 +68,20 @@ class Following:
         last, n = self.ubatch, self.ubatch.n_tokens
         both = np.array([*tokens, *pos], np.int32)
         return UBatch(
-            last.equal_seqs, n, last.n_seq_tokens, last.n_seqs, last.n_pos, both[:n], rows,
-            both[n:], last.seq_id, last.seq_id_unq, last.output, last.batch_idxs, last.kind,
-        )  # fmt: skip
+            last.equal_seqs,
+            n,
+            last.n_seq_tokens,
+            last.n_seqs,
+            last.n_pos,
+            both[:n],
+            rows,
+            both[n:],
+            last.seq_id,
+            last.seq_id_unq,
+            last.output,
+            last.batch_idxs,
+            last.kind,
+        )
 
     def _are_all(self, logits: Wanted) -> bool:
         return logits == "all" or self.ubatch.n_tokens == 1
@@ -121,9 +132,12 @@ def _is_all(outputs: Any, n: int, logits: Wanted) -> bool:
 
 
 def following(
-    splitter: BatchSplitter, mctx: GroupContext, settings: tuple[object, ...],
-    memory: MemoryGroup, n_vocab: int,
-) -> Following | None:  # fmt: skip
+    splitter: BatchSplitter,
+    mctx: GroupContext,
+    settings: tuple[object, ...],
+    memory: MemoryGroup,
+    n_vocab: int,
+) -> Following | None:
     """For the tokens after a batch that was decoded; None if that was not one token each of
     sequences, or several of one without a gap, computed together."""
     ubatch = mctx.ubatches[0]

@@ -145,9 +145,17 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
             shown, reason = said(text, id, tokenizer.is_eog(id), n == n_max)
             logprob, top = logprobs_of(logits, id, p.logprobs)
             piece = Piece(
-                shown, id, piece.prompt_tokens, piece.prompt_seconds, n, spent, reason, logprob,
-                top, n_discarded=walk.n_discarded,
-            )  # fmt: skip
+                shown,
+                id,
+                piece.prompt_tokens,
+                piece.prompt_seconds,
+                n,
+                spent,
+                reason,
+                logprob,
+                top,
+                n_discarded=walk.n_discarded,
+            )
             yield piece
             if reason is not None:
                 return

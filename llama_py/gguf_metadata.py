@@ -24,9 +24,20 @@ _SCALARS = {kind: struct.Struct("<" + code) for kind, code in _CODES.items()}
 _BOOL, STRING, ARRAY = 7, 8, 9
 # What the types are called.
 KINDS = {
-    "u8": 0, "i8": 1, "u16": 2, "i16": 3, "u32": 4, "i32": 5, "f32": 6, "bool": 7, "str": STRING,
-    "arr": ARRAY, "u64": 10, "i64": 11, "f64": 12,
-}  # fmt: skip
+    "u8": 0,
+    "i8": 1,
+    "u16": 2,
+    "i16": 3,
+    "u32": 4,
+    "i32": 5,
+    "f32": 6,
+    "bool": 7,
+    "str": STRING,
+    "arr": ARRAY,
+    "u64": 10,
+    "i64": 11,
+    "f64": 12,
+}
 _NAMES = {number: name for name, number in KINDS.items()}
 
 _U32 = struct.Struct("<I")
@@ -54,9 +65,11 @@ class Metadata(Mapping[str, MetaValue]):
     """
 
     def __init__(
-        self, values: Mapping[str, MetaValue | StoredArray],
-        places: Mapping[str, tuple[int, int]], data: mmap.mmap,
-    ) -> None:  # fmt: skip
+        self,
+        values: Mapping[str, MetaValue | StoredArray],
+        places: Mapping[str, tuple[int, int]],
+        data: mmap.mmap,
+    ) -> None:
         """places   where in the data each value is, type included"""
         self._values = dict(values)
         self._places, self._data = places, data

@@ -9,7 +9,7 @@ OF_A_CONTEXT = "contexts do that: ctx = model.context(), then ctx.{name}"
 LIBRARIES = "use llama_py.load(path)"  # llama-cpp-python's, transformers' and mlx-lm's first names
 MODULE = dict(
     Llama=LIBRARIES, LLM=LIBRARIES, AutoModelForCausalLM=LIBRARIES, from_pretrained=LIBRARIES
-)  # fmt: skip
+)
 
 MODEL = {
     **dict.fromkeys(
@@ -47,6 +47,7 @@ class Hinting:
                 if hint is not None:
                     raise AttributeError(
                         f"a {kind.__name__} has no attribute {name!r}; {hint.format(name=name)}",
-                        name=name, obj=self,
-                    )  # fmt: skip
+                        name=name,
+                        obj=self,
+                    )
             return object.__getattribute__(self, name)  # raises what it raised

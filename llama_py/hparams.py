@@ -139,9 +139,7 @@ class HParams(Declared):
     whole_rope: ClassVar[bool] = False  # RoPE turns whole heads
     cached: ClassVar[bool] = True  # keys and values are kept; else only a batch's own tokens count
 
-    def __init__(
-        self, metadata: Mapping[str, Any], arch: str, like: str = LLAMA_CPP
-    ) -> None:
+    def __init__(self, metadata: Mapping[str, Any], arch: str, like: str = LLAMA_CPP) -> None:
         keys = Keys(metadata, arch)
         self.arch, self.like = arch, like
         self.differences: list[str] = []
@@ -223,9 +221,12 @@ class HParams(Declared):
         if self.rope_type == ROPE_NONE:
             return None
         return Rope(
-            self.rope_type, self.n_rot, self.rope_freq_base_train, self.rope_freq_scale_train,
+            self.rope_type,
+            self.n_rot,
+            self.rope_freq_base_train,
+            self.rope_freq_scale_train,
             self.rope_sections,
-        )  # fmt: skip
+        )
 
     def window(self, il: int) -> Window | None:
         """Which tokens layer il sees; None: all."""
@@ -433,6 +434,10 @@ class WindowedHParams(HParams):
         if not self.swa_layers[il] or self.rope_type == ROPE_NONE:
             return super().rope(il)
         return Rope(
-            self.rope_type, self.n_rot_swa, self.rope_freq_base_swa, self.rope_freq_scale_swa,
-            self.rope_sections, fixed=True,
-        )  # fmt: skip
+            self.rope_type,
+            self.n_rot_swa,
+            self.rope_freq_base_swa,
+            self.rope_freq_scale_swa,
+            self.rope_sections,
+            fixed=True,
+        )

@@ -12,10 +12,17 @@ _NEEDED = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
 
 
 def infill_ids(
-    tokenizer: Tokenizer, prefix: str, suffix: str, *, prompt: str = "",
-    extra: Sequence[Mapping[str, str]] = (), n_ctx: int = 0, n_predict: int = 0,
-    n_batch: int = N_BATCH, spm: bool = False,
-) -> list[int]:  # fmt: skip
+    tokenizer: Tokenizer,
+    prefix: str,
+    suffix: str,
+    *,
+    prompt: str = "",
+    extra: Sequence[Mapping[str, str]] = (),
+    n_ctx: int = 0,
+    n_predict: int = 0,
+    n_batch: int = N_BATCH,
+    spm: bool = False,
+) -> list[int]:
     """The ids that ask for what stands between two texts (server-common.cpp:format_prompt_infill).
 
     prompt   how the middle begins

@@ -100,9 +100,13 @@ class Keys:
         return value
 
     def values(
-        self, key: str, n: int, default: T | None, convert: Callable[[Any], T | None],
+        self,
+        key: str,
+        n: int,
+        default: T | None,
+        convert: Callable[[Any], T | None],
         longer: bool = False,
-    ) -> tuple[T, ...]:  # fmt: skip
+    ) -> tuple[T, ...]:
         raw = self._get(key, default)
         if not isinstance(raw, list | np.ndarray):
             return (self.scalar(key, default, convert),) * n
@@ -229,9 +233,13 @@ Default = Any  # a value of the field's type, or a function of what was read bef
 
 
 def uint(
-    key: str, default: Default = None, *, least: int = 0, most: int | None = None,
+    key: str,
+    default: Default = None,
+    *,
+    least: int = 0,
+    most: int | None = None,
     counts: Counts = "",
-) -> Any:  # fmt: skip
+) -> Any:
     return Field(key, as_uint, default, least, most, counts=counts)
 
 
@@ -271,9 +279,13 @@ def trunk_layers(owner: Any) -> int:
 
 
 def uints(
-    key: str, default: Default = None, *, least: int = 0,
-    count: Callable[[Any], int] | None = None, longer: bool = False,
-) -> Any:  # fmt: skip
+    key: str,
+    default: Default = None,
+    *,
+    least: int = 0,
+    count: Callable[[Any], int] | None = None,
+    longer: bool = False,
+) -> Any:
     """Values of each layer, or `count` of them; longer: there may be more."""
     return Field(key, as_uint, default, least, count=count or _n_layer_all, longer=longer)
 

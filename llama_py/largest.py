@@ -20,9 +20,13 @@ ParamsOf = Callable[[UBatch, GroupContext, int], GraphParams]  # the last: how m
 
 
 def full_params(
-    model: Loaded, params_of: ParamsOf, memory: MemoryGroup, n_tokens: int, n_seqs: int,
+    model: Loaded,
+    params_of: ParamsOf,
+    memory: MemoryGroup,
+    n_tokens: int,
+    n_seqs: int,
     n_used: int | None = None,
-) -> GraphParams:  # fmt: skip
+) -> GraphParams:
     """Of the largest graph for so many tokens, all of them outputs: as if the memory were full, or
     n_used cells of it."""
     hp = model.hparams

@@ -1,8 +1,8 @@
 """The logit lens: what a model would say if it ended with an earlier layer.
 
-    lens = logit_lens(ctx, "First Citizen:\\nBefore we")
-    print(lens)                                 # the most likely token of each layer and token
-    lens.logits["blocks.2.hook_resid_post"]     # float32 [n_tokens, n_vocab]
+lens = logit_lens(ctx, "First Citizen:\\nBefore we")
+print(lens)                                 # the most likely token of each layer and token
+lens.logits["blocks.2.hook_resid_post"]     # float32 [n_tokens, n_vocab]
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ RESIDUAL = ("hook_embed", "blocks.*.hook_resid_post")
 WIDTH = 10
 
 
-def logit_lens(
-    ctx: Context, prompt: Prompt, points: Sequence[str] = RESIDUAL
-) -> LogitLens:
+def logit_lens(ctx: Context, prompt: Prompt, points: Sequence[str] = RESIDUAL) -> LogitLens:
     """Read a prompt into an empty context, and what each layer made of it as logits.
 
     prompt  a text or token ids

@@ -21,9 +21,12 @@ def by_pattern(names: Iterable[str]) -> str:
 
 
 def warn_of_differences(
-    where: str, like: str, computed: Sequence[str], ignored: Collection[str],
+    where: str,
+    like: str,
+    computed: Sequence[str],
+    ignored: Collection[str],
     restored: Collection[str],
-) -> None:  # fmt: skip
+) -> None:
     """Log how llama.cpp's graph of a file differs from the code of the model's authors.
 
     Args:
@@ -36,15 +39,25 @@ def warn_of_differences(
     if restored:
         log.warning(
             "%s: llama.cpp leaves %d scales out of its graph; they are factors of"
-            " the weights, so they are applied: %s", where, len(restored), by_pattern(restored),
-        )  # fmt: skip
+            " the weights, so they are applied: %s",
+            where,
+            len(restored),
+            by_pattern(restored),
+        )
     if ignored:
         log.warning(
             "%s: %d tensors are ignored, since llama.cpp leaves them out of its graph: %s; to apply"
-            " them, use --like %s", where, len(ignored), by_pattern(ignored), TRANSFORMERS,
-        )  # fmt: skip
+            " them, use --like %s",
+            where,
+            len(ignored),
+            by_pattern(ignored),
+            TRANSFORMERS,
+        )
     if computed and like == LLAMA_CPP:
         log.warning(
             "%s: llama.cpp differs from the code of the model's authors: %s; to follow the authors,"
-            " use --like %s", where, "; ".join(computed), TRANSFORMERS,
-        )  # fmt: skip
+            " use --like %s",
+            where,
+            "; ".join(computed),
+            TRANSFORMERS,
+        )

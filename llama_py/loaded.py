@@ -81,8 +81,10 @@ def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) 
     if len(found) == 1 and p.n_gpu_layers not in (-1, 0):
         log.warning(
             "n_gpu_layers = %s has no effect: the only device is %s; %s",
-            "all" if p.n_gpu_layers < 0 else p.n_gpu_layers, found[0].name, gpu_hint(),
-        )  # fmt: skip
+            "all" if p.n_gpu_layers < 0 else p.n_gpu_layers,
+            found[0].name,
+            gpu_hint(),
+        )
     devices, shares = arranged(found, mode, p.main_gpu, p.tensor_split)
     rules = (
         *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
@@ -105,10 +107,11 @@ class Loaded(Closing):
     """
 
     def __init__(
-        self, path: str | Path | GGUFFile | None = None,
+        self,
+        path: str | Path | GGUFFile | None = None,
         device: str | Device | Sequence[str | Device] | Placement = "cpu",
         **options: Unpack[LoadOptions],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """path: None for the bundled demo model; device: one or several, the last being the host
         (see llama_py.placement); options are the fields of ModelParams.
 
@@ -118,9 +121,7 @@ class Loaded(Closing):
         p = ModelParams(**options)
         path = DEMO if path is None else path
         self.vision: Encoder | None = None
-        self.file = (
-            GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
-        )
+        self.file = GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
         if p.kv_overrides:
             self.file.override(p.kv_overrides)
         if not isinstance(device, Placement):

@@ -18,8 +18,11 @@ log = logging.getLogger("llama_py")
 def lock(weights: Iterable[Tensor]) -> int:
     """Keep the bytes of those that are in the host's memory from being swapped out; what the system
     refuses is told. -> bytes that are locked, until their memory is given back"""
-    places = {(t.buffer.base + t.offset, t.nbytes) for t in weights
-              if isinstance(t.buffer, HostBuffer) and t.nbytes}  # fmt: skip
+    places = {
+        (t.buffer.base + t.offset, t.nbytes)
+        for t in weights
+        if isinstance(t.buffer, HostBuffer) and t.nbytes
+    }
     total, done = sum(size for _, size in places), 0
     for address, size in sorted(places):
         start = address // mmap.PAGESIZE * mmap.PAGESIZE
@@ -27,8 +30,11 @@ def lock(weights: Iterable[Tensor]) -> int:
         if why:
             log.warning(
                 "mlock: %.1f of %.1f MiB are locked, the rest may be swapped out: %s; raise this"
-                " process's limit (ulimit -l)", done / 2**20, total / 2**20, why,
-            )  # fmt: skip
+                " process's limit (ulimit -l)",
+                done / 2**20,
+                total / 2**20,
+                why,
+            )
             return done
         done += size
     return done

@@ -11,13 +11,7 @@ from ggml_py.errors import ModelError
 from llama_py.batch import F32
 from llama_py.context import Context
 from llama_py.loaded import Loaded
-from llama_py.params import (
-    AnswerParams,
-    ContextParams,
-    GenerateParams,
-    ModelParams,
-    SamplingParams,
-)
+from llama_py.params import AnswerParams, ContextParams, GenerateParams, ModelParams, SamplingParams
 from llama_py.prefix import Prefix
 from llama_py.prompts import Prompt, ids_of, n_cells, n_whole, text_of
 from llama_py.signature import describe, described, takes
@@ -86,9 +80,13 @@ class Model(Loaded):
 
         p = AnswerParams(**options)
         ids = infill_ids(
-            self.tokenizer, prefix, suffix, extra=extra, n_ctx=self.hparams.n_ctx_train,
+            self.tokenizer,
+            prefix,
+            suffix,
+            extra=extra,
+            n_ctx=self.hparams.n_ctx_train,
             n_predict=max(p.max_tokens, 0),
-        )  # fmt: skip
+        )
         return join_pieces(check_pieces(self._started(ids, p), p))
 
     def see(self, text: str, images: Sequence[Given]) -> ImagePrompt:
@@ -99,9 +97,12 @@ class Model(Loaded):
         return image_prompt(self.tokenizer, self.hparams, self.eyes, text, images)
 
     def _started(
-        self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = (),
+        self,
+        ids: list[int],
+        p: AnswerParams,
+        messages: Sequence[Message] = (),
         constraint: Constraint | None = None,
-    ) -> Pieces:  # fmt: skip
+    ) -> Pieces:
         self._stop()
         self._answering = self._answer(ids, p, messages, constraint)
         return self._answering
@@ -111,9 +112,12 @@ class Model(Loaded):
             self._answering.close()
 
     def _answer(
-        self, ids: list[int], p: AnswerParams, messages: Sequence[Message],
+        self,
+        ids: list[int],
+        p: AnswerParams,
+        messages: Sequence[Message],
         constraint: Constraint | None,
-    ) -> Pieces:  # fmt: skip
+    ) -> Pieces:
         from llama_py.generate import stream
         from llama_py.rendered import marks
         from llama_py.sampler import Sampler
@@ -146,15 +150,19 @@ class Model(Loaded):
         own = None if self._own is None else self._own.ctx
         least = min(n_tokens, self.hparams.n_ctx_train)
         enough = own is not None and (
-            own.n_ctx >= least and own.params.n_rs_seq >= n_rs_seq
+            own.n_ctx >= least
+            and own.params.n_rs_seq >= n_rs_seq
             and own.cparams.n_ubatch >= n_ubatch
-        )  # fmt: skip
+        )
         if self._own is None or not enough:
             d = ContextParams()
             larger = Context(
-                self, n_ctx=max(n_ctx, own.n_ctx if own else 0), n_rs_seq=n_rs_seq,
-                n_batch=max(d.n_batch, n_ubatch), n_ubatch=max(d.n_ubatch, n_ubatch),
-            )  # fmt: skip
+                self,
+                n_ctx=max(n_ctx, own.n_ctx if own else 0),
+                n_rs_seq=n_rs_seq,
+                n_batch=max(d.n_batch, n_ubatch),
+                n_ubatch=max(d.n_ubatch, n_ubatch),
+            )
             if own is not None:
                 larger.reuse.take_over(own.reuse)
             self._own = Prefix(larger)
@@ -162,23 +170,40 @@ class Model(Loaded):
 
     @overload
     def chat(
-        self, messages: str | Sequence[Message], *, tools: None = None,
-        images: Sequence[Given] = (), media_path: str | Path | None = None, **options: Any
-    ) -> str: ...  # fmt: skip
+        self,
+        messages: str | Sequence[Message],
+        *,
+        tools: None = None,
+        images: Sequence[Given] = (),
+        media_path: str | Path | None = None,
+        **options: Any,
+    ) -> str: ...
 
     @overload
     def chat(
-        self, messages: str | Sequence[Message], *, tools: Sequence[Tool],
-        tool_choice: str | Message = "auto", parallel_tool_calls: bool | None = None,
-        images: Sequence[Given] = (), media_path: str | Path | None = None, **options: Any
-    ) -> Answer: ...  # fmt: skip
+        self,
+        messages: str | Sequence[Message],
+        *,
+        tools: Sequence[Tool],
+        tool_choice: str | Message = "auto",
+        parallel_tool_calls: bool | None = None,
+        images: Sequence[Given] = (),
+        media_path: str | Path | None = None,
+        **options: Any,
+    ) -> Answer: ...
 
     @described(AnswerParams)
     def chat(
-        self, messages: str | Sequence[Message], *, tools: Sequence[Tool] | None = None,
-        tool_choice: str | Message = "auto", parallel_tool_calls: bool | None = None,
-        images: Sequence[Given] = (), media_path: str | Path | None = None, **options: Any
-    ) -> str | Answer:  # fmt: skip
+        self,
+        messages: str | Sequence[Message],
+        *,
+        tools: Sequence[Tool] | None = None,
+        tool_choice: str | Message = "auto",
+        parallel_tool_calls: bool | None = None,
+        images: Sequence[Given] = (),
+        media_path: str | Path | None = None,
+        **options: Any,
+    ) -> str | Answer:
         """The answer to a question, or to a conversation [{"role": "user", "content": ...}, ...],
         through the model's chat template, without the model's thoughts.
 
@@ -210,10 +235,16 @@ class Model(Loaded):
 
     @described(AnswerParams)
     def stream_chat(
-        self, messages: str | Sequence[Message], *, tools: Sequence[Tool] | None = None,
-        tool_choice: str | Message = "auto", parallel_tool_calls: bool | None = None,
-        images: Sequence[Given] = (), media_path: str | Path | None = None, **options: Any
-    ) -> Iterator[Piece]:  # fmt: skip
+        self,
+        messages: str | Sequence[Message],
+        *,
+        tools: Sequence[Tool] | None = None,
+        tool_choice: str | Message = "auto",
+        parallel_tool_calls: bool | None = None,
+        images: Sequence[Given] = (),
+        media_path: str | Path | None = None,
+        **options: Any,
+    ) -> Iterator[Piece]:
         """`chat`, piece by piece; thoughts are in `Piece.thought`, calls of tools in `Piece.calls`.
         It ends the answer before."""
         from llama_py.calling import check_pieces
@@ -233,16 +264,22 @@ class Model(Loaded):
         if template.thinking is None:
             return check_pieces(self._started(ids, p, messages), p)
         p = replace(
-            p, preserved_tokens=control_tokens(template.thinking, self.tokenizer),
+            p,
+            preserved_tokens=control_tokens(template.thinking, self.tokenizer),
             thinking=thinking_of(template.thinking, prompt),
-        )  # fmt: skip
+        )
         pieces = self._started(ids, p, messages)
         return check_pieces(parted_pieces(pieces, template.thinking, prompt), p)
 
     def _called(
-        self, messages: Sequence[Message], tools: Sequence[Tool], choice: str | Message,
-        parallel: bool | None, media_path: str | Path | None, options: Mapping[str, Any],
-    ) -> tuple[Iterator[Piece], Parser]:  # fmt: skip
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        choice: str | Message,
+        parallel: bool | None,
+        media_path: str | Path | None,
+        options: Mapping[str, Any],
+    ) -> tuple[Iterator[Piece], Parser]:
         """An answer that may call tools, and what reads it."""
         from llama_py.calling import asked_with, read_pieces
         from llama_py.chat.ends import turn_end
@@ -252,7 +289,10 @@ class Model(Loaded):
 
         p, template = AnswerParams(**options), template_of(self)
         form = format_of(
-            template, without_images(messages), tools=tools_of(tools), tool_choice=choice,
+            template,
+            without_images(messages),
+            tools=tools_of(tools),
+            tool_choice=choice,
             parallel_tool_calls=parallel,
         )
         end = turn_end(template, self.tokenizer)
@@ -261,9 +301,12 @@ class Model(Loaded):
         return read_pieces(self._started(ids, p, messages, constraint), parser), parser
 
     def apply_chat_template(
-        self, messages: str | Sequence[Message], tools: Sequence[Message] | None = None,
-        add_generation_prompt: bool = True, **variables: Any,
-    ) -> str:  # fmt: skip
+        self,
+        messages: str | Sequence[Message],
+        tools: Sequence[Message] | None = None,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> str:
         """The prompt that the model's chat template makes; `ChatTemplate.render` says of what."""
         from llama_py.conversation import Conversation
 
@@ -271,9 +314,12 @@ class Model(Loaded):
         return Conversation.text(self, messages, **variables)
 
     def embed(
-        self, texts: str | bytes | Sequence[str | bytes], pooling: str = "auto",
-        normalize: bool | int = True, attention: str = "auto",
-    ) -> F32:  # fmt: skip
+        self,
+        texts: str | bytes | Sequence[str | bytes],
+        pooling: str = "auto",
+        normalize: bool | int = True,
+        attention: str = "auto",
+    ) -> F32:
         """F32 [n] of a text, or [n_texts, n] of several; see llama_py.embed.embed."""
         from llama_py.embed import embed
 

@@ -80,9 +80,10 @@ class Kernels:
     TITLE = "compiling kernels, first use only"
 
     def __init__(
-        self, before: Callable[[], None] = lambda: None,
+        self,
+        before: Callable[[], None] = lambda: None,
         elsewhere: Callable[[str], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.before, self.elsewhere = before, elsewhere
         self._earlier = 0  # kernels of which it was not known how many will follow
         self._stage = Stage(0, 0)

@@ -52,9 +52,13 @@ def _note(found: dict[int, list[Tensor]], result: GraphResult) -> None:
 
 
 def _graph(
-    arch: Architecture, gtype: GraphType, embeddings: bool, nextn_layer: int, loras: Loras,
+    arch: Architecture,
+    gtype: GraphType,
+    embeddings: bool,
+    nextn_layer: int,
+    loras: Loras,
     image: bool = False,
-) -> GraphResult:  # fmt: skip
+) -> GraphResult:
     """embeddings: pooled, with a reranker's scores; image: they come in place of tokens"""
     hp = arch.hp
     cparams = replace(make_cparams(hp, n_ctx=1, n_ubatch=N_TOKENS), nextn_layer=nextn_layer)

@@ -36,9 +36,12 @@ def stops_of(end: str, stop: Sequence[str]) -> Sequence[str]:
 
 
 def tokens_of(
-    model: Loaded, prompt: str, messages: Sequence[Message] = (),
-    media_path: str | Path | None = None, n_most: int | None = None,
-) -> list[int]:  # fmt: skip
+    model: Loaded,
+    prompt: str,
+    messages: Sequence[Message] = (),
+    media_path: str | Path | None = None,
+    n_most: int | None = None,
+) -> list[int]:
     """The tokens of a prompt that a template made: BOS is there once. Where the messages that it
     was made of have images, it is a `llama_py.vision.prompt.ImagePrompt`.
 
@@ -52,16 +55,24 @@ def tokens_of(
         from llama_py.vision.prompt import image_prompt
 
         return image_prompt(
-            model.tokenizer, model.hparams, model.eyes, prompt, images_of(messages, media_path),
-            marker=PLACE, add_special=not has_bos, n_most=n_most,
-        )  # fmt: skip
+            model.tokenizer,
+            model.hparams,
+            model.eyes,
+            prompt,
+            images_of(messages, media_path),
+            marker=PLACE,
+            add_special=not has_bos,
+            n_most=n_most,
+        )
     return model.tokenizer.tokenize(prompt, add_special=not has_bos)
 
 
 def marks(
-    ctx: Context, messages: Sequence[Message], ids: Sequence[int],
+    ctx: Context,
+    messages: Sequence[Message],
+    ids: Sequence[int],
     variables: Mapping[str, Any] | None = None,
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """Where other prompts may go on from the tokens of a conversation: before the text of its last
     message (behind its images), which may be another, and where the answer will be written
     differently once it is an earlier message (thinking is left out), or before the last token."""

@@ -65,9 +65,13 @@ class Runner:
         how = CompileOptions(told(p.progress), p.fuse and p.watch is None and not p.check)
         devices = list(model.placement.devices)
         self.sched = Scheduler(
-            devices, how, p.watch, self.checker, parallel=_several_in_flight(model, p),
+            devices,
+            how,
+            p.watch,
+            self.checker,
+            parallel=_several_in_flight(model, p),
             together=model.placement.shares_layers,
-        )  # fmt: skip
+        )
 
     def run(self, params: GraphParams, on_graph: OnGraph | None) -> GraphResult:
         """Compute a ubatch; on_graph sees its graph before."""
@@ -223,8 +227,9 @@ class Runner:
             log.info("sched_reserve: graph %s = %s", what, counts[0] if same else each)
         log.info(
             "sched_reserve: reserve took %.2f ms, sched copies = %d",
-            (perf_counter() - start) * 1e3, self.sched.n_copies,
-        )  # fmt: skip
+            (perf_counter() - start) * 1e3,
+            self.sched.n_copies,
+        )
 
     def explain(self, res: GraphResult) -> tuple[Layout, Causes]:
         """Compute buffers for a graph; how it is laid out, and why (see Scheduler.explain)."""

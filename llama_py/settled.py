@@ -52,14 +52,24 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         raise ContextError("rope_scale and rope_freq_scale are inverses; give one of them")
     scale = 1 / p.rope_scale if p.rope_scale else p.rope_freq_scale
     cparams = make_cparams(
-        model.hparams, n_ctx=p.n_ctx or 0, n_batch=p.n_batch, n_ubatch=p.n_ubatch,
-        n_seq_max=p.n_seq_max, n_rs_seq=n_rs_seq, flash_attn=p.flash_attn not in (False, "off"),
-        kv_unified=p.kv_unified, rope_scaling_type=p.rope_scaling, rope_freq_base=p.rope_freq_base,
-        rope_freq_scale=scale, yarn_orig_ctx=p.yarn_orig_ctx, yarn_ext_factor=p.yarn_ext_factor,
-        yarn_attn_factor=p.yarn_attn_factor, yarn_beta_fast=p.yarn_beta_fast,
+        model.hparams,
+        n_ctx=p.n_ctx or 0,
+        n_batch=p.n_batch,
+        n_ubatch=p.n_ubatch,
+        n_seq_max=p.n_seq_max,
+        n_rs_seq=n_rs_seq,
+        flash_attn=p.flash_attn not in (False, "off"),
+        kv_unified=p.kv_unified,
+        rope_scaling_type=p.rope_scaling,
+        rope_freq_base=p.rope_freq_base,
+        rope_freq_scale=scale,
+        yarn_orig_ctx=p.yarn_orig_ctx,
+        yarn_ext_factor=p.yarn_ext_factor,
+        yarn_attn_factor=p.yarn_attn_factor,
+        yarn_beta_fast=p.yarn_beta_fast,
         yarn_beta_slow=p.yarn_beta_slow,
         causal_attn=None if p.attention == "auto" else p.attention == "causal",
-    )  # fmt: skip
+    )
     if p.flash_attn in (True, "on") and not cparams.flash_attn:
         log.warning("flash attention is off: models of architecture %s have none", model.arch)
     asked = (p.n_ctx or 0) // (1 if p.kv_unified else p.n_seq_max)
@@ -67,8 +77,10 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     if asked > trained:
         log.warning(
             "n_ctx = %d for each sequence: the model was trained with %d tokens, and what it writes"
-            " behind them may be nonsense", asked, trained,
-        )  # fmt: skip
+            " behind them may be nonsense",
+            asked,
+            trained,
+        )
     if n_rs_seq and cparams.n_ubatch <= n_rs_seq:
         raise ContextError(
             f"n_ubatch = {cparams.n_ubatch} must be at least n_rs_seq + 1 = {n_rs_seq + 1}"
@@ -100,6 +112,9 @@ def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
         log.warning(
             "n_rs_seq = %d: states of earlier tokens need %.1f MiB for each token, and rs_ram ="
             " %d MiB; %d are kept (a larger rs_ram, or fewer sequences, keep more)",
-            p.n_rs_seq, step / 2**20, p.rs_ram, fitting,
-        )  # fmt: skip
+            p.n_rs_seq,
+            step / 2**20,
+            p.rs_ram,
+            fitting,
+        )
     return min(fitting, p.n_rs_seq)

@@ -40,9 +40,13 @@ class Share:
     """
 
     def __init__(
-        self, weights: Sequence[float], part: int, block_of: Callable[[str], int],
-        has: Callable[[int, str], bool] = lambda il, stem: True, by_expert: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        weights: Sequence[float],
+        part: int,
+        block_of: Callable[[str], int],
+        has: Callable[[int, str], bool] = lambda il, stem: True,
+        by_expert: bool = False,
+    ) -> None:
         """has: whether a layer has a matrix of that name"""
         self.weights, self.by_expert, self._has = weights, by_expert, has
         self.part = part

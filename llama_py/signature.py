@@ -18,9 +18,7 @@ def takes(
 ) -> Callable[[Callable[Concatenate[S, X, ...], R]], Callable[Concatenate[S, X, P], R]]:
     """Declare, for type checkers and help, that **options are the fields of `params`."""
 
-    def declare(
-        function: Callable[Concatenate[S, X, ...], R],
-    ) -> Callable[Concatenate[S, X, P], R]:
+    def declare(function: Callable[Concatenate[S, X, ...], R]) -> Callable[Concatenate[S, X, P], R]:
         return describe(function, params)
 
     return declare

@@ -174,12 +174,20 @@ class BatchSplitter(CheckedBatch):
             seq_id = [self.seq_id[i] for i in idxs]
             unique = sorted(set(chain.from_iterable(set(seq_id))))
         return UBatch(
-            equal_seqs, n, n // n_seqs, n_seqs, self.n_pos,
+            equal_seqs,
+            n,
+            n // n_seqs,
+            n_seqs,
+            self.n_pos,
             None if self.token is None else self.token[where],
             None if self.embd is None else self.embd[where],
-            self.pos[:, where].reshape(-1), seq_id, unique, self.output[where], idxs,
+            self.pos[:, where].reshape(-1),
+            seq_id,
+            unique,
+            self.output[where],
+            idxs,
             0 if self._kinds is None else int(self._kinds[idxs[0]]),
-        )  # fmt: skip
+        )
 
 
 def _keep_tails(
@@ -198,9 +206,15 @@ def _keep_tails(
 
 
 def splitter_of(
-    tokens: Sequence[int] | I32 | Batch, wanted: Wanted, hp: HParams, cparams: CParams,
-    memory: Positions, *, reads: bool, hidden: bool,
-) -> BatchSplitter:  # fmt: skip
+    tokens: Sequence[int] | I32 | Batch,
+    wanted: Wanted,
+    hp: HParams,
+    cparams: CParams,
+    memory: Positions,
+    *,
+    reads: bool,
+    hidden: bool,
+) -> BatchSplitter:
     """What `Context.decode` was given, checked.
 
     reads   as an encoder does, which gives something for each token
@@ -215,15 +229,19 @@ def splitter_of(
     width = hp.n_embd_inp_enc if reads else hp.n_embd_inp
     n_embd = width if batch.tokens is None else hp.n_embd_beside
     splitter = BatchSplitter(
-        batch, n_vocab=hp.n_vocab, n_embd=n_embd, n_seq_max=cparams.n_seq_max,
-        n_pos=hp.n_pos_per_embd, memory=memory, outputs=wanted,
-        output_all=cparams.embeddings or reads, hidden=hidden,
-    )  # fmt: skip
+        batch,
+        n_vocab=hp.n_vocab,
+        n_embd=n_embd,
+        n_seq_max=cparams.n_seq_max,
+        n_pos=hp.n_pos_per_embd,
+        memory=memory,
+        outputs=wanted,
+        output_all=cparams.embeddings or reads,
+        hidden=hidden,
+    )
     pooled = cparams.embeddings and cparams.pooling not in ("none", "last")
     if (pooled or not cparams.causal_attn) and splitter.n_tokens > cparams.n_ubatch:
-        what = (
-            f"pooling {cparams.pooling}" if pooled else "a model that attends in both directions"
-        )
+        what = f"pooling {cparams.pooling}" if pooled else "a model that attends in both directions"
         raise ContextError(
             f"{what} needs the batch in one piece: {splitter.n_tokens} tokens,"
             f" n_ubatch = {cparams.n_ubatch}; use a larger n_ubatch"

@@ -26,9 +26,12 @@ class TextStream:
     """
 
     def __init__(
-        self, tokenizer: Pieces, stop: Sequence[str] = (), special: bool = False,
+        self,
+        tokenizer: Pieces,
+        stop: Sequence[str] = (),
+        special: bool = False,
         preserved: Container[int] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """special: show special tokens, those of `preserved` in any case."""
         if isinstance(stop, str) or not all(stop):
             raise ModelError(f"stop must be a list of strings that are not empty, it is {stop!r}")

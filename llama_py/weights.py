@@ -43,9 +43,7 @@ class Weights:
     il      the layer of this prefix, -1 for none
     """
 
-    def __init__(
-        self, infos: Mapping[str, TensorInfo], where: str, like: str = LLAMA_CPP
-    ) -> None:
+    def __init__(self, infos: Mapping[str, TensorInfo], where: str, like: str = LLAMA_CPP) -> None:
         """infos: the file's tensors; they may be `Inventing`. like: one of `llama_py.like.LIKE`"""
         invent = infos if isinstance(infos, Inventing) else None
         self._all = Declarations(infos, where, invent, like)
@@ -71,9 +69,13 @@ class Weights:
         return any(name.endswith(suffix) for name in self._all.infos)
 
     def tensor(
-        self, name: str, *ne: int, other: tuple[int, ...] = (), sections: Sections = (),
+        self,
+        name: str,
+        *ne: int,
+        other: tuple[int, ...] = (),
+        sections: Sections = (),
         shaped: tuple[int, ...] = (),
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """A tensor that must be there; `other` is another shape that it may have, `shaped` the one
         that it is read as, which it may have too.
 
@@ -103,9 +105,14 @@ class Weights:
         return self._find(name, ne, other, False, sections)
 
     def _find(
-        self, name: str, ne: tuple[int, ...], other: tuple[int, ...], needed: bool,
-        sections: Sections = (), shaped: tuple[int, ...] = (),
-    ) -> Tensor | None:  # fmt: skip
+        self,
+        name: str,
+        ne: tuple[int, ...],
+        other: tuple[int, ...],
+        needed: bool,
+        sections: Sections = (),
+        shaped: tuple[int, ...] = (),
+    ) -> Tensor | None:
         name, d = self.prefix + name, self._all
         if d.invent is not None:
             d.invent.declare(name, ne, needed)
@@ -162,9 +169,15 @@ class Weights:
         return self.norm(stem, *ne, kind=kind, bias=bias) if self._wanted(stem, ne) else None
 
     def linear(
-        self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True,
+        self,
+        stem: str,
+        n_in: int,
+        n_out: int,
+        *,
+        bias: Bias = False,
+        scaled: bool = True,
         sections: Sections = (),
-    ) -> Linear:  # fmt: skip
+    ) -> Linear:
         """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
 
         bias     "needed": it must be there
@@ -184,9 +197,16 @@ class Weights:
         return self.linear(stem, n_in, n_out, bias=bias, scaled=scaled)
 
     def experts(
-        self, stem: str, n_in: int, n_out: int, n_expert: int, *, bias: Bias = False,
-        scaled: bool = True, sections: Sections = (),
-    ) -> ExpertLinear:  # fmt: skip
+        self,
+        stem: str,
+        n_in: int,
+        n_out: int,
+        n_expert: int,
+        *,
+        bias: Bias = False,
+        scaled: bool = True,
+        sections: Sections = (),
+    ) -> ExpertLinear:
         """A matrix of each expert, with their biases and scales as for `linear`."""
         weight = self.tensor(f"{stem}.weight", n_in, n_out, n_expert, sections=sections)
         bias_ = self.bias(stem, (n_out, n_expert), bias, sections)

@@ -15,20 +15,37 @@ from tests.live_models import Arrays, info_of
 
 # Weights that no product of a graph reads as they are, or that are not matrices.
 NOT_MATRICES = (
-    "*norm*", "*.bias", "*.scale", "*conv1d*", "*ssm_a*", "*ssm_d*", "*time_mix_first*", "*lerp*",
-    "*attn_[kv]_b.*", "*ssm_dt.bias", "rope_f*", "*rel_b*", "position_embd*", "token_types*",
-    "*input_scale", "*time_mix_w[12].*", "*.time_mix_decay.*", "*shortconv.conv*",
-)  # fmt: skip
+    "*norm*",
+    "*.bias",
+    "*.scale",
+    "*conv1d*",
+    "*ssm_a*",
+    "*ssm_d*",
+    "*time_mix_first*",
+    "*lerp*",
+    "*attn_[kv]_b.*",
+    "*ssm_dt.bias",
+    "rope_f*",
+    "*rel_b*",
+    "position_embd*",
+    "token_types*",
+    "*input_scale",
+    "*time_mix_w[12].*",
+    "*.time_mix_decay.*",
+    "*shortconv.conv*",
+)
 TABLE = "token_embd.weight"
 
 
 def matrices(arrays: Arrays) -> list[str]:
     """Those that an adapter may change."""
     return [
-        name for name, w in arrays.items()
-        if w.size > w.shape[-1] and not any(fnmatchcase(name, p) for p in NOT_MATRICES)
+        name
+        for name, w in arrays.items()
+        if w.size > w.shape[-1]
+        and not any(fnmatchcase(name, p) for p in NOT_MATRICES)
         and (name != TABLE or "output.weight" in arrays)
-    ]  # fmt: skip
+    ]
 
 
 def pairs(arrays: Arrays, names: Sequence[str], rank: int = 4, seed: int = 0) -> Arrays:
@@ -72,8 +89,10 @@ def write_adapter(
 ) -> Path:
     """The file of an adapter; keys: texts that replace those of the metadata, None for none."""
     texts = {
-        "general.type": "adapter", "adapter.type": "lora", "general.architecture": architecture
-    } | dict(keys or {})  # fmt: skip
+        "general.type": "adapter",
+        "adapter.type": "lora",
+        "general.architecture": architecture,
+    } | dict(keys or {})
     kvs = [kv(key, "str", text) for key, text in texts.items() if text is not None]
     if alpha is not None:
         kvs.append(kv("adapter.lora.alpha", "f32", alpha))

@@ -20,8 +20,11 @@ def run_alone(function: Callable[..., object], *args: str) -> str:
     """Call a function of a test's file in a fresh interpreter; return its standard output."""
     done = subprocess.run(
         [sys.executable, "-c", CALL, function.__code__.co_filename, function.__name__, *args],
-        cwd=ROOT, capture_output=True, text=True, timeout=SECONDS,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

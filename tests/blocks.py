@@ -26,9 +26,13 @@ def builder(**more: Any) -> Any:
     """A GraphBuilder without a model; nothing gets a name."""
     graph = Graph()
     return SimpleNamespace(
-        gf=graph, expand=graph.build_forward_expand, cb=lambda t, name, il=-1: t,
-        fused=lambda kind, t: t, params=SimpleNamespace(loras=NO_LORAS), **more,
-    )  # fmt: skip
+        gf=graph,
+        expand=graph.build_forward_expand,
+        cb=lambda t, name, il=-1: t,
+        fused=lambda kind, t: t,
+        params=SimpleNamespace(loras=NO_LORAS),
+        **more,
+    )
 
 
 def weights(arrays: Mapping[str, Values]) -> Weights:

@@ -29,17 +29,24 @@ def clean_environment() -> dict[str, str]:
 def run(name: str, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """A console script, run to its end."""
     return subprocess.run(
-        [str(SCRIPTS / name), *args], text=True, timeout=SECONDS,
+        [str(SCRIPTS / name), *args],
+        text=True,
+        timeout=SECONDS,
         **{"capture_output": True, "stdin": subprocess.DEVNULL, "env": clean_environment(), **more},
-    )  # fmt: skip
+    )
 
 
 def start(name: str, *args: str) -> subprocess.Popen[str]:
     """A console script that is still running."""
     return subprocess.Popen(
-        [str(SCRIPTS / name), *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=clean_environment(), preexec_fn=heed_interrupts,
-    )  # fmt: skip
+        [str(SCRIPTS / name), *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+        preexec_fn=heed_interrupts,
+    )
 
 
 def heed_interrupts() -> None:

@@ -155,8 +155,15 @@ def new_blocks(count: int) -> np.ndarray:
     return blocks
 
 
-def call(kernel: Kernel, dst: Any, *srcs: Any, op_params: bytes = b"", extra: Any = (),
-         scratch: tuple[int, int] = (0, 0), nth: int = 1) -> None:  # fmt: skip
+def call(
+    kernel: Kernel,
+    dst: Any,
+    *srcs: Any,
+    op_params: bytes = b"",
+    extra: Any = (),
+    scratch: tuple[int, int] = (0, 0),
+    nth: int = 1,
+) -> None:
     """native.py:call."""
     result = ARENA.copy(dst)
     tensors = [result, *(None if s is None else ARENA.copy(s) for s in srcs)]

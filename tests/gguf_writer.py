@@ -13,9 +13,19 @@ from ggml_py.errors import GGUFError
 from llama_py.gguf_file import GGUFFile
 
 __all__ = [
-    "KINDS", "SCALARS", "Tensor", "array", "encode", "gguf", "kv", "refusal", "string", "u32",
-    "u64", "write",
-]  # fmt: skip
+    "KINDS",
+    "SCALARS",
+    "Tensor",
+    "array",
+    "encode",
+    "gguf",
+    "kv",
+    "refusal",
+    "string",
+    "u32",
+    "u64",
+    "write",
+]
 
 
 def write(folder: Path, content: bytes, name: str = "m.gguf") -> Path:

@@ -134,8 +134,13 @@ def _calls(source: str) -> Iterator[list[Any]]:
                     lists[-1] += more
         if token and len(found) == 4:
             yes, no = ([*texts[:-1], *filter(None, texts[-1:])] for texts in found[2:])
-            yield ["grammar" if call[1] == "grammar" else "json_schema",
-                   found[0][0], found[1][0], yes, no]  # fmt: skip
+            yield [
+                "grammar" if call[1] == "grammar" else "json_schema",
+                found[0][0],
+                found[1][0],
+                yes,
+                no,
+            ]
 
 
 if __name__ == "__main__":
@@ -145,4 +150,3 @@ if __name__ == "__main__":
     RECORD.write_text(
         json.dumps({"files": files, "cases": cases}, ensure_ascii=False, indent=0) + "\n", "utf-8"
     )
-

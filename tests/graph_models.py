@@ -134,9 +134,13 @@ def params_for(model: Model, memory: Any, batch: Batch, cparams: CParams) -> Ite
 
 
 def run(
-    model: Model, n_prompt: int, *, delta_net: str = "fused", n_rs_seq: int = 0,
+    model: Model,
+    n_prompt: int,
+    *,
+    delta_net: str = "fused",
+    n_rs_seq: int = 0,
     flash_attn: bool = True,
-) -> list[GraphResult]:  # fmt: skip
+) -> list[GraphResult]:
     """The graphs of a prompt and of one more token."""
     cparams = make_cparams(
         model.hparams, n_ctx=256, n_ubatch=256, n_rs_seq=n_rs_seq, flash_attn=flash_attn

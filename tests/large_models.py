@@ -15,11 +15,18 @@ from llama_py.models.tiny._invent import shapes
 ALIGNMENT = 32
 # A qwen3moe of 235B parameters, 22B of them active; a deepseek2 of 671B, 37B active.
 QWEN3MOE = {
-    "block_count": 94, "embedding_length": 4096, "feed_forward_length": 12288,
-    "attention.head_count": 64, "attention.head_count_kv": 4, "attention.key_length": 128,
-    "attention.value_length": 128, "expert_count": 128, "expert_used_count": 8,
-    "expert_feed_forward_length": 1536, "context_length": 40960,
-}  # fmt: skip
+    "block_count": 94,
+    "embedding_length": 4096,
+    "feed_forward_length": 12288,
+    "attention.head_count": 64,
+    "attention.head_count_kv": 4,
+    "attention.key_length": 128,
+    "attention.value_length": 128,
+    "expert_count": 128,
+    "expert_used_count": 8,
+    "expert_feed_forward_length": 1536,
+    "context_length": 40960,
+}
 QWEN35MOE = {
     "block_count": 60, "embedding_length": 4096, "attention.head_count": 32,
     "attention.head_count_kv": 2, "attention.key_length": 256, "attention.value_length": 256,
@@ -33,8 +40,14 @@ N_VOCAB = 151936
 
 
 def write(
-    path: Path, arch: str, variant: str, keys: Mapping[str, Any], *, n_vocab: int = N_VOCAB,
-    matrices: str = "q6_K", experts: str = "q6_K",
+    path: Path,
+    arch: str,
+    variant: str,
+    keys: Mapping[str, Any],
+    *,
+    n_vocab: int = N_VOCAB,
+    matrices: str = "q6_K",
+    experts: str = "q6_K",
 ) -> int:
     """A file of such a model; returns its size. It takes no more room than its head."""
     found = tiny.find(arch, variant)

@@ -151,8 +151,12 @@ def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
 
 # Nothing is rounded on the way (flash attention would round the cache to F16).
 EXACT: dict[str, Any] = {
-    "n_ctx": 256, "n_ubatch": 64, "type_k": "f32", "type_v": "f32", "flash_attn": "off"
-}  # fmt: skip
+    "n_ctx": 256,
+    "n_ubatch": 64,
+    "type_k": "f32",
+    "type_v": "f32",
+    "flash_attn": "off",
+}
 PROMPT = tokens(13)
 
 

@@ -101,9 +101,7 @@ class Run:
         self.kernel = TABLE.get(self.node)
         self.memory = aligned_bytes(self.node.nbytes + GUARD)
         self.node.buffer, self.node.offset = HostBuffer(self.memory), 0
-        shared, local = (
-            -(-n // 64) * 64 for n in self.kernel.scratch(self.node, self.n_threads)
-        )
+        shared, local = (-(-n // 64) * 64 for n in self.kernel.scratch(self.node, self.n_threads))
         self.scratch = aligned_bytes(shared + local * self.n_threads + GUARD)
         blocks = new_blocks(1)
         tensors = [view_of(t) for t in (self.node, *self.node.src) if t is not None]

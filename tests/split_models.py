@@ -16,8 +16,10 @@ from tests.live_models import made, model_of, tokens
 
 HEADS: dict[str, Any] = {"attention__head_count": 8, "attention__head_count_kv": 4}
 DELTA_NET: dict[str, Any] = {
-    "ssm__group_count": 4, "ssm__time_step_rank": 8, "ssm__inner_size": 256
-}  # fmt: skip
+    "ssm__group_count": 4,
+    "ssm__time_step_rank": 8,
+    "ssm__inner_size": 256,
+}
 LATENT: dict[str, Any] = {"attention__head_count": 8}
 KIMI: dict[str, Any] = {**LATENT, "kda__head_dim": 16}
 KEYS: dict[str, dict[str, Any]] = {
@@ -38,14 +40,22 @@ KEYS: dict[str, dict[str, Any]] = {
 }
 IDS = tokens(70, seed=3)
 EXACT: dict[str, Any] = {
-    "n_ctx": 256, "n_ubatch": 48, "type_k": "f32", "type_v": "f32", "flash_attn": "off"
-}  # fmt: skip
+    "n_ctx": 256,
+    "n_ubatch": 48,
+    "type_k": "f32",
+    "type_v": "f32",
+    "flash_attn": "off",
+}
 
 
 def shared(
-    name: str, shares: Sequence[float], mode: str = "graph", device: str = "cpu",
-    types: dict[str, GGMLType] | None = None, **options: Any,
-) -> Model:  # fmt: skip
+    name: str,
+    shares: Sequence[float],
+    mode: str = "graph",
+    device: str = "cpu",
+    types: dict[str, GGMLType] | None = None,
+    **options: Any,
+) -> Model:
     """A model on as many devices as there are shares."""
     on = placed(shares, mode, device)
     return model_of(*made(name, **KEYS.get(name, {})), on, types, **options)

@@ -24,9 +24,15 @@ Draw = Callable[..., Any]
 
 # Elements as they lie in memory. A block of q8_0 is one: it is never taken apart.
 DTYPES = {
-    "f32": "<f4", "f16": "<f2", "bf16": "<u2", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
+    "f32": "<f4",
+    "f16": "<f2",
+    "bf16": "<u2",
+    "i8": "i1",
+    "i16": "<i2",
+    "i32": "<i4",
+    "i64": "<i8",
     "q8_0": "V34",
-}  # fmt: skip
+}
 COUNT = 127  # different values: whole numbers that every type holds exactly
 
 shapes = st.tuples(*[st.integers(1, 5)] * 4)

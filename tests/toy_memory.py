@@ -56,9 +56,13 @@ class Toy:
         self.params = ContextParams(**{"n_seq_max": 3, "n_ubatch": 8, **options})
         p = self.params
         self.cparams = make_cparams(
-            _hparams(), n_ctx=256 if unified else 256 * p.n_seq_max,
-            n_seq_max=p.n_seq_max, n_ubatch=p.n_ubatch, kv_unified=unified, n_rs_seq=p.n_rs_seq,
-        )  # fmt: skip
+            _hparams(),
+            n_ctx=256 if unified else 256 * p.n_seq_max,
+            n_seq_max=p.n_seq_max,
+            n_ubatch=p.n_ubatch,
+            kv_unified=unified,
+            n_rs_seq=p.n_rs_seq,
+        )
         how = Placing(self.cparams, lambda _: HostDevice(), F32, F32)
         self.memory = create_memory(dict(enumerate(KINDS[kind])), how)
         buffers = [b for kv in self.memory.caches.values() for _, b in kv.tensors.buffers]
@@ -73,9 +77,12 @@ class Toy:
         return ()
 
     def decode(
-        self, tokens: Batch | Sequence[int], logits: Any = "last", seq_id: int = 0,
+        self,
+        tokens: Batch | Sequence[int],
+        logits: Any = "last",
+        seq_id: int = 0,
         copy: bool = True,
-    ) -> NDArray[np.float32]:  # fmt: skip
+    ) -> NDArray[np.float32]:
         before, self.following = self.following, None
         if before is not None and before.is_valid(self.memory, ()):
             ubatch = before.next(tokens, logits, seq_id)
@@ -86,9 +93,13 @@ class Toy:
         if not isinstance(tokens, Batch):
             tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
         splitter = BatchSplitter(
-            tokens, n_vocab=N_VOCAB, n_embd=4, n_seq_max=self.params.n_seq_max, memory=self.memory,
+            tokens,
+            n_vocab=N_VOCAB,
+            n_embd=4,
+            n_seq_max=self.params.n_seq_max,
+            memory=self.memory,
             outputs=logits,
-        )  # fmt: skip
+        )
         mctx = self.memory.init_batch(splitter, self.params.n_ubatch)
         found = np.zeros(splitter.n_tokens, np.float32)
         while True:
@@ -202,8 +213,9 @@ def _results(kind: str, ids: tuple[int, ...]) -> tuple[int, ...]:
     recurrent = any(isinstance(one, State) for one in kept)
     caches = {
         (isinstance(one, Index), getattr(one, "window", None))
-        for one in kept if not isinstance(one, State)
-    }  # fmt: skip
+        for one in kept
+        if not isinstance(one, State)
+    }
     state, found = 0, list[int]()
     for pos, id in enumerate(ids):
         seen = [

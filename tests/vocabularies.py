@@ -90,9 +90,12 @@ def _spaced() -> Meta:
     """Spaces stay, there is no normaliser, and tokens start as user-defined ones do."""
     more = {"<u>": TokenType.USER_DEFINED, "<é": TokenType.USER_DEFINED, "ﬁx": TokenType.UNUSED}
     return _changed(
-        _stored("nomic-bert-moe"), more, precompiled_charsmap=None, remove_extra_whitespaces=False,
+        _stored("nomic-bert-moe"),
+        more,
+        precompiled_charsmap=None,
+        remove_extra_whitespaces=False,
         add_bos_token=False,
-    )  # fmt: skip
+    )
 
 
 def _unprefixed() -> Meta:

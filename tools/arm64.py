@@ -42,14 +42,18 @@ OPS = "ADD,RMS_NORM,SOFT_MAX,SSM_CONV,GATED_DELTA_NET"
 CPUS = {
     "cortex-a72": ("0x41", "0xd08", "fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"),
     "cortex-a76": (
-        "0x41", "0xd0b", "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid"
+        "0x41",
+        "0xd0b",
+        "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid"
         " asimdrdm lrcpc dcpop asimddp",
     ),
     "neoverse-n1": (
-        "0x41", "0xd0c", "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid"
+        "0x41",
+        "0xd0c",
+        "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid"
         " asimdrdm lrcpc dcpop asimddp",
     ),
-}  # fmt: skip
+}
 
 
 def root(folder: Path) -> Path:
@@ -87,8 +91,9 @@ def environment(folder: Path, there: Path, cpu: str, compile_as: str = "") -> Pa
     (there / "proc/cpuinfo").write_text(
         f"processor\t: 0\nBogoMIPS\t: 100.00\nFeatures\t: {features}\n"
         f"CPU implementer\t: {implementer}\nCPU architecture: 8\nCPU variant\t: 0x0\n"
-        f"CPU part\t: {part}\nCPU revision\t: 0\n\n", "utf-8",
-    )  # fmt: skip
+        f"CPU part\t: {part}\nCPU revision\t: 0\n\n",
+        "utf-8",
+    )
     if not any(env.glob("lib/python3*/site-packages/pip")):
         run([str(python), "-m", "ensurepip"])
     return python

@@ -28,8 +28,13 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--count", type=int, default=500)
     p.add_argument("-n", "--max-tokens", type=int, default=900)
     p.add_argument("--show", action="store_true", help="every schema and answer")
-    p.add_argument("--serve", type=int, default=0, metavar="N",
-                   help="through a server that answers N at a time")  # fmt: skip
+    p.add_argument(
+        "--serve",
+        type=int,
+        default=0,
+        metavar="N",
+        help="through a server that answers N at a time",
+    )
     p.add_argument("-t", "--threads", type=int, default=2, help="of that server")
     args = p.parse_args(argv)
     numbers = range(args.start, args.start + args.count)

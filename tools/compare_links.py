@@ -60,9 +60,13 @@ def environment() -> dict[str, str]:
 
 def output(command: Sequence[str], **env: str) -> str:
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
+        command,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        stdin=subprocess.DEVNULL,
         env={**environment(), **env},
-    )  # fmt: skip
+    )
     if done.returncode:
         raise OSError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout
@@ -80,13 +84,23 @@ def on_ranks(spaces: Spaces, folder: Path, *program: str) -> str:
     shell.write_text(REMOTE_SHELL.format(address=ADDRESSES[0], first=first, second=second))
     shell.chmod(0o755)
     launcher = [
-        mpiexec(), "-launcher", "ssh", "-launcher-exec", str(shell), "-localhost", ADDRESSES[0],
-        "-hosts", ",".join(ADDRESSES), "-n", "2",
-    ]  # fmt: skip
+        mpiexec(),
+        "-launcher",
+        "ssh",
+        "-launcher-exec",
+        str(shell),
+        "-localhost",
+        ADDRESSES[0],
+        "-hosts",
+        ",".join(ADDRESSES),
+        "-n",
+        "2",
+    ]
     return output(
-        spaces.command(0, *launcher, sys.executable, *program), UCX_TLS="tcp,self",
+        spaces.command(0, *launcher, sys.executable, *program),
+        UCX_TLS="tcp,self",
         UCX_NET_DEVICES=DEVICE,
-    )  # fmt: skip
+    )
 
 
 def rates(text: str) -> dict[str, float]:
@@ -102,9 +116,19 @@ def rates(text: str) -> dict[str, float]:
 
 def bench_words(args: argparse.Namespace) -> list[str]:
     return [
-        "-m", args.model, "-p", str(args.n_prompt), "-n", str(args.n_gen), "-r",
-        str(args.repetitions), "-t", str(args.threads), "-o", "jsonl",
-    ]  # fmt: skip
+        "-m",
+        args.model,
+        "-p",
+        str(args.n_prompt),
+        "-n",
+        str(args.n_gen),
+        "-r",
+        str(args.repetitions),
+        "-t",
+        str(args.threads),
+        "-o",
+        "jsonl",
+    ]
 
 
 def ours(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, float]:
@@ -125,9 +149,13 @@ def theirs(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, 
     try:
         time.sleep(1)
         bench = [
-            args.peer_bench, *bench_words(args), "--rpc", f"{ADDRESSES[1]}:{RPC_PORT}", "-ngl",
+            args.peer_bench,
+            *bench_words(args),
+            "--rpc",
+            f"{ADDRESSES[1]}:{RPC_PORT}",
+            "-ngl",
             str(layers(args.model) // 2 + 1),
-        ]  # fmt: skip
+        ]
         found = rates(output(spaces.command(0, *bench)))
     finally:
         server.kill()
@@ -145,9 +173,11 @@ def probed(spaces: Spaces) -> tuple[float, float]:
     """Seconds there and back, and bits a second, as TCP has them."""
     probe = [sys.executable, "-m", "links.probe"]
     serving = subprocess.Popen(
-        spaces.command(1, *probe, "serve", ADDRESSES[1]), stdout=subprocess.PIPE, text=True,
+        spaces.command(1, *probe, "serve", ADDRESSES[1]),
+        stdout=subprocess.PIPE,
+        text=True,
         env=environment(),
-    )  # fmt: skip
+    )
     try:
         assert serving.stdout is not None
         serving.stdout.readline()
@@ -189,9 +219,12 @@ class Predicted:
         from llama_py_tools.predict import command
 
         o = BenchParams(
-            model=(args.model,), n_prompt=(args.n_prompt,), n_gen=(args.n_gen,),
-            threads=(args.threads,), repetitions=args.repetitions,
-        )  # fmt: skip
+            model=(args.model,),
+            n_prompt=(args.n_prompt,),
+            n_gen=(args.n_gen,),
+            threads=(args.threads,),
+            repetitions=args.repetitions,
+        )
         model = PlannedModel(header_of(args.model), stand_ins(["cpu"]))
         limits = command.limits_of(o, args.model, model, run_tests)
         n, n_ctx = min(args.n_prompt, o.n_ubatch[0]), max(args.n_prompt, args.n_gen)
@@ -337,8 +370,9 @@ def overhead(args: argparse.Namespace) -> Iterator[str]:
         base = found[test]["no MPI"]
         yield f"{test}: no MPI {n / median(base):.2f} t/s, " + ", ".join(
             "{} {:.1%} ({:.1%} to {:.1%})".format(name, *rate_kept(base, seconds))
-            for name, seconds in found[test].items() if name != "no MPI"
-        )  # fmt: skip
+            for name, seconds in found[test].items()
+            if name != "no MPI"
+        )
     yield f"medians of {len(base)} rounds, and quartiles"
 
 

@@ -112,10 +112,13 @@ def compare(path: Path, reference: Reference, text: Path) -> tuple[Row, list[Row
     flags = ["--embedding", "--pooling", "mean"] if encoder else ["-c", N_CTX]
     parts = [p for p in text.read_text("utf-8").split("\n\n") if p.strip()][:200]
     with reference.server("-m", path, *flags):
-        row["tokens"] = _share([
-            ask("/tokenize", {"content": p, "add_special": True})["tokens"]
-            == [*model.tokenizer.tokenize(p)] for p in parts
-        ])  # fmt: skip
+        row["tokens"] = _share(
+            [
+                ask("/tokenize", {"content": p, "add_special": True})["tokens"]
+                == [*model.tokenizer.tokenize(p)]
+                for p in parts
+            ]
+        )
         if encoder:
             row["embeddings"] = _embeddings(model, parts[:40])
         else:
@@ -139,14 +142,22 @@ def _generated(model: Any, path: Path) -> tuple[Row, list[Row]]:
     """Return the columns about texts, and a row for each prompt after which texts differ."""
     parted, exact = [], Exact(path)
     for prompt in PROMPTS:
-        body = {"prompt": prompt, "n_predict": N_PREDICT, "temperature": 0, "cache_prompt": False,
-                "n_probs": N_TOP}  # fmt: skip
+        body = {
+            "prompt": prompt,
+            "n_predict": N_PREDICT,
+            "temperature": 0,
+            "cache_prompt": False,
+            "n_probs": N_TOP,
+        }
         pieces = model.stream(prompt, max_tokens=N_PREDICT, temp=0, logprobs=N_TOP)
         ours = [Step(p.token, dict(p.top)) for p in pieces if p.token is not None]
-        theirs = [Step(t["id"], {c["id"]: c["logprob"] for c in t["top_logprobs"]})
-                  for t in ask("/completion", body)["completion_probabilities"]]  # fmt: skip
-        n = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a.id != b.id),
-                 None)  # fmt: skip
+        theirs = [
+            Step(t["id"], {c["id"]: c["logprob"] for c in t["top_logprobs"]})
+            for t in ask("/completion", body)["completion_probabilities"]
+        ]
+        n = next(
+            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a.id != b.id), None
+        )
         if n is not None:
             steps = exact(prompt, [step.id for step in ours[:n]])
             row = part(ours[: n + 1], theirs[: n + 1], steps)
@@ -189,8 +200,12 @@ def part(ours: Sequence[Step], theirs: Sequence[Step], exact: FloatArray) -> Row
     likely = np.argsort(-exact, axis=-1)[:, :N_BEST]
     errors = []
     for steps in (ours, theirs):
-        off = [step.top[id] - row[id] for step, row, ids in zip(steps, exact, likely, strict=True)
-               for id in ids.tolist() if id in step.top]  # fmt: skip
+        off = [
+            step.top[id] - row[id]
+            for step, row, ids in zip(steps, exact, likely, strict=True)
+            for id in ids.tolist()
+            if id in step.top
+        ]
         errors.append(math.sqrt(np.square(off).mean()))
     return {
         "margin: exact": f"{margins[0]:+.4f}",
@@ -210,8 +225,9 @@ def _measured(path: Path, reference: Reference, text: Path) -> Row:
         base, theirs, ours = (Path(folder) / name for name in ("base", "theirs.gguf", "ours.gguf"))
         common = ("-m", path, "-f", text, "-c", N_CTX, "--chunks", CHUNKS)
         said = reference.run("llama-perplexity", *common, "--kl-divergence-base", base)
-        mine = _ours("llama-py-perplexity", *common, "--kl-divergence-base", base,
-                     "--kl-divergence")  # fmt: skip
+        mine = _ours(
+            "llama-py-perplexity", *common, "--kl-divergence-base", base, "--kl-divergence"
+        )
         reference.run("llama-imatrix", *common, "-o", theirs, "--no-ppl")
         _ours("llama-py-imatrix", *common, "-o", ours, "--no-ppl")
         return {
@@ -236,8 +252,9 @@ def _coarse(path: Path, matrix: Path | None, common: Sequence[object], base: Pat
 
 def _ours(command: str, *words: object) -> str:
     program = Path(sys.executable).parent / command
-    done = subprocess.run([str(program), *map(str, words)], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        [str(program), *map(str, words)], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"{command}: {done.stderr[-300:]}")
     return done.stdout + done.stderr

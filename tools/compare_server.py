@@ -60,8 +60,9 @@ def _compare(plan: Mixed | Agents, args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         commands = {
-            "ours": ours(*sizes), "peer": theirs(args.peer, *sizes, args.peer_options.split()),
-        }  # fmt: skip
+            "ours": ours(*sizes),
+            "peer": theirs(args.peer, *sizes, args.peer_options.split()),
+        }
         urls = {k: stack.enter_context(running(c, logs / k)) for k, c in commands.items()}
         asyncio.run(_warm(plan, urls))
         rounds: dict[str, list[list[float]]] = {name: [] for name in urls}
@@ -78,19 +79,26 @@ def _compare(plan: Mixed | Agents, args: argparse.Namespace) -> None:
 
 # What is shown of a round, and whether more of it is better: the ratio is above 1 where we are.
 COLUMNS = (
-    ("throughput", "t/s", True), ("first token, p50", "ms", False),
-    ("first token, p95", "ms", False), ("between tokens, p50", "ms", False),
-    ("between tokens, p95", "ms", False), ("prompt tokens computed", "", False),
-)  # fmt: skip
+    ("throughput", "t/s", True),
+    ("first token, p50", "ms", False),
+    ("first token, p95", "ms", False),
+    ("between tokens, p50", "ms", False),
+    ("between tokens, p95", "ms", False),
+    ("prompt tokens computed", "", False),
+)
 
 
 def _figures(answers: Sequence[Answer], seconds: float) -> list[float]:
     firsts = sorted(1e3 * a.first for a in answers)
     gaps = sorted(1e3 * gap for a in answers for gap in a.between)
     return [
-        sum(len(a.ids) for a in answers) / seconds, _at(firsts, 0.5), _at(firsts, 0.95),
-        _at(gaps, 0.5), _at(gaps, 0.95), float(sum(a.n_prompt - a.n_cached for a in answers)),
-    ]  # fmt: skip
+        sum(len(a.ids) for a in answers) / seconds,
+        _at(firsts, 0.5),
+        _at(firsts, 0.95),
+        _at(gaps, 0.5),
+        _at(gaps, 0.95),
+        float(sum(a.n_prompt - a.n_cached for a in answers)),
+    ]
 
 
 def _at(values: Sequence[float], part: float) -> float:

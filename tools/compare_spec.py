@@ -54,9 +54,12 @@ def generate(
     how: dict[str, Any] = {"max_tokens": n}
     if n_max:
         how |= {
-            "spec_type": o.spec_type, "spec_draft_n_max": n_max, "spec_draft_adaptive": False,
-            "model_draft": o.model_draft, "spec_draft_vocab": o.spec_draft_vocab,
-        }  # fmt: skip
+            "spec_type": o.spec_type,
+            "spec_draft_n_max": n_max,
+            "spec_draft_adaptive": False,
+            "model_draft": o.model_draft,
+            "spec_draft_vocab": o.spec_draft_vocab,
+        }
     pieces = list(llama_py.stream(ctx, o.prompt, **how))
     into.texts.append([piece.token for piece in pieces])
     into.rates.append(pieces[-1].gen_rate)

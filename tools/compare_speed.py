@@ -45,41 +45,101 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("-m", "--model", nargs="+", metavar="FILE", type=Path, default=[])
     p.add_argument("-p", "--prompt", type=numbers, default=[512], metavar="N,...")
     p.add_argument("-n", "--gen", type=numbers, default=[64], metavar="N,...")
-    p.add_argument("-d", "--depth", type=numbers, default=[0], metavar="N,...",
-                   help="tokens that are there before")  # fmt: skip
-    p.add_argument("-npl", "--sequences", type=numbers, default=[], metavar="N,...",
-                   help="so many sequences together (as llama-batched-bench)")  # fmt: skip
-    p.add_argument("-ntg", "--batched", type=int, default=64, metavar="N",
-                   help="tokens of each of these (default: %(default)s)")  # fmt: skip
-    p.add_argument("--at-once", type=numbers, default=[], metavar="N,...",
-                   help="tokens in one decode, as a draft is checked; 1 to compare")  # fmt: skip
+    p.add_argument(
+        "-d",
+        "--depth",
+        type=numbers,
+        default=[0],
+        metavar="N,...",
+        help="tokens that are there before",
+    )
+    p.add_argument(
+        "-npl",
+        "--sequences",
+        type=numbers,
+        default=[],
+        metavar="N,...",
+        help="so many sequences together (as llama-batched-bench)",
+    )
+    p.add_argument(
+        "-ntg",
+        "--batched",
+        type=int,
+        default=64,
+        metavar="N",
+        help="tokens of each of these (default: %(default)s)",
+    )
+    p.add_argument(
+        "--at-once",
+        type=numbers,
+        default=[],
+        metavar="N,...",
+        help="tokens in one decode, as a draft is checked; 1 to compare",
+    )
     p.add_argument("-ctk", "--cache-type-k", type=words, default=["f16"], metavar="TYPE,...")
     p.add_argument("-ctv", "--cache-type-v", type=words, default=["f16"], metavar="TYPE,...")
-    p.add_argument("--busy", type=numbers, default=[0], metavar="N,...",
-                   help="beside so many processes that compute all the time")  # fmt: skip
-    p.add_argument("--first", type=int, default=0, metavar="N",
-                   help="also the time to the first token after N, cold and warm")  # fmt: skip
-    p.add_argument("--not-compiled", action="store_true",
-                   help="with an empty cache of kernels in the cold runs")  # fmt: skip
-    p.add_argument("--memory", type=int, default=0, metavar="N",
-                   help="also the peak resident memory of a prompt of N")  # fmt: skip
-    p.add_argument("--matrix", action="store_true",
-                   help="all of it, instead of -p, -n, -d, -npl and --at-once")  # fmt: skip
-    p.add_argument("-t", "--threads", type=numbers, metavar="N,...",
-                   help=f"default: {cores}; of the matrix 1,{cores}")  # fmt: skip
+    p.add_argument(
+        "--busy",
+        type=numbers,
+        default=[0],
+        metavar="N,...",
+        help="beside so many processes that compute all the time",
+    )
+    p.add_argument(
+        "--first",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also the time to the first token after N, cold and warm",
+    )
+    p.add_argument(
+        "--not-compiled",
+        action="store_true",
+        help="with an empty cache of kernels in the cold runs",
+    )
+    p.add_argument(
+        "--memory",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also the peak resident memory of a prompt of N",
+    )
+    p.add_argument(
+        "--matrix", action="store_true", help="all of it, instead of -p, -n, -d, -npl and --at-once"
+    )
+    p.add_argument(
+        "-t",
+        "--threads",
+        type=numbers,
+        metavar="N,...",
+        help=f"default: {cores}; of the matrix 1,{cores}",
+    )
     p.add_argument("-b", "--batch", type=int, default=2048, metavar="N")
     p.add_argument("-ub", "--ubatch", type=int, default=512, metavar="N")
     p.add_argument("-r", "--repetitions", type=int, default=5, metavar="N")
     peer.add_options(p)
     p.add_argument("--peers", type=words, metavar="NAME,...", help="only these")
     p.add_argument("--json", type=Path, metavar="FILE", help="append what is measured")
-    p.add_argument("--states", type=Path, metavar="DIR",
-                   help="keep what is read before a depth: it is not read once more for other"
-                   " threads, larger depths and later runs")  # fmt: skip
-    p.add_argument("--budget", type=float, metavar="MINUTES",
-                   help="begin no test after that; what --json has already is not run")  # fmt: skip
-    p.add_argument("--table", nargs="+", type=Path, metavar="FILE",
-                   help="measure nothing: tables of --json files")  # fmt: skip
+    p.add_argument(
+        "--states",
+        type=Path,
+        metavar="DIR",
+        help="keep what is read before a depth: it is not read once more for other"
+        " threads, larger depths and later runs",
+    )
+    p.add_argument(
+        "--budget",
+        type=float,
+        metavar="MINUTES",
+        help="begin no test after that; what --json has already is not run",
+    )
+    p.add_argument(
+        "--table",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing: tables of --json files",
+    )
     p.add_argument("--write", type=Path, metavar="FILE.md", help="the tables as a page")
     p.add_argument("--plot", type=Path, metavar="FILE.svg", help="the ratios; needs matplotlib")
     return p
@@ -102,9 +162,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def tests(args: argparse.Namespace) -> list[Test]:
     """What the options ask for."""
-    found = matrix() if args.matrix else list(chosen(
-        args.prompt, args.gen, args.depth, args.sequences, args.batched, args.at_once
-    ))  # fmt: skip
+    found = (
+        matrix()
+        if args.matrix
+        else list(
+            chosen(args.prompt, args.gen, args.depth, args.sequences, args.batched, args.at_once)
+        )
+    )
     if args.first:
         found += [Test("warm", args.first), Test("first", args.first)]
     if args.memory:
@@ -135,17 +199,28 @@ def measure(args: argparse.Namespace, failed: list[Path]) -> Iterator[Record]:
 
 
 def measure_one(
-    args: argparse.Namespace, model: Path, peers: Sequence[peer.Peer], done: set[results.Key],
+    args: argparse.Namespace,
+    model: Path,
+    peers: Sequence[peer.Peer],
+    done: set[results.Key],
     over: Callable[[], bool],
-) -> Iterator[Record]:  # fmt: skip
+) -> Iterator[Record]:
     """The tests of a model that are not `done`, until the time is `over`."""
     with kernels(args.not_compiled) as environment:
         for threads in args.threads:
             todo = [t for t in tests(args) if (model.name, threads, t) not in done]
             compared = Comparison(
-                model.resolve(), threads, peers, args.batch, args.ubatch, args.repetitions,
-                environment, over, cpu_name(), args.states,
-            )  # fmt: skip
+                model.resolve(),
+                threads,
+                peers,
+                args.batch,
+                args.ubatch,
+                args.repetitions,
+                environment,
+                over,
+                cpu_name(),
+                args.states,
+            )
             if todo and not over():
                 yield from compared.run(todo)
 

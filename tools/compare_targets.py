@@ -27,9 +27,21 @@ from ggml_cpu import target
 from ggml_cpu.targets import NAMED
 
 INSTRUCTIONS = (
-    "pmaddubsw", "pmaddwd", "vpmaddubsw", "vpmaddwd", "vpdpbusd", "vpdpwssd", "vdpbf16ps",
-    "tdpbsud", "tdpbssd", "tdpbf16ps", "sdot", "smmla", "bfdot", "bfmmla",
-)  # fmt: skip
+    "pmaddubsw",
+    "pmaddwd",
+    "vpmaddubsw",
+    "vpmaddwd",
+    "vpdpbusd",
+    "vpdpwssd",
+    "vdpbf16ps",
+    "tdpbsud",
+    "tdpbssd",
+    "tdpbf16ps",
+    "sdot",
+    "smmla",
+    "bfdot",
+    "bfmmla",
+)
 KERNELS = ("mul_mat_{}_panel", "mul_mat_{}_panels")
 CODE = """
 import sys
@@ -41,11 +53,20 @@ for name in sys.argv[1:]:
 """
 # Options of ggml's build by the features (of targets.py) that it may use.
 OPTIONS = {
-    "GGML_SSE42": "sse4.2", "GGML_AVX": "avx", "GGML_AVX2": "avx2", "GGML_FMA": "fma",
-    "GGML_F16C": "f16c", "GGML_BMI2": "bmi2", "GGML_AVX_VNNI": "avxvnni",
-    "GGML_AVX512": "avx512bw", "GGML_AVX512_VNNI": "avx512vnni", "GGML_AVX512_BF16": "avx512bf16",
-    "GGML_AMX_TILE": "amx-tile", "GGML_AMX_INT8": "amx-int8", "GGML_AMX_BF16": "amx-bf16",
-}  # fmt: skip
+    "GGML_SSE42": "sse4.2",
+    "GGML_AVX": "avx",
+    "GGML_AVX2": "avx2",
+    "GGML_FMA": "fma",
+    "GGML_F16C": "f16c",
+    "GGML_BMI2": "bmi2",
+    "GGML_AVX_VNNI": "avxvnni",
+    "GGML_AVX512": "avx512bw",
+    "GGML_AVX512_VNNI": "avx512vnni",
+    "GGML_AVX512_BF16": "avx512bf16",
+    "GGML_AMX_TILE": "amx-tile",
+    "GGML_AMX_INT8": "amx-int8",
+    "GGML_AMX_BF16": "amx-bf16",
+}
 Times = dict[int, tuple[float, float]]  # by the number of columns: seconds of ours, and of theirs
 
 
@@ -91,11 +112,23 @@ def build(name: str, source: Path, builds: Path) -> Path | None:
     switches = [f"-D{o}={'ON' if f in has else 'OFF'}" for o, f in OPTIONS.items()]
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     for command in (
-        ["cmake", "-S", str(source), "-B", str(work), "-DCMAKE_BUILD_TYPE=Release", *generator,
-         "-DGGML_NATIVE=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_TOOLS=OFF",
-         "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_COMMON=OFF", *switches],
+        [
+            "cmake",
+            "-S",
+            str(source),
+            "-B",
+            str(work),
+            "-DCMAKE_BUILD_TYPE=Release",
+            *generator,
+            "-DGGML_NATIVE=OFF",
+            "-DLLAMA_BUILD_TESTS=OFF",
+            "-DLLAMA_BUILD_TOOLS=OFF",
+            "-DLLAMA_BUILD_EXAMPLES=OFF",
+            "-DLLAMA_BUILD_COMMON=OFF",
+            *switches,
+        ],
         ["cmake", "--build", str(work), "--target", "ggml-cpu", "--parallel"],
-    ):  # fmt: skip
+    ):
         print(f"+ {' '.join(command)}", file=sys.stderr, flush=True)
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
             return None
@@ -158,8 +191,13 @@ def main() -> None:
     p.add_argument("--speed", action="store_true", help="time products, too")
     p.add_argument("--turns", type=int, default=3, help="times to time (default: %(default)s)")
     p.add_argument("--ggml", type=Path, metavar="SOURCE", help="time llama.cpp's ggml, too")
-    p.add_argument("--builds", type=Path, default=Path("build-ggml"), metavar="DIR",
-                   help="where ggml is built (default: %(default)s)")  # fmt: skip
+    p.add_argument(
+        "--builds",
+        type=Path,
+        default=Path("build-ggml"),
+        metavar="DIR",
+        help="where ggml is built (default: %(default)s)",
+    )
     a = p.parse_args()
     names = a.cpus.split(",") if a.cpus else target.usable(target.host_features())
     head = ["CPU", "right", f"instructions ({a.type})"]

@@ -80,9 +80,14 @@ class Server:
 
     def __call__(self, ids: Sequence[int], n: int) -> Turn:
         body = {
-            "prompt": [*ids], "n_predict": n, "temperature": 0, "stream": True,
-            "return_tokens": True, "cache_prompt": True, "id_slot": 0,
-        }  # fmt: skip
+            "prompt": [*ids],
+            "n_predict": n,
+            "temperature": 0,
+            "stream": True,
+            "return_tokens": True,
+            "cache_prompt": True,
+            "id_slot": 0,
+        }
         start, first, n_computed = perf_counter(), 0.0, 0
         answer: list[int] = []
         with self.asked("POST", "/completion", json.dumps(body)) as response:
@@ -119,9 +124,21 @@ def server(o: argparse.Namespace, arch: str, n_ctx: int) -> Iterator[Server]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        o.server, "-m", o.model, "-c", n_ctx, "-t", o.threads, "-np", 1, "--port", port,
-        "--override-kv", f"{arch}.context_length=int:{n_ctx}", *shlex.split(o.server_options),
-    ]  # fmt: skip
+        o.server,
+        "-m",
+        o.model,
+        "-c",
+        n_ctx,
+        "-t",
+        o.threads,
+        "-np",
+        1,
+        "--port",
+        port,
+        "--override-kv",
+        f"{arch}.context_length=int:{n_ctx}",
+        *shlex.split(o.server_options),
+    ]
     with subprocess.Popen(
         [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:

@@ -27,10 +27,16 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "graph-view"
 PROMPT = "ROMEO: But soft, what light through yonder window breaks?"
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
     "--hide-scrollbars",
-)  # fmt: skip
+)
 SMALL, LARGE = (1280, 800), (2560, 1440)
 LARGEST = "80b"  # of the sizes that make_bench_model.py knows
 

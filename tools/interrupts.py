@@ -53,9 +53,10 @@ def _between(code: CodeType) -> frozenset[int]:
     leaving = {
         a.offset
         for a, b in pairwise(found)
-        if a.opname == "LOAD_CONST" and a.argval is None
+        if a.opname == "LOAD_CONST"
+        and a.argval is None
         and (b.opname == "DUP_TOP" or (b.opname == "LOAD_CONST" and b.argval is None))
-    }  # fmt: skip
+    }
     for a, b in reversed([*pairwise(found)]):  # with a result, which is put aside first
         if b.offset in leaving and a.opname in ("SWAP", "ROT_TWO", "POP_BLOCK"):
             leaving.add(a.offset)

@@ -75,8 +75,9 @@ def main() -> int:
             rows[kind][name] = {**rows[kind].get(name, {}), **row}
             stored.write_text(json.dumps(rows, indent=1) + "\n")
             (DOCS / "alarms.md").write_text(page(rows))
-    return int(any(is_bad(cell) for kind in rows.values() for r in kind.values() for cell in
-                   r.values()))  # fmt: skip
+    return int(
+        any(is_bad(cell) for kind in rows.values() for r in kind.values() for cell in r.values())
+    )
 
 
 def _results(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str, Row]]:
@@ -108,7 +109,7 @@ def found(fault: Fault, path: Path) -> Row:
         "node": node,
         "--check": "found" if named == [node] else f"MISSED {checked}",
         "diff": f"found, {fuse}" if node in told[1] else f"MISSED {told}",
-    }  # fmt: skip
+    }
 
 
 def is_bad(cell: str) -> bool:

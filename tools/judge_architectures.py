@@ -32,9 +32,7 @@ ROOT = Path(__file__).parents[1]
 DATA, PAGE = ROOT / "docs" / "judged.json", ROOT / "docs" / "judged.md"
 SECONDS = 600
 ENDED = re.compile(r"llama\.cpp/\S+:\d+: ")  # what an assertion of llama.cpp prints
-BOUNDS = {
-    "f32": 3e-6, "q8": 2e-3, "q4": 2e-3, "fed": 1e-9, "kept": 1e-9, "opencl": 1e-6,
-}  # fmt: skip
+BOUNDS = {"f32": 3e-6, "q8": 2e-3, "q4": 2e-3, "fed": 1e-9, "kept": 1e-9, "opencl": 1e-6}
 
 HEAD = """# Architectures, judged
 
@@ -143,9 +141,11 @@ def rows(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def cells_of(j: Judged) -> list[str]:
     return [
-        _count(j.nodes, j.n_nodes), *(_error(j, name) for name in ("f32", "q8", "q4")),
-        _count(j.tokens, j.n_tokens), *(_error(j, name) for name in ("fed", "kept", "opencl")),
-    ]  # fmt: skip
+        _count(j.nodes, j.n_nodes),
+        *(_error(j, name) for name in ("f32", "q8", "q4")),
+        _count(j.tokens, j.n_tokens),
+        *(_error(j, name) for name in ("fed", "kept", "opencl")),
+    ]
 
 
 def _count(n: int, of: int) -> str:

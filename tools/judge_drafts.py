@@ -40,9 +40,15 @@ ALPHABET = 7  # tokens that models prefer, so that drafts are often right
 LENGTH = 8  # tokens of a text
 PROMPTS = ([2, 5, 1, 3, 2, 5, 4, 6, 2, 5], [0, 6, 1, 6, 1, 4])
 SAMPLING: dict[str, Any] = {
-    "temp": 0.7, "top_k": 4, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.2,
-    "presence_penalty": 0.1, "repeat_last_n": 8, "logit_bias": dict.fromkeys(range(ALPHABET), 4.0),
-}  # fmt: skip
+    "temp": 0.7,
+    "top_k": 4,
+    "top_p": 0.95,
+    "min_p": 0.05,
+    "repeat_penalty": 1.2,
+    "presence_penalty": 0.1,
+    "repeat_last_n": 8,
+    "logit_bias": dict.fromkeys(range(ALPHABET), 4.0),
+}
 HOW: dict[str, Any] = {**EXACT, "n_threads": 1, "n_threads_batch": 1}
 LEAST = 5.0  # expected count of a token after which it is compared by itself
 SEQUENCES = 16
@@ -222,8 +228,10 @@ def p_value(texts: Mapping[tuple[int, Text], int], exact: Exact) -> float:
         group = (at, text if n * p[: len(share)].min() >= LEAST else len(text))
         one = sums.setdefault(group, [0.0, 0.0])
         one[0], one[1] = one[0] + off, one[1] + n * (np.diag(p) - np.outer(p, p))
-    found = [(d @ np.linalg.pinv(v, LIMIT) @ d, np.linalg.matrix_rank(v, LIMIT * v.max()))
-             for d, v in sums.values()]  # fmt: skip
+    found = [
+        (d @ np.linalg.pinv(v, LIMIT) @ d, np.linalg.matrix_rank(v, LIMIT * v.max()))
+        for d, v in sums.values()
+    ]
     statistic, df = (float(sum(part)) for part in zip(*found, strict=True))
     z = ((statistic / df) ** (1 / 3) - 1 + 2 / (9 * df)) / math.sqrt(2 / (9 * df))
     return math.erfc(z / math.sqrt(2)) / 2  # Wilson and Hilferty
@@ -246,8 +254,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         runs = by_stream(name, n, first), by_engine(name, n, first + n)
         values = [p_value(run.texts, exact(KINDS[name].target)) for run in runs]
         worst = min(worst, *values)
-        drafted, accepted = (sum(getattr(r, f"n_{what}") for r in runs)
-                             for what in ("drafted", "accepted"))  # fmt: skip
+        drafted, accepted = (
+            sum(getattr(r, f"n_{what}") for r in runs) for what in ("drafted", "accepted")
+        )
         cells = [f"{2 * n * LENGTH:,}", f"{drafted:,}", f"{accepted / max(drafted, 1):.1%}"]
         cells += [f"{value:.3f}" for value in values]
         print(f"| `{name}` | {' | '.join(cells)} |", flush=True)

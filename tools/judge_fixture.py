@@ -52,9 +52,11 @@ def main() -> int:
     p.add_argument("folder", type=Path, metavar="DIR")
     p.add_argument("names", nargs="*", metavar="NAME")
     p.add_argument(
-        "--ci", action="append", metavar="NAME",
+        "--ci",
+        action="append",
+        metavar="NAME",
         help="store the logits of this file for CI; may be repeated (default: as stored now)",
-    )  # fmt: skip
+    )
     args = p.parse_args()
     os.environ["GGML_NO_BACKTRACE"] = "1"
     paths = sorted(args.folder.glob("*.gguf"))
@@ -111,8 +113,13 @@ def judge(path: Path, logits: bool) -> dict[str, Any]:
         error = fixture.nmse(expected, fixture.logits(ours))
     if logits:
         stored["logits"] = [[float(f"{x:.8g}") for x in row] for row in expected.tolist()]
-    return {"said": said or f"{n} nodes, NMSE {error:.1e}", "n": n, "nmse": error, "diff": said,
-            "stored": stored}  # fmt: skip
+    return {
+        "said": said or f"{n} nodes, NMSE {error:.1e}",
+        "n": n,
+        "nmse": error,
+        "diff": said,
+        "stored": stored,
+    }
 
 
 def is_right(found: Mapping[str, Any]) -> bool:

@@ -40,9 +40,10 @@ TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1", "Q4_K_S")
 BITS = {"Q8_0": 8, "Q4_0": 4}  # types that ONNX Runtime's MatMulNBits can hold
 SIZE = {"hidden_size": 256, "intermediate_size": 512}  # whole blocks of 256 values
 EXACT = {
-    "INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32",
+    "INFERENCE_PRECISION_HINT": "f32",
+    "KV_CACHE_PRECISION": "f32",
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
-}  # fmt: skip
+}
 N_PREDICT, N_CTX = 32, 512
 Floats = NDArray[np.float32]
 
@@ -158,9 +159,16 @@ def export(module: Any, path: Path) -> Path:
     wrapped.inner, wrapped.forward = module, forward
     shape = {"ids": {1: torch.export.Dim("n", min=2, max=N_CTX)}}
     torch.onnx.export(
-        wrapped, (torch.ones(1, 8, dtype=torch.long),), path, dynamo=True, external_data=True,
-        input_names=["ids"], output_names=["out"], dynamic_shapes=shape, verbose=False,
-    )  # fmt: skip
+        wrapped,
+        (torch.ones(1, 8, dtype=torch.long),),
+        path,
+        dynamo=True,
+        external_data=True,
+        input_names=["ids"],
+        output_names=["out"],
+        dynamic_shapes=shape,
+        verbose=False,
+    )
     return path
 
 
@@ -179,9 +187,11 @@ def infer(path: Path, ids: Sequence[int], how: dict[str, str]) -> Floats:
     model = import_module("openvino").Core().compile_model(path, "CPU", how)
     n = len(ids)
     known = {
-        "input_ids": np.array([ids], np.int64), "attention_mask": np.ones((1, n), np.int64),
-        "position_ids": np.arange(n)[None], "beam_idx": np.zeros(1, np.int32),
-    }  # fmt: skip
+        "input_ids": np.array([ids], np.int64),
+        "attention_mask": np.ones((1, n), np.int64),
+        "position_ids": np.arange(n)[None],
+        "beam_idx": np.zeros(1, np.int32),
+    }
     feed = known if len(model.inputs) > 1 else {"ids": known["input_ids"]}
     return np.array(model.create_infer_request().infer(feed)[0][0])
 
@@ -246,9 +256,12 @@ def pack(path: Path, bits: int, level: int) -> Path:
     """Pack the matrices of a model in blocks of 32, as MatMulNBits."""
     packer = import_module("onnxruntime.quantization.matmul_nbits_quantizer")
     made = packer.MatMulNBitsQuantizer(
-        import_module("onnx").load(path), bits=bits, block_size=32, is_symmetric=True,
+        import_module("onnx").load(path),
+        bits=bits,
+        block_size=32,
+        is_symmetric=True,
         accuracy_level=level,
-    )  # fmt: skip
+    )
     made.process()
     to = path.with_name(f"packed-{level}.onnx")
     made.model.save_model_to_file(str(to), use_external_data_format=True)

@@ -66,9 +66,14 @@ class Killing:
         for turn in range(self.args.times + 1):
             port = free_port()
             process = await asyncio.create_subprocess_exec(
-                *ours(self.args.model, 4096, 4, 2), "--slot-save-path", str(self.folder),
-                "--no-warmup", "--port", str(port), stderr=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
+                *ours(self.args.model, 4096, 4, 2),
+                "--slot-save-path",
+                str(self.folder),
+                "--no-warmup",
+                "--port",
+                str(port),
+                stderr=asyncio.subprocess.DEVNULL,
+            )
             try:
                 async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
                     await self._ready(client, process)
@@ -106,15 +111,24 @@ class Killing:
         await asyncio.gather(*clients)
 
     async def _saves(
-        self, client: httpx.AsyncClient, chance: random.Random, begun: asyncio.Event,
+        self,
+        client: httpx.AsyncClient,
+        chance: random.Random,
+        begun: asyncio.Event,
         end: asyncio.Event,
-    ) -> None:  # fmt: skip
+    ) -> None:
         while not end.is_set():
             name, length = chance.choice(NAMES), chance.randint(*LENGTHS)
             kept = self.files[name]
             with suppress(httpx.TransportError):
-                body = {"prompt": prompt(length), "n_predict": N, "temperature": 0, "id_slot": 0,
-                        "ignore_eos": True, "return_tokens": True}  # fmt: skip
+                body = {
+                    "prompt": prompt(length),
+                    "n_predict": N,
+                    "temperature": 0,
+                    "id_slot": 0,
+                    "ignore_eos": True,
+                    "return_tokens": True,
+                }
                 said = (await client.post("/completion", json=body, timeout=READY)).json()
                 kept.coming = Saved(length, 0, said["tokens"])
                 begun.set()
@@ -156,8 +170,14 @@ class Killing:
             if not self._expect(bool(is_it), f"{name}: {n} tokens, not one of {may}"):
                 continue
             now = is_it[-1]
-            body = {"prompt": prompt(now.length), "n_predict": N, "temperature": 0, "id_slot": 1,
-                    "ignore_eos": True, "return_tokens": True}  # fmt: skip
+            body = {
+                "prompt": prompt(now.length),
+                "n_predict": N,
+                "temperature": 0,
+                "id_slot": 1,
+                "ignore_eos": True,
+                "return_tokens": True,
+            }
             said = (await client.post("/completion", json=body, timeout=READY)).json()
             self._expect(said["tokens"] == now.ids, f"{name}: {said['tokens']}, not {now.ids}")
             self._expect(said["timings"]["cache_n"] > 0, f"{name}: all was computed again")

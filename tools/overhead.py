@@ -77,6 +77,7 @@ def of_engine(model: llama_py.Model, outside: Outside, n: int, threads: int, n_s
     most, done = N_WARM + n, threading.Event()
     n_ctx = (N_PROMPT + most) * n_seqs
     with Engine(model, n_ctx=n_ctx, n_seq_max=n_seqs, kv_unified=True, n_threads=threads) as engine:
+
         def told(event: Any, first: bool) -> None:
             if not first or event.token is None:
                 return

@@ -1,9 +1,9 @@
 """A command in a terminal that is none: what it shows is a screen of text (pyte).
 
-    with PseudoTerminal(["llama-py-cli", "-s", "1"]) as terminal:
-        terminal.until("> ")
-        terminal.send("Who is there?\\r")
-        print(terminal.text())
+with PseudoTerminal(["llama-py-cli", "-s", "1"]) as terminal:
+    terminal.until("> ")
+    terminal.send("Who is there?\\r")
+    print(terminal.text())
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ class PseudoTerminal:
     """A running command and its screen. SIGINT, history and colours are as on a real terminal."""
 
     def __init__(
-        self, command: Sequence[str], env: Mapping[str, str] | None = None, columns: int = 100,
-        lines: int = 30, shown: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        columns: int = 100,
+        lines: int = 30,
+        shown: str = "",
+    ) -> None:
         """shown: what stands on the screen before."""
         self.screen: Any = pyte.Screen(columns, lines)
         self.screen.write_process_input = self.send
@@ -41,10 +45,14 @@ class PseudoTerminal:
         self._fd, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
             preexec_fn=_take_terminal,
             env={**os.environ, "TERM": "xterm-256color", **(env or {})},
-        )  # fmt: skip
+        )
         os.close(theirs)
 
     def send(self, text: str | bytes) -> None:

@@ -191,9 +191,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         program = _compiled(sources, libraries, Path(folder))
         cases = _lines(program, sources, "CASE ")
-        templates = sorted({case["template"] for case in cases} | {
-            f"models/templates/{p.name}" for p in (sources / "models/templates").glob("*.jinja")
-        })  # fmt: skip
+        templates = sorted(
+            {case["template"] for case in cases}
+            | {f"models/templates/{p.name}" for p in (sources / "models/templates").glob("*.jinja")}
+        )
         found = _lines(program, sources, "ANALYSIS ", "--analyse", *templates)
     recorded = {"day": datetime.date.today().isoformat(), "cases": cases, "analysis": found}
     OUT.write_bytes(lzma.compress(json.dumps(recorded, ensure_ascii=False).encode(), preset=9))
@@ -210,24 +211,54 @@ def _compiled(sources: Path, libraries: Path, folder: Path) -> Path:
     text = text.replace(RUN, dump + RUN).replace('#include "../', f'#include "{sources}/tests/../')
     source, program = folder / "cases.cpp", folder / "cases"
     source.write_text(text)
-    includes = [f"-I{sources / name}" for name in (
-        "include", "ggml/include", "common", "vendor", "src", "tools/server", "tools/mtmd",
-    )]  # fmt: skip
-    link = [f"-L{libraries}", "-lllama-server-impl", "-lmtmd", "-lllama-common", "-lllama",
-            "-lggml", "-lggml-base"]  # fmt: skip
+    includes = [
+        f"-I{sources / name}"
+        for name in (
+            "include",
+            "ggml/include",
+            "common",
+            "vendor",
+            "src",
+            "tools/server",
+            "tools/mtmd",
+        )
+    ]
+    link = [
+        f"-L{libraries}",
+        "-lllama-server-impl",
+        "-lmtmd",
+        "-lllama-common",
+        "-lllama",
+        "-lggml",
+        "-lggml-base",
+    ]
     subprocess.run(
-        ["g++", "-std=c++17", "-O0", "-w", *includes, source, "-o", program, *link,
-         f"-Wl,-rpath,{libraries}"], check=True,
-    )  # fmt: skip
+        [
+            "g++",
+            "-std=c++17",
+            "-O0",
+            "-w",
+            *includes,
+            source,
+            "-o",
+            program,
+            *link,
+            f"-Wl,-rpath,{libraries}",
+        ],
+        check=True,
+    )
     return program
 
 
 def _lines(program: Path, sources: Path, mark: str, *args: str) -> list[dict[str, Any]]:
     out = program.with_suffix(".txt")
     subprocess.run(
-        [program, *args], cwd=sources, capture_output=True, env={"CASES_FILE": str(out)},
+        [program, *args],
+        cwd=sources,
+        capture_output=True,
+        env={"CASES_FILE": str(out)},
         check=False,
-    )  # fmt: skip
+    )
     lines = out.read_text(errors="replace").split("\n")
     for line in lines:
         if line.startswith("STOPPED "):

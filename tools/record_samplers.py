@@ -62,10 +62,13 @@ class Chain:
             ),
             "infill": lambda: llama_cpp.llama_sampler_init_infill(self.vocab),
             "penalties": lambda: llama_cpp.llama_sampler_init_penalties(
-                self.n_vocab, p.repeat_last_n, p.repeat_penalty, p.frequency_penalty,
+                self.n_vocab,
+                p.repeat_last_n,
+                p.repeat_penalty,
+                p.frequency_penalty,
                 p.presence_penalty,
             ),
-        }  # fmt: skip
+        }
         yield from (of[name]() for name in p.chain if name != "adaptive_p")
         if "adaptive_p" in p.chain:
             yield llama_cpp.llama_sampler_init_adaptive_p(
@@ -77,9 +80,14 @@ class Chain:
     def _dry(self, p: SamplingParams) -> Any:
         texts = [text.encode() for text in p.dry_sequence_breakers]
         return llama_cpp.llama_sampler_init_dry(
-            self.vocab, p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n,
-            (ctypes.c_char_p * len(texts))(*texts), len(texts),
-        )  # fmt: skip
+            self.vocab,
+            p.dry_multiplier,
+            p.dry_base,
+            p.dry_allowed_length,
+            p.dry_penalty_last_n,
+            (ctypes.c_char_p * len(texts))(*texts),
+            len(texts),
+        )
 
     def accept(self, id: int) -> None:
         for sampler in self.samplers:

@@ -57,21 +57,30 @@ TOOLS = [
     }},
 ]  # fmt: skip
 CALL = {
-    "role": "assistant", "content": "",
-    "tool_calls": [{
-        "type": "function", "id": "call00001",
-        "function": {"name": "weather", "arguments": '{"city": "Zürich", "days": 2}'},
-    }],
-}  # fmt: skip
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [
+        {
+            "type": "function",
+            "id": "call00001",
+            "function": {"name": "weather", "arguments": '{"city": "Zürich", "days": 2}'},
+        }
+    ],
+}
 DICT_CALL = {
-    "role": "assistant", "content": None,
-    "tool_calls": [{
-        "type": "function", "id": "call00001",
-        "function": {
-            "name": "weather", "arguments": {"city": "Bern", "at": [46.95, 7.0], "now": True},
-        },
-    }],
-}  # fmt: skip
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {
+            "type": "function",
+            "id": "call00001",
+            "function": {
+                "name": "weather",
+                "arguments": {"city": "Bern", "at": [46.95, 7.0], "now": True},
+            },
+        }
+    ],
+}
 RESULT = {"role": "tool", "tool_call_id": "call00001", "name": "weather", "content": '{"C": 21.5}'}
 THOUGHT = {**ASSISTANT, "reasoning_content": "Two is less\nthan three."}
 PARTS = {"role": "user", "content": [{"type": "text", "text": text} for text in ("One.", "2.")]}
@@ -107,9 +116,12 @@ def main() -> None:
         refused = [name for name, text in found["prompts"].items() if not isinstance(text, str)]
         print(path.stem, f"refuses {', '.join(refused)}" if refused else "", flush=True)
     data = {
-        "day": datetime.date.today().isoformat(), "bos": BOS, "eos": EOS,
-        "conversations": CONVERSATIONS, "templates": templates,
-    }  # fmt: skip
+        "day": datetime.date.today().isoformat(),
+        "bos": BOS,
+        "eos": EOS,
+        "conversations": CONVERSATIONS,
+        "templates": templates,
+    }
     write("templates.json.xz", data)
 
 
@@ -163,10 +175,23 @@ def recorded(server: Path, template: Path) -> dict[str, Any]:
     ids = {"bos": TOKENS.index(BOS), "eos": TOKENS.index(EOS)}
     kv = [f"tokenizer.ggml.{name}_token_id=int:{id}" for name, id in ids.items()]
     command = [
-        str(server), "-m", str(MODEL), "--port", str(port), "-c", "256", "-t", "1", "--no-warmup",
-        "--no-webui", "--jinja", "--chat-template-file", str(template),
-        "--override-kv", ",".join(kv),
-    ]  # fmt: skip
+        str(server),
+        "-m",
+        str(MODEL),
+        "--port",
+        str(port),
+        "-c",
+        "256",
+        "-t",
+        "1",
+        "--no-warmup",
+        "--no-webui",
+        "--jinja",
+        "--chat-template-file",
+        str(template),
+        "--override-kv",
+        ",".join(kv),
+    ]
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:

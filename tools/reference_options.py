@@ -41,7 +41,7 @@ REASONS = {
     "--op-offload": "an op runs where its weight lies",
     "--docker-repo": "`-hf` and `-mu` fetch models",
     "--jinja": "`--no-jinja` is not here: templates by name are Jinja texts too",
-}  # fmt: skip
+}
 
 HEAD = """# llama-completion's options
 
@@ -64,8 +64,11 @@ class Declared(NamedTuple):
     @property
     def name(self) -> str:
         """The longest flag that does not turn off."""
-        return max((f for f in self.flags if not f.startswith(("--no-", "-no-"))), key=len,
-                   default=self.flags[0])  # fmt: skip
+        return max(
+            (f for f in self.flags if not f.startswith(("--no-", "-no-"))),
+            key=len,
+            default=self.flags[0],
+        )
 
 
 def declarations(source: str) -> Iterator[Declared]:
@@ -146,9 +149,12 @@ def table() -> str:
         variable = f"`{option.env}`" if option.env else ""
         rows.append(f"| {flags} | {variable} | {found} | {reason} |\n")
     head = HEAD.format(
-        version=version, n_all=len(options), n_here=states.count("yes"),
-        n_part=states.count("in part"), n_missing=states.count("no"),
-    )  # fmt: skip
+        version=version,
+        n_all=len(options),
+        n_here=states.count("yes"),
+        n_part=states.count("in part"),
+        n_missing=states.count("no"),
+    )
     return head + "\n| option | variable | here | why not |\n|---|---|---|---|\n" + "".join(rows)
 
 
@@ -168,7 +174,7 @@ def main(argv: Sequence[str]) -> int:
 def version_of_reference() -> str:
     """The release that the tests compare with, which has this source."""
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
-    found = re.search(r'llama-cpp-python==([\d.]+)', text)
+    found = re.search(r"llama-cpp-python==([\d.]+)", text)
     assert found is not None
     return found[1]
 

@@ -28,9 +28,12 @@ def main() -> None:
     version = parser.parse_args().version
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            ["npm", "pack", "--silent", f"{PACKAGE}@{version}"], cwd=folder, check=True,
-            capture_output=True, text=True,
-        )  # fmt: skip
+            ["npm", "pack", "--silent", f"{PACKAGE}@{version}"],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         with tarfile.open(Path(folder) / done.stdout.split()[-1]) as archive:
             for member, name in FILES.items():
                 content = archive.extractfile(member)

@@ -68,8 +68,9 @@ class Watch:
         grown = (now.resident - self.sizes[0].resident) / 2**20
         print(
             f"{done:8} {self.what}: {now.resident / 2**20:8.1f} MiB resident ({grown:+.2f}),"
-            f" {now.objects} objects, {now.mappings} mappings", flush=True,
-        )  # fmt: skip
+            f" {now.objects} objects, {now.mappings} mappings",
+            flush=True,
+        )
 
     @property
     def growth(self) -> float:

@@ -150,10 +150,14 @@ def main() -> int:
         program.write_text(PROGRAM.format(python=sys.executable, address=address))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         environment = {
-            **os.environ, "LLAMA_SERVER_BIN_PATH": str(program), "HF_HUB_CACHE": str(root / "hub"),
-            "HF_ENDPOINT": asked[0], "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1",
+            **os.environ,
+            "LLAMA_SERVER_BIN_PATH": str(program),
+            "HF_HUB_CACHE": str(root / "hub"),
+            "HF_ENDPOINT": asked[0],
+            "HF_HUB_DISABLE_XET": "1",
+            "NO_PROXY": "127.0.0.1",
             "LLAMA_CACHE": str(root / "none"),
-        }  # fmt: skip
+        }
         os.environ |= {n: v for n, v in environment.items() if n.startswith("HF_")}
         maker = os.fork()
         if maker == 0:
@@ -214,8 +218,13 @@ def write(path: Path, arch: str, variant: str, vocabulary: Path, more: dict[str,
     with GGUFFile.open(vocabulary) as file:
         words = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.")}
     listed = {f"/{k}": v.tolist() if hasattr(v, "tolist") else v for k, v in words.items()}
-    keys = {**found.keys, "vocab_size": len(listed["/tokenizer.ggml.tokens"]),
-            "context_length": LENGTH, **listed, **more}  # fmt: skip
+    keys = {
+        **found.keys,
+        "vocab_size": len(listed["/tokenizer.ggml.tokens"]),
+        "context_length": LENGTH,
+        **listed,
+        **more,
+    }
     tiny.write_file(path, arch, replace(found, keys=keys))
 
 

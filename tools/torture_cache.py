@@ -101,9 +101,12 @@ class Place:
         more = {"LLAMA_PY_CACHE": str(self.cache), "PYTHONDONTWRITEBYTECODE": "1", **environment}
         return subprocess.Popen(
             [sys.executable, "-c", LOAD, str(self.at), str(limit), str(times), str(user)],
-            env={**os.environ, **more}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
     def load(self, **how: Any) -> dict[str, Any]:
         """One process, to its end; it may take ten minutes on a busy machine."""
@@ -256,9 +259,14 @@ def told(counts: Counter[str]) -> str:
 
 
 SCENARIOS: dict[str, Callable[[Place, argparse.Namespace], str]] = {
-    "kills": kills, "together": together, "threads": threads, "size_limit": size_limit,
-    "full_disk": full_disk, "read_only": read_only, "other_user": other_user,
-}  # fmt: skip
+    "kills": kills,
+    "together": together,
+    "threads": threads,
+    "size_limit": size_limit,
+    "full_disk": full_disk,
+    "read_only": read_only,
+    "other_user": other_user,
+}
 
 
 def main() -> int:

@@ -54,10 +54,32 @@ class Running:
             [str(ROOT), str(ROOT / "backends"), str(ROOT / "tools"), env.get("PYTHONPATH", "")]
         )
         process = subprocess.Popen(
-            [launcher, "-n", str(n), sys.executable, "-c", COMMAND, "-p", PROMPT, "-n", str(n_gen),
-             "--temp", "0", "-no-cnv", "--ignore-eos", "--context-shift", "-sm", mode, "-t", "1"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
-        )  # fmt: skip
+            [
+                launcher,
+                "-n",
+                str(n),
+                sys.executable,
+                "-c",
+                COMMAND,
+                "-p",
+                PROMPT,
+                "-n",
+                str(n_gen),
+                "--temp",
+                "0",
+                "-no-cnv",
+                "--ignore-eos",
+                "--context-shift",
+                "-sm",
+                mode,
+                "-t",
+                "1",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+        )
         found = cls(process, mark)
         for stream, into in ((process.stdout, found.out), (process.stderr, found.err)):
             assert stream is not None
@@ -163,9 +185,7 @@ def _is_kept(process: psutil.Process, rank: int) -> bool:
         return False
 
 
-def _outcome(
-    run: Running, rank: int, timeout: float, hit: float, is_hit: bool, inner: bool
-) -> str:
+def _outcome(run: Running, rank: int, timeout: float, hit: float, is_hit: bool, inner: bool) -> str:
     wrong = []
     try:
         run.process.wait(timeout + MARGIN)

@@ -58,17 +58,21 @@ def store_mxfp4(torch: Any, name: str, t: Any) -> dict[str, Any]:
 STORE = {"fp8": store_fp8, "mxfp4": store_mxfp4}
 CONFIGS = {
     "fp8": {
-        "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+        "quant_method": "fp8",
+        "fmt": "e4m3",
+        "activation_scheme": "dynamic",
         "weight_block_size": [FP8_BLOCK, FP8_BLOCK],
     },
     "mxfp4": {
         "quant_method": "mxfp4",
         "modules_to_not_convert": [
-            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+            "model.layers.*.self_attn",
+            "model.layers.*.mlp.router",
+            "model.embed_tokens",
             "lm_head",
         ],
     },
-}  # fmt: skip
+}
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -16,18 +16,31 @@ N_LAYER, HEAD_SIZE = 4, 64
 N_EMBD, N_FF = 2 * HEAD_SIZE, 4 * HEAD_SIZE
 RANKS = {"w": 32, "a": 32, "v": 16, "g": 48}
 CONFIG = {
-    "architectures": ["RWKV7ForCausalLM"], "model_type": "rwkv7", "hidden_size": N_EMBD,
-    "intermediate_size": N_FF, "num_hidden_layers": N_LAYER, "head_dim": HEAD_SIZE,
-    "norm_eps": 1e-5, "decay_low_rank_dim": RANKS["w"], "a_low_rank_dim": RANKS["a"],
-    "v_low_rank_dim": RANKS["v"], "gate_low_rank_dim": RANKS["g"], "tie_word_embeddings": False,
-}  # fmt: skip
+    "architectures": ["RWKV7ForCausalLM"],
+    "model_type": "rwkv7",
+    "hidden_size": N_EMBD,
+    "intermediate_size": N_FF,
+    "num_hidden_layers": N_LAYER,
+    "head_dim": HEAD_SIZE,
+    "norm_eps": 1e-5,
+    "decay_low_rank_dim": RANKS["w"],
+    "a_low_rank_dim": RANKS["a"],
+    "v_low_rank_dim": RANKS["v"],
+    "gate_low_rank_dim": RANKS["g"],
+    "tie_word_embeddings": False,
+}
 # Names in rwkv's checkpoints and in flash-linear-attention's.
 OUTER = {"emb": "model.embeddings", "ln_out": "model.norm", "head": "lm_head"}
 INNER = {
-    "ln0": "pre_norm", "ln1": "attn_norm", "ln2": "ffn_norm", "att.ln_x": "attn.g_norm",
-    "att.receptance": "attn.r_proj", "att.key": "attn.k_proj", "att.value": "attn.v_proj",
+    "ln0": "pre_norm",
+    "ln1": "attn_norm",
+    "ln2": "ffn_norm",
+    "att.ln_x": "attn.g_norm",
+    "att.receptance": "attn.r_proj",
+    "att.key": "attn.k_proj",
+    "att.value": "attn.v_proj",
     "att.output": "attn.o_proj",
-}  # fmt: skip
+}
 
 
 def make(out: Path, ids: Any, n_vocab: int) -> tuple[Path, Any]:

@@ -26,24 +26,45 @@ import transformers_rwkv
 
 N_TOKENS, N_VOCAB = 300, 128
 SIZES = {
-    "vocab_size": N_VOCAB, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024,
-    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "tie_word_embeddings": False,
-}  # fmt: skip
+    "vocab_size": N_VOCAB,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 1024,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+    "tie_word_embeddings": False,
+}
 EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
 DELTA = {
-    "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-    "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "linear_conv_kernel_dim": 4,
     "layer_types": ["linear_attention", "full_attention"] * 2,
-}  # fmt: skip
+}
 YARN = {
-    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
-    "original_max_position_embeddings": 4096, "rope_theta": 150000.0,
-}  # fmt: skip
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "truncate": False,
+    "original_max_position_embeddings": 4096,
+    "rope_theta": 150000.0,
+}
 FALCON_H1 = {
-    "mamba_d_ssm": 128, "mamba_n_heads": 4, "mamba_d_head": 32, "mamba_d_state": 16,
-    "mamba_n_groups": 1, "head_dim": 16,
-}  # fmt: skip
+    "mamba_d_ssm": 128,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 32,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 1,
+    "head_dim": 16,
+}
 FULL = ["full_attention"]
 # What the converter asks of config.json, and transformers 5 does not write any more.
 MAMBA = {"layer_types": ["mamba", "attention"] * 2}
@@ -56,28 +77,49 @@ CONVERTER: dict[str, dict[str, Any]] = {
     "deepseek3": {"scoring_func": "sigmoid"},
     "deepseek3-fp8": {"scoring_func": "sigmoid"},
     "kimi-linear": {
-        "first_k_dense_replace": 1, "moe_router_activation_func": "sigmoid",
+        "first_k_dense_replace": 1,
+        "moe_router_activation_func": "sigmoid",
         "linear_attn_config": {
-            "full_attn_layers": [3, 4], "kda_layers": [1, 2], "head_dim": 16, "num_heads": 4,
+            "full_attn_layers": [3, 4],
+            "kda_layers": [1, 2],
+            "head_dim": 16,
+            "num_heads": 4,
             "short_conv_kernel_size": 4,
         },
     },
 }
 HYBRID = {
-    **MAMBA, "mamba_n_heads": 4, "mamba_d_head": 32,
-    "mamba_d_state": 16, "mamba_n_groups": 1, "num_local_experts": 4, "num_experts_per_tok": 2,
+    **MAMBA,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 32,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 1,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
     "shared_intermediate_size": 48,
-}  # fmt: skip
+}
 GPT_OSS = {
-    "head_dim": 64, "sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2,
+    "head_dim": 64,
+    "sliding_window": 128,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
     "rope_parameters": YARN,
-}  # fmt: skip
+}
 DEEPSEEK = {
-    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "n_group": 2,
-    "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1, "q_lora_rank": 48,
-    "kv_lora_rank": 32, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 48,
+    "n_group": 2,
+    "topk_group": 1,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 48,
+    "kv_lora_rank": 32,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
     "num_key_value_heads": 4,
-}  # fmt: skip
+}
 WIDE = {"hidden_size": 256, "intermediate_size": 384}  # several blocks of FP8
 GPT = {"n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 1024}
 

@@ -31,7 +31,9 @@ _LOOK = 0.1  # seconds between two looks at what another process has compiled
 
 
 def compile_kernels(
-    kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True,
+    kernels: Sequence[Kernel],
+    progress: Progress | None = None,
+    whole: bool = True,
     following: Following = tuple,
 ) -> dict[Kernel, bytes]:
     """The object code of kernels, which are compiled and kept for the next time.
@@ -40,7 +42,7 @@ def compile_kernels(
     not known yet. `following()`: what is likely to be asked for next, which is begun where there is
     nothing else to do. Raises BackendError for the first that fails; those finished before are
     kept.
-    """  # fmt: skip
+    """
     codes: dict[Kernel, bytes] = {}
     if not kernels:
         return codes
@@ -48,9 +50,10 @@ def compile_kernels(
     building.tell(Stage(0, total))
     here = [k for k in kernels if not source(k.module)]
     there = [k for k in kernels if k not in here]
-    with closing(_compile_here(here)) as some, closing(
-        _COMPILERS.compile(there, following)
-    ) as others:
+    with (
+        closing(_compile_here(here)) as some,
+        closing(_COMPILERS.compile(there, following)) as others,
+    ):
         for finished in (some, others):
             for kernel, code in finished:
                 codes[kernel] = code

@@ -30,13 +30,17 @@ _SECTION = np.dtype([
     ("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"),
     ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("alignment", "<u8"), ("entry", "<u8"),
 ])  # fmt: skip
-_SYMBOL = np.dtype([
-    ("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
-    ("size", "<u8"),
-])  # fmt: skip
-_RELOCATION = np.dtype([
-    ("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8"),
-])  # fmt: skip
+_SYMBOL = np.dtype(
+    [
+        ("name", "<u4"),
+        ("info", "u1"),
+        ("other", "u1"),
+        ("section", "<u2"),
+        ("value", "<u8"),
+        ("size", "<u8"),
+    ]
+)
+_RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 
 _KIND = (b"\x7fELF", 2, 1, 1, 62)  # 64 bits, the lowest byte first, relocatable, of x86-64
 _PROGBITS, _SYMBOLS, _RELOCATIONS, _UNWIND = 1, 2, 4, 0x70000001
@@ -139,9 +143,7 @@ class _Object:
         return self._names[at : self._names.index(b"\0", at)].decode("ascii")
 
 
-def _relocate(
-    part: NDArray[np.uint8], relocations: NDArray[Any], where: NDArray[np.int64]
-) -> None:
+def _relocate(part: NDArray[np.uint8], relocations: NDArray[Any], where: NDArray[np.int64]) -> None:
     """Write addresses into a section."""
     at, values = relocations["offset"].astype(np.int64), where[relocations["symbol"]]
     if np.any(relocations["type"] != _R_X86_64_64) or not np.all(values):

@@ -17,9 +17,7 @@ _TWO = (types.int64, types.int64)
 
 
 class _OfTwo(AbstractTemplate):
-    def generic(
-        self, args: tuple[types.Type, ...], kws: dict[str, types.Type]
-    ) -> Signature | None:
+    def generic(self, args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> Signature | None:
         return signature(types.int64, *_TWO) if args == _TWO and not kws else None
 
 

@@ -25,9 +25,16 @@ from ggml_py.digest import hex_digest
 
 FORMAT = "2"  # of the files in a cache
 _CORE = (
-    "target.py", "params.py", "symbols.py", "frontend.py", "helpers.py", "extremes.py", "passes.py",
-    "codegen.py", "vocabulary/*.py",
-)  # fmt: skip
+    "target.py",
+    "params.py",
+    "symbols.py",
+    "frontend.py",
+    "helpers.py",
+    "extremes.py",
+    "passes.py",
+    "codegen.py",
+    "vocabulary/*.py",
+)
 _CHECKS = ("faults.py", "bounds/check.py", "bounds/instrument.py")
 _FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)

@@ -159,9 +159,13 @@ def _without_lifetimes(
 
 # What declares itself when it is imported: operations on numbers and tuples.
 for _name in (
-    "core.typing.builtins", "cpython.builtins", "cpython.iterators", "cpython.numbers",
-    "cpython.rangeobj", "cpython.tupleobj",
-):  # fmt: skip
+    "core.typing.builtins",
+    "cpython.builtins",
+    "cpython.iterators",
+    "cpython.numbers",
+    "cpython.rangeobj",
+    "cpython.tupleobj",
+):
     import_module(f"numba.{_name}")
 
 

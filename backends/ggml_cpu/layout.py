@@ -224,9 +224,13 @@ class Layout:
 
 
 def _places(
-    steps: Sequence[Step], values: Values, n_threads: int, common: Arena | PackedArena, own: Arena,
+    steps: Sequence[Step],
+    values: Values,
+    n_threads: int,
+    common: Arena | PackedArena,
+    own: Arena,
     often: bool,
-) -> list[Placed]:  # fmt: skip
+) -> list[Placed]:
     """Scratch and private values of all steps, as offsets. Of what does not run often all threads
     wait after each kernel, so scratch is free as soon as nobody reads it any more, and that of the
     threads may be anywhere. A step that each thread runs by itself may need more of that."""

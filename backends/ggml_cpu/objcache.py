@@ -33,9 +33,12 @@ class Library:
         self._images: list[elf.Image] = []  # while they are kept, so is their code
 
     def load(
-        self, kernels: Sequence[Kernel], progress: Progress | None, whole: bool = True,
+        self,
+        kernels: Sequence[Kernel],
+        progress: Progress | None,
+        whole: bool = True,
         following: Following = tuple,
-    ) -> dict[str, int]:  # fmt: skip
+    ) -> dict[str, int]:
         """Address of every kernel by its name, loading and compiling what is missing."""
         wanted = {file_name(k): k for k in kernels}
         new = [k for f, k in wanted.items() if f not in self._addresses]
@@ -88,9 +91,11 @@ class Library:
 
 
 def compile_kernels(
-    kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True,
+    kernels: Sequence[Kernel],
+    progress: Progress | None = None,
+    whole: bool = True,
     following: Following = tuple,
-) -> dict[Kernel, bytes]:  # fmt: skip
+) -> dict[Kernel, bytes]:
     """See compile.py."""
     from ggml_cpu import compile
 
@@ -120,14 +125,16 @@ _LIBRARY = Library()
 
 
 def load_kernels(
-    kernels: Sequence[Kernel | str], progress: Progress | None = None, whole: bool = True,
+    kernels: Sequence[Kernel | str],
+    progress: Progress | None = None,
+    whole: bool = True,
     following: Following = tuple,
 ) -> dict[str, int]:
     """Native addresses by kernel name; kernels are given as such or by their names.
 
     `progress(done, total, name)` reports compilation; not `whole`: others will follow soon, and
     `following()` are some of them. Raises BackendError where one fails.
-    """  # fmt: skip
+    """
     declared = [k if isinstance(k, Kernel) else REGISTRY.kernels[k] for k in kernels]
     return _LIBRARY.load(declared, progress, whole, following)
 

@@ -57,10 +57,7 @@ def block_address(blocks: NDArray[np.int64], i: int = 0) -> int:
 
 
 def pack(
-    block: Block,
-    tensors: Sequence[View | None],
-    op_params: bytes = b"",
-    extra: Sequence[int] = (),
+    block: Block, tensors: Sequence[View | None], op_params: bytes = b"", extra: Sequence[int] = ()
 ) -> None:
     """Fill one block: tensors are dst, src[0], src[1], ...; None stands for a missing source.
 

@@ -28,9 +28,17 @@ from ggml_cpu.bounds import CHECKED
 from ggml_cpu.kernel import is_routine
 
 _PASSES = (
-    TranslateByteCode, FixupArgs, RewriteSemanticConstants, DeadBranchPrune, GenericRewrites,
-    ReconstructSSA, NopythonTypeInference, PreLowerStripPhis, NativeLowering, NoPythonBackend,
-)  # fmt: skip
+    TranslateByteCode,
+    FixupArgs,
+    RewriteSemanticConstants,
+    DeadBranchPrune,
+    GenericRewrites,
+    ReconstructSSA,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+    NativeLowering,
+    NoPythonBackend,
+)
 
 
 class _Passes:

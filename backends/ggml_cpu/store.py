@@ -164,8 +164,10 @@ class Store:
         where = "" if at is None else f" in {at}"
         log.warning(
             "compiled kernels cannot be kept%s: %s. Every start compiles them again; set "
-            "LLAMA_PY_CACHE to a directory of your own", where, error.strerror or error,
-        )  # fmt: skip
+            "LLAMA_PY_CACHE to a directory of your own",
+            where,
+            error.strerror or error,
+        )
 
 
 STORE = Store()
@@ -193,9 +195,16 @@ def mark(folder: Folder) -> None:
 def _header(kernel: Kernel, code: bytes) -> bytes:
     """What the file has before the code: all that says which code it is."""
     lines = (
-        _TITLE, kernel.name, fingerprint(kernel), environment(), symbol_of(kernel.name),
-        f"{target.TRIPLE} {target.CPU_NAME}", hex_digest(code), "", "",
-    )  # fmt: skip
+        _TITLE,
+        kernel.name,
+        fingerprint(kernel),
+        environment(),
+        symbol_of(kernel.name),
+        f"{target.TRIPLE} {target.CPU_NAME}",
+        hex_digest(code),
+        "",
+        "",
+    )
     return "\n".join(lines).encode()
 
 

@@ -8,30 +8,82 @@ from functools import cache
 
 # Scalar functions of the vocabulary: `v.expf(x)`, `v.powf(x, y)`.
 LIBM_UNARY = (
-    "expf", "exp2f", "expm1f", "logf", "log2f", "log10f", "log1pf",
-    "sinf", "cosf", "tanf", "asinf", "acosf", "atanf", "sinhf", "coshf", "tanhf", "erff", "erfcf",
-)  # fmt: skip
+    "expf",
+    "exp2f",
+    "expm1f",
+    "logf",
+    "log2f",
+    "log10f",
+    "log1pf",
+    "sinf",
+    "cosf",
+    "tanf",
+    "asinf",
+    "acosf",
+    "atanf",
+    "sinhf",
+    "coshf",
+    "tanhf",
+    "erff",
+    "erfcf",
+)
 LIBM_BINARY = ("powf", "atan2f", "fmodf", "hypotf")
 
 # What LLVM may call on its own: for lack of an instruction, or as a faster form of the above.
 _IMPLIED = (
-    "sqrtf", "floorf", "ceilf", "truncf", "rintf", "roundf", "nearbyintf", "fmaf", "fminf", "fmaxf",
-    "sqrt", "floor", "ceil", "trunc", "rint", "round", "fma", "fmod", "exp", "log", "pow", "sin",
-    "cos", "tanh", "ldexpf", "ldexp", "sincosf", "sincos", "memcpy", "memset", "memmove",
-)  # fmt: skip
+    "sqrtf",
+    "floorf",
+    "ceilf",
+    "truncf",
+    "rintf",
+    "roundf",
+    "nearbyintf",
+    "fmaf",
+    "fminf",
+    "fmaxf",
+    "sqrt",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "round",
+    "fma",
+    "fmod",
+    "exp",
+    "log",
+    "pow",
+    "sin",
+    "cos",
+    "tanh",
+    "ldexpf",
+    "ldexp",
+    "sincosf",
+    "sincos",
+    "memcpy",
+    "memset",
+    "memmove",
+)
 # The same, on some systems: of macOS, and on Windows in functions with more than a page of locals.
 _IMPLIED_SOMEWHERE = (
-    "memset_pattern16", "bzero", "__bzero", "__sincosf_stret", "__sincos_stret", "__exp10f",
-    "__exp10", "__chkstk",
-)  # fmt: skip
+    "memset_pattern16",
+    "bzero",
+    "__bzero",
+    "__sincosf_stret",
+    "__sincos_stret",
+    "__exp10f",
+    "__exp10",
+    "__chkstk",
+)
 _OTHER = ("sched_yield", "syscall", "timespec_get", "abort")
 
 EXTERNALS = frozenset((*LIBM_UNARY, *LIBM_BINARY, *_IMPLIED, *_IMPLIED_SOMEWHERE, *_OTHER))
 
 SYSTEM = sys.platform
 _WINDOWS_NAMES = {
-    "sched_yield": "SwitchToThread", "timespec_get": "_timespec64_get", "hypotf": "_hypotf",
-}  # fmt: skip
+    "sched_yield": "SwitchToThread",
+    "timespec_get": "_timespec64_get",
+    "hypotf": "_hypotf",
+}
 _LIBRARIES = {
     "linux": ("libm.so.6", None),
     "win32": ("ucrtbase.dll", "kernel32.dll", "vcruntime140.dll", "ntdll.dll"),

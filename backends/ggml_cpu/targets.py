@@ -46,7 +46,16 @@ NAMED = {
 
 # Of the features, those by which CPUs differ in what kernels do with them.
 TELLING = (
-    "ssse3", "avx2", "avxvnni", "avx512bw", "avx512vnni", "avx512bf16",
-    "amx-int8", "amx-bf16",
-    "neon", "dotprod", "i8mm", "bf16",
-)  # fmt: skip
+    "ssse3",
+    "avx2",
+    "avxvnni",
+    "avx512bw",
+    "avx512vnni",
+    "avx512bf16",
+    "amx-int8",
+    "amx-bf16",
+    "neon",
+    "dotprod",
+    "i8mm",
+    "bf16",
+)

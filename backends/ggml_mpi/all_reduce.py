@@ -34,9 +34,7 @@ class AcrossRanks:
             copy = leaf_to_send(part)
             self.world.tell(
                 rank,
-                orders.Meet(
-                    handle=handle, part=copy, position=i, ranks=ranks, receivers=receivers
-                ),
+                orders.Meet(handle=handle, part=copy, position=i, ranks=ranks, receivers=receivers),
             )
             there.append(RankProgram(self.world, rank, handle))
         return Meeting(self.world, there, here)

@@ -63,9 +63,7 @@ class RankBuffer(RankMemory):
             self.world.tell(self.rank, orders.Write(**what), np.ascontiguousarray(data))
 
     def read(self, offset: int, size: int) -> Bytes:
-        found: Bytes = self.world.ask(
-            self.rank, orders.Read(buffer=self, offset=offset, size=size)
-        )
+        found: Bytes = self.world.ask(self.rank, orders.Read(buffer=self, offset=offset, size=size))
         return found
 
     def clear(self, value: int = 0) -> None:
@@ -80,8 +78,7 @@ class RankBuffer(RankMemory):
                 self.rank, orders.Send(buffer=self, offset=offset, size=size, to=target.rank)
             )
             self.world.tell(
-                target.rank,
-                orders.Receive(buffer=target, offset=at, size=size, source=self.rank),
+                target.rank, orders.Receive(buffer=target, offset=at, size=size, source=self.rank)
             )
         return True
 

@@ -63,9 +63,13 @@ class Exchange:
     """own: bytes of each part that go to the ranks `to`. coming: (rank, memory for its bytes)."""
 
     def __init__(
-        self, world: World, own: Sequence[Bytes], to: Sequence[int],
-        coming: Sequence[tuple[int, Bytes]], adding: Program | None,
-    ) -> None:  # fmt: skip
+        self,
+        world: World,
+        own: Sequence[Bytes],
+        to: Sequence[int],
+        coming: Sequence[tuple[int, Bytes]],
+        adding: Program | None,
+    ) -> None:
         self.world, self.own, self.to, self.coming = world, own, to, coming
         self.adding = adding
 

@@ -92,8 +92,9 @@ class Kept:
             self._told = True
             log.warning(
                 "weights that rank 0 sends cannot be kept%s: %s; they are sent at every start",
-                f" in {path()}" if path() else "", error.strerror or error,
-            )  # fmt: skip
+                f" in {path()}" if path() else "",
+                error.strerror or error,
+            )
 
 
 def path() -> Path | None:

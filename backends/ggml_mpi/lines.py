@@ -68,9 +68,7 @@ def _server(backlog: int) -> socket.socket:
     return socket.create_server(("", 0), backlog=backlog)
 
 
-def _accept(
-    server: socket.socket, token: str, n: int, found: dict[int, socket.socket]
-) -> None:
+def _accept(server: socket.socket, token: str, n: int, found: dict[int, socket.socket]) -> None:
     """Until all have said the token and their rank. Whoever else connects is not waited for."""
     until = time.monotonic() + limit()
     server.setblocking(False)

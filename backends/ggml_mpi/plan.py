@@ -95,9 +95,7 @@ class _Parts:
         nodes = (t for split in splits for t in split.nodes if not is_view(t))
         self._made = {id(t.root) for node in nodes for t in written(node)}
         self._pieces = in_pieces(world, splits)
-        heads = {
-            i: pieces.head for sums in self._pieces.values() for i, pieces in sums.values()
-        }
+        heads = {i: pieces.head for sums in self._pieces.values() for i, pieces in sums.values()}
         for i, split in enumerate(splits):
             for source, copy in split.inputs:
                 self._bring(source, copy)
@@ -137,9 +135,7 @@ class _Parts:
         if from_ == to == 0:
             self.here.append((partial(move, source, copy), False))
         elif from_ == to:
-            order = orders.Copy(
-                buffer=a, offset=source.offset, size=size, to=b, at=copy.offset
-            )
+            order = orders.Copy(buffer=a, offset=source.offset, size=size, to=b, at=copy.offset)
             self._at(to, order)
         elif from_ == 0 and size <= WITH_RUN and id(source.root) not in self._made:
             start = self._n_given.get(to, 0)
@@ -154,17 +150,14 @@ class _Parts:
         size, world = source.nbytes, self.world
         if from_:
             self._at(
-                from_,
-                orders.Send(buffer=_buffer(source), offset=source.offset, size=size, to=to),
+                from_, orders.Send(buffer=_buffer(source), offset=source.offset, size=size, to=to)
             )
         else:
             self.here.append((partial(give, world, to, source), True))
         if to:
             self._at(
                 to,
-                orders.Receive(
-                    buffer=_buffer(copy), offset=copy.offset, size=size, source=from_
-                ),
+                orders.Receive(buffer=_buffer(copy), offset=copy.offset, size=size, source=from_),
             )
         else:
             into = _buffer(copy), copy.offset, size

@@ -82,10 +82,23 @@ class _Table:
             src = self._sources(t) if id(t) in self._nodes else ()
             root = self.maybe(t.view_src)
             self._numbers[id(t)] = len(self.rows)
-            self.rows.append(Row(
-                t.type, t.ne, t.op, src, t.params, t.name, t.nb, root, t.view_offs, t.flags,
-                t.layout, t.buffer, t.offset,
-            ))  # fmt: skip
+            self.rows.append(
+                Row(
+                    t.type,
+                    t.ne,
+                    t.op,
+                    src,
+                    t.params,
+                    t.name,
+                    t.nb,
+                    root,
+                    t.view_offs,
+                    t.flags,
+                    t.layout,
+                    t.buffer,
+                    t.offset,
+                )
+            )
         return self._numbers[id(t)]
 
     def maybe(self, t: Tensor | None) -> Number | None:
@@ -115,9 +128,14 @@ def _fused(step: Fused[Any], table: _Table, fusions: Fusions[Any]) -> FusedStep:
     m = step.match
     rule = next(i for i, r in enumerate(fusions.rules) if r.launcher is step.launcher)
     return FusedStep(
-        rule, {name: table.all(some) for name, some in m.found.items()}, table.all(m.nodes),
-        table.all(m.kept), table.all(m.operands), table.maybe(m.scratch), table.maybe(step.over),
-    )  # fmt: skip
+        rule,
+        {name: table.all(some) for name, some in m.found.items()},
+        table.all(m.nodes),
+        table.all(m.kept),
+        table.all(m.operands),
+        table.maybe(m.scratch),
+        table.maybe(step.over),
+    )
 
 
 def leaf_to_send(t: Tensor) -> Tensor:

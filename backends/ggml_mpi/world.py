@@ -48,9 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _with_others(
-    method: Callable[Concatenate[World, P], R],
-) -> Callable[Concatenate[World, P], R]:
+def _with_others(method: Callable[Concatenate[World, P], R]) -> Callable[Concatenate[World, P], R]:
     """MPI fails where another rank has died, which is then said by who keeps it, or watches. If
     nobody does, this rank ends all: what others wait for does not come."""
 
@@ -268,9 +266,7 @@ class World:
         return [self._data.Irecv([part, self.byte], rank) for part in _chunks(into)]
 
     @_with_others
-    def _wait(
-        self, coming: Sequence[MPI.Request], leaving: Sequence[MPI.Request] = ()
-    ) -> None:
+    def _wait(self, coming: Sequence[MPI.Request], leaving: Sequence[MPI.Request] = ()) -> None:
         waiting, said = [*coming, *leaving], [self._mpi.Status() for _ in coming]
         for pause in _pauses():
             if self._mpi.Request.Testall(waiting, said):

@@ -106,9 +106,13 @@ class OpenCLDevice:
         wait_for = [] if after is None else [after]
         with failing(f"{self.name} cannot be sent {target}"):
             sent = cl.enqueue_copy(
-                self.arrivals, target.buffer.memory, data, dst_offset=target.offset,
-                wait_for=wait_for, is_blocking=False,
-            )  # fmt: skip
+                self.arrivals,
+                target.buffer.memory,
+                data,
+                dst_offset=target.offset,
+                wait_for=wait_for,
+                is_blocking=False,
+            )
         self._sent.append(sent)
 
     def start(self, program: OpenCLProgram) -> cl.Event:

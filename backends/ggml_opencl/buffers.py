@@ -26,7 +26,7 @@ _WHAT_TO_DO = {
     " n_ctx or n_ubatch or fewer layers there (n_gpu_layers), or load the model again",
     "MEM_OBJECT_ALLOCATION_FAILURE": "too little memory is left there; use a smaller n_ctx or"
     " n_ubatch, or fewer layers there (n_gpu_layers)",
-}  # fmt: skip
+}
 _opened_by: list[int] = []  # the process, for what a driver has does not survive a fork
 
 

@@ -43,9 +43,12 @@ class OpenCLProgram:
     """
 
     def __init__(
-        self, profiler: Profiler, runs: list[Bound], checking: Faults | None,
+        self,
+        profiler: Profiler,
+        runs: list[Bound],
+        checking: Faults | None,
         scratch: OpenCLBuffer | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.profiler = profiler
         self.scratch = scratch
         self.checking = checking

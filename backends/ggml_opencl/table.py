@@ -52,9 +52,7 @@ Decorated = TypeVar("Decorated", bound=Launcher)
 
 
 class OpenCLTable(KernelTable[Launcher]):
-    def op(
-        self, name: str, when: When = always, rank: int = 0
-    ) -> Callable[[Decorated], Decorated]:
+    def op(self, name: str, when: When = always, rank: int = 0) -> Callable[[Decorated], Decorated]:
         """Register a launcher for an op."""
 
         def register(launcher: Decorated) -> Decorated:

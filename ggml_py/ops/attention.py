@@ -11,9 +11,13 @@ PREC = {"default": 0, "f32": 10}
 
 @op("SOFT_MAX", "scale:f max_bias:f", inplace=True)
 def soft_max_ext(
-    a: Tensor, mask: Tensor | None, scale: float, max_bias: float, sinks: Tensor | None = None,
+    a: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    max_bias: float,
+    sinks: Tensor | None = None,
     inplace: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """softmax(scale * a + slope * mask) along dimension 0 (ggml.c:ggml_soft_max_ext).
 
     a [n_kv, T, H, B]; mask F16|F32 [n_kv, >= T, divides H, divides B] or None; max_bias > 0: ALiBi
@@ -51,13 +55,24 @@ def _flops(t: Tensor) -> float:
 
 
 @op(
-    "FLASH_ATTN_EXT", "scale:f max_bias:f softcap:f prec:i n_kv_max:i", at_weights=False,
-    flops=_flops, rounds=(1, 0),
-)  # fmt: skip
+    "FLASH_ATTN_EXT",
+    "scale:f max_bias:f softcap:f prec:i n_kv_max:i",
+    at_weights=False,
+    flops=_flops,
+    rounds=(1, 0),
+)
 def flash_attn_ext(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, max_bias: float = 0.0,
-    softcap: float = 0.0, sinks: Tensor | None = None, prec: str = "default", n_kv_max: int = 0,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    max_bias: float = 0.0,
+    softcap: float = 0.0,
+    sinks: Tensor | None = None,
+    prec: str = "default",
+    n_kv_max: int = 0,
+) -> Tensor:
     """softmax(scale * q k + slope * mask) v without the score matrix (ggml.c:ggml_flash_attn_ext).
 
     q [d, T, H, B], k [d, n_kv, H_kv, B], v [d_v, n_kv, H_kv, B], mask F16 [n_kv, >= T, divides H,

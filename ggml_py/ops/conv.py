@@ -31,9 +31,17 @@ def _columns(a: Tensor) -> GGMLType:
 
 @op("IM2COL", "s0:i s1:i p0:i p1:i d0:i d1:i is_2d:i")
 def im2col(
-    a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int, d1: int,
-    is_2d: bool, type: GGMLType,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    b: Tensor,
+    s0: int,
+    s1: int,
+    p0: int,
+    p1: int,
+    d0: int,
+    d1: int,
+    is_2d: bool,
+    type: GGMLType,
+) -> Tensor:
     """The image under the kernel at every place, as rows (ggml.c:ggml_im2col).
 
     2-d: a [KW, KH, IC, OC], b [W, H, IC, N] -> [IC*KH*KW, OW, OH, N]

@@ -12,8 +12,11 @@ def cont(a: Tensor, *ne: int) -> Tensor:
     """A contiguous copy, with another shape if `ne` is given (ggml.c:ggml_cont, ggml_cont_4d)."""
     ne4 = shape4(ne) if ne else a.ne
     require(min(ne4) >= 0, f"cont: {list(ne)}: none may be negative", a)
-    require(not ne or ne4[0] * ne4[1] * ne4[2] * ne4[3] == a.n_elements,
-            f"cont: {list(ne)} has another number of elements", a)  # fmt: skip
+    require(
+        not ne or ne4[0] * ne4[1] * ne4[2] * ne4[3] == a.n_elements,
+        f"cont: {list(ne)} has another number of elements",
+        a,
+    )
     return node("CONT", a.type, ne4, a).set_name(f"{a.name} (cont)")
 
 

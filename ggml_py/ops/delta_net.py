@@ -58,8 +58,12 @@ def gated_delta_net(
         k,
         v,
     )
-    require(q.ne[1] > 0 and n_head % q.ne[1] == 0 and q.ne[3] > 0 and n_seqs % q.ne[3] == 0,
-            "gated_delta_net: key heads and batch must divide v's", q, v)  # fmt: skip
+    require(
+        q.ne[1] > 0 and n_head % q.ne[1] == 0 and q.ne[3] > 0 and n_seqs % q.ne[3] == 0,
+        "gated_delta_net: key heads and batch must divide v's",
+        q,
+        v,
+    )
     require(
         g.ne[0] in (1, size) and g.ne[1:] == v.ne[1:],
         "gated_delta_net: g must be [1 or S, H, T, B]",
@@ -90,9 +94,15 @@ REPEAT = {"groups": 0, "tiles": 1}
 
 @op("DELTA_NET", "repeat:i", writes=(6,), flops=_flops)
 def delta_net(
-    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor,
-    saved: Tensor | None = None, repeat: str = "groups",
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    state: Tensor,
+    saved: Tensor | None = None,
+    repeat: str = "groups",
+) -> Tensor:
     """The gated delta rule over T tokens (ik_llama.cpp ggml.c:ggml_delta_net).
 
     q, k [S, T, H_k, B], v [S, T, H, B], g [T, 1 or S, H, B], beta [1, T, H, B] before its sigmoid,

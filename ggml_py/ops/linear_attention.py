@@ -8,9 +8,12 @@ from ggml_py.types import F32
 
 
 def _recurrence(
-    name: str, tokens: tuple[Tensor, ...], *src: Tensor, params: tuple[float, ...] = (),
+    name: str,
+    tokens: tuple[Tensor, ...],
+    *src: Tensor,
+    params: tuple[float, ...] = (),
     n_snapshots: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The node: `tokens` are all [S, H, T], the last source is the state."""
     size, n_head, n_tokens, batch = tokens[0].ne
     state = src[-1]
@@ -55,16 +58,30 @@ def rwkv_wkv6(
     """
     require(tf.n_elements == k.ne[0] * k.ne[1], "rwkv_wkv6: tf must be [S, H]", tf, k)
     return _recurrence(
-        "RWKV_WKV6", (k, v, r, td), k, v, r, tf, td, state, params=(n_snapshots - 1,),
+        "RWKV_WKV6",
+        (k, v, r, td),
+        k,
+        v,
+        r,
+        tf,
+        td,
+        state,
+        params=(n_snapshots - 1,),
         n_snapshots=n_snapshots,
-    )  # fmt: skip
+    )
 
 
 @op("RWKV_WKV7", "n_earlier:i")
 def rwkv_wkv7(
-    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor,
+    r: Tensor,
+    w: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor,
+    b: Tensor,
+    state: Tensor,
     n_snapshots: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The time mixing of RWKV-7 (ggml.c:ggml_rwkv_wkv7, arXiv 2503.14456).
 
     r, w, k, v, a, b [S, H, T], state [S * S * H, n_seqs]; sequences have T / n_seqs tokens
@@ -72,9 +89,18 @@ def rwkv_wkv7(
     Per token: M[i] = w * M[i] + v[i] k + <a, M[i]> b; o[i] = <M[i], r>.
     """
     return _recurrence(
-        "RWKV_WKV7", (k, r, w, v, a, b), r, w, k, v, a, b, state, params=(n_snapshots - 1,),
+        "RWKV_WKV7",
+        (k, r, w, v, a, b),
+        r,
+        w,
+        k,
+        v,
+        a,
+        b,
+        state,
+        params=(n_snapshots - 1,),
         n_snapshots=n_snapshots,
-    )  # fmt: skip
+    )
 
 
 @op("GATED_LINEAR_ATTN", "scale:f n_earlier:i")
@@ -88,6 +114,10 @@ def gated_linear_attn(
     """
     rows = (k, v, q, g)
     return _recurrence(
-        "GATED_LINEAR_ATTN", rows, *rows, state, params=(scale, n_snapshots - 1),
+        "GATED_LINEAR_ATTN",
+        rows,
+        *rows,
+        state,
+        params=(scale, n_snapshots - 1),
         n_snapshots=n_snapshots,
-    )  # fmt: skip
+    )

@@ -48,9 +48,13 @@ def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:
 
 
 @op(
-    "MUL_MAT_ID", "prec:i hint:i 4x src_prec:i first:i of:i", batch=(2,), reads=_chosen,
-    flops=_flops, rounds=(0, 1),
-)  # fmt: skip
+    "MUL_MAT_ID",
+    "prec:i hint:i 4x src_prec:i first:i of:i",
+    batch=(2,),
+    reads=_chosen,
+    flops=_flops,
+    rounds=(0, 1),
+)
 def mul_mat_id(
     as_: Tensor, b: Tensor, ids: Tensor, b_prec: str = "default", first: int = 0, of: int = 0
 ) -> Tensor:

@@ -18,11 +18,22 @@ _PARAMS = (
 
 @op("ROPE", _PARAMS, inplace=True, at_weights=False)
 def rope_ext(
-    a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, mode: int, n_ctx_orig: int,
-    freq_base: float, freq_scale: float, ext_factor: float, attn_factor: float, beta_fast: float,
-    beta_slow: float, sections: Sequence[int] = (0, 0, 0, 0), n_offs: int = 0,
+    a: Tensor,
+    pos: Tensor,
+    freq_factors: Tensor | None,
+    n_dims: int,
+    mode: int,
+    n_ctx_orig: int,
+    freq_base: float,
+    freq_scale: float,
+    ext_factor: float,
+    attn_factor: float,
+    beta_fast: float,
+    beta_slow: float,
+    sections: Sequence[int] = (0, 0, 0, 0),
+    n_offs: int = 0,
     inplace: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Rotate pairs of channels by position-dependent angles (ggml.c:ggml_rope_ext).
 
     a [d, H, T, B]; pos I32 [T], or [4 T] section by section for the multi-axis modes;
@@ -32,8 +43,12 @@ def rope_ext(
     (arXiv 2309.00071).
     """
     per_token = 4 if mode & MROPE else 1
-    require(pos.type is I32 and pos.n_elements == pos.ne[0] == per_token * a.ne[2],
-            f"rope: pos must be i32 with {per_token} per token", a, pos)  # fmt: skip
+    require(
+        pos.type is I32 and pos.n_elements == pos.ne[0] == per_token * a.ne[2],
+        f"rope: pos must be i32 with {per_token} per token",
+        a,
+        pos,
+    )
     require(
         0 < n_dims <= a.ne[0] - n_offs and n_dims % 2 == 0 and n_offs >= 0,
         f"rope: n_dims = {n_dims} must be even and, from n_offs = {n_offs} on, within a row",
@@ -46,8 +61,9 @@ def rope_ext(
     require(
         ext_factor == 0 or (beta_fast >= 0 and beta_slow >= 0),
         f"rope: beta_fast = {beta_fast} and beta_slow = {beta_slow} are numbers of rotations, 0 or"
-        " more", a,
-    )  # fmt: skip
+        " more",
+        a,
+    )
     turns = tuple(sections)[:4] if mode & MROPE else (0, 0, 0, 0)
     yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
     params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, n_offs)
@@ -59,10 +75,21 @@ def rope_ext(
 
 @op("ROPE_BACK", _PARAMS, inplace=True)
 def rope_ext_back(
-    a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, mode: int, n_ctx_orig: int,
-    freq_base: float, freq_scale: float, ext_factor: float, attn_factor: float, beta_fast: float,
-    beta_slow: float, sections: Sequence[int] = (0, 0, 0, 0), n_offs: int = 0,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    pos: Tensor,
+    freq_factors: Tensor | None,
+    n_dims: int,
+    mode: int,
+    n_ctx_orig: int,
+    freq_base: float,
+    freq_scale: float,
+    ext_factor: float,
+    attn_factor: float,
+    beta_fast: float,
+    beta_slow: float,
+    sections: Sequence[int] = (0, 0, 0, 0),
+    n_offs: int = 0,
+) -> Tensor:
     """rope_ext with the angles negated: its gradient, from that of its result
     (ggml.c:ggml_rope_ext_back, ggml_rope_multi_back).
     """
@@ -74,10 +101,20 @@ def rope_ext_back(
 
 
 def rope_multi(
-    a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, sections: Sequence[int],
-    mode: int, n_ctx_orig: int, freq_base: float, freq_scale: float, ext_factor: float,
-    attn_factor: float, beta_fast: float, beta_slow: float,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    pos: Tensor,
+    freq_factors: Tensor | None,
+    n_dims: int,
+    sections: Sequence[int],
+    mode: int,
+    n_ctx_orig: int,
+    freq_base: float,
+    freq_scale: float,
+    ext_factor: float,
+    attn_factor: float,
+    beta_fast: float,
+    beta_slow: float,
+) -> Tensor:
     """rope_ext with four position axes; `sections` says how many pairs each axis turns
     (ggml.c:ggml_rope_multi).
     """

@@ -24,8 +24,12 @@ def get_rows(a: Tensor, ids: Tensor) -> Tensor:
     """Rows of a, dequantized (ggml.c:ggml_get_rows). a [n, rows, B2, B3], ids I32 [r, B2, B3] ->
     F32 [n, r, B2, B3]
     """
-    require(a.ne[2] == ids.ne[1] and a.ne[3] == ids.ne[2] and ids.ne[3] == 1,
-            "get_rows: ids must be [r, a.ne2, a.ne3]", a, ids)  # fmt: skip
+    require(
+        a.ne[2] == ids.ne[1] and a.ne[3] == ids.ne[2] and ids.ne[3] == 1,
+        "get_rows: ids must be [r, a.ne2, a.ne3]",
+        a,
+        ids,
+    )
     require(ids.type is I32, "get_rows: ids must be i32", ids)
     return node("GET_ROWS", I32 if a.type is I32 else F32, (a.ne[0], *ids.ne[:3]), a, ids)
 

@@ -13,9 +13,15 @@ ANTIALIAS = 1 << 9
 
 @op("UPSCALE", "mode:i")
 def interpolate(
-    a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int, mode: str = "nearest",
-    align_corners: bool = False, antialias: bool = False,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    ne0: int,
+    ne1: int,
+    ne2: int,
+    ne3: int,
+    mode: str = "nearest",
+    align_corners: bool = False,
+    antialias: bool = False,
+) -> Tensor:
     """a resampled to [ne0, ne1, ne2, ne3], up or down (ggml.c:ggml_interpolate).
 
     mode "nearest", "bilinear" or "bicubic" is of dimensions 0 and 1; 2 and 3 are always nearest.

@@ -71,7 +71,10 @@ def router(gating: str, biased: bool, normed: bool) -> Pattern:
     bias = "by = ADD(probs, bias)" if biased else ""
     norm = "sum = SUM_ROWS(~weights)\nclamped = CLAMP(sum)\ny = DIV(~weights, clamped)"
     lines = (
-        f"probs = {gating}({sources})", bias, f"sorted! = ARGSORT({'by' if biased else 'probs'})",
-        "weights = GET_ROWS(~probs, ~sorted)", norm if normed else "",
-    )  # fmt: skip
+        f"probs = {gating}({sources})",
+        bias,
+        f"sorted! = ARGSORT({'by' if biased else 'probs'})",
+        "weights = GET_ROWS(~probs, ~sorted)",
+        norm if normed else "",
+    )
     return Pattern("\n".join(line for line in lines if line), best_are_chosen)

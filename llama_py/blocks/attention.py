@@ -37,10 +37,18 @@ class Projections:
     """
 
     def __init__(
-        self, w: Weights, n_embd: int, shape: LayerShape, *, n_embd_head_q: int = 0,
-        bias: Bias = True, scaled: bool = True, joined: bool = False,
-        needed: Literal["qkv", "qk", "q"] = "qkv", named: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        w: Weights,
+        n_embd: int,
+        shape: LayerShape,
+        *,
+        n_embd_head_q: int = 0,
+        bias: Bias = True,
+        scaled: bool = True,
+        joined: bool = False,
+        needed: Literal["qkv", "qk", "q"] = "qkv",
+        named: bool = True,
+    ) -> None:
         """n_embd_head_q: when queries carry more than their head (a gate)
         joined: it must be one matrix
         needed: "qk": without a matrix of their own the values are the keys; "q": of three matrices
@@ -125,9 +133,7 @@ def _clamped(g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
     return g.cb(clamp(x, -most, most), f"{name}_clamped", il) if most else x
 
 
-def attend(
-    g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None = None
-) -> Tensor:
+def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None = None) -> Tensor:
     """Store keys and values, and attend to all that the mask lets see; mask: another than the
     cache's. -> [d_v * n_head, n_tokens]"""
     inp = g.inp_attn(il)
@@ -150,9 +156,7 @@ def attend_again(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
     return _seen(g, q, il, how)
 
 
-def _seen(
-    g: GraphBuilder, q: Tensor, il: int, how: Scores, mask: Tensor | None = None
-) -> Tensor:
+def _seen(g: GraphBuilder, q: Tensor, il: int, how: Scores, mask: Tensor | None = None) -> Tensor:
     inp = g.inp_attn(il)
     k, v = inp.mctx.get_k(il), inp.mctx.get_v(il)
     mask = inp.kq_mask if mask is None else mask
@@ -189,7 +193,6 @@ def expand_together(g: GraphBuilder, qkv: QKV) -> None:
         g.expand(t)
 
 
-
 class Attention:
     """Attention of many heads: project, norm queries and keys, turn, attend, project.
 
@@ -199,13 +202,25 @@ class Attention:
     parts_keep = KeysValues
 
     def __init__(
-        self, w: Weights, hp: HParams, *, qkv: Projections | None = None, bias: Bias = True,
-        out_bias: Bias = False, q_norm: Norm | None = None, k_norm: Norm | None = None,
-        q_scale: float = 0.0, kq_scale: float = 0.0, factors: RopeFactors | None = None,
-        sinks: Tensor | None = None, name: str = "", norm_late: bool = False,
-        turned: tuple[str, str] = ("Qcur", "Kcur"), joined: bool = False,
+        self,
+        w: Weights,
+        hp: HParams,
+        *,
+        qkv: Projections | None = None,
+        bias: Bias = True,
+        out_bias: Bias = False,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+        q_scale: float = 0.0,
+        kq_scale: float = 0.0,
+        factors: RopeFactors | None = None,
+        sinks: Tensor | None = None,
+        name: str = "",
+        norm_late: bool = False,
+        turned: tuple[str, str] = ("Qcur", "Kcur"),
+        joined: bool = False,
         out_scaled: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """qkv     projections to heads, if they are others
         bias, out_bias  of the projections to and from heads
         q_norm, k_norm   of each head; norm_late: after RoPE

@@ -49,9 +49,14 @@ class CompressedAttention:
     is relative to the token, and projected in two steps."""
 
     def __init__(
-        self, w: Weights, sizes: Sizes, *, n_window: int, indexer: CompressedIndexer | None = None,
+        self,
+        w: Weights,
+        sizes: Sizes,
+        *,
+        n_window: int,
+        indexer: CompressedIndexer | None = None,
         drafts: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """n_window  tokens that are seen one by one; drafts  of a layer that does"""
         self.sizes, self.n_window, self.indexer, self.drafts = sizes, n_window, indexer, drafts
         n_embd, d, n_head, groups = sizes.n_embd, sizes.size, sizes.n_head, sizes.n_groups
@@ -103,9 +108,15 @@ class CompressedAttention:
             self.indexer.compress(g, cur, turn, il)
 
     def _attend(
-        self, g: GraphBuilder, q: Tensor, kv: Tensor, cur: Tensor, small: Tensor, turn: Turn,
+        self,
+        g: GraphBuilder,
+        q: Tensor,
+        kv: Tensor,
+        cur: Tensor,
+        small: Tensor,
+        turn: Turn,
         il: int,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """-> [size * n_head, n_tokens]"""
         near = g.inp_attn(il)
         chosen = None
@@ -153,4 +164,3 @@ class CompressedAttention:
         cur = g.cb(mul_mat(self.wo_a, parts), "attn_wo_a", il)  # [n_lora_o, n_tokens, n_groups]
         cur = cont(permute(cur, 0, 2, 1, 3), s.n_lora_o * s.n_groups, g.n_tokens)
         return self.wo_b(g, cur)
-

@@ -34,9 +34,15 @@ class CompressedIndexer:
     the weighted sum of what is positive of its products."""
 
     def __init__(
-        self, w: Weights, *, n_embd: int, n_lora_q: int, n_head: int, kept: Compressed,
+        self,
+        w: Weights,
+        *,
+        n_embd: int,
+        n_lora_q: int,
+        n_head: int,
+        kept: Compressed,
         n_chosen: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """n_lora_q  channels of the vector that queries are made of; kept  its keys"""
         self.n_head, self.size, self.n_chosen, self.kept = n_head, kept.n_embd_head, n_chosen, kept
         self.proj = w.linear("indexer.proj", n_embd, n_head, scaled=False)
@@ -51,9 +57,7 @@ class CompressedIndexer:
     def _inp(self, g: GraphBuilder) -> InputCompressed:
         return inp_compressed(g, self.kept.kind, g.form(LIGHTNING_INDEXER) == "fused")
 
-    def choose(
-        self, g: GraphBuilder, cur: Tensor, small: Tensor, turn: Turn, il: int
-    ) -> Tensor:
+    def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, turn: Turn, il: int) -> Tensor:
         """The n_chosen best keys of each token, in any order. cur [n_embd, n_tokens],
         small [n_lora_q, n_tokens] -> I32 [n_chosen, tokens of a sequence, 1, sequences]"""
         inp, kind = self._inp(g), self.kept.kind

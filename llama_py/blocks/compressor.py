@@ -31,9 +31,7 @@ from llama_py.weights import Weights
 
 def inp_compressed(g: GraphBuilder, kind: str, f16: bool) -> InputCompressed:
     """Inputs of a kind of compressed keys, which all layers that have it share."""
-    return g.shared(
-        f"compressed {kind}", lambda: g.add_input(InputCompressed(g.params, kind, f16))
-    )
+    return g.shared(f"compressed {kind}", lambda: g.add_input(InputCompressed(g.params, kind, f16)))
 
 
 class State(NamedTuple):
@@ -63,9 +61,7 @@ class Compressor:
         score = add(score, get_rows(self.ape, inp.state_pos))
         return State(kv, g.cb(score, f"{name}_score_ape", il))
 
-    def store(
-        self, g: GraphBuilder, own: State, inp: InputCompressed, turn: Turn, il: int
-    ) -> None:
+    def store(self, g: GraphBuilder, own: State, inp: InputCompressed, turn: Turn, il: int) -> None:
         """Make the keys that are complete, and keep what the next ones will be made of."""
         mem, kind = inp.tensors, f"{self.kept.kind}_state_compress"
         held = mem.kv[il], mem.score[il]
@@ -124,9 +120,14 @@ class Compressor:
         return halves[0], halves[1]
 
     def _key(
-        self, g: GraphBuilder, values: Tensor, scores: Tensor, inp: InputCompressed,
-        turn: Turn, il: int,
-    ) -> Tensor:  # fmt: skip
+        self,
+        g: GraphBuilder,
+        values: Tensor,
+        scores: Tensor,
+        inp: InputCompressed,
+        turn: Turn,
+        il: int,
+    ) -> Tensor:
         """[d, n, n_keys] each -> [d, 1, n_keys]"""
         name = f"{self.kept.kind}_state_compress"
         values, scores = (cont(permute(t, 1, 0, 2, 3)) for t in (values, scores))

@@ -61,13 +61,30 @@ class Experts:
     parts_keep = None
 
     def __init__(
-        self, w: Weights, hp: HParams, n_ff: int, *, n_embd: int = 0, gating: str = "softmax",
-        norm_w: bool = True, w_scale: float = 0.0, act: Activation = SILU, bias: Bias = False,
-        router: Linear | None = None, router_bias: Bias = False, probs_bias: Optional = "no",
-        merged: bool = False, gated: bool = True, gate_optional: bool = False, scaled: bool = True,
-        router_scaled: bool = True, weigh_input: bool = False, choose_by: str = "",
-        probs_name: str = "exp_probs_b.bias", second: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        w: Weights,
+        hp: HParams,
+        n_ff: int,
+        *,
+        n_embd: int = 0,
+        gating: str = "softmax",
+        norm_w: bool = True,
+        w_scale: float = 0.0,
+        act: Activation = SILU,
+        bias: Bias = False,
+        router: Linear | None = None,
+        router_bias: Bias = False,
+        probs_bias: Optional = "no",
+        merged: bool = False,
+        gated: bool = True,
+        gate_optional: bool = False,
+        scaled: bool = True,
+        router_scaled: bool = True,
+        weigh_input: bool = False,
+        choose_by: str = "",
+        probs_name: str = "exp_probs_b.bias",
+        second: int = 0,
+    ) -> None:
         """n_embd   channels that experts see; 0: those of the model
         gating     how the router's logits become probabilities, one of GATING
         norm_w     weights of the chosen experts are made to sum to one
@@ -94,9 +111,14 @@ class Experts:
 
         def experts(stem: str, n_in: int, *n_out: int) -> ExpertLinear:
             return w.experts(
-                f"ffn_{stem}_{kind}", n_in, sum(n_out), n_expert, bias=bias, scaled=scaled,
+                f"ffn_{stem}_{kind}",
+                n_in,
+                sum(n_out),
+                n_expert,
+                bias=bias,
+                scaled=scaled,
                 sections=n_out if len(n_out) > 1 else (),
-            )  # fmt: skip
+            )
 
         self.gate_up: ExpertLinear | None = None
         self.gate: ExpertLinear | None = None
@@ -224,9 +246,18 @@ class SharedExperts:
     parts_keep = None
 
     def __init__(
-        self, w: Weights, hp: HParams, experts: Experts, n_ff: int, *, gated: bool = False,
-        scaled: bool = True, name: str = "ffn_out", act: Activation = SILU, mean: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        w: Weights,
+        hp: HParams,
+        experts: Experts,
+        n_ff: int,
+        *,
+        gated: bool = False,
+        scaled: bool = True,
+        name: str = "ffn_out",
+        act: Activation = SILU,
+        mean: bool = False,
+    ) -> None:
         """gated  the shared one is multiplied by a sigmoid of the token; name  of the result
         mean   it is half the sum
         """

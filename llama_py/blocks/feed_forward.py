@@ -18,10 +18,20 @@ class FeedForward:
     parts_keep = None
 
     def __init__(
-        self, w: Weights, n_embd: int, n_ff: int, kind: str = "", *, act: Activation = SILU,
-        gated: bool = True, bias: Bias = False, scaled: bool | Literal["down"] = True,
-        name: str = "ffn_out", act_scales: Tensor | None = None, stem: str = "ffn_",
-    ) -> None:  # fmt: skip
+        self,
+        w: Weights,
+        n_embd: int,
+        n_ff: int,
+        kind: str = "",
+        *,
+        act: Activation = SILU,
+        gated: bool = True,
+        bias: Bias = False,
+        scaled: bool | Literal["down"] = True,
+        name: str = "ffn_out",
+        act_scales: Tensor | None = None,
+        stem: str = "ffn_",
+    ) -> None:
         """scaled  see `Weights.linear`; "down": of ffn_down only
         kind  "" for ffn_up, ffn_gate, ffn_down; "_shexp" for experts that see every token
         act_scales  F32 [n_ff] divide what the activation gives, where there is no gate

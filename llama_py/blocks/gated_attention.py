@@ -24,9 +24,7 @@ class GatedAttention:
 
     parts_keep = KeysValues
 
-    def __init__(
-        self, w: Weights, hp: HParams, joint_4d: bool = False, bias: Bias = True
-    ) -> None:
+    def __init__(self, w: Weights, hp: HParams, joint_4d: bool = False, bias: Bias = True) -> None:
         self.shape = shape = hp.layers[w.il]
         d = shape.n_embd_head_k
         self.qkv = Projections(  # queries with gates
@@ -37,9 +35,7 @@ class GatedAttention:
         self.joint_4d = joint_4d
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        d, n_head, n_head_kv = (
-            self.shape.n_embd_head_k, self.shape.n_head, self.shape.n_head_kv
-        )  # fmt: skip
+        d, n_head, n_head_kv = (self.shape.n_embd_head_k, self.shape.n_head, self.shape.n_head_kv)
         n_tokens, strides = g.n_tokens, (2 * d, 2 * d * n_head)
         chosen = self.choose(g, cur, il)
         q_gate, k, v = self.qkv.rows(g, cur, il)

@@ -21,9 +21,13 @@ class GatedHeads(Attention):
         shape = hp.layers[w.il]
         d = shape.n_embd_head_k
         super().__init__(
-            w, hp, q_norm=w.norm("attn_q_norm", d), k_norm=w.norm("attn_k_norm", d),
-            turned=("Qcur_rope", "Kcur_rope"), name="attn_o_proj",
-        )  # fmt: skip
+            w,
+            hp,
+            q_norm=w.norm("attn_q_norm", d),
+            k_norm=w.norm("attn_k_norm", d),
+            turned=("Qcur_rope", "Kcur_rope"),
+            name="attn_o_proj",
+        )
         self.gate = w.linear("attn_gate", hp.n_embd, shape.n_embd_v_out, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:

@@ -48,9 +48,7 @@ class GatedStreams:
             return mixed, x
         return mixed, g.cb(self.inject(g, normed), "hc_inject", il)
 
-    def write(
-        self, g: GraphBuilder, cur: Tensor, x: Tensor, inject: Tensor, il: int
-    ) -> Tensor:
+    def write(self, g: GraphBuilder, cur: Tensor, x: Tensor, inject: Tensor, il: int) -> Tensor:
         """Each stream with `cur` times its weight added, which is 1 where nothing is injected.
         cur [n_embd, T], inject [n_stream, T] -> as x"""
         weights = scale(sigmoid(scale(inject, 1.0 / self.n)), 2.0)

@@ -32,7 +32,9 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.weights import Weights
 
 HYPER_CONNECTIONS = Form(
-    "hyper_connections", ("fused", "nodes"), "how residual streams are read, mixed and written",
+    "hyper_connections",
+    ("fused", "nodes"),
+    "how residual streams are read, mixed and written",
     go_back=("nodes",),
 )
 

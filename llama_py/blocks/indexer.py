@@ -30,7 +30,9 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.weights import Weights
 
 LIGHTNING_INDEXER = Form(
-    "lightning_indexer", ("fused", "nodes"), "how keys are scored that attention may look at",
+    "lightning_indexer",
+    ("fused", "nodes"),
+    "how keys are scored that attention may look at",
     go_back=("nodes",),
 )
 
@@ -40,9 +42,19 @@ class Indexer:
     matrix; a cell's score is the weighted sum of what is positive of its products."""
 
     def __init__(
-        self, w: Weights, *, n_embd: int, n_lora_q: int, n_head: int, size: int, n_chosen: int,
-        rope_type: int, rope_offset: int = 0, rotated: bool = True, few_names: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        w: Weights,
+        *,
+        n_embd: int,
+        n_lora_q: int,
+        n_head: int,
+        size: int,
+        n_chosen: int,
+        rope_type: int,
+        rope_offset: int = 0,
+        rotated: bool = True,
+        few_names: bool = False,
+    ) -> None:
         """n_lora_q  channels of the vector that queries are made of; size  of a head
         rope_offset  the first channel of a head that positions turn
         rotated      heads are then multiplied by a Hadamard matrix

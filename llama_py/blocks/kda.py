@@ -118,9 +118,14 @@ class BoundedKDA(KDA):
     """lower_bound  decays are exp of this times a sigmoid; None: of a softplus"""
 
     def __init__(
-        self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int,
+        self,
+        w: Weights,
+        n_embd: int,
+        n_head: int,
+        size: int,
+        d_conv: int,
         lower_bound: float | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(w, n_embd, n_head, size, d_conv)
         self.a = w.tensor("ssm_a", n_head)
         self.lower_bound = lower_bound

@@ -30,9 +30,20 @@ class Turn:
         turn = rope_ext_back if back else rope_ext
         factor = attn_factor(self.freq_scale, self.ext_factor)
         return turn(
-            x, pos, None, self.n_rot, ROPE_NORMAL, self.n_ctx_orig, self.freq_base, self.freq_scale,
-            self.ext_factor, factor, self.beta_fast, self.beta_slow, n_offs=x.ne[0] - self.n_rot,
-        )  # fmt: skip
+            x,
+            pos,
+            None,
+            self.n_rot,
+            ROPE_NORMAL,
+            self.n_ctx_orig,
+            self.freq_base,
+            self.freq_scale,
+            self.ext_factor,
+            factor,
+            self.beta_fast,
+            self.beta_slow,
+            n_offs=x.ne[0] - self.n_rot,
+        )
 
 
 def plain_turn(cp: CParams, n_rot: int) -> Turn:
@@ -43,9 +54,14 @@ def plain_turn(cp: CParams, n_rot: int) -> Turn:
 def far_turn(cp: CParams, n_rot: int, freq_base: float) -> Turn:
     """Of layers with compressed keys."""
     return Turn(
-        n_rot, cp.n_ctx_orig_yarn, freq_base, cp.rope_freq_scale, cp.yarn_ext_factor,
-        cp.yarn_beta_fast, cp.yarn_beta_slow,
-    )  # fmt: skip
+        n_rot,
+        cp.n_ctx_orig_yarn,
+        freq_base,
+        cp.rope_freq_scale,
+        cp.yarn_ext_factor,
+        cp.yarn_beta_fast,
+        cp.yarn_beta_slow,
+    )
 
 
 def attn_factor(freq_scale: float, ext_factor: float) -> float:

@@ -63,11 +63,22 @@ class LatentAttention:
     parts_keep: ClassVar[type | tuple[type, ...]] = KeysValues
 
     def __init__(
-        self, w: Weights, n: LatentSizes, *, absorbed: bool, output: Linear | None = None,
-        turn: Turn | None = None, factors: RopeFactors | None = None, temper: Temper | None = None,
-        kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True, name: str = "",
-        k_norm: Norm | None = None, sinks: Tensor | None = None, few_names: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        w: Weights,
+        n: LatentSizes,
+        *,
+        absorbed: bool,
+        output: Linear | None = None,
+        turn: Turn | None = None,
+        factors: RopeFactors | None = None,
+        temper: Temper | None = None,
+        kq_scale: Callable[[GraphBuilder], float],
+        split_queries: bool = True,
+        name: str = "",
+        k_norm: Norm | None = None,
+        sinks: Tensor | None = None,
+        few_names: bool = False,
+    ) -> None:
         """
         turn      rotates channels of heads by position; None: none are
         factors   of RoPE's frequencies; then heads are turned by RoPE

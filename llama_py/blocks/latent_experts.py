@@ -54,9 +54,14 @@ class LatentExperts:
     parts_keep = None
 
     def __init__(
-        self, w: Weights, hp: LatentExpertHParams, experts: Experts, shared: Shared | None, *,
+        self,
+        w: Weights,
+        hp: LatentExpertHParams,
+        experts: Experts,
+        shared: Shared | None,
+        *,
         norm: Norm | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """experts  of n_embd_latent channels; norm  of their sum, before the way back"""
         self.experts, self.shared, self.norm = experts, shared, norm
         self.first, self.n_routed = hp.first_routed, hp.n_embd_routed

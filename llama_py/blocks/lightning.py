@@ -102,9 +102,16 @@ class LightningAttention:
         return output
 
     def _state(
-        self, g: GraphBuilder, old: Tensor, k: Tensor, v: Tensor, k_decay: Tensor, rate: Tensor,
-        slot: int, il: int,
-    ) -> Tensor:  # fmt: skip
+        self,
+        g: GraphBuilder,
+        old: Tensor,
+        k: Tensor,
+        v: Tensor,
+        k_decay: Tensor,
+        rate: Tensor,
+        slot: int,
+        il: int,
+    ) -> Tensor:
         """The state after all but the last `slot` tokens. old [d, d, n_head, B], k
         [d, n_head, T, B], v [T, d, n_head, B], k_decay [1, n_head, T, B] -> as old"""
         n = g.per_seq[0] - slot

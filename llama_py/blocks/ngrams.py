@@ -129,9 +129,7 @@ class NGrams:
         return total
 
 
-def conv_state_at(
-    g: GraphBuilder, states: Tensor, x: Tensor, width: int, il: int
-) -> Tensor:
+def conv_state_at(g: GraphBuilder, states: Tensor, x: Tensor, width: int, il: int) -> Tensor:
     """The last `width` inputs of each sequence before this ubatch's, and the new last ones stored,
     as of every token that can be gone back to. x [C, T, B] -> [width + T, C, B]"""
     n_seqs, row, channels = g.ubatch.n_seqs, states.ne[0], x.ne[0]

@@ -14,9 +14,15 @@ from llama_py.yarn import yarn
 
 
 def rope(
-    g: GraphBuilder, x: Tensor, il: int, factors: Tensor | None = None, *, offset: int = 0,
-    type: int | None = None, pos: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    g: GraphBuilder,
+    x: Tensor,
+    il: int,
+    factors: Tensor | None = None,
+    *,
+    offset: int = 0,
+    type: int | None = None,
+    pos: Tensor | None = None,
+) -> Tensor:
     """x [d, H, n_tokens] with n_rot channels of each head, from `offset` on, rotated by their
     token's position, as layer il says; as it is where positions do not turn its heads.
 
@@ -33,9 +39,18 @@ def rope(
         n_ctx, betas = g.hp.n_ctx_train, (0.0, 0.0)
     pos = g.inp_pos if pos is None else pos
     return rope_ext(
-        x, pos, factors, how.n_rot, how.type if type is None else type, n_ctx,
-        *cp.rope_freq(how), *cp.rope_yarn(how), *betas, how.sections, offset,
-    )  # fmt: skip
+        x,
+        pos,
+        factors,
+        how.n_rot,
+        how.type if type is None else type,
+        n_ctx,
+        *cp.rope_freq(how),
+        *cp.rope_yarn(how),
+        *betas,
+        how.sections,
+        offset,
+    )
 
 
 def _exact_yarn(g: GraphBuilder, x: Tensor, how: Rope, offset: int) -> Tensor:
@@ -45,9 +60,21 @@ def _exact_yarn(g: GraphBuilder, x: Tensor, how: Rope, offset: int) -> Tensor:
     make = lambda: g.add_input(InputConstant("inp_rope_factors", found.factors)).values  # noqa: E731
     factors = g.shared(f"yarn {found.base}", make)
     return rope_ext(
-        x, g.inp_pos, factors, how.n_rot, how.type, g.cparams.n_ctx_orig_yarn, found.base, 1.0,
-        0.0, found.scale, 0.0, 0.0, how.sections, offset,
-    )  # fmt: skip
+        x,
+        g.inp_pos,
+        factors,
+        how.n_rot,
+        how.type,
+        g.cparams.n_ctx_orig_yarn,
+        found.base,
+        1.0,
+        0.0,
+        found.scale,
+        0.0,
+        0.0,
+        how.sections,
+        offset,
+    )
 
 
 class RopeFactors:

@@ -34,10 +34,11 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.memory.kept import State
 
 SLOT_UPDATE = Form(
-    "slot_update", ("cpy", "concat"),
+    "slot_update",
+    ("cpy", "concat"),
     "how rows of slots are written: inputs and state apart, or side by side",
     go_back=("concat",),
-)  # fmt: skip
+)
 
 
 class SeqBuilder(GraphBuilder):

@@ -76,9 +76,17 @@ def _flash(
     hp = g.hp
     k, v = (cast(t, F16) if t.type is F32 else t for t in (k, v))
     cur = attended = flash_attn_ext(
-        q, k, v, mask, how.kq_scale, hp.max_alibi_bias, hp.attn_logit_softcap, how.sinks, "f32",
+        q,
+        k,
+        v,
+        mask,
+        how.kq_scale,
+        hp.max_alibi_bias,
+        hp.attn_logit_softcap,
+        how.sinks,
+        "f32",
         how.n_kv_max,
-    )  # fmt: skip
+    )
     g.fused("flash_attn", cur)
     g.res.attention[il] = attended, partial(_weights, how.kq_scale, hp)
     if how.v_mla is not None:
@@ -88,9 +96,15 @@ def _flash(
 
 
 def _soft_max(
-    g: GraphBuilder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, il: int, how: Scores,
+    g: GraphBuilder,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor,
+    il: int,
+    how: Scores,
     v_trans: bool,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     hp = g.hp
     kq = g.cb(mul_mat(k, q, "f32"), "kq", il)  # [n_kv, n_tokens, n_head, n_stream]
     if how.cap is not None:

@@ -10,9 +10,11 @@ from llama_py.graph.builder import GraphBuilder
 
 
 def read_states(
-    g: GraphBuilder, s: Tensor, state_size: int,
+    g: GraphBuilder,
+    s: Tensor,
+    state_size: int,
     get_state_rows: Callable[[Tensor, Tensor], Tensor] = get_rows,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The state each sequence of the ubatch starts from (build_rs).
 
     s [state_size, cells] -> [state_size, n_seqs]
@@ -82,9 +84,8 @@ def store_states(
 
 
 def store_inputs(
-    g: GraphBuilder, x: Tensor, width: int, cells: Callable[[int], Tensor],
-    wanted: Iterable[int],
-) -> None:  # fmt: skip
+    g: GraphBuilder, x: Tensor, width: int, cells: Callable[[int], Tensor], wanted: Iterable[int]
+) -> None:
     """Store the last `width` inputs of each channel, as of several tokens.
     x [width + T, C, n_seqs], the first ones those of before
 

@@ -68,9 +68,7 @@ class Router:
 class SwitchedLora:
     """What the adapters add to a matrix's product: B (A x), by token."""
 
-    def __init__(
-        self, w: Weights, hp: SwitchHParams, stem: str, n_in: int, n_out: int
-    ) -> None:  # fmt: skip
+    def __init__(self, w: Weights, hp: SwitchHParams, stem: str, n_in: int, n_out: int) -> None:
         n = hp.n_adapters + 1
         self.a = w.tensor(f"{stem}.lora_a", n_in, hp.n_lora_rank, n)
         self.b = w.tensor(f"{stem}.lora_b", hp.n_lora_rank, n_out, n)
@@ -86,9 +84,7 @@ class SwitchedLora:
 class SwitchedLinear:
     """A matrix with adapters."""
 
-    def __init__(
-        self, w: Weights, hp: SwitchHParams, stem: str, n_in: int, n_out: int
-    ) -> None:  # fmt: skip
+    def __init__(self, w: Weights, hp: SwitchHParams, stem: str, n_in: int, n_out: int) -> None:
         self.base = w.linear(stem, n_in, n_out, scaled=False)
         self.lora = SwitchedLora(w, hp, stem, n_in, n_out)
 

@@ -48,9 +48,15 @@ class LowRank:
     """Of each token by way of a small vector: second act(first x) + bias."""
 
     def __init__(
-        self, w: Weights, letter: str, n: int, rank: int, act: Act | None = None, *,
+        self,
+        w: Weights,
+        letter: str,
+        n: int,
+        rank: int,
+        act: Act | None = None,
+        *,
         bias: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.act = act
         self.first = w.tensor(f"time_mix_{letter}1.weight", n, rank)
         self.second = w.tensor(f"time_mix_{letter}2.weight", rank, n)
@@ -129,9 +135,16 @@ class TimeMix7:
         return add(v, mul(sub(first, v), sigmoid(self.residual(g, x))))
 
     def _wkv(
-        self, g: GraphBuilder, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor,
+        self,
+        g: GraphBuilder,
+        r: Tensor,
+        w: Tensor,
+        k: Tensor,
+        v: Tensor,
+        a: Tensor,
+        b: Tensor,
         il: int,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """The rule; the new states are stored. each [S, H, n_tokens] -> [n_embd * n_tokens]"""
         states, n = g.inp_rs.mctx.get_s_l(il), self.hp.n_embd_s
         state = read_states(g, states, n)

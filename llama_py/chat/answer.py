@@ -56,10 +56,13 @@ class Answer:
         if self.tool_calls:
             found["content"] = self.content or None
             found["tool_calls"] = [
-                {"type": "function", "id": call.id,
-                 "function": {"name": call.name, "arguments": call.arguments}}
+                {
+                    "type": "function",
+                    "id": call.id,
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
                 for call in self.tool_calls
-            ]  # fmt: skip
+            ]
         return found
 
 
@@ -171,9 +174,7 @@ _READ = {
 }  # fmt: skip
 
 
-def answer_of(
-    found: Sequence[Found], call_of: Callable[[Found], ToolCall | None]
-) -> Answer:
+def answer_of(found: Sequence[Found], call_of: Callable[[Found], ToolCall | None]) -> Answer:
     """An answer out of what was found, where calls are read in a way of their own; `call_of` gives
     None for one that has no name yet."""
     texts: dict[str, list[str]] = {CONTENT: [], REASONING: []}

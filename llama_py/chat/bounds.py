@@ -18,11 +18,7 @@ from typing import Any
 from jinja2 import nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import LoopContext
-from jinja2.sandbox import (
-    MAX_RANGE,
-    SandboxedEnvironment,
-    SandboxedFormatter,
-)
+from jinja2.sandbox import MAX_RANGE, SandboxedEnvironment, SandboxedFormatter
 from jinja2.visitor import NodeTransformer
 
 STEPS = 1_000_000  # turns of loops, calls, operators of one rendering

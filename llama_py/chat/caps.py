@@ -121,9 +121,12 @@ class Trial:
         self.messages, self.tools = seen(messages), seen(list(tools))
         try:
             self.text: str | None = watching(
-                messages=self.messages, tools=self.tools, bos_token="", eos_token="",
+                messages=self.messages,
+                tools=self.tools,
+                bos_token="",
+                eos_token="",
                 add_generation_prompt=True,
-            )  # fmt: skip
+            )
         except Exception:  # a template can raise anything
             self.text = None
 
@@ -163,29 +166,32 @@ def bare(value: Any) -> Any:
 USER = {"role": "user", "content": "User message"}
 SYSTEM = {"role": "system", "content": "System message"}
 TOOL = {
-    "name": "tool", "type": "function",
+    "name": "tool",
+    "type": "function",
     "function": {
-        "name": "tool1", "description": "Tool description",
+        "name": "tool1",
+        "description": "Tool description",
         "parameters": {
             "type": "object",
             "properties": {"arg": {"type": "string", "description": "Arg description"}},
             "required": ["arg"],
         },
     },
-}  # fmt: skip
+}
 
 
 CALL: dict[str, Any] = {"name": "tool1", "arguments": {"arg": "value"}}
 CALLED: list[dict[str, Any]] = [
     USER,
     {
-        "role": "assistant", "content": "",
+        "role": "assistant",
+        "content": "",
         "tool_calls": [{"id": "call00001", "type": "function", "function": CALL}],
     },
     {"role": "tool", "content": "Tool response", "tool_call_id": "call00001"},
     {"role": "assistant", "content": "The tool response was 'tool response'"},
     USER,
-]  # fmt: skip
+]
 
 
 def caps_of(watching: Callable[..., str]) -> Caps:

@@ -16,14 +16,18 @@ Adjust = Callable[[list[Message]], list[Message]]
 
 # Refusals that llama.cpp takes out of templates: thoughts, or nothing, in an earlier answer.
 PATCHES = (
-    ("<|channel|>",
-     '{%- if "<|channel|>analysis<|message|>" in message.content or'
-     ' "<|channel|>final<|message|>" in message.content %}'),
-    ("[TOOL_CALLS]",
-     "{%- if (message['content'] is none or message['content'] == '' or"
-     " message['content']|length == 0) and (message['tool_calls'] is not defined or"
-     " message['tool_calls'] is none or message['tool_calls']|length == 0) %}"),
-)  # fmt: skip
+    (
+        "<|channel|>",
+        '{%- if "<|channel|>analysis<|message|>" in message.content or'
+        ' "<|channel|>final<|message|>" in message.content %}',
+    ),
+    (
+        "[TOOL_CALLS]",
+        "{%- if (message['content'] is none or message['content'] == '' or"
+        " message['content']|length == 0) and (message['tool_calls'] is not defined or"
+        " message['tool_calls'] is none or message['tool_calls']|length == 0) %}",
+    ),
+)
 
 
 def patched(source: str) -> str:

@@ -1,12 +1,12 @@
 """Functions of Python as tools: what they take as a JSON schema, and calls of them.
 
-    def degrees(city: str, unit: Literal["C", "F"] = "C") -> float:
-        '''How warm it is.
+def degrees(city: str, unit: Literal["C", "F"] = "C") -> float:
+    '''How warm it is.
 
-        city: of any country
-        '''
+    city: of any country
+    '''
 
-    tool_of(degrees)  # in the form of the OpenAI API
+tool_of(degrees)  # in the form of the OpenAI API
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ from llama_py.chat.answer import ToolCall
 Function: TypeAlias = Callable[..., Any]
 Schema = dict[str, Any]
 _PLAIN = {
-    str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null",
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
     None: "null",
-}  # fmt: skip
+}
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # `name: what it is` and `name (int): ...` in a line of its own, `:param name: ...`.
 _TOLD = r"^\s*(?::param\s+(?:\S+\s+)?)?{name}(?:\s*\([^)]*\))?\s*:\s*(.+)$"
@@ -63,10 +67,14 @@ def tool_of(function: Function) -> Schema:
         properties[one.name] = schema | ({"description": text[1]} if text else {})
         if one.default is inspect.Parameter.empty:
             required.append(one.name)
-    return {"type": "function", "function": {
-        "name": name, "description": " ".join(told.partition("\n\n")[0].split()),
-        "parameters": {"type": "object", "properties": properties, "required": required},
-    }}  # fmt: skip
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": " ".join(told.partition("\n\n")[0].split()),
+            "parameters": {"type": "object", "properties": properties, "required": required},
+        },
+    }
 
 
 def tools_of(tools: Sequence[Function | Mapping[str, Any]]) -> list[Mapping[str, Any]]:

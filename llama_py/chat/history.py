@@ -82,9 +82,12 @@ def _drops_message(messages: list[Message], render: Render) -> bool:
     places = [i for i, message in enumerate(messages) if message["role"] in SYSTEM]
     has_user = any(message["role"] == "user" for message in messages)
     apart = [
-        i for i, m in enumerate(messages) if m["role"] == "tool"
-        and not _is_behind(messages[:i]) and any(map(is_of_calls, messages[:i]))
-    ]  # fmt: skip
+        i
+        for i, m in enumerate(messages)
+        if m["role"] == "tool"
+        and not _is_behind(messages[:i])
+        and any(map(is_of_calls, messages[:i]))
+    ]
     if places in ([], [0]) and has_user and not apart:
         return False
     marks = {i: f"MESSAGE_AT_{i}_" for i in (*places, *apart)}
@@ -243,6 +246,12 @@ def _call_text(function: dict[str, Any]) -> str:
 
 
 REPAIRS = (
-    gather_results, place_system, tell_lone_results, split_calls, shorten_ids, begin_with_user,
-    alternate, tell_calls,
-)  # fmt: skip
+    gather_results,
+    place_system,
+    tell_lone_results,
+    split_calls,
+    shorten_ids,
+    begin_with_user,
+    alternate,
+    tell_calls,
+)

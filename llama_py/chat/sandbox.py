@@ -38,6 +38,7 @@ from llama_py.chat.bounds import BoundedSandbox
 
 MOMENT = datetime.datetime(2026, 1, 1)  # at which time stands still
 
+
 class Missing(ChainableUndefined):
     """An undefined value, or one of its attributes."""
 
@@ -83,9 +84,11 @@ class Sandbox(BoundedSandbox):
 
     def __init__(self) -> None:
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True, undefined=Missing,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=Missing,
             extensions=["jinja2.ext.loopcontrols", Generation],
-        )  # fmt: skip
+        )
         for name in ("default", "d"):
             self.add_filter(name, with_default)
         for name in ("string", "safe"):
@@ -165,9 +168,13 @@ def to_json(
 ) -> str:
     """Unlike Jinja's own, leaves `<` and non-ASCII letters as they are; 1.0 is `1`."""
     return json.dumps(
-        _plain(value), ensure_ascii=ensure_ascii, indent=indent, separators=separators,
-        sort_keys=sort_keys, default=_listed,
-    )  # fmt: skip
+        _plain(value),
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+        default=_listed,
+    )
 
 
 def _plain(value: Any) -> Any:

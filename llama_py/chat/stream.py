@@ -48,10 +48,16 @@ class Parser:
     """
 
     def __init__(
-        self, root: Node, read: Read, prompt: str = "", ids: Callable[[], str] = new_id,
-        late_ids: bool = False, silent: bool = False, drops: tuple[str, ...] = (),
+        self,
+        root: Node,
+        read: Read,
+        prompt: str = "",
+        ids: Callable[[], str] = new_id,
+        late_ids: bool = False,
+        silent: bool = False,
+        drops: tuple[str, ...] = (),
         problem_of: Callable[[ToolCall], str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """prompt: the end of the prompt that the expression begins with; ids: makes those of calls
         that have none; late_ids: a call's own may follow its arguments; silent: what the
         prompt has of the answer is in no delta; drops: what follows an answer is left out, but if
@@ -170,8 +176,9 @@ class Parser:
                 found.append(Delta(index=i, arguments=more))
         self._told = Answer(
             told.content + "".join(d.content for d in found),
-            told.reasoning + "".join(d.reasoning for d in found), tuple(calls),
-        )  # fmt: skip
+            told.reasoning + "".join(d.reasoning for d in found),
+            tuple(calls),
+        )
         return found
 
 
@@ -198,5 +205,3 @@ def _with_cut(answer: Answer, cut: str, tail: Found | None) -> Answer:
     if tail is not None and tail.name == REASONING and answer.reasoning:
         return replace(answer, reasoning=answer.reasoning + cut)
     return answer
-
-

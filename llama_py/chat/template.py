@@ -15,14 +15,7 @@ from ggml_py.errors import ModelError
 from llama_py.chat import families
 from llama_py.chat.caps import Caps, caps_of, watch
 from llama_py.chat.history import render_history
-from llama_py.chat.messages import (
-    Message,
-    copied,
-    fitted,
-    whole,
-    whole_tool,
-    with_content,
-)
+from llama_py.chat.messages import Message, copied, fitted, whole, whole_tool, with_content
 from llama_py.chat.thinking import Tags, tags_of
 from llama_py.gguf_metadata import printable
 
@@ -109,9 +102,13 @@ class ChatTemplate:
         if isinstance(effort, str):
             names["reasoning_strength"] = effort
         return {
-            **names, "bos_token": self.bos, "eos_token": self.eos,
-            "datetime": day.strftime("%b %d %Y"), "date_string": day.strftime("%d %b %Y"), **found,
-        }  # fmt: skip
+            **names,
+            "bos_token": self.bos,
+            "eos_token": self.eos,
+            "datetime": day.strftime("%b %d %Y"),
+            "date_string": day.strftime("%d %b %Y"),
+            **found,
+        }
 
     def _fitted(self, messages: list[Message]) -> list[Message]:
         found: list[Message] = copied(messages)

@@ -185,9 +185,14 @@ def thinking_of(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking:
     """Return how an answer to a prompt begins; may_begin: the model may open thoughts itself."""
     is_marked = prompt.rstrip().endswith(tags.answer.strip())
     return Thinking(
-        tags.start, tags.ends, "" if is_marked else tags.answer, tags.spaces,
-        begins_inside(tags, prompt), tags.turn + tags.answer, may_begin,
-    )  # fmt: skip
+        tags.start,
+        tags.ends,
+        "" if is_marked else tags.answer,
+        tags.spaces,
+        begins_inside(tags, prompt),
+        tags.turn + tags.answer,
+        may_begin,
+    )
 
 
 def begun(text: str, tags: tuple[str, ...]) -> int:

@@ -168,9 +168,12 @@ class ChatFormat:
             for gap, after in product(("\n\n", "\n", ""), dict.fromkeys((found.after, ""))):
                 if fits(f"{start}x{found.ends[0]}{gap}{after}", "x"):
                     return found._replace(
-                        start=start or found.start, inside=not start, answer=marked, spaces=gap,
+                        start=start or found.start,
+                        inside=not start,
+                        answer=marked,
+                        spaces=gap,
                         after=after,
-                    )  # fmt: skip
+                    )
         return found._replace(may_begin=False, inside=False, answer=marked)
 
     @cached_property
@@ -289,10 +292,16 @@ def format_of(
     arguments = tuple(map(arguments_of, callable_tools))
     response = Arguments("", json.dumps(json_schema)) if isinstance(json_schema, Mapping) else None
     asked = Asked(
-        tuple(map(enforceable, callable_tools)), required, parallel_tool_calls,
-        json_schema if isinstance(json_schema, Mapping) else None, reasoning_format != "none",
-        bool(thinking), render.generation, template.source, said,
-    )  # fmt: skip
+        tuple(map(enforceable, callable_tools)),
+        required,
+        parallel_tool_calls,
+        json_schema if isinstance(json_schema, Mapping) else None,
+        reasoning_format != "none",
+        bool(thinking),
+        render.generation,
+        template.source,
+        said,
+    )
     made = _format(template, render, asked, add_generation_prompt)
     made = replace(made, arguments=arguments, response=response)
     for warning in made.warnings:
@@ -368,9 +377,12 @@ class _Render:
     """What a template makes of messages, with and without asking for an answer."""
 
     def __init__(
-        self, template: ChatTemplate, messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]], variables: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+        self,
+        template: ChatTemplate,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        variables: Mapping[str, Any],
+    ) -> None:
         self._template, self._tools = template, tools or None
         self._messages, self._variables = messages, variables
 

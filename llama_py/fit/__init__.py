@@ -50,10 +50,15 @@ class Fit:
 
 
 def fit(
-    file: GGUFFile, devices: Sequence[Planned], *, n_ctx: int | None = None,
-    n_ctx_min: int = N_CTX_MIN, margins: Sequence[int] = (), model: Mapping[str, Any] | None = None,
+    file: GGUFFile,
+    devices: Sequence[Planned],
+    *,
+    n_ctx: int | None = None,
+    n_ctx_min: int = N_CTX_MIN,
+    margins: Sequence[int] = (),
+    model: Mapping[str, Any] | None = None,
     context: Mapping[str, Any] | None = None,
-) -> Fit:  # fmt: skip
+) -> Fit:
     """The best placement of a file, of which only the metadata is read.
 
     devices    with memory, the last being the host
@@ -96,9 +101,13 @@ class _Search:
     """Answers in sizes, each corrected by what the last plan took."""
 
     def __init__(
-        self, sizes: Sizes, devices: Sequence[Planned], margins: Sequence[int],
-        contexts: Sequence[int], plan: Plan,
-    ) -> None:  # fmt: skip
+        self,
+        sizes: Sizes,
+        devices: Sequence[Planned],
+        margins: Sequence[int],
+        contexts: Sequence[int],
+        plan: Plan,
+    ) -> None:
         self.sizes, self.devices, self.margins = sizes, devices, margins
         self.contexts, self.plan = contexts, plan
         self.memory = [d.memory()[0] for d in devices]

@@ -62,10 +62,16 @@ class RanksFit:
 
 
 def fit_ranks(
-    file: GGUFFile, memory: Sequence[int], *, n_ctx: int | None = None,
-    n_ctx_min: int = N_CTX_MIN, margin: int = MARGIN, model: Mapping[str, Any] | None = None,
-    context: Mapping[str, Any] | None = None, repack: bool = True,
-) -> RanksFit:  # fmt: skip
+    file: GGUFFile,
+    memory: Sequence[int],
+    *,
+    n_ctx: int | None = None,
+    n_ctx_min: int = N_CTX_MIN,
+    margin: int = MARGIN,
+    model: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+    repack: bool = True,
+) -> RanksFit:
     """What each rank takes of a file, of which only the metadata is read.
 
     memory     bytes that each rank may have
@@ -88,9 +94,14 @@ def fit_ranks(
 
 class _Plans:
     def __init__(
-        self, file: GGUFFile, memory: Sequence[int], margin: int, model: dict[str, Any],
-        context: dict[str, Any], repack: bool,
-    ) -> None:  # fmt: skip
+        self,
+        file: GGUFFile,
+        memory: Sequence[int],
+        margin: int,
+        model: dict[str, Any],
+        context: dict[str, Any],
+        repack: bool,
+    ) -> None:
         self.file, self.memory, self.margin = file, memory, margin
         self.model, self.context, self.repack = model, context, repack
         self._models: dict[tuple[float, ...], PlannedModel] = {}

@@ -25,9 +25,7 @@ class Shares:
     def made(self, n_layers: Sequence[int], n_ctx: int, on_host: frozenset[int]) -> Answer:
         return Answer(tuple(n_layers), on_host, n_ctx, self.n_all, len(self.moe))
 
-    def dealt(
-        self, n_ctx: int, n: int, on_host: frozenset[int], slack: int = 0
-    ) -> Answer | None:
+    def dealt(self, n_ctx: int, n: int, on_host: frozenset[int], slack: int = 0) -> Answer | None:
         """The n last layers, each device having `slack` bytes left; None if they do not fit."""
         layers, caches = self.sizes.layers, self.caches(n_ctx)
         counts = [0] * (len(self.room) - 1)
@@ -147,9 +145,10 @@ def _most_layers(shares: Shares, n_ctx: int) -> Answer:
     """As many as can be, their experts on the host."""
     none = shares.made([0] * (len(shares.room) - 1), n_ctx, frozenset())
     n = bisect_right(
-        range(1, shares.n_all + 1), 0,
+        range(1, shares.n_all + 1),
+        0,
         key=lambda n: 0 if len(shares.room) > 1 and shares.dealt(n_ctx, n, shares.moe) else 1,
-    )  # fmt: skip
+    )
     found = shares.dealt(n_ctx, n, shares.moe) if n else None
     if found is None:
         return none

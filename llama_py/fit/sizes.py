@@ -109,9 +109,13 @@ def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> Sizes:
         found[il].add(nbytes, on_host, re.search(EXPERTS, t.name) is not None)
     p = ContextParams(**{**context, "n_ctx": None})
     return Sizes(
-        found, always, cache(lambda n_ctx: _caches(model, replace(p, n_ctx=n_ctx))),
-        not p.offload_kqv, model.hparams.n_ctx_train, len(place.devices) == 1,
-    )  # fmt: skip
+        found,
+        always,
+        cache(lambda n_ctx: _caches(model, replace(p, n_ctx=n_ctx))),
+        not p.offload_kqv,
+        model.hparams.n_ctx_train,
+        len(place.devices) == 1,
+    )
 
 
 def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
@@ -131,9 +135,13 @@ def _caches(model: PlannedModel, p: ContextParams) -> list[int]:
     arch, place = model.architecture, model.placement
     layers, cparams = model.hparams.kept_layers, settled(model, p)
     how = Placing(
-        cparams, lambda il: place.host, BY_NAME[p.type_k], BY_NAME[p.type_v],
-        n_pos=model.hparams.n_pos_per_embd, parts=place.group,
-    )  # fmt: skip
+        cparams,
+        lambda il: place.host,
+        BY_NAME[p.type_k],
+        BY_NAME[p.type_v],
+        n_pos=model.hparams.n_pos_per_embd,
+        parts=place.group,
+    )
     memory = create_memory({il: arch.kept(il) for il in layers}, how)
     found = [0] * len(model.layer_devices)
     for t in memory.tensors():

@@ -54,9 +54,10 @@ def _add(a: Automaton, node: Node, rules: Rules) -> Ends:
     if isinstance(node, Alt):
         parts = [_add(a, one, rules) for one in node.items]
         return (
-            set().union(*(p[0] for p in parts)), set().union(*(p[1] for p in parts)),
+            set().union(*(p[0] for p in parts)),
+            set().union(*(p[1] for p in parts)),
             any(p[2] for p in parts),
-        )  # fmt: skip
+        )
     assert isinstance(node, Seq)
     first, last, empty = set[int](), set[int](), True
     for one in node.items:

@@ -10,9 +10,18 @@ from llama_py.grammar.places import Part, beside, schemas
 _OPEN = {"additionalProperties", "patternProperties", "minProperties", "propertyNames"}
 _OBJECT = {*_OPEN, "properties", "required", "maxProperties", "unevaluatedProperties"}
 _BESIDE = {
-    "anyOf", "oneOf", "allOf", "$ref", "if", "then", "else", "dependentSchemas", "dependencies",
-    "$dynamicRef", "$recursiveRef",
-}  # fmt: skip
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "$ref",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "dependencies",
+    "$dynamicRef",
+    "$recursiveRef",
+}
 
 
 def closed(schema: Part) -> Part:
@@ -62,9 +71,10 @@ def _alone(schema: Part) -> list[Part]:
         left += [(one, alone and _only_refers(part)) for one in beside(part, schema)]
         left += [(one, True) for one in _within(part)]
     return [
-        part for (_, alone), part in seen.items()
+        part
+        for (_, alone), part in seen.items()
         if alone and not _only_refers(part) and (id(part), False) not in seen
-    ]  # fmt: skip
+    ]
 
 
 def _only_refers(part: Part) -> bool:

@@ -85,8 +85,11 @@ def _json_schema(text: str) -> Grammar:
 
 
 _KINDS: dict[str, Callable[[str], Grammar]] = {
-    "grammar": _gbnf, "lark": _lark, "regex": _regex, "json_schema": _json_schema,
-}  # fmt: skip
+    "grammar": _gbnf,
+    "lark": _lark,
+    "regex": _regex,
+    "json_schema": _json_schema,
+}
 
 
 def _checked(kind: str, form: str, text: str = "") -> str:

@@ -14,19 +14,21 @@ from llama_py.grammar.places import schemas
 _YEAR = r"([0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
 _FOURTH = "(0[48]|[2468][048]|[13579][26])"
 _LEAP = f"([0-9]{{2}}{_FOURTH}|{_FOURTH}00)"
-_DATE = (
-    f"({_YEAR}-(0[13-9]|1[0-2])-[0-9]{{2}}|{_YEAR}-02-([01][0-9]|2[0-8])|{_LEAP}-02-29)"
-)
+_DATE = f"({_YEAR}-(0[13-9]|1[0-2])-[0-9]{{2}}|{_YEAR}-02-([01][0-9]|2[0-8])|{_LEAP}-02-29)"
 _TIME = "[0-9]{2}:[0-9]{2}:[0-5]"
 _PATTERNS = {"date": f"^{_DATE}$", "time": f"^{_TIME}", "date-time": f"^{_DATE}.{_TIME}"}
 # Escapes that Rust shares, and the parts whose meaning differs: `.` counts outside a class only.
 _PIECE = re.compile(r"\\(?P<escape>.)|(?P<open>\[)|(?P<close>\])|(?P<any>\.)", re.S)
 _SPACE = r"[\s--\x85]\x{FEFF}"  # ECMA-262: WhiteSpace and LineTerminator
 _RUST = {
-    r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]",
-    r"\s": f"[{_SPACE}]", r"\S": f"[^{_SPACE}]",
+    r"\d": "[0-9]",
+    r"\D": "[^0-9]",
+    r"\w": "[0-9A-Za-z_]",
+    r"\W": "[^0-9A-Za-z_]",
+    r"\s": f"[{_SPACE}]",
+    r"\S": f"[^{_SPACE}]",
     ".": r"[^\n\r\x{2028}\x{2029}]",
-}  # fmt: skip
+}
 
 
 def in_rust(pattern: str) -> str:

@@ -75,8 +75,9 @@ class _Look:
             if same and i != j:
                 left += [
                     (min(a, b), max(a, b))
-                    for a in _bits(self.after[i]) for b in _bits(self.after[j])
-                ]  # fmt: skip
+                    for a in _bits(self.after[i])
+                    for b in _bits(self.after[j])
+                ]
         return found
 
     def _pairs(self, bits: int) -> Iterator[tuple[int, int]]:

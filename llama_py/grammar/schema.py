@@ -159,7 +159,7 @@ def _read(text: str) -> Part:
         return {}
     if not isinstance(schema, dict):
         raise GrammarError(
-            f"JSON schema: it must be an object, as {{\"type\": \"string\"}}, it is {text[:20]!r}"
+            f'JSON schema: it must be an object, as {{"type": "string"}}, it is {text[:20]!r}'
         )
     for path, _ in _parts(schema):
         if len(path) > MAX_DEPTH:

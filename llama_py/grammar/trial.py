@@ -18,8 +18,10 @@ FEW = 3  # ... with so few expressions that all hold at once
 
 # Texts are bounded by these as they are matched.
 LIMITS: dict[str, Any] = {
-    "step_max_items": 500_000, "max_lexer_states": 50_000, "verbose_errors": False,
-}  # fmt: skip
+    "step_max_items": 500_000,
+    "max_lexer_states": 50_000,
+    "verbose_errors": False,
+}
 
 _CHILD = """
 import sys

@@ -31,9 +31,10 @@ class _Tokens:
         n = tokenizer.n_vocab
         self.tokens = [*tokenizer.pieces, *([] if tokenizer.eog else [b"<end>"])]
         self.special_token_ids = [
-            id for id in range(len(self.tokens))
+            id
+            for id in range(len(self.tokens))
             if id >= n or (tokenizer.is_control(id) and id not in shown)
-        ]  # fmt: skip
+        ]
         self.ends = sorted(tokenizer.eog) or [n]
         self.eos_token_id = self.ends[0]
         self._tokenizer = tokenizer

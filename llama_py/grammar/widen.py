@@ -17,10 +17,23 @@ from llama_py.grammar.trial import trial
 
 # Keywords of JSON Schema that llguidance refuses.
 _UNKNOWN = (
-    "not", "if", "then", "else", "contains", "minContains", "maxContains", "uniqueItems",
-    "propertyNames", "dependentRequired", "dependentSchemas", "dependencies",
-    "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef",
-)  # fmt: skip
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "minContains",
+    "maxContains",
+    "uniqueItems",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "$dynamicRef",
+    "$recursiveRef",
+)
 _LOW, _HIGH = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
 _NUMBERS = (*_LOW, *_HIGH, "multipleOf")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")

@@ -72,9 +72,7 @@ class Imatrix:
             if not any(part in name for part in exclude)
             and (not include or any(part in name for part in include))
         }
-        return Imatrix(
-            self.path, kept, self.datasets, self.n_chunks, self.chunk_size, self.old
-        )  # fmt: skip
+        return Imatrix(self.path, kept, self.datasets, self.n_chunks, self.chunk_size, self.old)
 
 
 def read_imatrix(path: str | Path) -> Imatrix:

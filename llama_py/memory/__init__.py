@@ -10,6 +10,11 @@ from llama_py.memory.recurrent import RecurrentMemory
 from llama_py.memory.shared import SharedMemory
 
 __all__ = [
-    "GroupContext", "KVCache", "MemoryGroup", "Placing", "RecurrentMemory", "SharedMemory",
+    "GroupContext",
+    "KVCache",
+    "MemoryGroup",
+    "Placing",
+    "RecurrentMemory",
+    "SharedMemory",
     "create_memory",
-]  # fmt: skip
+]

@@ -62,10 +62,16 @@ class CompressedMemory:
         for one in kinds:
             log.info(
                 "llama_kv_cache_dsv4: %s: %7.2f MiB of keys (%6d for each of %2d seqs, %3d layers,"
-                " %s), %7.2f MiB of states (%2d rs_seq)", one.kept.kind, mib(one.keys.all()),
-                one.sizes.n_keys, size, len(one.kv), one.keys.type_k.name, mib(one.states()),
+                " %s), %7.2f MiB of states (%2d rs_seq)",
+                one.kept.kind,
+                mib(one.keys.all()),
+                one.sizes.n_keys,
+                size,
+                len(one.kv),
+                one.keys.type_k.name,
+                mib(one.states()),
                 n_rs_seq,
-            )  # fmt: skip
+            )
 
     def tensors(self) -> list[Tensor]:
         """All of them."""

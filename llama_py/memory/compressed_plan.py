@@ -66,9 +66,15 @@ class Plan:
     def n_each(self) -> tuple[int, ...]:
         """How many of each, on which a graph depends."""
         return (
-            self.state_pos.size, self.persist_src.size, self.restore_src.size,
-            self.snapshot_src.size, self.read.size, self.write.size, self.n_visible.size, self.n_kv,
-        )  # fmt: skip
+            self.state_pos.size,
+            self.persist_src.size,
+            self.restore_src.size,
+            self.snapshot_src.size,
+            self.read.size,
+            self.write.size,
+            self.n_visible.size,
+            self.n_kv,
+        )
 
 
 class _Tokens:
@@ -146,10 +152,16 @@ def plan_of(ubatch: UBatch, sizes: Sizes, back: Mapping[int, int]) -> Plan:
     dst = sorted(persist)
     planes = _planes(tokens, back)
     return Plan(
-        _i32([p % kept.ratio for p in tokens.pos]), _i32([persist[row] for row in dst]), _i32(dst),
-        *planes, _i32(made.before + made.own), np.array(made.write, np.int64),
-        _i32(made.write_pos), n_visible, n_kv,
-    )  # fmt: skip
+        _i32([p % kept.ratio for p in tokens.pos]),
+        _i32([persist[row] for row in dst]),
+        _i32(dst),
+        *planes,
+        _i32(made.before + made.own),
+        np.array(made.write, np.int64),
+        _i32(made.write_pos),
+        n_visible,
+        n_kv,
+    )
 
 
 def _fill_up(ubatch: UBatch, made: _Made) -> None:
@@ -202,8 +214,16 @@ def largest_plan(n_tokens: int, n_seqs: int, sizes: Sizes) -> Plan:
     restore = np.zeros(sizes.n_rows if sizes.n_rs_seq else 0, np.int32)
     snapshot = np.zeros(sizes.n_rows * sizes.n_rs_seq, np.int32)
     return Plan(
-        state_pos=each, persist_src=persist, persist_dst=persist, restore_src=restore,
-        restore_dst=restore, snapshot_src=snapshot, snapshot_dst=snapshot,
-        read=np.zeros(kept.n_tokens * n_made, np.int32), write=keys.astype(np.int64),
-        write_pos=keys, n_visible=each, n_kv=sizes.n_keys,
-    )  # fmt: skip
+        state_pos=each,
+        persist_src=persist,
+        persist_dst=persist,
+        restore_src=restore,
+        restore_dst=restore,
+        snapshot_src=snapshot,
+        snapshot_dst=snapshot,
+        read=np.zeros(kept.n_tokens * n_made, np.int32),
+        write=keys.astype(np.int64),
+        write_pos=keys,
+        n_visible=each,
+        n_kv=sizes.n_keys,
+    )

@@ -27,9 +27,15 @@ class CompressedTensors:
     being the current states."""
 
     def __init__(
-        self, kept: Compressed, layers: Layers, *, n_ctx: int, n_stream: int, n_rs_seq: int,
+        self,
+        kept: Compressed,
+        layers: Layers,
+        *,
+        n_ctx: int,
+        n_stream: int,
+        n_rs_seq: int,
         type_k: GGMLType,
-    ) -> None:  # fmt: skip
+    ) -> None:
         n_keys = max(1, -(-n_ctx // kept.ratio))
         n_keys = -(-n_keys // N_KEYS_STEP) * N_KEYS_STEP
         self.kept, self.sizes = kept, Sizes(kept, n_keys, n_stream, n_rs_seq)

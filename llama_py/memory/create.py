@@ -102,12 +102,19 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     widest = max((x.n_embd_v_gqa for found in layers.values() for x in found), default=0)
     caches = {
         name: _cache(
-            layers[name], windows[name], same_as, name == INDEX, rotated[name], widest, how,
-            with_ids=with_ids and name == BASE, tag="idx_" if name == INDEX and states else "",
+            layers[name],
+            windows[name],
+            same_as,
+            name == INDEX,
+            rotated[name],
+            widest,
+            how,
+            with_ids=with_ids and name == BASE,
+            tag="idx_" if name == INDEX and states else "",
             kpool=kpool,
         )
         for name in names
-    }  # fmt: skip
+    }
     recr = _compressed(compressed, how) if compressed else _states(states, how)
     return MemoryGroup(caches, recr, of, pooled)
 
@@ -117,9 +124,17 @@ def _name(window: Window | None) -> str:
 
 
 def _cache(
-    layers: list[KVLayer], window: Window | None, same_as: Mapping[int, int], scored: bool,
-    rotated: bool, n_embd_v_max: int, how: Placing, with_ids: bool, tag: str, kpool: int,
-) -> KVCache:  # fmt: skip
+    layers: list[KVLayer],
+    window: Window | None,
+    same_as: Mapping[int, int],
+    scored: bool,
+    rotated: bool,
+    n_embd_v_max: int,
+    how: Placing,
+    with_ids: bool,
+    tag: str,
+    kpool: int,
+) -> KVCache:
     cp, own = how.cparams, {layer.il for layer in layers}
     if how.type_k is not how.type_v and any(not layer.n_embd_head_v for layer in layers):
         raise ContextError(
@@ -128,12 +143,22 @@ def _cache(
         )
     check_types(layers, how.type_k, how.type_v)
     return _kind(scored and kpool)(
-        layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
-        type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,
-        window=window, same_as={il: other for il, other in same_as.items() if other in own},
-        scored=scored, rotated=rotated, n_embd_v_max=0 if scored else n_embd_v_max,
-        with_ids=with_ids, tag=tag,
-    )  # fmt: skip
+        layers,
+        kv_size=_cells(window, cp),
+        n_seq_max=cp.n_seq_max,
+        unified=cp.kv_unified,
+        type_k=how.type_k,
+        type_v=how.type_v,
+        v_trans=not cp.flash_attn,
+        n_pos=how.n_pos,
+        window=window,
+        same_as={il: other for il, other in same_as.items() if other in own},
+        scored=scored,
+        rotated=rotated,
+        n_embd_v_max=0 if scored else n_embd_v_max,
+        with_ids=with_ids,
+        tag=tag,
+    )
 
 
 def _kind(kpool: int) -> Callable[..., KVCache]:
@@ -173,9 +198,13 @@ def _compressed(found: Sequence[tuple[int, Compressed]], how: Placing) -> Compre
         by_kind.setdefault(one, []).append(il)
     kinds = [
         CompressedTensors(
-            one, [(il, how.of_keys(il, None)) for il in layers],
-            n_ctx=cp.n_ctx_seq, n_stream=cp.n_seq_max, n_rs_seq=cp.n_rs_seq, type_k=how.type_k,
+            one,
+            [(il, how.of_keys(il, None)) for il in layers],
+            n_ctx=cp.n_ctx_seq,
+            n_stream=cp.n_seq_max,
+            n_rs_seq=cp.n_rs_seq,
+            type_k=how.type_k,
         )
         for one, layers in by_kind.items()
-    ]  # fmt: skip
+    ]
     return CompressedMemory(kinds, size=cp.n_seq_max, n_ctx=cp.n_ctx_seq, n_rs_seq=cp.n_rs_seq)

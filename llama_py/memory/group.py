@@ -43,9 +43,12 @@ class MemoryGroup:
     """
 
     def __init__(
-        self, caches: Mapping[str, KVCache], recr: States | None, of: Mapping[int, str],
+        self,
+        caches: Mapping[str, KVCache],
+        recr: States | None,
+        of: Mapping[int, str],
         pooled: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.caches = dict(caches)
         self.recr = recr
         self.of = dict(of)

@@ -21,9 +21,12 @@ class GroupContext:
     """A batch's ubatches, each with its place in every part (llama_memory_context_i)."""
 
     def __init__(
-        self, of: Mapping[int, str], caches: Mapping[str, KVCacheContext],
-        recr: StatesContext | None, ubatches: list[UBatch],
-    ) -> None:  # fmt: skip
+        self,
+        of: Mapping[int, str],
+        caches: Mapping[str, KVCacheContext],
+        recr: StatesContext | None,
+        ubatches: list[UBatch],
+    ) -> None:
         self.ubatches = ubatches
         self._of, self._caches, self._recr = of, caches, recr
         self._parts = [*caches.values(), *([] if recr is None else [recr])]

@@ -49,9 +49,20 @@ def plan_shift(
         frequencies.flags |= FLAG_INPUT
         yarns.append((frequencies, found))
         return rope_ext(
-            keys, shift, frequencies, rope.n_rot, rope.type, cparams.n_ctx_orig_yarn, found.base,
-            1.0, 0.0, 1.0, 0.0, 0.0, n_offs=offset,
-        )  # fmt: skip
+            keys,
+            shift,
+            frequencies,
+            rope.n_rot,
+            rope.type,
+            cparams.n_ctx_orig_yarn,
+            found.base,
+            1.0,
+            0.0,
+            1.0,
+            0.0,
+            0.0,
+            n_offs=offset,
+        )
 
     for key, layer in kv.tensors.layers.items():
         if layer.rope is None:
@@ -93,12 +104,23 @@ def _turned_part(kv: KVCache, key: LayerKey, rope: Rope) -> tuple[Tensor, int]:
 
 def _turn(
     keys: Tensor, shift: Tensor, factors: Tensor | None, rope: Rope, cparams: CParams, offset: int
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     base, scale = cparams.rope_freq(rope)
     ext_factor, _ = cparams.rope_yarn(rope)
     # YaRN also scales, which has been done once: undo the scale that ggml derives from the factor
     scaled = 1 - 0.1 * math.log(scale) if ext_factor else 1.0
     return rope_ext(
-        keys, shift, factors, rope.n_rot, rope.type, cparams.n_ctx_orig_yarn, base, scale,
-        ext_factor, 1 / scaled, cparams.yarn_beta_fast, cparams.yarn_beta_slow, n_offs=offset,
-    )  # fmt: skip
+        keys,
+        shift,
+        factors,
+        rope.n_rot,
+        rope.type,
+        cparams.n_ctx_orig_yarn,
+        base,
+        scale,
+        ext_factor,
+        1 / scaled,
+        cparams.yarn_beta_fast,
+        cparams.yarn_beta_slow,
+        n_offs=offset,
+    )

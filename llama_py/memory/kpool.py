@@ -229,9 +229,7 @@ class KPoolContext(KVCacheContext):
 
     kv: KPoolCache
 
-    def __init__(
-        self, kv: KPoolCache, places: list[SlotInfo], ubatches: list[UBatch]
-    ) -> None:
+    def __init__(self, kv: KPoolCache, places: list[SlotInfo], ubatches: list[UBatch]) -> None:
         super().__init__(kv, places, ubatches)
         n = kv.kv_size // kv.pool * kv.n_seq_max
         self.plan = PoolPlan(kv.pool, {}, np.ones(n, np.bool_), True)

@@ -43,12 +43,24 @@ class KVCache(KVSlots):
     """
 
     def __init__(
-        self, layers: Sequence[KVLayer], *, kv_size: int, n_seq_max: int, unified: bool,
-        type_k: GGMLType = F16, type_v: GGMLType = F16, v_trans: bool = False, n_pos: int = 1,
-        window: Window | None = None, same_as: Mapping[int, int] | None = None,
-        scored: bool = False, rotated: bool = False, n_embd_v_max: int = 0,
-        with_ids: bool = False, tag: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        layers: Sequence[KVLayer],
+        *,
+        kv_size: int,
+        n_seq_max: int,
+        unified: bool,
+        type_k: GGMLType = F16,
+        type_v: GGMLType = F16,
+        v_trans: bool = False,
+        n_pos: int = 1,
+        window: Window | None = None,
+        same_as: Mapping[int, int] | None = None,
+        scored: bool = False,
+        rotated: bool = False,
+        n_embd_v_max: int = 0,
+        with_ids: bool = False,
+        tag: str = "",
+    ) -> None:
         # tensors first: they are refused if they are too large for the device
         n_stream = 1 if unified else n_seq_max
         self.tensors = KVTensors(
@@ -59,9 +71,17 @@ class KVCache(KVSlots):
         n_layers = len({layer.il for layer in layers})
         log.info(
             "llama_kv_cache: size = %7.2f MiB (%6d cells, %3d layers, %2d/%d seqs), K (%s): %7.2f"
-            " MiB, V (%s): %7.2f MiB", k + v, kv_size, n_layers, n_seq_max, n_stream,
-            type_k.name, k, type_v.name, v,
-        )  # fmt: skip
+            " MiB, V (%s): %7.2f MiB",
+            k + v,
+            kv_size,
+            n_layers,
+            n_seq_max,
+            n_stream,
+            type_k.name,
+            k,
+            type_v.name,
+            v,
+        )
         whole = scored and rotated
         self.rotation = Rotation(layers, type_k, type_v, whole_keys=whole, always=rotated)
         self.scored = scored
@@ -181,9 +201,7 @@ class KVCache(KVSlots):
         self._write(io, self.stream_of(src), src, chosen)
         self._read(StateReader(io.bytes()), self.stream_of(dst), dst)
 
-    def _restore(
-        self, io: StateReader, stream: int, seq_id: int, pos: I32, seqs: Bools
-    ) -> Indices:
+    def _restore(self, io: StateReader, stream: int, seq_id: int, pos: I32, seqs: Bools) -> Indices:
         """-> the cells, in the order of what was written"""
         idxs = self.find_cells(stream, pos.size)
         if idxs is None:

@@ -39,9 +39,13 @@ class Rotation:
     """n_k, n_v: size of the blocks that K and V heads are rotated in; 0 for none."""
 
     def __init__(
-        self, layers: Sequence[KVLayer], type_k: GGMLType, type_v: GGMLType,
-        whole_keys: bool = False, always: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        layers: Sequence[KVLayer],
+        type_k: GGMLType,
+        type_v: GGMLType,
+        whole_keys: bool = False,
+        always: bool = False,
+    ) -> None:
         """whole_keys: of any type, and in one block; their size is a power of two
         always: keys of any type, in the largest blocks
         """

@@ -77,9 +77,14 @@ class KVSlots:
     """
 
     def __init__(
-        self, kv_size: int, n_seq_max: int, unified: bool, n_pos: int = 1,
-        window: Window | None = None, with_ids: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        kv_size: int,
+        n_seq_max: int,
+        unified: bool,
+        n_pos: int = 1,
+        window: Window | None = None,
+        with_ids: bool = False,
+    ) -> None:
         self.kv_size = kv_size
         self.n_seq_max = n_seq_max
         self.n_stream = 1 if unified else n_seq_max

@@ -61,10 +61,17 @@ class KVTensors:
     """
 
     def __init__(
-        self, layers: Sequence[KVLayer], kv_size: int, n_stream: int, type_k: GGMLType,
-        type_v: GGMLType, v_trans: bool, same_as: Mapping[int, int] | None = None,
-        n_embd_v_max: int = 0, tag: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        layers: Sequence[KVLayer],
+        kv_size: int,
+        n_stream: int,
+        type_k: GGMLType,
+        type_v: GGMLType,
+        v_trans: bool,
+        same_as: Mapping[int, int] | None = None,
+        n_embd_v_max: int = 0,
+        tag: str = "",
+    ) -> None:
         self.same_as = dict(same_as or {})
         self.layers = {layer.key: layer for layer in layers}
         self.kv_size = kv_size
@@ -102,9 +109,16 @@ class KVTensors:
         row = k.type.row_size
         stream = row(layer.n_embd_k_gqa) * self.kv_size
         return view_4d(
-            k, layer.n_embd_head_k, layer.n_head_kv, n_kv, n_stream,
-            row(layer.n_embd_head_k), row(layer.n_embd_k_gqa), stream, stream * s0,
-        )  # fmt: skip
+            k,
+            layer.n_embd_head_k,
+            layer.n_head_kv,
+            n_kv,
+            n_stream,
+            row(layer.n_embd_head_k),
+            row(layer.n_embd_k_gqa),
+            stream,
+            stream * s0,
+        )
 
     def get_v(self, il: LayerKey, n_kv: int, s0: int, n_stream: int) -> Tensor:
         """Values. [n_embd_head_v, n_head_kv, n_kv, n_stream], or [n_kv, n_head_kv, n_embd_head_v,
@@ -115,13 +129,27 @@ class KVTensors:
         stream = row(v.ne[0] * self.kv_size)
         if not self.v_trans:
             return view_4d(
-                v, layer.n_embd_head_v, layer.n_head_kv, n_kv, n_stream,
-                row(layer.n_embd_head_v), row(v.ne[0]), stream, stream * s0,
-            )  # fmt: skip
+                v,
+                layer.n_embd_head_v,
+                layer.n_head_kv,
+                n_kv,
+                n_stream,
+                row(layer.n_embd_head_v),
+                row(v.ne[0]),
+                stream,
+                stream * s0,
+            )
         return view_4d(
-            v, n_kv, layer.n_head_kv, layer.n_embd_head_v, n_stream,
-            row(self.kv_size * layer.n_embd_head_v), row(self.kv_size), stream, stream * s0,
-        )  # fmt: skip
+            v,
+            n_kv,
+            layer.n_head_kv,
+            layer.n_embd_head_v,
+            n_stream,
+            row(self.kv_size * layer.n_embd_head_v),
+            row(self.kv_size),
+            stream,
+            stream * s0,
+        )
 
     def cpy_k(self, k_cur: Tensor, k_idxs: Tensor, il: LayerKey) -> Tensor:
         """Store k_cur [n_embd_head, n_head_kv, n_tokens] in rows k_idxs, counted over streams."""
@@ -174,8 +202,11 @@ class KVTensors:
         """The rows of these cells (ascending), all layers."""
         for tensors, transposed in ((self.k, False), (self.v, self.v_trans)):
             for _, parts in self._saved_layers():
-                mine = [self._saved(tensors[x.key], x, stream, cells, transposed)
-                        for x in parts if x.key in tensors]  # fmt: skip
+                mine = [
+                    self._saved(tensors[x.key], x, stream, cells, transposed)
+                    for x in parts
+                    if x.key in tensors
+                ]
                 if mine:
                     rows = np.concatenate(mine, 0 if transposed else 1)
                     io.blob(np.ascontiguousarray(rows).reshape(-1))
@@ -209,9 +240,14 @@ class KVTensors:
                     self._restore(tensors[x.key], x, stream, cells, part, transposed)
 
     def _restore(
-        self, t: Tensor, layer: KVLayer, stream: int, cells: Indices,
-        rows: npt.NDArray[np.uint8], transposed: bool,
-    ) -> None:  # fmt: skip
+        self,
+        t: Tensor,
+        layer: KVLayer,
+        stream: int,
+        cells: Indices,
+        rows: npt.NDArray[np.uint8],
+        transposed: bool,
+    ) -> None:
         if transposed:
             columns = self._columns(t, stream)
             columns[: layer.n_embd_v_gqa, cells] = rows

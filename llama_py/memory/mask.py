@@ -105,9 +105,14 @@ def _by_first_seq(ubatch: UBatch, part: range) -> list[tuple[int, npt.NDArray[np
 
 
 def _fill(
-    mask: npt.NDArray[Any], rule: MaskRule, hide: Any, cells: KVCells, seq_id: int,
-    ubatch: UBatch, tokens: npt.NDArray[np.intp],
-) -> None:  # fmt: skip
+    mask: npt.NDArray[Any],
+    rule: MaskRule,
+    hide: Any,
+    cells: KVCells,
+    seq_id: int,
+    ubatch: UBatch,
+    tokens: npt.NDArray[np.intp],
+) -> None:
     """Rows of one sequence: all are the first token's, but for cells near the ubatch."""
     n_kv = mask.shape[1]
     mine = cells.seq[seq_id, :n_kv]
@@ -124,9 +129,13 @@ def _fill(
 
 
 def _fill_distances(
-    mask: npt.NDArray[Any], rule: MaskRule, cells: KVCells, seq_id: int, ubatch: UBatch,
+    mask: npt.NDArray[Any],
+    rule: MaskRule,
+    cells: KVCells,
+    seq_id: int,
+    ubatch: UBatch,
     tokens: npt.NDArray[np.intp],
-) -> None:  # fmt: skip
+) -> None:
     """Rows of one sequence, none of which are alike."""
     n_kv = mask.shape[1]
     seen = cells.seq[seq_id, :n_kv] & rule.visible(cells, slice(0, n_kv), ubatch, tokens[:, None])

@@ -79,9 +79,16 @@ class RecurrentMemory(RecurrentSlots):
         r, s = mib([*self.r_l.values(), *self.p_l.values()]), mib(self.s_l.values())
         log.info(
             "llama_memory_recurrent: size = %7.2f MiB (%6d cells, %3d layers, %2d seqs %2d rs_seq),"
-            " R (f32): %7.2f MiB, S (f32): %7.2f MiB, to go back: %7.2f MiB", r + s, size,
-            len({x.il for x in layers}), size, n_rs_seq, r, s, (r + s) * n_rs_seq / (1 + n_rs_seq),
-        )  # fmt: skip
+            " R (f32): %7.2f MiB, S (f32): %7.2f MiB, to go back: %7.2f MiB",
+            r + s,
+            size,
+            len({x.il for x in layers}),
+            size,
+            n_rs_seq,
+            r,
+            s,
+            (r + s) * n_rs_seq / (1 + n_rs_seq),
+        )
 
     def tensors(self) -> list[Tensor]:
         """Those that hold something: not every model has both kinds of state."""
@@ -152,9 +159,8 @@ class RecurrentMemory(RecurrentSlots):
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
         chosen = [
-            i for i, c in enumerate(self.cells)
-            if c.seq_id and (seq_id < 0 or seq_id in c.seq_id)
-        ]  # fmt: skip
+            i for i, c in enumerate(self.cells) if c.seq_id and (seq_id < 0 or seq_id in c.seq_id)
+        ]
         io.count(len(chosen))
         for i in chosen:
             cell = self.cells[i]

@@ -69,9 +69,13 @@ class SharedWalk(KVCacheContext):
     """A batch whose tokens look at the cells of another context's cache."""
 
     def __init__(
-        self, kv: KVCache, places: list[SlotInfo], ubatches: list[UBatch],
-        layers: Mapping[int, int], window: Window | None,
-    ) -> None:  # fmt: skip
+        self,
+        kv: KVCache,
+        places: list[SlotInfo],
+        ubatches: list[UBatch],
+        layers: Mapping[int, int],
+        window: Window | None,
+    ) -> None:
         super().__init__(kv, places, ubatches)
         self._layers, self._window = layers, window
 

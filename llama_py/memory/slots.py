@@ -86,9 +86,14 @@ class SlotMemory:
         steps = mib(t for pair in self.steps.values() for t in pair)
         log.info(
             "llama_memory_slots: size = %7.2f MiB (%6d slots, %3d layers, %2d rs_seq), S (f32):"
-            " %7.2f MiB, per step: %7.2f MiB", mib(self.tensors()), size,
-            len({x.il for x in layers}), n_rs_seq, mib(self.s_l.values()), steps,
-        )  # fmt: skip
+            " %7.2f MiB, per step: %7.2f MiB",
+            mib(self.tensors()),
+            size,
+            len({x.il for x in layers}),
+            n_rs_seq,
+            mib(self.s_l.values()),
+            steps,
+        )
 
     def tensors(self) -> list[Tensor]:
         """All of them; each has a row for every slot."""

@@ -261,9 +261,7 @@ class LongDecoder(Decoder):
     freqs_unread: ClassVar[bool] = False
 
     def declare(self, w: Weights) -> None:
-        self.factors = RopeFactors(
-            w, self.hp, long=self.long_factors, unread=self.freqs_unread
-        )
+        self.factors = RopeFactors(w, self.hp, long=self.long_factors, unread=self.freqs_unread)
         super().declare(w)
 
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:

@@ -72,16 +72,30 @@ class StreamBlockLayer:
     def __init__(self, w: Weights, hp: HParams, s: StreamSizes) -> None:
         n_embd, il = hp.n_embd, w.il
         sizes = Sizes(
-            n_embd, hp.n_head[il], hp.n_embd_head_k, hp.n_rot, s.n_lora_q, s.n_groups, s.n_lora_o,
+            n_embd,
+            hp.n_head[il],
+            hp.n_embd_head_k,
+            hp.n_rot,
+            s.n_lora_q,
+            s.n_groups,
+            s.n_lora_o,
             hp.rope_freq_base_train,
-        )  # fmt: skip
+        )
         self.attention = CompressedAttention(w, sizes, n_window=s.n_swa, drafts=True)
         router = w.linear("ffn_gate_inp", n_embd, hp.n_expert, scaled=False)
         router.prec = "f32"
         experts = Experts(
-            w, hp, s.n_ff_exp[il], gating="sqrt_softplus", norm_w=s.norm_w, w_scale=s.w_scale,
-            act=clamped_silu(s.clamp_exp[il]), router=router, probs_bias="needed", scaled=False,
-        )  # fmt: skip
+            w,
+            hp,
+            s.n_ff_exp[il],
+            gating="sqrt_softplus",
+            norm_w=s.norm_w,
+            w_scale=s.w_scale,
+            act=clamped_silu(s.clamp_exp[il]),
+            router=router,
+            probs_bias="needed",
+            scaled=False,
+        )
         shared = clamped_silu(s.clamp_shexp[il])
         n_shared = s.n_ff_exp[0] * s.n_expert_shared
         self.layer = StreamLayer(

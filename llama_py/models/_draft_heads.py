@@ -205,9 +205,7 @@ class Selector:
         found = top_k(logits, k)
         scores = get_rows(reshape(logits, 1, logits.ne[0], g.n_tokens), found)
         scores = reshape(scores, k, g.n_tokens)
-        parts = [
-            reshape(t, t.ne[0], n, n_blocks) for t in (found, scores, self.gate(g, embd))
-        ]
+        parts = [reshape(t, t.ne[0], n, n_blocks) for t in (found, scores, self.gate(g, embd))]
         packed = fill(Tensor(F32, (n_embd, 1, n_blocks)), 0.0)
         if block > 1:
             first = view_2d(tokens, 1, n_blocks, n * tokens.nb[0], 0)

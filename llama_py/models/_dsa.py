@@ -20,17 +20,30 @@ from llama_py.models._nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.weights import Weights
 
 DRAFT_NAMES_DSA = DRAFT_NAMES | {
-    "qr": "mtp_q", "q": "mtp_q", "q_nope": "mtp_q_nope", "q_pe": "mtp_q_pe",
-    "q_nope_perm": "mtp_q_nope_perm", "q_nope_absorbed": "mtp_q_nope_absorbed",
-    "q_nope_absorbed_perm": "mtp_q_nope_absorbed_perm", "kv_cmpr_pe": "mtp_kv_cmpr_pe",
-    "kv_cmpr": "mtp_kv_cmpr", "kv_cmpr_reshape": "mtp_kv_cmpr_reshape", "k_pe": "mtp_k_pe",
-    "Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur", "attn_out": "mtp_attn_out",
-    "mtp_attn_residual": "mtp_ffn_inp", "mtp_attn_post_norm": "mtp_ffn_norm",
-}  # fmt: skip
+    "qr": "mtp_q",
+    "q": "mtp_q",
+    "q_nope": "mtp_q_nope",
+    "q_pe": "mtp_q_pe",
+    "q_nope_perm": "mtp_q_nope_perm",
+    "q_nope_absorbed": "mtp_q_nope_absorbed",
+    "q_nope_absorbed_perm": "mtp_q_nope_absorbed_perm",
+    "kv_cmpr_pe": "mtp_kv_cmpr_pe",
+    "kv_cmpr": "mtp_kv_cmpr",
+    "kv_cmpr_reshape": "mtp_kv_cmpr_reshape",
+    "k_pe": "mtp_k_pe",
+    "Qcur": "mtp_Qcur",
+    "Kcur": "mtp_Kcur",
+    "attn_out": "mtp_attn_out",
+    "mtp_attn_residual": "mtp_ffn_inp",
+    "mtp_attn_post_norm": "mtp_ffn_norm",
+}
 INDEXER_TENSORS = (
-    "indexer.k_norm.weight", "indexer.k_norm.bias", "indexer.proj.weight", "indexer.attn_k.weight",
+    "indexer.k_norm.weight",
+    "indexer.k_norm.bias",
+    "indexer.proj.weight",
+    "indexer.attn_k.weight",
     "indexer.attn_q_b.weight",
-)  # fmt: skip
+)
 
 
 class ChoosingHParams(LatentHParams):
@@ -89,23 +102,45 @@ class ChoosingAttention(LatentAttention):
     parts_keep: ClassVar[type | tuple[type, ...]] = (KeysValues, Index)
 
     def __init__(
-        self, w: Weights, hp: ChoosingHParams, *,
-        kq_scale: Callable[[GraphBuilder], float] = kq_scale, name: str = "attn_out",
-        k_norm: Norm | None = None, sinks: Tensor | None = None, scaled: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        w: Weights,
+        hp: ChoosingHParams,
+        *,
+        kq_scale: Callable[[GraphBuilder], float] = kq_scale,
+        name: str = "attn_out",
+        k_norm: Norm | None = None,
+        sinks: Tensor | None = None,
+        scaled: bool = True,
+    ) -> None:
         output = w.linear("attn_output", hp.n_embd_values(w.il), hp.n_embd, scaled=scaled)
         super().__init__(
-            w, hp.latent(w.il), absorbed=True, output=output, turn=turn, kq_scale=kq_scale,
-            split_queries=False, name=name, k_norm=k_norm, sinks=sinks, few_names=hp.few_names,
-        )  # fmt: skip
+            w,
+            hp.latent(w.il),
+            absorbed=True,
+            output=output,
+            turn=turn,
+            kq_scale=kq_scale,
+            split_queries=False,
+            name=name,
+            k_norm=k_norm,
+            sinks=sinks,
+            few_names=hp.few_names,
+        )
         self.declare_indexer(w, hp)
 
     def declare_indexer(self, w: Weights, hp: ChoosingHParams) -> None:
         self.indexer = Indexer(
-            w, n_embd=hp.n_embd, n_lora_q=hp.n_lora_q, n_head=hp.indexer_n_head,
-            size=hp.indexer_head_size, n_chosen=hp.indexer_top_k, rope_type=hp.indexer_rope,
-            rope_offset=hp.indexer_offset, rotated=hp.indexer_rotated, few_names=hp.few_names,
-        )  # fmt: skip
+            w,
+            n_embd=hp.n_embd,
+            n_lora_q=hp.n_lora_q,
+            n_head=hp.indexer_n_head,
+            size=hp.indexer_head_size,
+            n_chosen=hp.indexer_top_k,
+            rope_type=hp.indexer_rope,
+            rope_offset=hp.indexer_offset,
+            rotated=hp.indexer_rotated,
+            few_names=hp.few_names,
+        )
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
         return None if il >= g.hp.n_layer else self.indexer(g, cur, small, il)

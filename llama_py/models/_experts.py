@@ -73,11 +73,20 @@ class LeadingDenseHParams(HParams):
 
 
 def expert_layer(
-    w: Weights, hp: LeadingDenseHParams, il: int, *, shared: bool = True,
-    probs_bias: Optional = "optional", probs_name: str = "exp_probs_b.bias", merged: bool = False,
-    scaled: bool = False, down_prec: str = "default", mean: bool = False, act: Activation = SILU,
+    w: Weights,
+    hp: LeadingDenseHParams,
+    il: int,
+    *,
+    shared: bool = True,
+    probs_bias: Optional = "optional",
+    probs_name: str = "exp_probs_b.bias",
+    merged: bool = False,
+    scaled: bool = False,
+    down_prec: str = "default",
+    mean: bool = False,
+    act: Activation = SILU,
     routed_act: Activation | None = None,
-) -> Block:  # fmt: skip
+) -> Block:
     """The feed-forward of layer il: dense in the first layers, then experts and what they share.
 
     shared      whether there are shared experts
@@ -91,10 +100,18 @@ def expert_layer(
         dense.down.prec = down_prec
         return dense
     experts = Experts(
-        w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
-        w_scale=hp.expert_weights_scale, probs_bias=probs_bias, probs_name=probs_name,
-        merged=merged, scaled=scaled, act=routed_act or act,
-    )  # fmt: skip
+        w,
+        hp,
+        hp.n_ff_exp[il],
+        gating=hp.gating,
+        norm_w=hp.expert_weights_norm,
+        w_scale=hp.expert_weights_scale,
+        probs_bias=probs_bias,
+        probs_name=probs_name,
+        merged=merged,
+        scaled=scaled,
+        act=routed_act or act,
+    )
     if not shared:
         return experts
     both = SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled, mean=mean, act=act)

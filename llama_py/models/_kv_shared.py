@@ -65,9 +65,14 @@ class NormedValues(Attention):
     parts_keep = KeysValues
 
     def __init__(
-        self, w: Weights, hp: HParams, q_norm: Norm, k_norm: Norm | None,
-        qkv: Projections | None = None, freqs: Tensor | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        w: Weights,
+        hp: HParams,
+        q_norm: Norm,
+        k_norm: Norm | None,
+        qkv: Projections | None = None,
+        freqs: Tensor | None = None,
+    ) -> None:
         super().__init__(w, hp, qkv=qkv, q_norm=q_norm, k_norm=k_norm, kq_scale=1.0)
         self.freqs = freqs
 

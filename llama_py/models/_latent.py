@@ -64,9 +64,14 @@ class LatentSizesHParams(HParams):
 
     def latent(self, il: int) -> LatentSizes:
         return LatentSizes(
-            self.n_embd, self.layers[il].n_head, self.n_lora_kv, self.n_lora_q,
-            self.n_embd_head_k_mla, self.n_embd_head_v_mla, self.n_rot,
-        )  # fmt: skip
+            self.n_embd,
+            self.layers[il].n_head,
+            self.n_lora_kv,
+            self.n_lora_q,
+            self.n_embd_head_k_mla,
+            self.n_embd_head_v_mla,
+            self.n_rot,
+        )
 
 
 class LatentHParams(LatentSizesHParams, LeadingDenseHParams):
@@ -112,9 +117,14 @@ class Latent(LatentDecoder):
     hp: LatentHParams
 
     def feed_forward(
-        self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional",
+        self,
+        w: Weights,
+        il: int,
+        *,
+        need_shexp: bool,
+        probs_bias: Optional = "optional",
         scaled: bool = False,
-    ) -> Block:  # fmt: skip
+    ) -> Block:
         """need_shexp, probs_bias  whether shared experts, and a bias on the choice, must be there
         scaled   whether matrices may have scales
         """

@@ -14,9 +14,15 @@ from llama_py.models._latent import LatentDecoder, turn
 from llama_py.weights import Weights
 
 NAMES = {
-    "qr": "q", "Qcur": "q_states", "kv_cmpr_pe": "kv_pe_compresseed", "kv_cmpr": "kv_compressed",
-    "k_nope_view": "k_nope", "Kcur": "k_states", "Vcur_view": "v_states", "Vcur_cont": "v_states",
-}  # fmt: skip
+    "qr": "q",
+    "Qcur": "q_states",
+    "kv_cmpr_pe": "kv_pe_compresseed",
+    "kv_cmpr": "kv_compressed",
+    "k_nope_view": "k_nope",
+    "Kcur": "k_states",
+    "Vcur_view": "v_states",
+    "Vcur_cont": "v_states",
+}
 
 
 class LatentDense(LatentDecoder):
@@ -41,13 +47,18 @@ class LatentDense(LatentDecoder):
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             LatentAttention(
-                w, n, absorbed=False, turn=turn, factors=self.factors, kq_scale=lambda _: kq_scale,
+                w,
+                n,
+                absorbed=False,
+                turn=turn,
+                factors=self.factors,
+                kq_scale=lambda _: kq_scale,
                 output=w.linear("attn_output", hp.n_embd_values(il), hp.n_embd),
             ),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il),
             residual_scale=self.residual_scale,
-        )  # fmt: skip
+        )
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         return FeedForward(w, self.hp.n_embd, self.hp.layers[il].n_ff, scaled=False)

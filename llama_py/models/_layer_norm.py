@@ -58,6 +58,12 @@ class LayerNormDecoder(Decoder):
 
     def feed_forward(self, w: Weights) -> FeedForward:
         return FeedForward(
-            w, self.hp.n_embd, self.hp.layers[w.il].n_ff, act=self.act, gated=self.gated,
-            bias=self.ffn_bias, scaled=False, name=self.ffn_name,
-        )  # fmt: skip
+            w,
+            self.hp.n_embd,
+            self.hp.layers[w.il].n_ff,
+            act=self.act,
+            gated=self.gated,
+            bias=self.ffn_bias,
+            scaled=False,
+            name=self.ffn_name,
+        )

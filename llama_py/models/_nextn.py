@@ -51,10 +51,17 @@ class NextN:
     head_norm_stem: ClassVar[str] = "nextn.shared_head_norm"
 
     def __init__(
-        self, w: Weights, hp: HParams, layer: AnyLayer, *, scaled: bool = True,
-        head_scaled: bool = True, kind: NormKind = "rms", head_kind: NormKind | None = None,
+        self,
+        w: Weights,
+        hp: HParams,
+        layer: AnyLayer,
+        *,
+        scaled: bool = True,
+        head_scaled: bool = True,
+        kind: NormKind = "rms",
+        head_kind: NormKind | None = None,
         selects_sums: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """scaled, head_scaled  whether the matrix that joins both may have a scale, and the head
         kind, head_kind  of the norms, and of the last if it is of another
         selects_sums  outputs are selected of the sum after attention, not of what is added
@@ -65,12 +72,8 @@ class NextN:
         self.enorm = w.norm("nextn.enorm", n_embd, kind=kind)
         self.hnorm = w.norm("nextn.hnorm", n_embd, kind=kind)
         self.embed_tokens = w.optional_tensor("nextn.embed_tokens.weight", n_embd, n_vocab)
-        self.head = w.optional_linear(
-            "nextn.shared_head_head", n_embd, n_vocab, scaled=head_scaled
-        )
-        self.head_norm = w.optional_norm(
-            self.head_norm_stem, n_embd, kind=head_kind or kind
-        )
+        self.head = w.optional_linear("nextn.shared_head_head", n_embd, n_vocab, scaled=head_scaled)
+        self.head_norm = w.optional_norm(self.head_norm_stem, n_embd, kind=head_kind or kind)
 
     def build(
         self, g: GraphBuilder, token_embd: Tensor, output_norm: Norm, il: int, early: bool
@@ -172,12 +175,17 @@ class DraftingDecoder(Decoder):
         made = ((w.layer(il), self.nextn_layer(w.layer(il), il)) for il in nextn)
         self.drafts = [
             self.nextn(
-                own, self.hp, layer, scaled=self.scaled, head_scaled=self.head_scaled,
-                kind=self.output_norm.kind, head_kind=self.head_norm,
+                own,
+                self.hp,
+                layer,
+                scaled=self.scaled,
+                head_scaled=self.head_scaled,
+                kind=self.output_norm.kind,
+                head_kind=self.head_norm,
                 selects_sums=self.selects_sums,
             )
             for own, layer in made
-        ]  # fmt: skip
+        ]
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         # The normed state feeds the head, and the NextN layer of a draft context.

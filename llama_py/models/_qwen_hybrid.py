@@ -23,9 +23,13 @@ class HybridHParams(IntervalHParams, DeltaNetHParams):
 
 
 NAMES = {
-    "embd": "model.input_embed", "Kcur_full": "Kcur", "Vcur_full": "Vcur", "gate_view": "",
-    "ffn_inp": "attn_residual", "ffn_norm": "attn_post_norm",
-}  # fmt: skip
+    "embd": "model.input_embed",
+    "Kcur_full": "Kcur",
+    "Vcur_full": "Vcur",
+    "gate_view": "",
+    "ffn_inp": "attn_residual",
+    "ffn_norm": "attn_post_norm",
+}
 
 
 class DeltaLayer(Layer):

@@ -74,9 +74,13 @@ class StreamNextN:
         self.head_norm = w.optional_norm("nextn.shared_head_norm", n_embd)
 
     def build(
-        self, g: GraphBuilder, token_embd: Tensor, connections: HeadConnections,
-        output_norm: Norm, il: int,
-    ) -> Tensor:  # fmt: skip
+        self,
+        g: GraphBuilder,
+        token_embd: Tensor,
+        connections: HeadConnections,
+        output_norm: Norm,
+        il: int,
+    ) -> Tensor:
         """What the head gets. [n_embd, n_outputs]"""
         if g.ubatch.token is None:
             raise ContextError(
@@ -99,11 +103,17 @@ class StreamNextN:
 
 
 DRAFT_NAMES_STREAMS = {
-    "hc_attn_pre": "mtp_hc_attn_pre", "attn_norm": "mtp_attn_norm",
-    "hc_attn_post": "mtp_hc_attn_post", "hc_ffn_pre": "mtp_hc_ffn_pre",
-    "ffn_norm": "mtp_ffn_norm", "ffn_moe_out": "mtp_ffn_moe_out", "ffn_shexp": "mtp_ffn_shexp",
-    "ffn_out": "mtp_ffn_out", "hc_head": "mtp_hc_head", "result_norm": "mtp_shared_head_norm",
-}  # fmt: skip
+    "hc_attn_pre": "mtp_hc_attn_pre",
+    "attn_norm": "mtp_attn_norm",
+    "hc_attn_post": "mtp_hc_attn_post",
+    "hc_ffn_pre": "mtp_hc_ffn_pre",
+    "ffn_norm": "mtp_ffn_norm",
+    "ffn_moe_out": "mtp_ffn_moe_out",
+    "ffn_shexp": "mtp_ffn_shexp",
+    "ffn_out": "mtp_ffn_out",
+    "hc_head": "mtp_hc_head",
+    "result_norm": "mtp_shared_head_norm",
+}
 
 
 def own_head(nextn: StreamNextN | None, output: Linear) -> Linear:

@@ -40,20 +40,34 @@ class Apertus(Plain, LongDecoder):
         d = self.hp.layers[il].n_embd_head_k
         q_norm, k_norm = (w.norm(f"attn_{x}_norm", d, bias="unread") for x in "qk")
         return ApertusAttention(
-            w, self.hp, out_bias=True, factors=self.factors, name="attn_out",
-            q_norm=q_norm, k_norm=k_norm, turned=("Qcur_pos", "Kcur_pos"),
-        )  # fmt: skip
+            w,
+            self.hp,
+            out_bias=True,
+            factors=self.factors,
+            name="attn_out",
+            q_norm=q_norm,
+            k_norm=k_norm,
+            turned=("Qcur_pos", "Kcur_pos"),
+        )
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp = self.hp
         act = partial(
-            xielu, alpha_n=hp.xielu_alpha_n[il], alpha_p=hp.xielu_alpha_p[il],
-            beta=hp.xielu_beta[il], eps=hp.xielu_eps[il],
-        )  # fmt: skip
+            xielu,
+            alpha_n=hp.xielu_alpha_n[il],
+            alpha_p=hp.xielu_alpha_p[il],
+            beta=hp.xielu_beta[il],
+            eps=hp.xielu_eps[il],
+        )
         return FeedForward(
-            w, hp.n_embd, hp.layers[il].n_ff, act=Activation("xielu", act), gated=False,
-            scaled=False, name="ffn_down",
-        )  # fmt: skip
+            w,
+            hp.n_embd,
+            hp.layers[il].n_ff,
+            act=Activation("xielu", act),
+            gated=False,
+            scaled=False,
+            name="ffn_down",
+        )
 
 
 class ApertusAttention(Attention):

@@ -29,13 +29,29 @@ from llama_py.models._nextn import DraftingDecoder, NextN
 from llama_py.weights import Weights
 
 UNNAMED = (
-    "conv_states_all", "kda_normed", "k_pe", "q_pe", "kv_cmpr", "ffn_inp", "ffn_norm", "ffn_shexp",
+    "conv_states_all",
+    "kda_normed",
+    "k_pe",
+    "q_pe",
+    "kv_cmpr",
+    "ffn_inp",
+    "ffn_norm",
+    "ffn_shexp",
     "ffn_out",
-)  # fmt: skip
+)
 UNNAMED_DRAFT = (
-    *UNNAMED, "attn_norm", "mla_out", "mtp_tok_embd", "mtp_hnorm", "mtp_enorm", "mtp_concat",
-    "mtp_attn_residual", "mtp_attn_post_norm", "mtp_post_ffn", "mtp_shared_head_norm",
-)  # fmt: skip
+    *UNNAMED,
+    "attn_norm",
+    "mla_out",
+    "mtp_tok_embd",
+    "mtp_hnorm",
+    "mtp_enorm",
+    "mtp_concat",
+    "mtp_attn_residual",
+    "mtp_attn_post_norm",
+    "mtp_post_ffn",
+    "mtp_shared_head_norm",
+)
 
 
 class BailingMoe3HParams(AxesHParams, KimiHParams):
@@ -107,9 +123,16 @@ class BailingMoe3Attention(LatentAttention):
         kq_scale = inv_sqrt(hp.n_embd_head_k_mla)
         output = w.linear("attn_output", hp.n_embd_values(w.il), hp.n_embd, scaled=False)
         super().__init__(
-            w, hp.latent(w.il), absorbed=absorbed, output=output, turn=turn,
-            kq_scale=lambda _: kq_scale, split_queries=False, name="mla_out", few_names=True,
-        )  # fmt: skip
+            w,
+            hp.latent(w.il),
+            absorbed=absorbed,
+            output=output,
+            turn=turn,
+            kq_scale=lambda _: kq_scale,
+            split_queries=False,
+            name="mla_out",
+            few_names=True,
+        )
         self.gate = w.linear("attn_gate", hp.n_embd, self.n.n_head, scaled=False)
 
     def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
@@ -160,10 +183,14 @@ class BailingMoe3(DraftingDecoder, Latent):
             self.attention(w, il),
             w.norm("ffn_norm", hp.n_embd),
             expert_layer(
-                w, hp, il, probs_bias="needed", act=limited_silu(hp.swiglu_clamp_shexp[il]),
+                w,
+                hp,
+                il,
+                probs_bias="needed",
+                act=limited_silu(hp.swiglu_clamp_shexp[il]),
                 routed_act=limited_silu(hp.swiglu_clamp_exp[il]),
             ),
-        )  # fmt: skip
+        )
 
     def attention(self, w: Weights, il: int) -> Block:
         if self.hp.layers[il].recurrent:

@@ -56,15 +56,15 @@ class CogVLM(Decoder):
             w.norm("attn_norm", hp.n_embd),
             TextOrImage(self._attention(w), self._attention(image, out_scaled=False)),
             w.norm("ffn_norm", hp.n_embd),
-            TextOrImage(FeedForward(w, hp.n_embd, n_ff, scaled=False, name=""),
-                        FeedForward(image, hp.n_embd, n_ff, scaled=False, name="", stem="")),
-        )  # fmt: skip
+            TextOrImage(
+                FeedForward(w, hp.n_embd, n_ff, scaled=False, name=""),
+                FeedForward(image, hp.n_embd, n_ff, scaled=False, name="", stem=""),
+            ),
+        )
 
     def _attention(self, w: Weights, out_scaled: bool = True) -> Block:
         hp = self.hp
-        qkv = Projections(
-            w, hp.n_embd, hp.layers[w.il], bias=False, scaled=False, joined=True
-        )
+        qkv = Projections(w, hp.n_embd, hp.layers[w.il], bias=False, scaled=False, joined=True)
         return PlainRope(w, hp, qkv=qkv, out_scaled=out_scaled, name="attn_out")
 
     def selects_early(self, g: GraphBuilder) -> bool:
@@ -95,8 +95,9 @@ class PlainRope(Attention):
         how = g.hp.layers[il].rope
         assert how is not None
         q, k = (
-            rope_ext(x, g.inp_pos, None, how.n_rot, how.type, 0, how.freq_base, 1.0, 0.0, 1.0, 0.0,
-                     0.0)
+            rope_ext(
+                x, g.inp_pos, None, how.n_rot, how.type, 0, how.freq_base, 1.0, 0.0, 1.0, 0.0, 0.0
+            )
             for x in qkv[:2]
-        )  # fmt: skip
+        )
         return q, k

@@ -50,14 +50,14 @@ class Cohere2Moe(DraftingDecoder):
     HParams = Cohere2MoeHParams
     hp: Cohere2MoeHParams
     sizes = {49: "30B.A3B"}
-    names = {
-        "Qcur_rope": "Qcur", "Kcur_rope": "Kcur", "Vcur_heads": "Vcur", "attn_out": "",
-    }  # fmt: skip
+    names = {"Qcur_rope": "Qcur", "Kcur_rope": "Kcur", "Vcur_heads": "Vcur", "attn_out": ""}
     draft_names = {
         **{k: DRAFT_NAMES[k] for k in ("attn_norm", "ffn_out", "ffn_moe_out", "ffn_shexp")},
-        "Qcur_rope": "mtp_Qcur", "Kcur_rope": "mtp_Kcur", "Vcur_heads": "mtp_Vcur",
+        "Qcur_rope": "mtp_Qcur",
+        "Kcur_rope": "mtp_Kcur",
+        "Vcur_heads": "mtp_Vcur",
         "attn_out": "mtp_attn_out",
-    }  # fmt: skip
+    }
 
     def declare_ends(self, w: Weights) -> None:
         self.output_norm = self.norm(w, "output_norm")
@@ -71,9 +71,15 @@ class Cohere2Moe(DraftingDecoder):
         hp = self.hp
         attention = NamedAttention(w, hp, turned=("Qcur_rope", "Kcur_rope"), name="attn_out")
         feed_forward = expert_layer(
-            w, hp, il, shared=hp.n_expert_shared > 0, probs_bias="no", merged=True, scaled=True,
+            w,
+            hp,
+            il,
+            shared=hp.n_expert_shared > 0,
+            probs_bias="no",
+            merged=True,
+            scaled=True,
             mean=True,
-        )  # fmt: skip
+        )
         return ParallelLayer(self.norm(w, "attn_norm"), attention, feed_forward)
 
     def selects_early(self, g: GraphBuilder) -> bool:

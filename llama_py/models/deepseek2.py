@@ -19,9 +19,13 @@ from llama_py.weights import Weights
 
 NAMES = {"qr": "q"}
 DRAFT_NAMES = DRAFT_NAMES_DSA | {
-    "q_a": "mtp_q_a", "q_a_norm": "mtp_q_a_norm", "q": "mtp_q_b", "q_pe_rope": "mtp_q_pe_rope",
-    "k_pe_rope": "mtp_k_pe_rope", "kv_cmpr_norm": "mtp_kv_cmpr_norm",
-}  # fmt: skip
+    "q_a": "mtp_q_a",
+    "q_a_norm": "mtp_q_a_norm",
+    "q": "mtp_q_b",
+    "q_pe_rope": "mtp_q_pe_rope",
+    "k_pe_rope": "mtp_k_pe_rope",
+    "kv_cmpr_norm": "mtp_kv_cmpr_norm",
+}
 GLM_4_7_LITE = (47, 48), 154880  # layers, vocabulary: its files do not name the gating function
 
 
@@ -57,13 +61,19 @@ class Deepseek2(DraftingDecoder, Latent):
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             LatentAttention(
-                w, hp.latent(il), absorbed=self.absorbed, output=output, turn=turn,
-                temper=self.temper if hp.attn_temp_scale else None, kq_scale=kq_scale,
-                split_queries=not drafts, name="attn_out" if drafts else "",
+                w,
+                hp.latent(il),
+                absorbed=self.absorbed,
+                output=output,
+                turn=turn,
+                temper=self.temper if hp.attn_temp_scale else None,
+                kq_scale=kq_scale,
+                split_queries=not drafts,
+                name="attn_out" if drafts else "",
             ),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il, need_shexp=hp.n_expert_shared > 0),
-        )  # fmt: skip
+        )
 
     def declare_nextn(self, w: Weights) -> None:
         nextn = range(self.hp.n_layer, self.hp.n_layer_all)

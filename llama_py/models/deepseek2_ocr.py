@@ -27,7 +27,7 @@ class OcrHParams(LeadingDenseHParams):
     def rope(self, il: int) -> Rope | None:
         return Rope(
             ROPE_NEOX, self.n_embd_head_k, self.rope_freq_base_train, fixed=True, yarn=False
-        )  # fmt: skip
+        )
 
 
 class DeepseekOcr(Decoder):

@@ -117,9 +117,13 @@ class Deepseek4HParams(RoutedHParams):
     def rope(self, il: int) -> Rope | None:
         offset = self.n_embd_head_k - self.n_rot
         return Rope(
-            ROPE_NORMAL, self.n_rot, self.rope_freq_base_train, offset=offset, fixed=True,
+            ROPE_NORMAL,
+            self.n_rot,
+            self.rope_freq_base_train,
+            offset=offset,
+            fixed=True,
             yarn=False,
-        )  # fmt: skip
+        )
 
     @property
     def n_embd_beside(self) -> int:
@@ -154,10 +158,17 @@ class TableExperts(Experts):
         router = w.linear("ffn_gate_inp", hp.n_embd, n_expert, scaled=False)
         router.prec = "f32"
         super().__init__(
-            w, hp, hp.n_ff_exp[il], gating="sqrt_softplus", norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale, act=clamped_silu(hp.swiglu_clamp_exp[il]),
-            router=router, probs_bias="no" if hashed else "needed", scaled=False,
-        )  # fmt: skip
+            w,
+            hp,
+            hp.n_ff_exp[il],
+            gating="sqrt_softplus",
+            norm_w=hp.expert_weights_norm,
+            w_scale=hp.expert_weights_scale,
+            act=clamped_silu(hp.swiglu_clamp_exp[il]),
+            router=router,
+            probs_bias="no" if hashed else "needed",
+            scaled=False,
+        )
         self.drafts = il >= hp.n_layer
         self.media_bias = w.optional_tensor("exp_probs_b_vl.bias", n_expert)
         self.table: Tensor | None = None
@@ -210,9 +221,7 @@ class Deepseek4(DraftingDecoder):
             self._attention(w, il),
             self._connections(w, "hc_ffn"),
             w.norm("ffn_norm", hp.n_embd),
-            SharedExperts(
-                w, hp, TableExperts(w, hp, il), hp.n_ff_shexp, scaled=False, act=shared
-            ),
+            SharedExperts(w, hp, TableExperts(w, hp, il), hp.n_ff_shexp, scaled=False, act=shared),
             il >= hp.n_layer,
         )
 
@@ -223,15 +232,26 @@ class Deepseek4(DraftingDecoder):
     def _attention(self, w: Weights, il: int) -> CompressedAttention:
         hp, index = self.hp, self.hp.index(il)
         sizes = Sizes(
-            hp.n_embd, hp.n_head[il], hp.n_embd_head_k, hp.n_rot, hp.n_lora_q, hp.n_groups,
-            hp.n_lora_o, hp.freq_base_compressed, hp.compressed(il),
-        )  # fmt: skip
+            hp.n_embd,
+            hp.n_head[il],
+            hp.n_embd_head_k,
+            hp.n_rot,
+            hp.n_lora_q,
+            hp.n_groups,
+            hp.n_lora_o,
+            hp.freq_base_compressed,
+            hp.compressed(il),
+        )
         indexer = None
         if index is not None:
             indexer = CompressedIndexer(
-                w, n_embd=hp.n_embd, n_lora_q=hp.n_lora_q, n_head=hp.indexer_n_head, kept=index,
+                w,
+                n_embd=hp.n_embd,
+                n_lora_q=hp.n_lora_q,
+                n_head=hp.indexer_n_head,
+                kept=index,
                 n_chosen=hp.indexer_top_k,
-            )  # fmt: skip
+            )
         drafts = il >= hp.n_layer
         return CompressedAttention(w, sizes, n_window=hp.n_swa, indexer=indexer, drafts=drafts)
 
@@ -246,9 +266,14 @@ class Deepseek4(DraftingDecoder):
     def keeps(self, il: int) -> Kept:
         hp = self.hp
         near = KeysValues(
-            1, hp.n_embd_head_k, 0, hp.window(il), hp.rope(il), apart=il < hp.n_layer,
+            1,
+            hp.n_embd_head_k,
+            0,
+            hp.window(il),
+            hp.rope(il),
+            apart=il < hp.n_layer,
             rotated=hp.rotated,
-        )  # fmt: skip
+        )
         return tuple(one for one in (near, hp.compressed(il), hp.index(il)) if one is not None)
 
     def embed(self, g: GraphBuilder) -> Tensor:

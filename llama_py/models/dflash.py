@@ -166,9 +166,7 @@ class BlockLayer:
         g.expand(inp.mctx.cpy_k(k, inp.k_idxs, il))
         g.expand(inp.mctx.cpy_v(v, inp.v_idxs, il))
 
-    def __call__(
-        self, g: GraphBuilder, residual: Tensor, il: int, freqs: Tensor | None
-    ) -> Tensor:
+    def __call__(self, g: GraphBuilder, residual: Tensor, il: int, freqs: Tensor | None) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
         cur = self.attn_norm(g, residual, "noise_norm", il)
         cur = self._between(g, "attn", cur, il, lambda x: self._attended(g, x, il, freqs))
@@ -193,9 +191,7 @@ class BlockLayer:
         cur = inner(g.cb(conv(g, cur, own, 0), f"{what}_conv_in", il))
         return g.cb(conv(g, cur, own, 1), f"{what}_conv_out", il)
 
-    def _attended(
-        self, g: GraphBuilder, cur: Tensor, il: int, freqs: Tensor | None
-    ) -> Tensor:
+    def _attended(self, g: GraphBuilder, cur: Tensor, il: int, freqs: Tensor | None) -> Tensor:
         q = reshape(self.q(g, cur), *self.heads, g.n_tokens)
         q = rope(g, self.q_norm(g, q, il=il), il, freqs)
         k, v = self.keys_values(g, cur, il, freqs)

@@ -51,9 +51,14 @@ class Dots3NoteHParams(ChoosingHParams, WindowedHParams):
         if not self.swa_layers[il]:
             return super().latent(il)
         return LatentSizes(
-            self.n_embd, self.layers[il].n_head, self.n_lora_kv_swa, self.n_lora_q,
-            self.n_embd_head_k_mla_swa, self.n_embd_head_v_mla_swa, self.n_rot,
-        )  # fmt: skip
+            self.n_embd,
+            self.layers[il].n_head,
+            self.n_lora_kv_swa,
+            self.n_lora_q,
+            self.n_embd_head_k_mla_swa,
+            self.n_embd_head_v_mla_swa,
+            self.n_rot,
+        )
 
     def indexer_of(self, il: int) -> int:
         return -1 if self.swa_layers[il] else il

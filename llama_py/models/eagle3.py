@@ -77,9 +77,7 @@ class Eagle3(Architecture):
         self.fc = w.linear("fc", hp.n_embd_inp_enc, n_embd, scaled=False)
         self.fc_norm = w.norm("enc.output_norm", hp.n_embd_inp_enc) if hp.norm_before_fc else None
         self.output_norm = w.norm("output_norm", n_embd)
-        self.ends.output = w.optional_linear(
-            "output", n_embd, self.ends.n_tokens, scaled=False
-        )
+        self.ends.output = w.optional_linear("output", n_embd, self.ends.n_tokens, scaled=False)
         if self.ends.some is not None and self.ends.output is None:
             raise WeightsError(f"{w.where}: tensor 'd2t' is for a head, and there is none")
         if (info := w.info("token_embd.weight")) is not None:
@@ -89,9 +87,12 @@ class Eagle3(Architecture):
         self.state_norm = first.norm("attn_norm_2", n_embd)
         self.factors = RopeFactors(w, hp)
         self.attention = Attention(
-            first, hp, qkv=RowsFirst(first, 2 * n_embd, hp.layers[0], bias=False, scaled=False),
-            turned=("Qcur_rope", "Kcur_rope"), factors=self.factors,
-        )  # fmt: skip
+            first,
+            hp,
+            qkv=RowsFirst(first, 2 * n_embd, hp.layers[0], bias=False, scaled=False),
+            turned=("Qcur_rope", "Kcur_rope"),
+            factors=self.factors,
+        )
         self.ffn_norm = first.norm("ffn_norm", n_embd)
         self.feed_forward = FeedForward(first, n_embd, hp.layers[0].n_ff, scaled=False)
 

@@ -48,4 +48,4 @@ class ExaoneMoe(LongDecoder):
             ),
             w.norm("ffn_norm", hp.n_embd),
             expert_layer(w, hp, il),
-        )  # fmt: skip
+        )

@@ -90,8 +90,12 @@ class FalconH1(LongDecoder):
         return FalconH1Layer(
             w.norm("attn_norm", n_embd),
             FalconH1Attention(
-                w, hp, out_bias="unread", factors=self.factors,
-                turned=("Qcur-post-rope", "Kcur-post-rope"), name="attn_out",
+                w,
+                hp,
+                out_bias="unread",
+                factors=self.factors,
+                turned=("Qcur-post-rope", "Kcur-post-rope"),
+                name="attn_out",
             ),
             Mamba2(w, hp, conv_bias=True, normed=False),
             Norm(w.tensor("ffn_norm", n_embd)),  # the file has it without .weight

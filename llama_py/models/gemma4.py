@@ -17,12 +17,7 @@ from llama_py.cparams import CParams
 from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, uint, uints
 from llama_py.linear import Linear, Norm
-from llama_py.models._kv_shared import (
-    NormedValues,
-    SharedKVDecoder,
-    SharedKVHParams,
-    attention,
-)
+from llama_py.models._kv_shared import NormedValues, SharedKVDecoder, SharedKVHParams, attention
 from llama_py.weights import Weights
 
 

@@ -53,9 +53,7 @@ class Gemma4AssistantHParams(WindowedHParams):
 
     def _check_layers(self, keys: Keys) -> None:
         if self.n_layer_nextn != self.n_layer_all:
-            raise keys.error(
-                "nextn_predict_layers", f"it must be block_count = {self.n_layer_all}"
-            )
+            raise keys.error("nextn_predict_layers", f"it must be block_count = {self.n_layer_all}")
         self.n_layer_nextn = 0  # all are one graph's
 
     @property
@@ -107,9 +105,7 @@ class Gemma4Assistant(Architecture):
         self.freqs: Tensor | None = None
         if not all(hp.swa_layers):
             self.freqs = w.tensor("rope_freqs.weight", hp.n_embd_head_k // 2)
-        self.layers = [
-            AssistantLayer(w.layer(il), hp, self._freqs(il)) for il in range(hp.n_layer)
-        ]
+        self.layers = [AssistantLayer(w.layer(il), hp, self._freqs(il)) for il in range(hp.n_layer)]
 
     def _freqs(self, il: int) -> Tensor | None:
         return None if self.hp.swa_layers[il] else self.freqs

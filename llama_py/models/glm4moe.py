@@ -19,16 +19,24 @@ from llama_py.models._nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.weights import Weights
 
 NAMES = {
-    "ffn_norm": "post_attn_norm", "ffn_shexp": "ffn_shexp_out", "attn_out": "",
-    "Qcur_rope": "Qcur", "Kcur_rope": "Kcur", "Vcur_heads": "Vcur",
-}  # fmt: skip
+    "ffn_norm": "post_attn_norm",
+    "ffn_shexp": "ffn_shexp_out",
+    "attn_out": "",
+    "Qcur_rope": "Qcur",
+    "Kcur_rope": "Kcur",
+    "Vcur_heads": "Vcur",
+}
 DRAFT_NAMES_GLM = {
     **{k: DRAFT_NAMES[k] for k in ("attn_norm", "Qcur_normed", "Kcur_normed", "ffn_out")},
-    "Qcur_rope": "mtp_Qcur", "Kcur_rope": "mtp_Kcur", "Vcur_heads": "mtp_Vcur",
-    "attn_out": "mtp_attn_out", "mtp_attn_residual": "mtp_ffn_inp",
-    "mtp_attn_post_norm": "mtp_post_attn_norm", "ffn_moe_out": "mtp_ffn_moe_out",
+    "Qcur_rope": "mtp_Qcur",
+    "Kcur_rope": "mtp_Kcur",
+    "Vcur_heads": "mtp_Vcur",
+    "attn_out": "mtp_attn_out",
+    "mtp_attn_residual": "mtp_ffn_inp",
+    "mtp_attn_post_norm": "mtp_post_attn_norm",
+    "ffn_moe_out": "mtp_ffn_moe_out",
     "ffn_shexp": "mtp_ffn_shexp_out",
-}  # fmt: skip
+}
 
 
 class Glm4MoeHParams(AxesHParams, LeadingDenseHParams):
@@ -53,10 +61,13 @@ class Glm4Moe(DraftingDecoder):
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
         attention = NamedAttention(
-            w, hp, q_norm=w.optional_norm("attn_q_norm", shape.n_embd_head_k),
+            w,
+            hp,
+            q_norm=w.optional_norm("attn_q_norm", shape.n_embd_head_k),
             k_norm=w.optional_norm("attn_k_norm", shape.n_embd_head_k),
-            turned=("Qcur_rope", "Kcur_rope"), name="attn_out",
-        )  # fmt: skip
+            turned=("Qcur_rope", "Kcur_rope"),
+            name="attn_out",
+        )
         attention.output.prec = "f32"
         shared = hp.n_expert_shared > 0
         return Layer(

@@ -11,16 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ggml_py.ops import (
-    cont,
-    get_rows,
-    mul_mat,
-    permute,
-    reshape,
-    soft_max_ext,
-    transpose,
-    view_4d,
-)
+from ggml_py.ops import cont, get_rows, mul_mat, permute, reshape, soft_max_ext, transpose, view_4d
 from ggml_py.ops.hyper_connections import STREAMS
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import clamped_silu
@@ -45,11 +36,21 @@ from llama_py.weights import Weights
 
 MORE_INDEXER_TENSORS = ("indexer_compressor_gate.weight", "indexer_compressor_ape.weight")
 KEPT = (
-    "hc_", "indexer.attn_q_b", "indexer.attn_k", "indexer.proj", "indexer_compressor_gate",
-    "indexer_compressor_ape", "ssm_f_a.weight", "ssm_f_b.weight", "ssm_g_a.weight",
-    "ssm_g_b.weight", "ssm_beta.weight", "attn_kv_a_mqa.weight", "attn_k_b.weight",
+    "hc_",
+    "indexer.attn_q_b",
+    "indexer.attn_k",
+    "indexer.proj",
+    "indexer_compressor_gate",
+    "indexer_compressor_ape",
+    "ssm_f_a.weight",
+    "ssm_f_b.weight",
+    "ssm_g_a.weight",
+    "ssm_g_b.weight",
+    "ssm_beta.weight",
+    "attn_kv_a_mqa.weight",
+    "attn_k_b.weight",
     "attn_v_b.weight",
-)  # fmt: skip
+)
 MOST_STEPS = 1000  # each is several nodes where they are not one op
 
 
@@ -74,9 +75,7 @@ class Glm5NextHParams(BoundedKimiHParams):
     indexer_top_k: int = uint("attention.indexer.top_k", least=1)
     indexer_kpool: int = uint("attention.indexer.kpool", least=2)
     indexer_kpool_select_tail: bool = flag("attention.indexer.kpool_select_tail", True)
-    indexer_types: tuple[int, ...] = uints(
-        "attention.indexer.types", 1, count=trunk_layers
-    )
+    indexer_types: tuple[int, ...] = uints("attention.indexer.types", 1, count=trunk_layers)
     n_stream: int = uint("hyper_connection.count", least=STREAMS, most=STREAMS)
     hc_n_iter: int = uint("hyper_connection.sinkhorn_iterations", least=1, most=MOST_STEPS)
     hc_eps: float = number("hyper_connection.epsilon", least=0)
@@ -255,10 +254,14 @@ class Glm5Next(Latent):
             HyperConnections(w, n_embd, "hc_ffn", n_iter=hp.hc_n_iter, eps=hp.hc_eps),
             w.norm("ffn_norm", n_embd),
             expert_layer(
-                w, hp, il, probs_bias="needed", act=clamped_silu(hp.swiglu_clamp_shexp[il]),
+                w,
+                hp,
+                il,
+                probs_bias="needed",
+                act=clamped_silu(hp.swiglu_clamp_shexp[il]),
                 routed_act=clamped_silu(hp.swiglu_clamp_exp[il]),
             ),
-        )  # fmt: skip
+        )
 
     def attention(self, w: Weights, il: int) -> Block:
         if self.hp.layers[il].recurrent:

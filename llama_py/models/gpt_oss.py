@@ -55,10 +55,17 @@ class GptOss(Decoder):
             Attention(w, hp, out_bias="needed", sinks=sinks, name="attn_out"),
             w.norm("post_attention_norm", n_embd),
             Experts(
-                w, hp, hp.n_ff_exp[il], gating="softmax_weight", norm_w=False, act=SWIGLU_OAI,
-                bias="needed", router_bias="needed", scaled=False,
+                w,
+                hp,
+                hp.n_ff_exp[il],
+                gating="softmax_weight",
+                norm_w=False,
+                act=SWIGLU_OAI,
+                bias="needed",
+                router_bias="needed",
+                scaled=False,
             ),
-        )  # fmt: skip
+        )
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return g.cparams.embeddings_nextn_masked

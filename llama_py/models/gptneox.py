@@ -38,6 +38,4 @@ class GptNeoX(LayerNormDecoder):
         ffn_norm, feed_forward = self.norm(w, "ffn_norm"), self.feed_forward(w)
         if not self.hp.use_par_res:
             return Layer(norm, attention, ffn_norm, feed_forward)
-        return ParallelLayer(
-            norm, attention, feed_forward, ffn_norm=ffn_norm, sum_name="ffn_out"
-        )
+        return ParallelLayer(norm, attention, feed_forward, ffn_norm=ffn_norm, sum_name="ffn_out")

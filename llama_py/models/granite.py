@@ -88,9 +88,13 @@ class Scaled(LongDecoder):
 
     def attention(self, w: Weights, il: int) -> Block:
         return Attention(
-            w, self.hp, out_bias=True, kq_scale=self.hp.attention_scale, factors=self.factors,
+            w,
+            self.hp,
+            out_bias=True,
+            kq_scale=self.hp.attention_scale,
+            factors=self.factors,
             name="attn_out",
-        )  # fmt: skip
+        )
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff

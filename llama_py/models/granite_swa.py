@@ -36,9 +36,14 @@ class GraniteSwa(Stacked):
     def attention(self, w: Weights, il: int) -> Block:
         sinks = w.tensor("attn_sinks.weight", self.hp.layers[il].n_head)
         return Attention(
-            w, self.hp, out_bias=True, kq_scale=self.hp.attention_scale, factors=self.factors,
-            sinks=sinks, name="attn_out",
-        )  # fmt: skip
+            w,
+            self.hp,
+            out_bias=True,
+            kq_scale=self.hp.attention_scale,
+            factors=self.factors,
+            sinks=sinks,
+            name="attn_out",
+        )
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff

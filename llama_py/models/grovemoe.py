@@ -39,9 +39,7 @@ class GroveMoeHParams(ExpertHParams):
         super().load(keys)
         self.n_ff_chexp = self.n_ff_chexp or self.n_embd_head_k
         if self.n_expert % self.n_group_experts:
-            raise keys.error(
-                "experts_per_group", f"it must divide expert_count = {self.n_expert}"
-            )  # fmt: skip
+            raise keys.error("experts_per_group", f"it must divide expert_count = {self.n_expert}")
 
     def shared(self, share: Share) -> Self:
         hp = super().shared(share)
@@ -68,7 +66,7 @@ class GroupExperts(Experts):
         n = hp.n_expert // self.n_each
         super().__init__(
             w, hp, hp.n_ff_chexp, scaled=False, choose_by="sigmoid", second=n, router=router
-        )  # fmt: skip
+        )
 
     def _select(self, g: GraphBuilder, logits: Tensor, il: int) -> tuple[Tensor, Tensor]:
         probs, ids = super()._select(g, logits, il)

@@ -86,8 +86,7 @@ class HrmText(Decoder):
         self.of_turn = w.layer
         stacks = [*range(n)] * hp.n_hrm_l_cycles + [*range(n, 2 * n)]
         self.layers = [
-            self.layer(w.layer(il), turn)
-            for turn, il in enumerate(stacks * hp.n_hrm_h_cycles)
+            self.layer(w.layer(il), turn) for turn, il in enumerate(stacks * hp.n_hrm_h_cycles)
         ]
 
     def layer(self, w: Weights, il: int) -> Layer:

@@ -18,10 +18,11 @@ from llama_py.weights import Weights
 NAMES = {"Qcur_normed": "", "Kcur_normed": "", "ffn_shexp": "ffn_shared_out"}
 DRAFT_NAMES = {
     **NAMES,
-    "mtp_attn_residual": "mtp_ffn_inp", "mtp_attn_post_norm": "mtp_ffn_norm",
+    "mtp_attn_residual": "mtp_ffn_inp",
+    "mtp_attn_post_norm": "mtp_ffn_norm",
     "ffn_shexp": "mtp_ffn_shared_out",
     **{x: f"mtp_{x}" for x in ("attn_norm", "attn_out", "ffn_dense_out", "ffn_moe_out", "ffn_out")},
-}  # fmt: skip
+}
 DENSE = "gate", "up", "down"  # may be in the file beside the experts, and are not used then
 
 
@@ -57,12 +58,10 @@ class HyV3(DraftingDecoder):
         norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(
-                w, hp, q_norm=norms[0], k_norm=norms[1], turned=("", ""), name="attn_out"
-            ),
+            Attention(w, hp, q_norm=norms[0], k_norm=norms[1], turned=("", ""), name="attn_out"),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il),
-        )  # fmt: skip
+        )
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp = self.hp
@@ -70,10 +69,16 @@ class HyV3(DraftingDecoder):
             return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, name="ffn_dense_out")
         w.skip(*(f"ffn_{x}.{y}" for x in DENSE for y in ("weight", "scale", "input_scale")))
         experts = Experts(
-            w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale, probs_bias="optional", probs_name="exp_probs_b",
+            w,
+            hp,
+            hp.n_ff_exp[il],
+            gating=hp.gating,
+            norm_w=hp.expert_weights_norm,
+            w_scale=hp.expert_weights_scale,
+            probs_bias="optional",
+            probs_name="exp_probs_b",
             merged=True,
-        )  # fmt: skip
+        )
         if not w.has("ffn_up_shexp.weight"):
             return experts
         return SharedExperts(w, hp, experts, hp.n_ff_shexp)

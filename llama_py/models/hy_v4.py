@@ -6,17 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ggml_py.ops import (
-    add,
-    cast,
-    concat,
-    mul,
-    repeat_4d,
-    reshape,
-    scale,
-    sigmoid,
-    view,
-)
+from ggml_py.ops import add, cast, concat, mul, repeat_4d, reshape, scale, sigmoid, view
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.activation import clamped_silu
@@ -49,9 +39,7 @@ class HyV4HParams(ChoosingHParams):
     indexer_n_head: int = uint("attention.indexer.head_count", 0)
     indexer_head_size: int = uint("attention.indexer.key_length", 0)
     indexer_top_k: int = uint("attention.indexer.top_k", 0)
-    indexer_types: tuple[int, ...] = uints(
-        "attention.indexer.types", 0, count=trunk_layers
-    )
+    indexer_types: tuple[int, ...] = uints("attention.indexer.types", 0, count=trunk_layers)
 
     def load(self, keys: Keys) -> None:
         self.f_norm_eps = self.f_norm_rms_eps  # of the indexer

@@ -28,9 +28,7 @@ class Jais2(LayerNormDecoder):
         return n_layer == 68
 
     def attention(self, w: Weights) -> Attention:
-        attention = Attention(
-            w, self.hp, out_bias=self.out_bias, turned=("Qcur_rope", "Kcur_rope")
-        )
+        attention = Attention(w, self.hp, out_bias=self.out_bias, turned=("Qcur_rope", "Kcur_rope"))
         attention.output.prec = "f32"
         return attention
 

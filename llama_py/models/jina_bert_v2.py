@@ -58,9 +58,8 @@ class JinaBertV2(BertEncoder):
             for part, n in (("q", shape.n_embd_q), ("k", shape.n_embd_k_gqa))
         ]
         return JinaAttention(
-            w, hp, out_bias="needed", q_norm=norms[0], k_norm=norms[1],
-            name="kqv_out",
-        )  # fmt: skip
+            w, hp, out_bias="needed", q_norm=norms[0], k_norm=norms[1], name="kqv_out"
+        )
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         """With a gate of its own, with a gate beside `up` in one tensor, or without."""
@@ -68,6 +67,11 @@ class JinaBertV2(BertEncoder):
         gated, up = w.has("ffn_gate.weight"), w.info("ffn_up.weight")
         both = not gated and up is not None and up.ne[1] != n_ff
         return FeedForward(
-            w, self.hp.n_embd, n_ff, act=GEGLU if both else GELU, gated=gated, bias=True,
+            w,
+            self.hp.n_embd,
+            n_ff,
+            act=GEGLU if both else GELU,
+            gated=gated,
+            bias=True,
             scaled=False,
-        )  # fmt: skip
+        )

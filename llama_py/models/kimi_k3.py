@@ -26,10 +26,26 @@ from llama_py.weights import Weights
 
 # Not named in this graph.
 UNNAMED = (
-    "qr", "q", "kv_cmpr_pe", "kv_cmpr", "k_pe", "q_nope", "q_pe", "q_nope_perm",
-    "q_nope_absorbed", "q_nope_absorbed_perm", "Qcur", "kv_cmpr_reshape", "Kcur", "Vcur", "kv",
-    "k_nope_view", "Vcur_view", "Vcur_cont", "conv_states_all",
-)  # fmt: skip
+    "qr",
+    "q",
+    "kv_cmpr_pe",
+    "kv_cmpr",
+    "k_pe",
+    "q_nope",
+    "q_pe",
+    "q_nope_perm",
+    "q_nope_absorbed",
+    "q_nope_absorbed_perm",
+    "Qcur",
+    "kv_cmpr_reshape",
+    "Kcur",
+    "Vcur",
+    "kv",
+    "k_nope_view",
+    "Vcur_view",
+    "Vcur_cont",
+    "conv_states_all",
+)
 
 
 class KimiK3HParams(LatentExpertHParams, BoundedKimiHParams):
@@ -50,11 +66,19 @@ class KimiK3HParams(LatentExpertHParams, BoundedKimiHParams):
 
 def latent_experts(w: Weights, hp: KimiK3HParams, situ: Situ) -> LatentExperts:
     experts = Experts(
-        w, hp, hp.n_ff_exp[w.il], n_embd=hp.n_embd_latent, gating=hp.gating,
-        norm_w=hp.expert_weights_norm, w_scale=hp.expert_weights_scale,
-        act=Activation("situ", situ.gate, "situ", situ), probs_bias="needed", merged=True,
-        scaled=False, router_scaled=False,
-    )  # fmt: skip
+        w,
+        hp,
+        hp.n_ff_exp[w.il],
+        n_embd=hp.n_embd_latent,
+        gating=hp.gating,
+        norm_w=hp.expert_weights_norm,
+        w_scale=hp.expert_weights_scale,
+        act=Activation("situ", situ.gate, "situ", situ),
+        probs_bias="needed",
+        merged=True,
+        scaled=False,
+        router_scaled=False,
+    )
     norm = shared = None
     if hp.n_expert_latent:
         norm = w.optional_norm("ffn_routed_norm", hp.n_expert_latent)

@@ -21,12 +21,21 @@ from llama_py.models._latent import Latent
 from llama_py.weights import Weights
 
 NAMES = {
-    "embd": "model.embed_tokens", "qr": "", "q": "", "kv_cmpr_pe": "", "kv_cmpr": "", "k_pe": "",
-}  # fmt: skip
+    "embd": "model.embed_tokens",
+    "qr": "",
+    "q": "",
+    "kv_cmpr_pe": "",
+    "kv_cmpr": "",
+    "k_pe": "",
+}
 NAMES_UNPACKED = NAMES | {
-    "kv": "", "k_nope_view": "", "Vcur_view": "", "Vcur_cont": "mla_V", "Qcur": "mla_Q",
+    "kv": "",
+    "k_nope_view": "",
+    "Vcur_view": "",
+    "Vcur_cont": "mla_V",
+    "Qcur": "mla_Q",
     "Kcur": "mla_K",
-}  # fmt: skip
+}
 
 
 class KimiLinearHParams(KimiHParams):
@@ -81,9 +90,14 @@ class KimiLinear(Latent):
             kq_scale = inv_sqrt(hp.n_embd_head_k_mla)
             output = w.linear("attn_output", hp.n_embd_values(il), n_embd)
             attention = LatentAttention(
-                w, hp.latent(il), absorbed=self.absorbed, output=output,
-                kq_scale=lambda _: kq_scale, split_queries=False, name="mla_out",
-            )  # fmt: skip
+                w,
+                hp.latent(il),
+                absorbed=self.absorbed,
+                output=output,
+                kq_scale=lambda _: kq_scale,
+                split_queries=False,
+                name="mla_out",
+            )
         return Layer(
             w.norm("attn_norm", n_embd),
             attention,

@@ -53,9 +53,13 @@ class SoftplusGate(Attention):
         shape = hp.layers[w.il]
         q_norm, k_norm = (w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
         super().__init__(
-            w, hp, q_norm=q_norm, k_norm=k_norm, turned=("Qcur_rope", "Kcur_rope"),
+            w,
+            hp,
+            q_norm=q_norm,
+            k_norm=k_norm,
+            turned=("Qcur_rope", "Kcur_rope"),
             name="attn_o_proj",
-        )  # fmt: skip
+        )
         info = w.info("attn_gate.weight")
         self.by_head = info is None or info.ne[1] != shape.n_embd_v_out
         n_gates = shape.n_head if self.by_head else shape.n_embd_v_out

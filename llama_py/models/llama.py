@@ -20,9 +20,17 @@ class Llama(Plain, LongDecoder):
     arch = "llama"
     HParams = LlamaHParams
     sizes = {
-        16: "1B", 22: "1B", 26: "3B", 28: "3B", 30: "256M", 36: "8B",
-        40: "13B", 48: "34B", 60: "30B", 80: "70B",
-    }  # fmt: skip
+        16: "1B",
+        22: "1B",
+        26: "3B",
+        28: "3B",
+        30: "256M",
+        36: "8B",
+        40: "13B",
+        48: "34B",
+        60: "30B",
+        80: "70B",
+    }
     layer_sum = "ffn_out"
 
     @classmethod

@@ -90,9 +90,16 @@ class Llama4(LongDecoder):
             feed_forward = FeedForward(w, n_embd, hp.layers[il].n_ff, scaled=False)
             return Layer(norm, attention, ffn_norm, feed_forward)
         experts = Experts(
-            w, hp, n_ff_exp, gating="sigmoid", norm_w=False, scaled=False, weigh_input=True,
-            choose_by="logits", router_scaled=False,
-        )  # fmt: skip
+            w,
+            hp,
+            n_ff_exp,
+            gating="sigmoid",
+            norm_w=False,
+            scaled=False,
+            weigh_input=True,
+            choose_by="logits",
+            router_scaled=False,
+        )
         shared = SharedExperts(
             w, hp, experts, hp.n_ff_beside[il], scaled=False, name="ffn_moe_out_merged"
         )

@@ -22,9 +22,12 @@ class Mamba(Decoder):
     arch = "mamba"
     HParams = MambaHParams
     sizes = {
-        (24, 768): "0.1B", (48, 1024): "0.4B", (48, 1536): "0.8B", (48, 2048): "1.5B",
+        (24, 768): "0.1B",
+        (48, 1024): "0.4B",
+        (48, 1536): "0.8B",
+        (48, 2048): "1.5B",
         (64, 2560): "3B",
-    }  # fmt: skip
+    }
     hp: MambaHParams
 
     def layer(self, w: Weights, il: int) -> SSMLayer:

@@ -19,9 +19,13 @@ class Mamba2(Decoder):
     arch = "mamba2"
     HParams = Mamba2HParams
     sizes = {
-        (24, 768): "0.1B", (48, 1024): "0.4B", (48, 1536): "0.8B", (48, 2048): "1.5B",
-        (64, 2560): "3B", (64, 4096): "7B",
-    }  # fmt: skip
+        (24, 768): "0.1B",
+        (48, 1024): "0.4B",
+        (48, 1536): "0.8B",
+        (48, 2048): "1.5B",
+        (64, 2560): "3B",
+        (64, 4096): "7B",
+    }
     hp: Mamba2HParams
 
     def layer(self, w: Weights, il: int) -> SSMLayer:

@@ -24,14 +24,22 @@ from llama_py.models._nextn import UnnormedDrafter, UnnormedNextN
 from llama_py.weights import Weights
 
 DRAFT_NAMES = {
-    "mtp_attn_residual": "mtp_ffn_inp", "mtp_attn_post_norm": "mtp_ffn_norm",
+    "mtp_attn_residual": "mtp_ffn_inp",
+    "mtp_attn_post_norm": "mtp_ffn_norm",
     **{
         x: f"mtp_{x}"
         for x in (
-            "attn_norm", "wqkv", "Qcur", "Kcur", "Vcur", "attn_out", "attn_out_scaled", "ffn_out",
+            "attn_norm",
+            "wqkv",
+            "Qcur",
+            "Kcur",
+            "Vcur",
+            "attn_out",
+            "attn_out_scaled",
+            "ffn_out",
         )
     },
-}  # fmt: skip
+}
 DENSE = "gate", "up", "down"  # may be in the file beside the experts, and are not used then
 
 
@@ -59,7 +67,7 @@ class Mimo2Attention(Attention):
         shape = hp.layers[w.il]
         qkv = Projections(
             w, hp.n_embd, shape, bias="unread", scaled=w.il >= hp.n_layer, named=False
-        )  # fmt: skip
+        )
         sinks = w.optional_tensor("attn_sinks.weight", shape.n_head)
         super().__init__(w, hp, qkv=qkv, sinks=sinks, name="attn_out")
         self.value_scale = 0.0 if hp.value_scale == 1 else hp.value_scale
@@ -109,9 +117,14 @@ class Mimo2(UnnormedDrafter):
             return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)
         w.skip(*(f"ffn_{x}.{y}" for x in DENSE for y in ("weight", "scale", "input_scale")))
         return Experts(
-            w, hp, hp.n_ff_exp[il], gating="sigmoid", probs_bias="optional", scaled=False,
+            w,
+            hp,
+            hp.n_ff_exp[il],
+            gating="sigmoid",
+            probs_bias="optional",
+            scaled=False,
             router_scaled=False,
-        )  # fmt: skip
+        )
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked

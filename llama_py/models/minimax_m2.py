@@ -36,7 +36,5 @@ class MiniMaxM2(Decoder):
             w.norm("attn_norm", hp.n_embd),
             NormedRows(w, hp),
             w.norm("ffn_norm", hp.n_embd),
-            Experts(
-                w, hp, hp.layers[il].n_ff, gating=gating, probs_bias="needed", scaled=False
-            ),
-        )  # fmt: skip
+            Experts(w, hp, hp.layers[il].n_ff, gating=gating, probs_bias="needed", scaled=False),
+        )

@@ -43,9 +43,11 @@ class MinimaxM3HParams(LeadingDenseHParams):
     @property
     def blocks(self) -> BlockSizes:
         return BlockSizes(
-            self.indexer_head_size, self.indexer_block_size, self.indexer_top_k,
+            self.indexer_head_size,
+            self.indexer_block_size,
+            self.indexer_top_k,
             self.indexer_local_blocks,
-        )  # fmt: skip
+        )
 
 
 class MinimaxM3(Decoder):

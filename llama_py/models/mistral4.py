@@ -37,9 +37,14 @@ class Mistral4(Deepseek2):
         Decoder.finish(self, g, cur, selected)
 
     def feed_forward(
-        self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional",
+        self,
+        w: Weights,
+        il: int,
+        *,
+        need_shexp: bool,
+        probs_bias: Optional = "optional",
         scaled: bool = False,
-    ) -> Block:  # fmt: skip
+    ) -> Block:
         block = super().feed_forward(
             w, il, need_shexp=need_shexp, probs_bias=probs_bias, scaled=scaled
         )

@@ -54,9 +54,15 @@ class Mpt(LayerNormDecoder):
     def feed_forward(self, w: Weights) -> FeedForward:
         n_embd, n_ff = self.hp.n_embd, self.hp.layers[w.il].n_ff
         return FeedForward(
-            w, n_embd, n_ff, act=self.act, gated=False, bias=True, scaled=False,
+            w,
+            n_embd,
+            n_ff,
+            act=self.act,
+            gated=False,
+            bias=True,
+            scaled=False,
             act_scales=w.optional_tensor("ffn.act.scales", n_ff),
-        )  # fmt: skip
+        )
 
 
 class NormedRows(Attention):

@@ -57,12 +57,16 @@ class Nanbeige(LongDecoder):
         return Layer(
             w.norm("attn_norm", n_embd),
             LoopedAttention(
-                w, hp, qkv=Projections(w, n_embd, shape, scaled=first), out_scaled=first,
-                factors=self.factors, name="attn_out",
+                w,
+                hp,
+                qkv=Projections(w, n_embd, shape, scaled=first),
+                out_scaled=first,
+                factors=self.factors,
+                name="attn_out",
             ),
             w.norm("ffn_norm", n_embd),
             FeedForward(w, n_embd, shape.n_ff, scaled=first),
-        )  # fmt: skip
+        )
 
     def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         n, hp = il + 1, self.hp

@@ -90,10 +90,18 @@ class NemotronH(Decoder):
     def experts(self, w: Weights, il: int) -> LatentExperts:
         hp = self.hp
         experts = Experts(
-            w, hp, hp.n_ff_exp[il], n_embd=hp.n_embd_latent, gating="sigmoid", act=EXPERT_ACT,
-            norm_w=hp.expert_weights_norm, w_scale=hp.expert_weights_scale, probs_bias="needed",
-            gated=False, router_scaled=False,
-        )  # fmt: skip
+            w,
+            hp,
+            hp.n_ff_exp[il],
+            n_embd=hp.n_embd_latent,
+            gating="sigmoid",
+            act=EXPERT_ACT,
+            norm_w=hp.expert_weights_norm,
+            w_scale=hp.expert_weights_scale,
+            probs_bias="needed",
+            gated=False,
+            router_scaled=False,
+        )
         shared = FeedForward(
             w, hp.n_embd, hp.n_ff_shexp, "_shexp", act=RELU_SQR, gated=False, name="ffn_shexp"
         )

@@ -10,8 +10,10 @@ from llama_py.models.nemotron_h import NemotronH
 from llama_py.weights import Weights
 
 NAMES = {key: DRAFT_NAMES[key] for key in ("attn_norm", "ffn_out", "ffn_moe_out", "ffn_shexp")} | {
-    "attn_out": "mtp_attn_out", "ffn_moe_logits": "mtp_ffn_moe_logits", "mtp_shared_head_norm": "",
-}  # fmt: skip
+    "attn_out": "mtp_attn_out",
+    "ffn_moe_logits": "mtp_ffn_moe_logits",
+    "mtp_shared_head_norm": "",
+}
 
 
 class NemotronHMoe(NemotronH, DraftingDecoder):

@@ -36,6 +36,12 @@ class NomicBertMoe(BertEncoder):
         if not self.hp.has_experts(il):
             return super().feed_forward(w, il)
         return Experts(
-            w, self.hp, self.hp.n_ff_exp[il], norm_w=False, act=GELU, gate_optional=True,
-            scaled=False, router_scaled=False,
-        )  # fmt: skip
+            w,
+            self.hp,
+            self.hp.n_ff_exp[il],
+            norm_w=False,
+            act=GELU,
+            gate_optional=True,
+            scaled=False,
+            router_scaled=False,
+        )

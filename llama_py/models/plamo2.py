@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 NAMES = {
-    "embd": "embedding_output", "ffn_inp": "attn_residual", "ffn_norm": "ffn_pre_norm",
+    "embd": "embedding_output",
+    "ffn_inp": "attn_residual",
+    "ffn_norm": "ffn_pre_norm",
     "l_out": "ffn_residual",
-}  # fmt: skip
+}
 
 
 class Plamo2HParams(MixedHParams, SSMHParams):
@@ -81,8 +83,12 @@ class Plamo2(Decoder):
         shape = self.hp.layers[il]
         d = shape.n_embd_head_k
         return Attention(
-            w, self.hp, kq_scale=inv_sqrt(shape.n_embd_head_v),
+            w,
+            self.hp,
+            kq_scale=inv_sqrt(shape.n_embd_head_v),
             qkv=Projections(w, self.hp.n_embd, shape, bias=False, scaled=False, joined=True),
             q_norm=w.norm("attn_q_norm", d, shape.n_head),
-            k_norm=w.norm("attn_k_norm", d, shape.n_head_kv), turned=("", ""), name="attn_out",
-        )  # fmt: skip
+            k_norm=w.norm("attn_k_norm", d, shape.n_head_kv),
+            turned=("", ""),
+            name="attn_out",
+        )

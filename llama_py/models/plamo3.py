@@ -28,10 +28,14 @@ class Plamo3(Decoder):
     sizes = {24: "2B"}
     layer_sum = "ffn_residual"
     names = {
-        "attn_norm": "wqkv", "wqkv": "", "Qcur_normed": "attn_q_norm",
-        "Kcur_normed": "attn_k_norm", "ffn_inp": "attn_residual",
-        "result_norm": "", "result_output": "",
-    }  # fmt: skip
+        "attn_norm": "wqkv",
+        "wqkv": "",
+        "Qcur_normed": "attn_q_norm",
+        "Kcur_normed": "attn_k_norm",
+        "ffn_inp": "attn_residual",
+        "result_norm": "",
+        "result_output": "",
+    }
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
@@ -39,12 +43,17 @@ class Plamo3(Decoder):
         return Layer(
             w.norm("attn_norm", n_embd),
             Attention(
-                w, hp, qkv=Projections(w, n_embd, shape, bias=False, scaled=False, joined=True),
-                q_norm=q_norm, k_norm=k_norm, turned=("", ""), name="attn_out",
+                w,
+                hp,
+                qkv=Projections(w, n_embd, shape, bias=False, scaled=False, joined=True),
+                q_norm=q_norm,
+                k_norm=k_norm,
+                turned=("", ""),
+                name="attn_out",
             ),
             w.norm("ffn_norm", n_embd),
             FeedForward(w, n_embd, shape.n_ff, act=SWIGLU, scaled=False),
             attn_post_norm=Norm(w.tensor("post_attention_norm", n_embd)),
             ffn_post_norm=Norm(w.tensor("post_ffw_norm", n_embd)),
             post_ffn_il=(True, True),
-        )  # fmt: skip
+        )

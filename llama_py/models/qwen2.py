@@ -22,9 +22,16 @@ class Qwen2(Decoder):
     arch = "qwen2"
     HParams = Qwen2HParams
     sizes = {
-        (24, 1024): "0.5B", 24: "1B", (28, 1536): "1.5B", 28: "7B", 32: "7B", 36: "3B",
-        48: "14B", 64: "32B", 80: "70B",
-    }  # fmt: skip
+        (24, 1024): "0.5B",
+        24: "1B",
+        (28, 1536): "1.5B",
+        28: "7B",
+        32: "7B",
+        36: "3B",
+        48: "14B",
+        64: "32B",
+        80: "70B",
+    }
     output_bias = True
 
     @classmethod

@@ -26,9 +26,10 @@ class Qwen2Moe(Decoder):
     hp: Qwen2MoeHParams
     sizes = {24: "A2.7B", 28: "57B.A14B"}
     names = {
-        "shared_expert_gate": "ffn_shexp_gate_inp", "ffn_shexp_gated": "ffn_shexp_out",
+        "shared_expert_gate": "ffn_shexp_gate_inp",
+        "ffn_shexp_gated": "ffn_shexp_out",
         "shared_expert_gate_sigmoid": "ffn_shexp_gate",
-    }  # fmt: skip
+    }
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp

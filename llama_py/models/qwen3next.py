@@ -111,9 +111,11 @@ class Qwen3Next(HybridMoe):
     HParams = Qwen3NextHParams
     sizes = {48: "80B.A3B"}
     names = NAMES | {
-        "embd": "model.embed_tokens", "Qcur_reshaped": "Qcur_view", "gate_view": "gate",
+        "embd": "model.embed_tokens",
+        "Qcur_reshaped": "Qcur_view",
+        "gate_view": "gate",
         "gate_reshaped": "",
-    }  # fmt: skip
+    }
     draft_names = DRAFT_NAMES | {"Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur"}
     Linear = Qwen3NextLinear
     joint_4d = True

@@ -109,9 +109,14 @@ class Qwen4ExpHParams(HybridMoeHParams):
             raise keys.error("ple.head_offsets", f"rows must end at {END_OF_ROWS}")
         end = keys.uint("ple.eos_token_id")
         self.hashes = Hashes(
-            n_gram, n_each, tuple(x % 2**64 for x in factors), firsts, counts, end,
+            n_gram,
+            n_each,
+            tuple(x % 2**64 for x in factors),
+            firsts,
+            counts,
+            end,
             keys.uint("ple.image_token_id", 0) or end,
-        )  # fmt: skip
+        )
 
 
 def _wide(keys: Keys, key: str, n: int) -> tuple[int, ...]:
@@ -137,9 +142,13 @@ class Qwen4ExpAttention(GatedAttention):
     def __init__(self, w: Weights, hp: Qwen4ExpHParams) -> None:
         super().__init__(w, hp, bias="unread")
         made = PooledIndexer(
-            w, n_embd=hp.n_embd, n_head=hp.indexer_n_head, size=hp.indexer_head_size,
-            n_chosen=hp.indexer_top_k, n_pooled=hp.compress_ratios[w.il],
-        )  # fmt: skip
+            w,
+            n_embd=hp.n_embd,
+            n_head=hp.indexer_n_head,
+            size=hp.indexer_head_size,
+            n_chosen=hp.indexer_top_k,
+            n_pooled=hp.compress_ratios[w.il],
+        )
         if hp.compress_ratios[w.il]:
             self.indexer = made
 

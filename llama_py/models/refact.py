@@ -39,8 +39,9 @@ class Refact(Decoder):
         if self.hp.n_expert:
             log.warning(
                 "%s: its experts do not count: llama.cpp leaves them out of the graph of %s models",
-                w.where, self.arch,
-            )  # fmt: skip
+                w.where,
+                self.arch,
+            )
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp

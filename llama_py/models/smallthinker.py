@@ -49,9 +49,14 @@ class ChosenExperts:
 
     def __init__(self, w: Weights, hp: SmallThinkerHParams) -> None:
         self.experts = Experts(
-            w, hp, hp.n_ff_exp[w.il], gating=GATING_FUNCS[hp.expert_gating_func - 1], act=RELU,
-            scaled=False, router_scaled=False,
-        )  # fmt: skip
+            w,
+            hp,
+            hp.n_ff_exp[w.il],
+            gating=GATING_FUNCS[hp.expert_gating_func - 1],
+            act=RELU,
+            scaled=False,
+            router_scaled=False,
+        )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, logits: Tensor, il: int) -> Tensor:
         """cur [n_embd, n], logits [n_expert, n] -> as cur"""

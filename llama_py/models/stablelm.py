@@ -34,14 +34,13 @@ class StableLm(Decoder):
         n_embd, shape = self.hp.n_embd, self.hp.layers[il]
         d, norm = shape.n_embd_head_k, w.norm("attn_norm", n_embd, kind="layer", bias="needed")
         attention = Attention(
-            w, self.hp,
+            w,
+            self.hp,
             q_norm=w.optional_norm("attn_q_norm", d, shape.n_head, kind="layer"),
             k_norm=w.optional_norm("attn_k_norm", d, shape.n_head_kv, kind="layer"),
-        )  # fmt: skip
+        )
         feed_forward = FeedForward(w, n_embd, shape.n_ff, scaled=False)
         ffn_norm = w.optional_norm("ffn_norm", n_embd, kind="layer", bias=True)
         if ffn_norm is None:
-            return ParallelLayer(
-                norm, attention, feed_forward, order="f(ax)", sum_name="ffn_inp"
-            )
+            return ParallelLayer(norm, attention, feed_forward, order="f(ax)", sum_name="ffn_inp")
         return Layer(norm, attention, ffn_norm, feed_forward)

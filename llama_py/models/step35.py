@@ -26,16 +26,31 @@ from llama_py.weights import Weights
 
 NAMES = {"ffn_shexp": "ffn_shared_out"}
 DRAFT_NAMES = {
-    "mtp_attn_post_norm": "mtp_ffn_norm", "ffn_shexp": "mtp_ffn_shared_out",
+    "mtp_attn_post_norm": "mtp_ffn_norm",
+    "ffn_shexp": "mtp_ffn_shared_out",
     **{
         x: f"mtp_{x}"
         for x in (
-            "attn_norm", "Qcur", "Kcur", "Vcur", "Qcur_normed", "Kcur_normed", "Qcur_pos",
-            "Kcur_pos", "attn_out", "attn_gate", "attn_gate_sigmoid", "attn_gate_3d",
-            "attn_gated_3d", "attn_gated", "attn_proj", "ffn_moe_out", "ffn_out",
+            "attn_norm",
+            "Qcur",
+            "Kcur",
+            "Vcur",
+            "Qcur_normed",
+            "Kcur_normed",
+            "Qcur_pos",
+            "Kcur_pos",
+            "attn_out",
+            "attn_gate",
+            "attn_gate_sigmoid",
+            "attn_gate_3d",
+            "attn_gated_3d",
+            "attn_gated",
+            "attn_proj",
+            "ffn_moe_out",
+            "ffn_out",
         )
     },
-}  # fmt: skip
+}
 DENSE = "gate", "up", "down"  # may be in the file beside the experts, and are not used then
 
 
@@ -81,9 +96,14 @@ class HeadGate(Attention):
         self.shape = shape = hp.layers[w.il]
         q_norm, k_norm = (w.optional_norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
         super().__init__(
-            w, hp, q_norm=q_norm, k_norm=k_norm, factors=factors, turned=("Qcur_pos", "Kcur_pos"),
+            w,
+            hp,
+            q_norm=q_norm,
+            k_norm=k_norm,
+            factors=factors,
+            turned=("Qcur_pos", "Kcur_pos"),
             name="attn_proj",
-        )  # fmt: skip
+        )
         self.gate = w.optional_linear("attn_gate", hp.n_embd, shape.n_head, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
@@ -146,10 +166,17 @@ class Step35(UnnormedDrafter):
             return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=act, scaled=False)
         w.skip(*(f"ffn_{x}.{y}" for x in DENSE for y in ("weight", "scale", "input_scale")))
         experts = Experts(
-            w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale, probs_bias="optional", scaled=False,
-            router_scaled=False, act=limited_silu(hp.swiglu_clamp_exp[il]),
-        )  # fmt: skip
+            w,
+            hp,
+            hp.n_ff_exp[il],
+            gating=hp.gating,
+            norm_w=hp.expert_weights_norm,
+            w_scale=hp.expert_weights_scale,
+            probs_bias="optional",
+            scaled=False,
+            router_scaled=False,
+            act=limited_silu(hp.swiglu_clamp_exp[il]),
+        )
         return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False, act=act)
 
     def embed(self, g: GraphBuilder) -> Tensor:

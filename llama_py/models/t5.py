@@ -21,9 +21,7 @@ from llama_py.weights import Weights
 
 class T5HParams(BucketHParams):
     dec_start_token_id: int = uint("decoder_start_token_id", 0)
-    dec_n_layer: int = uint(
-        "decoder_block_count", lambda hp: hp.n_layer, least=1, counts="all"
-    )
+    dec_n_layer: int = uint("decoder_block_count", lambda hp: hp.n_layer, least=1, counts="all")
 
     def load(self, keys: Keys) -> None:
         if self.dec_n_layer > self.n_layer:
@@ -107,10 +105,13 @@ class T5(Decoder):
             w.norm("attn_norm", hp.n_embd),
             SelfAttention(w, hp, self.written(w)),
             Layer(
-                w.norm("cross_attn_norm", hp.n_embd), Reading(w, hp, "cross_attn"),
-                w.norm("ffn_norm", hp.n_embd), feed_forward(w, hp), norm_name="attn_norm_cross",
+                w.norm("cross_attn_norm", hp.n_embd),
+                Reading(w, hp, "cross_attn"),
+                w.norm("ffn_norm", hp.n_embd),
+                feed_forward(w, hp),
+                norm_name="attn_norm_cross",
             ),
-        )  # fmt: skip
+        )
 
     def build_encoder(self, g: GraphBuilder) -> None:
         cur, end = self.embed(g), len(self.encoder) - 1

@@ -41,9 +41,14 @@ class Talkie(Decoder):
     def layer(self, w: Weights, il: int) -> AnyLayer:
         hp, shape = self.hp, self.hp.layers[il]
         attention = Attention(
-            w, hp, q_norm=Norm(w.tensor("attn_q_norm.weight", 1, shape.n_head)), k_norm=Norm(),
-            norm_late=True, turned=("", ""), name="attn_out",
-        )  # fmt: skip
+            w,
+            hp,
+            q_norm=Norm(w.tensor("attn_q_norm.weight", 1, shape.n_head)),
+            k_norm=Norm(),
+            norm_late=True,
+            turned=("", ""),
+            name="attn_out",
+        )
         feed_forward = FeedForward(w, hp.n_embd, shape.n_ff, scaled="down")
         return WithEmbeddings(w, Layer(Norm(), attention, Norm(), feed_forward))
 

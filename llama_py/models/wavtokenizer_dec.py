@@ -16,7 +16,7 @@ from ggml_py.ops import (
     sigmoid,
     soft_max_ext,
     transpose,
-)  # fmt: skip
+)
 from ggml_py.ops.conv import conv_1d, conv_1d_dw
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import inv_sqrt

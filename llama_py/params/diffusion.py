@@ -20,37 +20,59 @@ class DiffusionParams(Params):
     error = ContextError
 
     steps: int | None = option(
-        None, "--diffusion-steps", f"how often the text is read (default: {STEPS})",
-        check=integers(1), env="",
-    )  # fmt: skip
-    eps: float = option(
-        0.0, "--diffusion-eps", "unmask all over the text, with this much of the time left at the"
-        f" end (default: {EPS:g}, unless there are blocks)", check=numbers(0, 1), env="",
-    )  # fmt: skip
-    block_length: int = option(
-        0, "--diffusion-block-length", "unmask block by block of so many tokens instead",
-        check=integers(0), env="",
-    )  # fmt: skip
-    algorithm: int = option(
-        4, "--diffusion-algorithm", "which tokens are unmasked first: 0 any; of those that were"
-        " drawn 1 by entropy, 2 by how far the next is behind, 3 any, 4 by probability",
-        check=integers(0, len(ALGORITHMS) - 1), metavar="0..4", env="",
-    )  # fmt: skip
-    alg_temp: float = option(
-        0.0, "--diffusion-alg-temp", "choose them by chance, the more the higher",
-        check=numbers(0), env="",
-    )  # fmt: skip
-    cfg_scale: float = option(
-        0.0, "--diffusion-cfg-scale", "away from what would be written without the prompt",
-        check=numbers(0), env="",
-    )  # fmt: skip
-    add_gumbel_noise: bool = option(
-        False, "--diffusion-add-gumbel-noise", "add Gumbel noise to the logits if the temperature"
-        " is above 0", parse=lambda text: bool(number(text)), metavar="0|1", env="",
-    )  # fmt: skip
-    visual: bool = option(
-        False, "--diffusion-visual", "show the text after each step", env=""
+        None,
+        "--diffusion-steps",
+        f"how often the text is read (default: {STEPS})",
+        check=integers(1),
+        env="",
     )
+    eps: float = option(
+        0.0,
+        "--diffusion-eps",
+        "unmask all over the text, with this much of the time left at the"
+        f" end (default: {EPS:g}, unless there are blocks)",
+        check=numbers(0, 1),
+        env="",
+    )
+    block_length: int = option(
+        0,
+        "--diffusion-block-length",
+        "unmask block by block of so many tokens instead",
+        check=integers(0),
+        env="",
+    )
+    algorithm: int = option(
+        4,
+        "--diffusion-algorithm",
+        "which tokens are unmasked first: 0 any; of those that were"
+        " drawn 1 by entropy, 2 by how far the next is behind, 3 any, 4 by probability",
+        check=integers(0, len(ALGORITHMS) - 1),
+        metavar="0..4",
+        env="",
+    )
+    alg_temp: float = option(
+        0.0,
+        "--diffusion-alg-temp",
+        "choose them by chance, the more the higher",
+        check=numbers(0),
+        env="",
+    )
+    cfg_scale: float = option(
+        0.0,
+        "--diffusion-cfg-scale",
+        "away from what would be written without the prompt",
+        check=numbers(0),
+        env="",
+    )
+    add_gumbel_noise: bool = option(
+        False,
+        "--diffusion-add-gumbel-noise",
+        "add Gumbel noise to the logits if the temperature is above 0",
+        parse=lambda text: bool(number(text)),
+        metavar="0|1",
+        env="",
+    )
+    visual: bool = option(False, "--diffusion-visual", "show the text after each step", env="")
 
     @property
     def wanted(self) -> bool:

@@ -54,10 +54,19 @@ class Option:
 
 
 def option(
-    default: Any, flags: str, help: str, *, off: str = "", env: str | None = None,
-    check: Rule | None = None, choices: Sequence[Any] = (), metavar: Any = "",
-    parse: Callable[[str], Any] | None = None, many: bool = False, nargs: int | str | None = None,
-) -> Any:  # fmt: skip
+    default: Any,
+    flags: str,
+    help: str,
+    *,
+    off: str = "",
+    env: str | None = None,
+    check: Rule | None = None,
+    choices: Sequence[Any] = (),
+    metavar: Any = "",
+    parse: Callable[[str], Any] | None = None,
+    many: bool = False,
+    nargs: int | str | None = None,
+) -> Any:
     """A field. `flags` and `off` are separated by spaces; a default that is a type is called.
 
     env    the name after LLAMA_ARG_, where it is not that of the longest `--flag`; with a `/`
@@ -71,11 +80,17 @@ def option(
     if env is None:
         env = long[2:].replace("-", "_").upper() if long.startswith("--") and not nargs else ""
     declared = Option(
-        names, help, _variable(env), check,
+        names,
+        help,
+        _variable(env),
+        check,
         parse or (check.parse if check else str),
-        metavar or "|".join(map(str, choices)) or "N", tuple(off.split()), many, nargs,
+        metavar or "|".join(map(str, choices)) or "N",
+        tuple(off.split()),
+        many,
+        nargs,
         tuple(one for one in choices if isinstance(one, str)),
-    )  # fmt: skip
+    )
     made: dict[str, Any] = {"default_factory" if isinstance(default, type) else "default": default}
     return field(**made, metadata={"option": declared})
 

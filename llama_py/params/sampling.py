@@ -17,19 +17,26 @@ log = logging.getLogger("llama_py")
 
 # The character of each sampler in --sampler-seq, in the order of the default chain; then others.
 _DEFAULT = {
-    "penalties": "e", "dry": "d", "top_n_sigma": "s", "top_k": "k", "typ_p": "y", "top_p": "p",
-    "min_p": "m", "xtc": "x", "temperature": "t",
-}  # fmt: skip
+    "penalties": "e",
+    "dry": "d",
+    "top_n_sigma": "s",
+    "top_k": "k",
+    "typ_p": "y",
+    "top_p": "p",
+    "min_p": "m",
+    "xtc": "x",
+    "temperature": "t",
+}
 SAMPLERS = {**_DEFAULT, "infill": "i", "adaptive_p": "a"}
 _ALIASES = {
     **{name.replace("_", between): name for name in SAMPLERS for between in ("_", "-", "")},
-    "nucleus": "top_p", "temp": "temperature", "typ": "typ_p",
-}  # fmt: skip
+    "nucleus": "top_p",
+    "temp": "temperature",
+    "typ": "typ_p",
+}
 _NAMES = {character: name for name, character in SAMPLERS.items()}
 
-CONSTRAINTS = (
-    "grammar", "grammar_file", "json_schema", "json_schema_file", "regex", "lark",
-)  # fmt: skip
+CONSTRAINTS = ("grammar", "grammar_file", "json_schema", "json_schema_file", "regex", "lark")
 _RANDOM_SEEDS = (-1, 2**32 - 1)  # LLAMA_DEFAULT_SEED, with and without its sign
 _UNIT = numbers(0, 1)
 
@@ -85,15 +92,22 @@ class SamplingParams(Params):
     """How the next token is chosen: the settings of `Sampler`; llama.cpp's names and defaults."""
 
     samplers: str | Sequence[str] = option(
-        ";".join(_DEFAULT), "--samplers", "what chooses, in this order, with ; between: one may be"
+        ";".join(_DEFAULT),
+        "--samplers",
+        "what chooses, in this order, with ; between: one may be"
         " there again or not at all, and infill and adaptive_p may be added",
-        parse=lambda text: tuple(_words(text)), check=_NAMED, metavar="NAME;...",
-    )  # fmt: skip
+        parse=lambda text: tuple(_words(text)),
+        check=_NAMED,
+        metavar="NAME;...",
+    )
     sampler_seq: str = option(
-        "", "--sampler-seq --sampling-seq", "the same by characters, instead of --samplers; of"
-        f" the default: {''.join(_DEFAULT.values())}, i: infill, a: adaptive_p", check=_CHARACTERS,
+        "",
+        "--sampler-seq --sampling-seq",
+        "the same by characters, instead of --samplers; of"
+        f" the default: {''.join(_DEFAULT.values())}, i: infill, a: adaptive_p",
+        check=_CHARACTERS,
         metavar="SEQUENCE",
-    )  # fmt: skip
+    )
     seed: int = option(
         -1, "-s --seed", "random seed (-1: a new one each time)", check=integers(-1, 2**32 - 1)
     )
@@ -105,9 +119,12 @@ class SamplingParams(Params):
     )
     temp: float = option(0.8, "--temp --temperature", "temperature (0: always the most likely)")
     dynatemp_range: float = option(
-        0.0, "--dynatemp-range", "dynamic temperature: up to so much below and above, as certain or"
-        " uncertain as the model is (0: off)", check=numbers(0),
-    )  # fmt: skip
+        0.0,
+        "--dynatemp-range",
+        "dynamic temperature: up to so much below and above, as certain or"
+        " uncertain as the model is (0: off)",
+        check=numbers(0),
+    )
     dynatemp_exp: float = option(
         1.0, "--dynatemp-exp", "power of the share of the largest entropy there", check=numbers(0)
     )
@@ -116,17 +133,22 @@ class SamplingParams(Params):
         0.95, "--top-p", "keep the most likely of total probability p (1: all)", check=_UNIT
     )
     min_p: float = option(
-        0.05, "--min-p", "drop tokens less likely than p times the most likely (0: none)",
+        0.05,
+        "--min-p",
+        "drop tokens less likely than p times the most likely (0: none)",
         check=_UNIT,
-    )  # fmt: skip
+    )
     typical_p: float = option(
-        1.0, "--typical --typical-p", "locally typical sampling, total probability (1: off)",
+        1.0,
+        "--typical --typical-p",
+        "locally typical sampling, total probability (1: off)",
         check=_UNIT,
-    )  # fmt: skip
+    )
     top_n_sigma: float = option(
-        -1.0, "--top-nsigma --top-n-sigma",
+        -1.0,
+        "--top-nsigma --top-n-sigma",
         "drop logits more than n standard deviations below the largest (-1: none)",
-    )  # fmt: skip
+    )
     xtc_probability: float = option(
         0.0, "--xtc-probability", "chance to leave out the top choices (0: off)", check=_UNIT
     )
@@ -134,9 +156,11 @@ class SamplingParams(Params):
         0.1, "--xtc-threshold", "probability that makes a top choice (above 0.5: off)", check=_UNIT
     )
     repeat_last_n: int = option(
-        64, "--repeat-last-n", "how many last tokens are penalized (0: none)",
+        64,
+        "--repeat-last-n",
+        "how many last tokens are penalized (0: none)",
         check=integers(0, 2**31 - 1),
-    )  # fmt: skip
+    )
     repeat_penalty: float = option(
         1.0, "--repeat-penalty", "factor on repeated tokens (1: off)", check=numbers(1e-38)
     )
@@ -147,9 +171,10 @@ class SamplingParams(Params):
         0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)"
     )
     dry_multiplier: float = option(
-        0.0, "--dry-multiplier", "DRY: what a token loses that repeats allowed-length tokens"
-        " (0: off)",
-    )  # fmt: skip
+        0.0,
+        "--dry-multiplier",
+        "DRY: what a token loses that repeats allowed-length tokens (0: off)",
+    )
     dry_base: float = option(
         1.75, "--dry-base", "DRY: factor for each token more", check=numbers(1)
     )
@@ -157,50 +182,74 @@ class SamplingParams(Params):
         2, "--dry-allowed-length", "DRY: tokens that may be repeated", check=integers(0, 2**31 - 1)
     )
     dry_penalty_last_n: int = option(
-        64, "--dry-penalty-last-n", "DRY: how many last tokens are looked at (0: off)",
+        64,
+        "--dry-penalty-last-n",
+        "DRY: how many last tokens are looked at (0: off)",
         check=integers(0, 2**31 - 1),
-    )  # fmt: skip
+    )
     dry_sequence_breakers: Sequence[str] = option(
-        ("\n", ":", '"', "*"), "--dry-sequence-breaker", "DRY: no repetition reaches back over this"
+        ("\n", ":", '"', "*"),
+        "--dry-sequence-breaker",
+        "DRY: no repetition reaches back over this"
         " text; may be repeated, and takes the place of the default (none: there are none)",
-        parse=_breakers, many=True, check=_TEXTS, metavar="TEXT",
-    )  # fmt: skip
+        parse=_breakers,
+        many=True,
+        check=_TEXTS,
+        metavar="TEXT",
+    )
     adaptive_target: float = option(
-        -1.0, "--adaptive-target", "adaptive_p: the probability of tokens that are wanted"
-        " (negative: off)", check=numbers(-math.inf, 1),
-    )  # fmt: skip
+        -1.0,
+        "--adaptive-target",
+        "adaptive_p: the probability of tokens that are wanted (negative: off)",
+        check=numbers(-math.inf, 1),
+    )
     adaptive_decay: float = option(
         0.9, "--adaptive-decay", "adaptive_p: how slowly it adapts", check=numbers(0, 0.99)
     )
     mirostat: int = option(
-        0, "--mirostat", "Mirostat 1 or 2, with nothing but the temperature before it (0: off)",
+        0,
+        "--mirostat",
+        "Mirostat 1 or 2, with nothing but the temperature before it (0: off)",
         check=integers(0, 2),
-    )  # fmt: skip
+    )
     mirostat_lr: float = option(
         0.1, "--mirostat-lr", "Mirostat: learning rate eta", check=numbers(0, 1e6)
     )
     mirostat_ent: float = option(
-        5.0, "--mirostat-ent", "Mirostat: the surprise tau that is wanted, in bits",
+        5.0,
+        "--mirostat-ent",
+        "Mirostat: the surprise tau that is wanted, in bits",
         check=numbers(0, 1e6),
-    )  # fmt: skip
+    )
     logit_bias: Mapping[int | str, float] = option(
-        dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1, or to those of"
-        " all tokens of a text, as Hello-1", metavar="TOKEN+N|TEXT+N",
-        parse=texts.logit_bias, many=True, check=BIASES,
-    )  # fmt: skip
+        dict,
+        "-l --logit-bias",
+        "added to a token's logit, as 15043+1 or 15043-1, or to those of"
+        " all tokens of a text, as Hello-1",
+        metavar="TOKEN+N|TEXT+N",
+        parse=texts.logit_bias,
+        many=True,
+        check=BIASES,
+    )
 
     grammar: str = option(
-        "", "--grammar", "what an answer must be, in llama.cpp's GBNF (or Lark, if it begins with"
-        " %llguidance)", metavar="GBNF",
-    )  # fmt: skip
+        "",
+        "--grammar",
+        "what an answer must be, in llama.cpp's GBNF (or Lark, if it begins with %llguidance)",
+        metavar="GBNF",
+    )
     grammar_file: str | PathLike[str] = option(
-        "", "--grammar-file", "the same, from a file (of Lark, if its name ends in .lark)",
+        "",
+        "--grammar-file",
+        "the same, from a file (of Lark, if its name ends in .lark)",
         metavar="FILE",
-    )  # fmt: skip
+    )
     json_schema: str | bool | Mapping[str, Any] = option(
-        "", "-j --json-schema", 'an answer must be JSON of this schema; {}: any JSON',
+        "",
+        "-j --json-schema",
+        "an answer must be JSON of this schema; {}: any JSON",
         metavar="SCHEMA",
-    )  # fmt: skip
+    )
     json_schema_file: str | PathLike[str] = option(
         "", "-jf --json-schema-file", "the same, from a file", metavar="FILE"
     )

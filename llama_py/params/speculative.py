@@ -34,23 +34,39 @@ class SpeculativeParams(Params):
     """How tokens are drafted: the arguments of `Speculator`; llama.cpp's names and defaults."""
 
     spec_type: str | Sequence[str] = option(
-        (), "--spec-type", f"draft by these, the first that has a guess: {', '.join(DRAFTERS)}",
-        parse=texts.words, many=True, check=_TYPES, metavar="NAME,...",
-    )  # fmt: skip
+        (),
+        "--spec-type",
+        f"draft by these, the first that has a guess: {', '.join(DRAFTERS)}",
+        parse=texts.words,
+        many=True,
+        check=_TYPES,
+        metavar="NAME,...",
+    )
     model_draft: Any = option(
-        None, "-md --model-draft --spec-draft-model", "GGUF file (in Python also a loaded model)"
+        None,
+        "-md --model-draft --spec-draft-model",
+        "GGUF file (in Python also a loaded model)"
         " that drafts: a smaller model, NextN layers, or what was trained to draft for the model;"
-        " which of the last two it is, it says itself", env="MODEL_DRAFT", metavar="FILE",
-    )  # fmt: skip
+        " which of the last two it is, it says itself",
+        env="MODEL_DRAFT",
+        metavar="FILE",
+    )
     spec_draft_type_k: str | None = option(
-        None, "--spec-draft-type-k -ctkd --cache-type-k-draft", "type of the K cache of a model"
-        " that drafts (default: as -ctk)", choices=CACHE_TYPES, metavar="TYPE",
+        None,
+        "--spec-draft-type-k -ctkd --cache-type-k-draft",
+        "type of the K cache of a model that drafts (default: as -ctk)",
+        choices=CACHE_TYPES,
+        metavar="TYPE",
         env="SPEC_DRAFT_CACHE_TYPE_K",
-    )  # fmt: skip
+    )
     spec_draft_type_v: str | None = option(
-        None, "--spec-draft-type-v -ctvd --cache-type-v-draft", "type of its V cache (default: as"
-        " -ctv)", choices=CACHE_TYPES, metavar="TYPE", env="SPEC_DRAFT_CACHE_TYPE_V",
-    )  # fmt: skip
+        None,
+        "--spec-draft-type-v -ctvd --cache-type-v-draft",
+        "type of its V cache (default: as -ctv)",
+        choices=CACHE_TYPES,
+        metavar="TYPE",
+        env="SPEC_DRAFT_CACHE_TYPE_V",
+    )
     spec_draft_n_max: int = option(
         3, "--spec-draft-n-max", "tokens that a model drafts at most", check=integers(1, 256)
     )
@@ -58,43 +74,54 @@ class SpeculativeParams(Params):
         0, "--spec-draft-n-min", "do without a model's draft of fewer tokens", check=integers(0)
     )
     spec_draft_p_min: float = option(
-        0.0, "--spec-draft-p-min", "a model's draft ends before a token less likely than this",
+        0.0,
+        "--spec-draft-p-min",
+        "a model's draft ends before a token less likely than this",
         check=numbers(0, 1),
-    )  # fmt: skip
+    )
     spec_draft_vocab: int = option(
-        32768, "--spec-draft-vocab", "a model drafts only so many tokens: the first of the"
+        32768,
+        "--spec-draft-vocab",
+        "a model drafts only so many tokens: the first of the"
         " vocabulary, which are the frequent ones, and those of the text; 0: all of them",
         check=integers(0),
-    )  # fmt: skip
+    )
     spec_draft_adaptive: bool = option(
-        True, "--spec-draft-adaptive", "draft fewer tokens where few were accepted lately",
+        True,
+        "--spec-draft-adaptive",
+        "draft fewer tokens where few were accepted lately",
         off="--no-spec-draft-adaptive",
-    )  # fmt: skip
+    )
     spec_ngram_simple_size_n: int = option(
-        12, "--spec-ngram-simple-size-n", "ngram-simple: last tokens that are looked up",
+        12,
+        "--spec-ngram-simple-size-n",
+        "ngram-simple: last tokens that are looked up",
         check=_COUNT,
-    )  # fmt: skip
+    )
     spec_ngram_simple_size_m: int = option(
         48, "--spec-ngram-simple-size-m", "ngram-simple: tokens to draft", check=_COUNT
     )
     spec_ngram_map_k_size_n: int = option(
-        12, "--spec-ngram-map-k-size-n", "ngram-map-k: last tokens that are looked up",
-        check=_COUNT,
-    )  # fmt: skip
+        12, "--spec-ngram-map-k-size-n", "ngram-map-k: last tokens that are looked up", check=_COUNT
+    )
     spec_ngram_map_k_size_m: int = option(
         48, "--spec-ngram-map-k-size-m", "ngram-map-k: tokens to draft", check=_COUNT
     )
     spec_ngram_map_k4v_size_n: int = option(
-        12, "--spec-ngram-map-k4v-size-n", "ngram-map-k4v: last tokens that are looked up",
+        12,
+        "--spec-ngram-map-k4v-size-n",
+        "ngram-map-k4v: last tokens that are looked up",
         check=_COUNT,
-    )  # fmt: skip
+    )
     spec_ngram_map_k4v_size_m: int = option(
         48, "--spec-ngram-map-k4v-size-m", "ngram-map-k4v: tokens to draft", check=_COUNT
     )
     spec_ngram_map_k4v_min_hits: int = option(
-        1, "--spec-ngram-map-k4v-min-hits", "ngram-map-k4v: do without what was looked up less"
-        " often", check=_COUNT,
-    )  # fmt: skip
+        1,
+        "--spec-ngram-map-k4v-min-hits",
+        "ngram-map-k4v: do without what was looked up less often",
+        check=_COUNT,
+    )
     spec_ngram_mod_n_match: int = option(
         24, "--spec-ngram-mod-n-match", "ngram-mod: last tokens that are looked up", check=_COUNT
     )

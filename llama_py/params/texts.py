@@ -118,5 +118,8 @@ def logit_bias(text: str) -> dict[int | str, float]:
 
 _BIASED = re.compile(r"(.+?)([+-](?:inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))", re.DOTALL)
 _KINDS: dict[str, Callable[[str], bool | int | float | str]] = {
-    "int": integer, "float": number, "bool": truth, "str": str,
-}  # fmt: skip
+    "int": integer,
+    "float": number,
+    "bool": truth,
+    "str": str,
+}

@@ -18,11 +18,16 @@ TWO_BITS = {"IQ2_S", "IQ2_M"}  # of these, those with more
 EMBEDDINGS = ("token_embd.weight", "per_layer_token_embd.weight")
 OUTPUT = "output.weight"
 _KINDS = (
-    ("attn_qkv.weight", "attn_v"), ("attn_kv_b.weight", "attn_v"), ("attn_v.weight", "attn_v"),
-    ("attn_k.weight", "attn_k"), ("attn_q.weight", "attn_q"),
-    ("attn_output.weight", "attn_output"), ("ffn_up", "ffn_up"), ("ffn_gate", "ffn_gate"),
+    ("attn_qkv.weight", "attn_v"),
+    ("attn_kv_b.weight", "attn_v"),
+    ("attn_v.weight", "attn_v"),
+    ("attn_k.weight", "attn_k"),
+    ("attn_q.weight", "attn_q"),
+    ("attn_output.weight", "attn_output"),
+    ("ffn_up", "ffn_up"),
+    ("ffn_gate", "ffn_gate"),
     ("ffn_down", "ffn_down"),
-)  # fmt: skip
+)
 
 
 def kind_of(name: str) -> str:
@@ -48,9 +53,15 @@ class Mix:
     """
 
     def __init__(
-        self, ftype: str, default: GGMLType, model: Model, names: Iterable[str], has_imatrix: bool,
-        output: GGMLType | None = None, embedding: GGMLType | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        ftype: str,
+        default: GGMLType,
+        model: Model,
+        names: Iterable[str],
+        has_imatrix: bool,
+        output: GGMLType | None = None,
+        embedding: GGMLType | None = None,
+    ) -> None:
         names = list(names)
         self.ftype, self.default, self.model = ftype, default, model
         self.has_imatrix = has_imatrix
@@ -74,9 +85,13 @@ class Mix:
         if kind == "attn_v":
             return self._values()
         chosen = {
-            "attn_k": self._keys, "attn_q": self._queries, "ffn_down": self._down,
-            "attn_output": self._attn_output, "ffn_gate": self._up, "ffn_up": self._up,
-        }.get(kind)  # fmt: skip
+            "attn_k": self._keys,
+            "attn_q": self._queries,
+            "ffn_down": self._down,
+            "attn_output": self._attn_output,
+            "ffn_gate": self._up,
+            "ffn_up": self._up,
+        }.get(kind)
         return self._named(chosen(t.name, kind)) if chosen else self.default
 
     def _named(self, name: str) -> GGMLType:
@@ -211,11 +226,24 @@ class Mix:
         if self.model.n_expert == 8:
             return "q5_K" if self.ftype in _MORE_WITH_EIGHT else ""
         return {
-            "Q2_K": "q3_K", "IQ3_XXS": "iq3_s", "Q3_K_M": "q4_K", "Q3_K_L": "q5_K", "IQ3_M": "q4_K",
-        }.get(self.ftype, "")  # fmt: skip
+            "Q2_K": "q3_K",
+            "IQ3_XXS": "iq3_s",
+            "Q3_K_M": "q4_K",
+            "Q3_K_L": "q5_K",
+            "IQ3_M": "q4_K",
+        }.get(self.ftype, "")
 
 
 _MORE_WITH_EIGHT = {
-    "Q2_K", "IQ3_XS", "IQ3_XXS", "Q3_K_S", "Q3_K_M", "IQ4_NL", "Q4_K_S", "Q4_K_M", "IQ3_S", "IQ3_M",
+    "Q2_K",
+    "IQ3_XS",
+    "IQ3_XXS",
+    "Q3_K_S",
+    "Q3_K_M",
+    "IQ4_NL",
+    "Q4_K_S",
+    "Q4_K_M",
+    "IQ3_S",
+    "IQ3_M",
     "IQ4_XS",
-}  # fmt: skip
+}

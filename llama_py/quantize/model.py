@@ -47,9 +47,16 @@ class Model:
         n_gqa = n_head // n_head_kv if n_head_kv else 0
         n_layer = kind.counted_layers(n_layer, n_nextn)
         return cls(
-            arch, n_layer, n_expert, n_gqa, large, kind.low_mix, kind.more_stacks,
-            kind.never_quantized, kind.least_q8,
-        )  # fmt: skip
+            arch,
+            n_layer,
+            n_expert,
+            n_gqa,
+            large,
+            kind.low_mix,
+            kind.more_stacks,
+            kind.never_quantized,
+            kind.least_q8,
+        )
 
 
 def _first(value: Any, default: Any) -> Any:

@@ -105,9 +105,14 @@ class _Choice:
         if wishes.type.type is not None:
             self.default = wishes.type.type
             self.mix = Mix(
-                wishes.type.name, self.default, model, names, has_imatrix, wishes.output_type,
+                wishes.type.name,
+                self.default,
+                model,
+                names,
+                has_imatrix,
+                wishes.output_type,
                 wishes.embedding_type,
-            )  # fmt: skip
+            )
 
     def job(self, t: TensorInfo, name: str, part: int) -> Job:
         wanted = self._wanted(replace(t, name=name))

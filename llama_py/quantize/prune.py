@@ -109,9 +109,7 @@ def declared_counts(cls: type) -> list[Field]:
     return list(everywhere.values())
 
 
-def _lists(
-    metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]
-) -> dict[str, MetaValue]:
+def _lists(metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]) -> dict[str, MetaValue]:
     """Return new values of the keys that were read with one value per layer."""
     found: dict[str, MetaValue] = {}
     for key in sorted(old.per_layer_keys & set(metadata)):
@@ -122,9 +120,7 @@ def _lists(
     return found
 
 
-def _listed(
-    metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]
-) -> dict[str, MetaValue]:
+def _listed(metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]) -> dict[str, MetaValue]:
     """Return lists in place of the intervals that the file states or that are the default."""
     found: dict[str, MetaValue] = {}
     for name, value in old.layer_lists().items():

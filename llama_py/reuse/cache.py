@@ -35,9 +35,12 @@ class Decoding(Remembering, Protocol):
     def following(self) -> object | None: ...
 
     def decode(
-        self, tokens: Sequence[int] | Batch, logits: Wanted = "last", seq_id: int = 0,
+        self,
+        tokens: Sequence[int] | Batch,
+        logits: Wanted = "last",
+        seq_id: int = 0,
         copy: bool = True,
-    ) -> F32: ...  # fmt: skip
+    ) -> F32: ...
 
     def computed_with(self, seq_id: int) -> Hashable | None: ...
 
@@ -89,9 +92,13 @@ class Reuse:
         self.shifted: set[int] = set()  # sequences that lost tokens in their middle
 
     def start(
-        self, ids: Sequence[int], seq_id: int = 0, marks: Iterable[int] | None = None,
-        afresh: bool = False, at_most: int | None = None,
-    ) -> Reused:  # fmt: skip
+        self,
+        ids: Sequence[int],
+        seq_id: int = 0,
+        marks: Iterable[int] | None = None,
+        afresh: bool = False,
+        at_most: int | None = None,
+    ) -> Reused:
         """Let a sequence hold as much of a prompt as is held by any, and nothing else. The rest,
         `ids[n_reused:]`, is to be decoded: at least one token, so that there are logits.
 

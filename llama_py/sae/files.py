@@ -20,9 +20,13 @@ FILES = (WEIGHTS, "sae.safetensors", "params.npz")
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 # others' names for what SAELens calls so
 NAMES = {
-    "w_enc": "W_enc", "w_dec": "W_dec", "encoder.weight": "W_enc", "encoder.bias": "b_enc",
-    "decoder.weight": "W_dec", "decoder.bias": "b_dec",
-}  # fmt: skip
+    "w_enc": "W_enc",
+    "w_dec": "W_dec",
+    "encoder.weight": "W_enc",
+    "encoder.bias": "b_enc",
+    "decoder.weight": "W_dec",
+    "decoder.bias": "b_dec",
+}
 # Gemma Scope's repositories: gemma-scope-2b-pt-res, ...
 SCOPE = {"res": "hook_resid_post", "mlp": "hook_mlp_out", "att": "attn.hook_z"}
 

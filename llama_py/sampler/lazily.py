@@ -91,9 +91,12 @@ class Lazily:
     """Anything, up to a trigger; then `inner`, which the trigger begins."""
 
     def __init__(
-        self, inner: ByGrammar, tokenizer: Tokenizer, triggers: Triggers,
+        self,
+        inner: ByGrammar,
+        tokenizer: Tokenizer,
+        triggers: Triggers,
         split: Callable[[bytes], list[int]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """split: tokens of a text, none of which is longer."""
         self.inner, self.pieces, self.eog = inner, tokenizer.pieces, tokenizer.eog
         self._split, self._first = split, Scan(triggers)
@@ -156,4 +159,3 @@ class Lazily:
     @property
     def complete(self) -> bool:
         return not self.holds or self.inner.complete
-

@@ -49,9 +49,7 @@ class Setup:
 
 def _penalties(s: Setup) -> Filter | None:
     p = s.params
-    return penalties(
-        p.repeat_last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
-    )
+    return penalties(p.repeat_last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty)
 
 
 def _dry(s: Setup) -> Filter | None:
@@ -60,9 +58,7 @@ def _dry(s: Setup) -> Filter | None:
         return None  # breakers are looked for in the whole vocabulary
     texts = p.dry_sequence_breakers
     found = breakers_of(texts, s.tokenizer("dry_sequence_breakers")) if any(texts) else {}
-    return dry(
-        p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, found
-    )
+    return dry(p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, found)
 
 
 def _temperature(s: Setup) -> Filter | None:

@@ -12,6 +12,22 @@ from llama_py.serving.slots import SlotInfo
 from llama_py.serving.source import Lease, ModelInfo, Source, size_of
 
 __all__ = [
-    "Busy", "Closed", "Engine", "Event", "Handle", "Lease", "Metrics", "ModelInfo", "Models", "Now",
-    "Reason", "Request", "Score", "SlotInfo", "Source", "Timings", "TooLong", "size_of",
-]  # fmt: skip
+    "Busy",
+    "Closed",
+    "Engine",
+    "Event",
+    "Handle",
+    "Lease",
+    "Metrics",
+    "ModelInfo",
+    "Models",
+    "Now",
+    "Reason",
+    "Request",
+    "Score",
+    "SlotInfo",
+    "Source",
+    "Timings",
+    "TooLong",
+    "size_of",
+]

@@ -134,15 +134,27 @@ class Answer:
         return self.end("stop" if e.complete else "grammar")
 
     def _event(
-        self, text: str = "", token: int | None = None, logprob: float | None = None, top: Top = (),
+        self,
+        text: str = "",
+        token: int | None = None,
+        logprob: float | None = None,
+        top: Top = (),
         data: bytes = b"",
-    ) -> Event:  # fmt: skip
+    ) -> Event:
         t = self.timings
         full = self.ended == "length" and t.n_gen >= self._room
         return Event(
-            t, self.slot, text, token, logprob, top, self.ended, self._text.stopped or "",
-            full or t.n_discarded > 0, data=data,
-        )  # fmt: skip
+            t,
+            self.slot,
+            text,
+            token,
+            logprob,
+            top,
+            self.ended,
+            self._text.stopped or "",
+            full or t.n_discarded > 0,
+            data=data,
+        )
 
     def _probabilities(self, logits: F32, id: int) -> tuple[float | None, Top]:
         if self._before is None:

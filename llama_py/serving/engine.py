@@ -1,9 +1,9 @@
 """Many requests to one model: anyone asks, one thread computes.
 
-    with Engine(model, n_ctx=8192, n_seq_max=4) as engine:
-        handle = engine.submit(Request(prompt=ids), told=print)
-        for event in engine.stream(Request(prompt=other_ids)):
-            print(event.text, end="")
+with Engine(model, n_ctx=8192, n_seq_max=4) as engine:
+    handle = engine.submit(Request(prompt=ids), told=print)
+    for event in engine.stream(Request(prompt=other_ids)):
+        print(event.text, end="")
 """
 
 from __future__ import annotations
@@ -63,10 +63,16 @@ class Engine(Closing):
 
     @takes(ContextParams)
     def __init__(
-        self, model: Model, *, speculative: SpeculativeParams | None = None,
-        max_queue: int = MAX_QUEUE, n_piece: int | None = None, warmup: bool = False,
-        owns_model: bool = False, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        model: Model,
+        *,
+        speculative: SpeculativeParams | None = None,
+        max_queue: int = MAX_QUEUE,
+        n_piece: int | None = None,
+        warmup: bool = False,
+        owns_model: bool = False,
+        **options: Any,
+    ) -> None:
         """options are the fields of ContextParams.
 
         speculative  how answers are drafted, all of them
@@ -142,9 +148,12 @@ class Engine(Closing):
             handle.cancel()
 
     def embed(
-        self, texts: Sequence[Sequence[int]], pooling: str = "auto", normalize: bool | int = True,
+        self,
+        texts: Sequence[Sequence[int]],
+        pooling: str = "auto",
+        normalize: bool | int = True,
         attention: str = "auto",
-    ) -> Future[list[F32]]:  # fmt: skip
+    ) -> Future[list[F32]]:
         """Rows of texts, which are ids: F32 [n_embd] each, of a reranker its scores, with pooling
         "none" those of its tokens [n_tokens, n_embd]. See `llama_py.embed.embed`.
 
@@ -165,9 +174,11 @@ class Engine(Closing):
         return self.embed([pair(self.model, [query, text]) for text in texts], "rank")
 
     def marks(
-        self, messages: Sequence[Message], ids: Sequence[int],
+        self,
+        messages: Sequence[Message],
+        ids: Sequence[int],
         variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """`Request.marks` of a conversation, of which ids are the prompt."""
         return marks(self._ctx, messages, ids, variables)
 
@@ -181,9 +192,13 @@ class Engine(Closing):
         total = replace(s.metrics, ended=Counter(dict(s.metrics.ended)))
         n_cells = sum(slot.n_held for slot in s.slots)
         return Now(
-            total, len(s.busy), len(s.waiting) + len(self._came), n_cells, budget.size,
+            total,
+            len(s.busy),
+            len(s.waiting) + len(self._came),
+            n_cells,
+            budget.size,
             budget.n_evicted,
-        )  # fmt: skip
+        )
 
     def set_loras(self, loras: Mapping[Adapter, float]) -> None:
         """From now on requests that say nothing of adapters begin with these."""

@@ -46,9 +46,12 @@ class Models(Closing, Generic[T]):
     """Models by name."""
 
     def __init__(
-        self, sources: Mapping[str, Source[T]] = MappingProxyType({}), budget: int | None = None,
-        most: int = 0, patience: float = PATIENCE,
-    ) -> None:  # fmt: skip
+        self,
+        sources: Mapping[str, Source[T]] = MappingProxyType({}),
+        budget: int | None = None,
+        most: int = 0,
+        patience: float = PATIENCE,
+    ) -> None:
         """budget: bytes of all that are loaded together; None for any number.
         most: models that are loaded together; 0 for any number."""
         self.budget, self.most, self.patience = budget, most, patience

@@ -89,9 +89,15 @@ class Reading(Closing):
             self.close()
             how: dict[str, Any] = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), self.n_tokens)
             self._ctx = Context(
-                self.model, **how, **self._how, n_seq_max=N_SEQ, kv_unified=True, embeddings=True,
-                pooling=pooling, attention=attention,
-            )  # fmt: skip
+                self.model,
+                **how,
+                **self._how,
+                n_seq_max=N_SEQ,
+                kv_unified=True,
+                embeddings=True,
+                pooling=pooling,
+                attention=attention,
+            )
             self._kind = kind
         return self._ctx
 

@@ -110,7 +110,7 @@ class Scheduler:
         state: State = "prompt" if job.reads else "answer"
         return SlotInfo(
             slot.id, state, job.id, t.n_prompt, t.n_done, t.n_gen, job.answer.n_left, slot.n_held
-        )  # fmt: skip
+        )
 
     def look(self, slot: Slot) -> None:
         """See what the memory has of a sequence."""
@@ -176,9 +176,7 @@ class Scheduler:
             self.metrics.n_reused += job.cells(n)
             self._tell(job, job.answer.place(slot.id, job.cells(n)))
 
-    def _start(
-        self, slot: Slot, job: Job, afresh: bool = False, marked: bool = True
-    ) -> int:
+    def _start(self, slot: Slot, job: Job, afresh: bool = False, marked: bool = True) -> int:
         """Let the slot have as much of a job's ids as is held. -> how many"""
         if self.ctx.model.has_encoder:
             self._encode(slot, job)

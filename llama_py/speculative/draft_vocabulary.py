@@ -54,9 +54,12 @@ class DraftVocabulary:
         weight.flags |= FLAG_WEIGHT
         self.linear = Linear(weight, scale=head.scale, prec=head.prec)
         log.info(
-            "draft_vocabulary: %d of %d tokens, %10s buffer size = %8.2f MiB", n, len(rows),
-            device.name, weight.nbytes / 2**20,
-        )  # fmt: skip
+            "draft_vocabulary: %d of %d tokens, %10s buffer size = %8.2f MiB",
+            n,
+            len(rows),
+            device.name,
+            weight.nbytes / 2**20,
+        )
 
     def add(self, tokens: Iterable[int]) -> None:
         """Tokens of a text: from now on they are drafted, in the place of those seen long ago."""

@@ -31,7 +31,7 @@ def settled(p: SpeculativeParams) -> SpeculativeParams:
 
 
 def _way_of(file: GGUFFile) -> str:
-    """"" for a model that may be for anything."""
+    """ "" for a model that may be for anything."""
     arch = file.architecture
     if arch in known_architectures() and (name := architecture(arch).way_to_draft(file.tensors)):
         return name

@@ -194,9 +194,11 @@ class _Graph(_Splitter):
             log.warning(
                 "%d devices share layers, but %d of %d blocks have no part for %s: there are fewer"
                 " heads, experts or blocks of channels than devices",
-                len(idle), max(idle), len(self.used),
+                len(idle),
+                max(idle),
+                len(self.used),
                 ", ".join(d.name for d, n in zip(self.devices, idle, strict=True) if n),
-            )  # fmt: skip
+            )
 
     def _visit(self, whole: Any, parts: Sequence[Any]) -> None:
         """Put split blocks in the place of those that can be, in all that is made of layers."""
@@ -339,8 +341,12 @@ class _Graph(_Splitter):
             largest = min(tensors, key=lambda t: (-t.nbytes, t.name))
             log.warning(
                 "split_mode graph: %s, with %s [%s], stays on %s: %s",
-                kind, largest.name, shown(largest.ne), self.devices[0].name, why,
-            )  # fmt: skip
+                kind,
+                largest.name,
+                shown(largest.ne),
+                self.devices[0].name,
+                why,
+            )
 
 
 def _layer_of(tensors: Sequence[Tensor]) -> int:

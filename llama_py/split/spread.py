@@ -113,9 +113,7 @@ class Spread:
     def __init__(self, g: GraphBuilder, group: Group, before: Spread | None) -> None:
         """before: that of the group whose layers came last"""
         self.g, self.group, self.before = g, group, before
-        self.parts = [
-            PartBuilder(g, hp, i, group.first + i) for i, hp in enumerate(group.hparams)
-        ]
+        self.parts = [PartBuilder(g, hp, i, group.first + i) for i, hp in enumerate(group.hparams)]
         self._sums: dict[int, Tensor] = {}  # by id of what a block gave: its REDUCE
         self._at: dict[tuple[int, int], Tensor] = {}
         self._follows: dict[int, bool] = {}
@@ -193,9 +191,7 @@ class Spread:
             elif any(s.op == "NONE" and s.name in self.group.replicas[-1] for s in sources):
                 found = True
             else:
-                found = _is_simple(t) and any(
-                    self._is_own(s) for s in sources if s.op != "NONE"
-                )
+                found = _is_simple(t) and any(self._is_own(s) for s in sources if s.op != "NONE")
             self._own[id(t)] = found
         return found
 

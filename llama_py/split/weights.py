@@ -33,9 +33,14 @@ class PartWeights(Weights):
         return part
 
     def _find(
-        self, name: str, ne: tuple[int, ...], other: tuple[int, ...], needed: bool,
-        sections: Sections = (), shaped: tuple[int, ...] = (),
-    ) -> Tensor | None:  # fmt: skip
+        self,
+        name: str,
+        ne: tuple[int, ...],
+        other: tuple[int, ...],
+        needed: bool,
+        sections: Sections = (),
+        shaped: tuple[int, ...] = (),
+    ) -> Tensor | None:
         found = self.info(name)
         if found is None:
             return None
@@ -66,9 +71,16 @@ class PartWeights(Weights):
             piece.dim = different[0]
 
     def experts(
-        self, stem: str, n_in: int, n_out: int, n_expert: int, *, bias: Bias = False,
-        scaled: bool = True, sections: Sections = (),
-    ) -> ExpertLinear:  # fmt: skip
+        self,
+        stem: str,
+        n_in: int,
+        n_out: int,
+        n_expert: int,
+        *,
+        bias: Bias = False,
+        scaled: bool = True,
+        sections: Sections = (),
+    ) -> ExpertLinear:
         """Some of the experts, whole, where these are shared so: of biases and scales there are
         all, for numbers of experts are those of all."""
         if not self.share.by_expert:

@@ -22,9 +22,12 @@ N_CTX_LEAST = 64
 
 
 def train(
-    model: Loaded | Context, pairs: Pairs, method: str = "pca", tokens: str = "all",
+    model: Loaded | Context,
+    pairs: Pairs,
+    method: str = "pca",
+    tokens: str = "all",
     progress: Progress | None = None,
-) -> ControlVector:  # fmt: skip
+) -> ControlVector:
     """The direction from the second prompts to the first, for each layer.
 
     Both prompts of a pair are run, the shorter one with spaces at its end; that of layer N is made
@@ -49,9 +52,7 @@ def train(
         if own is None:
             ctx.close()
     reduce = METHODS[method]
-    return ControlVector(
-        np.array([reduce(rows) for rows in differences], np.float32), loaded.arch
-    )
+    return ControlVector(np.array([reduce(rows) for rows in differences], np.float32), loaded.arch)
 
 
 def longest(model: Loaded, pairs: Pairs) -> int:
@@ -72,9 +73,7 @@ def _check(pairs: Pairs, method: str, tokens: str) -> None:
         raise ContextError(f"tokens is {tokens!r}; it must be 'all' or 'last'")
 
 
-def _encoded(
-    model: Loaded, pair: tuple[Prompt, Prompt], pad: bool
-) -> tuple[list[int], list[int]]:
+def _encoded(model: Loaded, pair: tuple[Prompt, Prompt], pad: bool) -> tuple[list[int], list[int]]:
     """Their tokens, as many of both if the shorter is to be padded."""
     a, b = (_ids(model, prompt) for prompt in pair)
     if pad and len(a) != len(b):
@@ -85,9 +84,11 @@ def _encoded(
 
 
 def _differences(
-    ctx: Context, encoded: Sequence[tuple[list[int], list[int]]], tokens: str,
+    ctx: Context,
+    encoded: Sequence[tuple[list[int], list[int]]],
+    tokens: str,
     progress: Progress | None,
-) -> list[Rows]:  # fmt: skip
+) -> list[Rows]:
     """Of each layer but the first. [n, n_embd]"""
     points = [f"blocks.{il}.hook_resid_pre" for il in range(1, ctx.model.hparams.n_layer)]
     if not points:

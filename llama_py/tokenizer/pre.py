@@ -119,10 +119,7 @@ _YOUTU = (
     Plain(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
     _any(_MARKED_WORD, r"\p{N}", _CASED_PUNCTUATION, _SPACES),
 )
-_TINY_AYA = (
-    Threes(r"\p{N}+"),
-    _any(_MARKED_WORD, r"\p{N}{1,3}", _CASED_PUNCTUATION, _SPACES),
-)
+_TINY_AYA = (Threes(r"\p{N}+"), _any(_MARKED_WORD, r"\p{N}{1,3}", _CASED_PUNCTUATION, _SPACES))
 _SUPERBPE = (Kinds(r"\p{N}+"), Threes("[0-9]+", before=True))
 
 # As llama.cpp, not as the original: capitals and combining marks do not end or join a word.
@@ -187,12 +184,7 @@ _CHAMELEON = (
     Kinds(r"[\p{P}!-/:-@\[-`{-~]"),
     _GPT2,
 )
-_DEFAULT = (
-    Kinds(r"[\p{P}\$\+<=>\^~\|]+"),
-    _GPT2,
-    Kinds(r"\p{N}+"),
-    Plain(r"[0-9][0-9][0-9]"),
-)
+_DEFAULT = (Kinds(r"[\p{P}\$\+<=>\^~\|]+"), _GPT2, Kinds(r"\p{N}+"), Plain(r"[0-9][0-9][0-9]"))
 _FALCON = (Kinds(r"[\p{P}\$\+<=>\^~\|`]+"), _GPT2, Plain(r"[0-9][0-9][0-9]"))
 _LINES = Plain(r"[^\n]+|\n+")
 
@@ -206,13 +198,17 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
     **_names(
         "gpt-2 phi-2 mpt olmo jais exaone4 gigachat mellum a.x-4.0 modern-bert jina-es jina-de"
         " jina-v2-es jina-v2-de",
-        _GPT2, clean_spaces=True,
+        _GPT2,
+        clean_spaces=True,
     ),
     **_names("trillion granite-docling", _GPT2),
     **_names("jina-v1-en jina-v2-code roberta-bpe", _GPT2, add_sep=True, clean_spaces=True),
     **_names(
         "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
-        _LLAMA3, ignore_merges=True, add_bos=True, clean_spaces=True,
+        _LLAMA3,
+        ignore_merges=True,
+        add_bos=True,
+        clean_spaces=True,
     ),
     **_names("dbrx smaug-bpe", _LLAMA3, clean_spaces=True),
     **_names("chatglm-bpe", _LLAMA3, clean_spaces=True, default_bos=None),
@@ -253,7 +249,12 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
     **_names("chameleon", *_CHAMELEON, add_bos=True),
     **_names(
         "gemma4 granite-embed-multi-311m",
-        _LINES, always=True, clean_spaces=True, as_bytes=False, escape=True, newlines=True,
+        _LINES,
+        always=True,
+        clean_spaces=True,
+        as_bytes=False,
+        escape=True,
+        newlines=True,
     ),
     **_names("sarvam-moe", _LINES, as_bytes=False, escape=True),
     **_names("whitespace", Plain(r"\S+"), clean_spaces=True, as_bytes=False, lowercase=False),

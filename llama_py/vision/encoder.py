@@ -1,5 +1,4 @@
-"""The encoder of a file (--mmproj) on a device: images in, rows for a text model out (clip.cpp).
-"""
+"""The encoder of a file (--mmproj) on a device: images in, rows for a text model out (clip.cpp)."""
 
 from __future__ import annotations
 
@@ -61,10 +60,15 @@ class Encoder(Closing):
     """
 
     def __init__(
-        self, path: str | Path | GGUFFile, device: str | Device | Sequence[str | Device] = "cpu",
-        *, flash_attn: bool = True, min_tokens: int = 0, max_tokens: int = 0,
+        self,
+        path: str | Path | GGUFFile,
+        device: str | Device | Sequence[str | Device] = "cpu",
+        *,
+        flash_attn: bool = True,
+        min_tokens: int = 0,
+        max_tokens: int = 0,
         watch: Callable[[Tensor], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """min_tokens, max_tokens   of an image whose size decides how many it becomes; 0: as the
         model was trained;  watch   is called with each node's tensor
 
@@ -201,9 +205,13 @@ class Encoder(Closing):
     def _log(self) -> None:
         hp = self.projector.hp
         log.info(
-            "vision: %s, %d layers of %d channels, rows of %d; %.2f MiB", self.projector.name,
-            hp.n_layer, hp.n_embd, self.n_embd, sum(self.sizes.values()) / 2**20,
-        )  # fmt: skip
+            "vision: %s, %d layers of %d channels, rows of %d; %.2f MiB",
+            self.projector.name,
+            hp.n_layer,
+            hp.n_embd,
+            self.n_embd,
+            sum(self.sizes.values()) / 2**20,
+        )
 
 
 def check_kind(path: str | Path) -> None:
@@ -231,4 +239,3 @@ def _name(file: GGUFFile) -> str:
             f"{file.path}: says nothing of its projector (clip.projector_type); convert it again"
         )
     return name
-

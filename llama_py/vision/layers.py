@@ -33,12 +33,15 @@ from llama_py.vision.graph import ImageGraph
 from llama_py.weights import Weights
 
 PLAIN: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": gelu, "silu": silu, "gelu_quick": gelu_quick,
-}  # fmt: skip
+    "gelu": gelu,
+    "silu": silu,
+    "gelu_quick": gelu_quick,
+}
 GATED: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
-    "gelu": ("geglu", geglu_split), "silu": ("swiglu", swiglu_split),
+    "gelu": ("geglu", geglu_split),
+    "silu": ("swiglu", swiglu_split),
     "gelu_quick": ("geglu_quick", geglu_quick_split),
-}  # fmt: skip
+}
 
 
 def normed(g: ImageGraph, cur: Tensor, n: Norm, il: int = -1) -> Tensor:
@@ -159,4 +162,3 @@ class Projections:
         return [
             view_4d(cur, self.size, self.n_head, n, 1, *strides, row(i * n_embd)) for i in range(3)
         ]
-

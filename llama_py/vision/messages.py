@@ -1,9 +1,9 @@
 """Images in messages, in the form of the OpenAI API: parts of a content.
 
-    {"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}},
-        {"type": "text", "text": "What is this?"},
-    ]}
+{"role": "user", "content": [
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}},
+    {"type": "text", "text": "What is this?"},
+]}
 """
 
 from __future__ import annotations
@@ -53,14 +53,10 @@ def with_images(content: Any, images: Sequence[Given]) -> Any:
 
 def marked(messages: Sequence[Message]) -> list[Message]:
     """Messages whose contents are texts, with PLACE where images were."""
-    return [
-        {**m, "content": _text(parts_of(m))} if has_images([m]) else m for m in messages
-    ]
+    return [{**m, "content": _text(parts_of(m))} if has_images([m]) else m for m in messages]
 
 
-def images_of(
-    messages: Sequence[Message], media_path: str | Path | None = None
-) -> list[Given]:
+def images_of(messages: Sequence[Message], media_path: str | Path | None = None) -> list[Given]:
     """The images of messages, as they are given: none of them is decoded yet.
 
     media_path  a folder of whose files URLs (file:NAME) may be read; None: of none

@@ -94,9 +94,7 @@ class ImagePrompt(Mixed):
         self, chunks: Sequence[Chunk], before: Sequence[int] = (), n_beyond: int = 0
     ) -> None:
         """before, n_beyond: of what a sequence has already."""
-        super().__init__(
-            id for c in chunks for id in (c.ids if isinstance(c, Picture) else c)
-        )
+        super().__init__(id for c in chunks for id in (c.ids if isinstance(c, Picture) else c))
         self.chunks = list(chunks)
         self.before = list(before)
         self.n_tokens = sum(c.n_tokens if isinstance(c, Picture) else len(c) for c in chunks)
@@ -165,9 +163,16 @@ def attending_both_ways(ctx: Decoding, wanted: bool = True) -> Iterator[None]:
 
 
 def image_prompt(
-    tokenizer: Tokenizer, hp: HParams, encoder: Encoder, text: str, images: Sequence[Given], *,
-    marker: str = MARKER, add_special: bool = True, n_most: int | None = None,
-) -> ImagePrompt:  # fmt: skip
+    tokenizer: Tokenizer,
+    hp: HParams,
+    encoder: Encoder,
+    text: str,
+    images: Sequence[Given],
+    *,
+    marker: str = MARKER,
+    add_special: bool = True,
+    n_most: int | None = None,
+) -> ImagePrompt:
     """A text with images where it has markers, for a model of these hyperparameters.
 
     n_most  cells, beyond which no other image is decoded
@@ -210,11 +215,15 @@ def _pictures(encoder: Encoder, image: Image, hp: HParams) -> list[Picture]:
     kind, sees_all = encoder.projector, encoder.projector.sees_all(hp.n_embd_inp)
     return [
         Picture(
-            encoder, part, kind.n_tokens(*part.size), *kind.grid(*part.size), hp.n_pos_per_embd,
+            encoder,
+            part,
+            kind.n_tokens(*part.size),
+            *kind.grid(*part.size),
+            hp.n_pos_per_embd,
             sees_all,
         )
         for part in encoder.parts(image)
-    ]  # fmt: skip
+    ]
 
 
 def _add(chunks: list[Chunk], ids: list[int]) -> None:

@@ -34,8 +34,9 @@ def _bicubic(x: float) -> float:
 
 
 FILTERS: dict[str, tuple[Callable[[float], float], float]] = {
-    "bilinear": (_bilinear, 1.0), "bicubic": (_bicubic, 2.0),
-}  # fmt: skip
+    "bilinear": (_bilinear, 1.0),
+    "bicubic": (_bicubic, 2.0),
+}
 
 
 def resize(image: U8, size: Size, how: str) -> U8:

@@ -24,8 +24,9 @@ def tiles(image: U8, side: int, most: int, how: str) -> list[U8]:
     large = fit(image, size, how)
     found = [
         large[y : y + side, x : x + side]
-        for y in range(0, size[1], side) for x in range(0, size[0], side)
-    ]  # fmt: skip
+        for y in range(0, size[1], side)
+        for x in range(0, size[0], side)
+    ]
     return [*found, whole]
 
 

@@ -29,8 +29,9 @@ def feed_forward(w: Weights, hp: VisionHParams, swaps: bool) -> FeedForward:
     return FeedForward(
         w.linear(names[0], n_embd, n_ff, bias=True, scaled=False),
         w.linear(names[1], n_ff, n_embd, bias=True, scaled=False),
-        w.optional_linear("ffn_gate", n_embd, n_ff, bias=True, scaled=False), hp.activation,
-    )  # fmt: skip
+        w.optional_linear("ffn_gate", n_embd, n_ff, bias=True, scaled=False),
+        hp.activation,
+    )
 
 
 class Layer:
@@ -58,9 +59,14 @@ class ViT:
     """
 
     def __init__(
-        self, w: Weights, hp: VisionHParams, kind: NormKind, *, swaps: bool = False,
+        self,
+        w: Weights,
+        hp: VisionHParams,
+        kind: NormKind,
+        *,
+        swaps: bool = False,
         turn_values: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         n = hp.n_embd
         self.turn_values = turn_values
         self.pre = w.optional_norm("v.pre_ln", n, kind=kind, bias=True)

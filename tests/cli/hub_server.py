@@ -53,8 +53,12 @@ def hub(
 
         def _tree(self, repo: str) -> None:
             if (files := self._files(repo)) is not None:
-                self._json([{"type": "file", "path": name, "size": len(data), "oid": _etag(data)}
-                            for name, data in files.items()])  # fmt: skip
+                self._json(
+                    [
+                        {"type": "file", "path": name, "size": len(data), "oid": _etag(data)}
+                        for name, data in files.items()
+                    ]
+                )
 
         def _info(self, repo: str) -> None:
             if (files := self._files(repo)) is not None:

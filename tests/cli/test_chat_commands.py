@@ -51,9 +51,11 @@ def talk(context: llama_py.Context) -> Talk:
     model: Any = context.model
     sampler = llama_py.Sampler(SamplingParams(temp=0.5), model.hparams.n_vocab, model.tokenizer)
     run: Any = SimpleNamespace(
-        model=model, ctx=context, sampler=sampler,
+        model=model,
+        ctx=context,
+        sampler=sampler,
         params=GenerateParams(sampler=sampler, max_tokens=7),
-    )  # fmt: skip
+    )
     talk = Talk(run, ChatParams())
     talk.conversation.messages.append(HELLO)
     return talk
@@ -178,9 +180,14 @@ def test_another_answer_to_the_same(chat: Any, tmp_path: Path) -> None:
     files = [tmp_path / f"{i}.json" for i in range(3)]
     long = "Speak of love and of the king! " * 12
     shown = chat(
-        "/system Be brief.", long, f"/save {files[0]}", "/regen", f"/save {files[1]}",
-        f"/edit {long}Speak!", f"/save {files[2]}",
-    )  # fmt: skip
+        "/system Be brief.",
+        long,
+        f"/save {files[0]}",
+        "/regen",
+        f"/save {files[1]}",
+        f"/edit {long}Speak!",
+        f"/save {files[2]}",
+    )
     first, again, edited = map(messages, files)
     assert first[:2] == again[:2] == [("system", "Be brief."), ("user", long.strip())]
     assert len(first) == len(again) == len(edited) == 3 and first[2] != again[2]
@@ -193,14 +200,24 @@ def test_another_answer_to_the_same(chat: Any, tmp_path: Path) -> None:
 def test_settings(chat: Any, tmp_path: Path) -> None:
     file = tmp_path / "talk.json"
     told = chat(
-        "/set temp 0", "/set -n 2", "/set reverse-prompt \\n\\n", "/set logit_bias 5-1.5",
-        "/set ignore-eos on", "Speak!", "/set", f"/save {file}",
-    ).err  # fmt: skip
+        "/set temp 0",
+        "/set -n 2",
+        "/set reverse-prompt \\n\\n",
+        "/set logit_bias 5-1.5",
+        "/set ignore-eos on",
+        "Speak!",
+        "/set",
+        f"/save {file}",
+    ).err
     now = json.loads(file.read_text())["settings"]
     assert now == {
-        "temp": 0.0, "max_tokens": 2, "stop": ["\n\n"], "logit_bias": [[5, -1.5]],
-        "ignore_eos": True, "seed": 5,
-    }  # fmt: skip
+        "temp": 0.0,
+        "max_tokens": 2,
+        "stop": ["\n\n"],
+        "logit_bias": [[5, -1.5]],
+        "ignore_eos": True,
+        "seed": 5,
+    }
     assert "* temperature" in told and "  top-p" in told and "generated 2 tokens" in told
 
 

@@ -19,10 +19,10 @@ from llama_py_tools.perplexity import main
 from tests.commands import DEMO
 
 ENDINGS = ["speak.", "hear the people", "a", "is gone and away"]
-WINO = '''0,The king was taller than Tom so _ was seen first.,king,Tom,1
+WINO = """0,The king was taller than Tom so _ was seen first.,king,Tom,1
 1,"The crown, which is old, did fit the king as the _ is small.",crown,king,2
 x,no choice here,a,b,1
-2,Cut off at the end _ .,a,b,1'''
+2,Cut off at the end _ .,a,b,1"""
 
 
 @pytest.fixture(scope="module")

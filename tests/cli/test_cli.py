@@ -121,9 +121,11 @@ def test_prompt_and_file_exclude_each_other(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_conversation(
-    chat_model: str, prompts: list[str], monkeypatch: pytest.MonkeyPatch,
+    chat_model: str,
+    prompts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     lines = "Speak!\n\nAgain!\n/clear\nOnce more!\n/exit\nnever\n"
     monkeypatch.setattr("sys.stdin", io.StringIO(lines))
     assert cli.main([*QUICK, "-m", chat_model, "-cnv", "-sys", "Be brief.", "-n", "2"]) == 0
@@ -158,9 +160,14 @@ def interrupted_run(model: str) -> Any:
         raise KeyboardInterrupt
 
     return SimpleNamespace(
-        model=loaded, ctx=loaded.context(256), params=GenerateParams(), show=show,
-        summary=SimpleNamespace(pending=(1, 0.0)), end_line=lambda: None, reused=lambda _: None,
-    )  # fmt: skip
+        model=loaded,
+        ctx=loaded.context(256),
+        params=GenerateParams(),
+        show=show,
+        summary=SimpleNamespace(pending=(1, 0.0)),
+        end_line=lambda: None,
+        reused=lambda _: None,
+    )
 
 
 def test_ctrl_c_on_a_terminal_ends_the_answer_only(chat_model: str) -> None:
@@ -179,9 +186,11 @@ def test_ctrl_c_on_a_terminal_ends_the_answer_only(chat_model: str) -> None:
 
 
 def test_a_model_with_a_template_talks(
-    chat_model: str, prompts: list[str], monkeypatch: pytest.MonkeyPatch,
+    chat_model: str,
+    prompts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     """As llama-completion: -p is the first message, and stdin has the others; -no-cnv: a text."""
     monkeypatch.setattr("sys.stdin", io.StringIO("Again!\n"))
     assert cli.main([*QUICK, "-m", chat_model, "-p", "Speak!", "-n", "2"]) == 0
@@ -193,9 +202,11 @@ def test_a_model_with_a_template_talks(
 
 
 def test_a_model_without_a_template_completes_unless_asked_to_talk(
-    tmp_path: Path, prompts: list[str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    prompts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     plain = ["-m", str(demo_with_template(tmp_path, None))]
     assert cli.main([*QUICK, *plain, "-p", "Speak!", "-n", "2"]) == 0
@@ -302,9 +313,10 @@ def test_thoughts_are_shown_on_a_terminal_only(
     said = out.rpartition("\n\n" if how != "hidden" else "\0")[2]
     assert said.strip() and "think>" not in said
     shown = {
-        "hidden": "", "dim": f"\x1b[2m{tokens.lstrip()}\x1b[0m\n\n",
+        "hidden": "",
+        "dim": f"\x1b[2m{tokens.lstrip()}\x1b[0m\n\n",
         "NO_COLOR": f"[Start thinking]\n{tokens.lstrip()}\n[End thinking]\n\n",
-    }  # fmt: skip
+    }
     assert out == shown[how] + said
 
 

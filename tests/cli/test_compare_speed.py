@@ -72,8 +72,10 @@ def test_tests_of_a_kind_share_a_context(python: Path) -> None:
     assert [r.test for r in found] == [tests[0], tests[2], tests[1], tests[3]]
     contexts = [r for name, r in log(python) if r["do"] == "context" and name == "ours"]
     assert [(c["depth"], c["n_ctx"], c["n_seqs"]) for c in contexts] == [
-        (0, 512, 1), (500, 512, 1), (0, 256, 5)
-    ]  # fmt: skip
+        (0, 512, 1),
+        (500, 512, 1),
+        (0, 256, 5),
+    ]
 
 
 def test_busy_processes_are_there_for_their_test_only(
@@ -145,8 +147,10 @@ def test_a_peer_that_dies_in_a_test_is_started_again(python: Path) -> None:
     tests = [Test("tg", 2), Test("pp", 4), Test("pp", 8, depth=3)]
     found = list(compared(python, "fast,dies tg", "slow").run(tests))
     assert [list(r.runs) for r in found] == [
-        ["ours", "slow"], ["ours", "slow"], ["ours", "fast", "slow"]
-    ]  # fmt: skip
+        ["ours", "slow"],
+        ["ours", "slow"],
+        ["ours", "fast", "slow"],
+    ]
 
 
 def test_cold_runs_have_a_process_each(python: Path) -> None:
@@ -190,9 +194,12 @@ def test_ours_answers_line_by_line(tmp_path: Path) -> None:
     ]  # fmt: skip
     done = subprocess.run(
         worker_command(sys.executable, "ours"),
-        input="\n".join(map(json.dumps, requests)), capture_output=True, text=True,
-        timeout=SECONDS, env=clean_environment(),
-    )  # fmt: skip
+        input="\n".join(map(json.dumps, requests)),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=clean_environment(),
+    )
     load, check, context, *numbers, too_long = map(json.loads, done.stdout.splitlines())
     assert load == context == {"answer": None}
     assert 0 <= check["answer"] < 128
@@ -251,9 +258,29 @@ def test_a_depth_has_a_folder_for_each_model(python: Path) -> None:
 
 def test_options_and_tests() -> None:
     args = compare_speed.parse(
-        ["-m", "x", "-p", "8", "-n", "0", "-d", "0,4", "-npl", "3", "--at-once", "1,2", "-ctk",
-         "f16,q8_0", "--first", "5", "--memory", "6", "-ntg", "7"]
-    )  # fmt: skip
+        [
+            "-m",
+            "x",
+            "-p",
+            "8",
+            "-n",
+            "0",
+            "-d",
+            "0,4",
+            "-npl",
+            "3",
+            "--at-once",
+            "1,2",
+            "-ctk",
+            "f16,q8_0",
+            "--first",
+            "5",
+            "--memory",
+            "6",
+            "-ntg",
+            "7",
+        ]
+    )
     labels = [t.label for t in compare_speed.tests(args)]
     at_0 = ["pp8", "1 at once", "2 at once", "3 x tg7"]
     rest = ["first token, warm, pp5", "first token, cold, pp5", "peak memory, pp6"]
@@ -261,9 +288,17 @@ def test_options_and_tests() -> None:
     assert labels == [text for label in plain for text in (label, f"{label}, q8_0/f16")]
     whole = compare_speed.tests(compare_speed.parse(["-m", "x", "--matrix"]))
     assert [t.label for t in whole] == [
-        "pp512", "tg128", "1 at once", "2 at once", "4 at once", "8 at once", "8 x tg64",
-        "tg32 @ d4096", "tg32 @ d16384", "pp512 @ d16384",
-    ]  # fmt: skip
+        "pp512",
+        "tg128",
+        "1 at once",
+        "2 at once",
+        "4 at once",
+        "8 at once",
+        "8 x tg64",
+        "tg32 @ d4096",
+        "tg32 @ d16384",
+        "pp512 @ d16384",
+    ]
     assert len(plan.groups(whole)) == 4
     with pytest.raises(SystemExit):
         compare_speed.parse(["-m", "x", "--budget", "3"])
@@ -327,8 +362,12 @@ def test_overview_has_a_line_for_each_model() -> None:
     lines = table.overview(rows)
     assert lines[0].endswith("with 2, 1 threads. 5 tests: the least 0.500, geometric mean 1.89.")
     assert lines[2:] == [
-        "| model | pp8 |", "|---|---:|", "| m | 3.00, 2.00 |", "| n | -, 0.50 |", "| o | -, 2.00 |",
-    ]  # fmt: skip
+        "| model | pp8 |",
+        "|---|---:|",
+        "| m | 3.00, 2.00 |",
+        "| n | -, 0.50 |",
+        "| o | -, 2.00 |",
+    ]
 
 
 def test_text_around_the_tables_of_a_page_stays() -> None:

@@ -47,11 +47,16 @@ def test_a_seed_repeats_and_stdin_is_a_prompt() -> None:
     args = [str(SCRIPTS / "llama-py-cli"), "-dev", "ref", "-c", "256", "-n", "8", "-f", "-"]
     texts = [
         subprocess.run(
-            [*args, "-s", seed], input="JULIET:\\n\xe9", capture_output=True, text=True,
-            timeout=SECONDS, env=clean_environment(), encoding="utf-8",
+            [*args, "-s", seed],
+            input="JULIET:\\n\xe9",
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=clean_environment(),
+            encoding="utf-8",
         ).stdout
         for seed in ("1", "1", "2")
-    ]  # fmt: skip
+    ]
     assert texts[0].startswith("JULIET:\n\xe9")
     assert texts[0] == texts[1] != texts[2]
 
@@ -60,7 +65,10 @@ def test_no_stdin_and_no_stdout() -> None:
     script = SCRIPTS / "llama-py-cli"
     command = f"exec '{script}' {' '.join(QUICK)} -n 2 <&- >&-"
     done = subprocess.run(
-        ["sh", "-c", command], capture_output=True, text=True, timeout=SECONDS,
+        ["sh", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
         env=clean_environment(),
     )
     assert done.returncode == 0
@@ -83,21 +91,30 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 def test_a_full_disk_is_told() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [str(SCRIPTS / "llama-py-cli"), *QUICK, "-n", "2"], stdout=full,
-            stderr=subprocess.PIPE, text=True, timeout=SECONDS, env=clean_environment(),
-        )  # fmt: skip
+            [str(SCRIPTS / "llama-py-cli"), *QUICK, "-n", "2"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=SECONDS,
+            env=clean_environment(),
+        )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert len(done.stderr.splitlines()) == 1
 
 
 PRINTED = [
-    *((script.name, "--help") for script in entry_points(group="console_scripts")
-      if script.value.startswith("llama_py")),
+    *(
+        (script.name, "--help")
+        for script in entry_points(group="console_scripts")
+        if script.value.startswith("llama_py")
+    ),
     *(("llama-py", word, "--help") for word in main.WORDS),
-    ("llama-py-gguf", "show", "--help"), ("llama-py-graph", "dump", "--help"),
-    ("llama-py-server", "--version"), ("llama-py-cli", "--completion", "zsh"),
-]  # fmt: skip
+    ("llama-py-gguf", "show", "--help"),
+    ("llama-py-graph", "dump", "--help"),
+    ("llama-py-server", "--version"),
+    ("llama-py-cli", "--completion", "zsh"),
+]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -145,9 +162,12 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
     other = write(tmp_path, b"hello", "other.gguf")
     arch = write(tmp_path, gguf([kv("general.architecture", "str", "qwen35mo")]), "arch.gguf")
     expected = {
-        cut: "damaged", other: "not a GGUF file", arch: "nearest: qwen35moe",
-        tmp_path: "is a folder", tmp_path / "missing.gguf": "No such file",
-    }  # fmt: skip
+        cut: "damaged",
+        other: "not a GGUF file",
+        arch: "nearest: qwen35moe",
+        tmp_path: "is a folder",
+        tmp_path / "missing.gguf": "No such file",
+    }
     for path, says in expected.items():
         assert says in refused(run("llama-py-cli", "-dev", "ref", "-m", str(path), "-p", "x"))
 

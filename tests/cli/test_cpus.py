@@ -61,9 +61,10 @@ def test_places_of_threads(machine: list[Collection[int]]) -> None:
 
 
 def test_numa(
-    machine: list[Collection[int]], monkeypatch: pytest.MonkeyPatch,
+    machine: list[Collection[int]],
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(host, "numa_nodes", lambda: [[0, 1, 2, 3], [4, 5, 6, 7]])
     enter(CpuParams(numa="isolate"))
     assert machine == [{4, 5, 6, 7}]
@@ -143,9 +144,13 @@ def test_a_command_stays_there() -> None:
         "print(os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS,
-        env=clean_environment(), stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+    )
     nice = os.getpriority(os.PRIO_PROCESS, 0)  # which only root may lower
     nice = 5 if nice <= 5 or os.geteuid() == 0 else nice
     assert done.stdout.splitlines()[-1] == f"{{{cpu}}} {nice}"

@@ -86,8 +86,12 @@ def test_six_are_shown_whole_and_none_too() -> None:
     assert six[2] == "            [" + ", ".join(["        -inf"] * 6) + "  ],"
     nothing = np.zeros((1, 1, 0, 4), np.float32)
     assert list(value_lines(nothing)) == [
-        "    [", "        [", "        ],", "    ]", "    sum = 0.000000",
-    ]  # fmt: skip
+        "    [",
+        "        [",
+        "        ],",
+        "    ]",
+        "    sum = 0.000000",
+    ]
 
 
 def test_the_sum_is_added_up_in_order() -> None:
@@ -212,9 +216,12 @@ def test_adapters(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     write_adapter(file, metadata["general.architecture"], pairs(arrays, matrices(arrays)))
     common, found = ["-m", model, "--tokens", TOKENS, "--save-logits", out, "-dev", "ref"], []
     for given in (
-        [], ["--lora", f"{file}"], ["--lora-scaled", f"{file}:0.5,{file}:.5"],
-        ["--lora-scaled", f"{file}:0"], ["--lora", f"{file}", "--lora-init-without-apply"],
-    ):  # fmt: skip
+        [],
+        ["--lora", f"{file}"],
+        ["--lora-scaled", f"{file}:0.5,{file}:.5"],
+        ["--lora-scaled", f"{file}:0"],
+        ["--lora", f"{file}", "--lora-init-without-apply"],
+    ):
         assert debug.main([*common, *given]) == 0
         found.append(np.load(out))
     none, whole, halves, zero, unapplied = found
@@ -236,9 +243,24 @@ def test_there_must_be_something_to_run(model: str, capsys: pytest.CaptureFixtur
 def test_several_devices_and_the_check(model: str, tmp_path: Path) -> None:
     file = tmp_path / "logits.npy"
     done = run(
-        "llama-py-debug", "-v", "-m", model, "--tokens", TOKENS, "--save-logits", str(file),
-        "-dev", "ref,cpu", "-ngl", "2", "-ot", "ffn_down=cpu", "-nkvo", "--check", "ref",
-    )  # fmt: skip
+        "llama-py-debug",
+        "-v",
+        "-m",
+        model,
+        "--tokens",
+        TOKENS,
+        "--save-logits",
+        str(file),
+        "-dev",
+        "ref,cpu",
+        "-ngl",
+        "2",
+        "-ot",
+        "ffn_down=cpu",
+        "-nkvo",
+        "--check",
+        "ref",
+    )
     assert done.returncode == 0, done.stderr
     assert "load_tensors: offloaded 2/3 layers to GPU" in done.stderr
     assert "cpu compute buffer size" in done.stderr

@@ -111,9 +111,7 @@ def test_forms_agree(against: str, capsys: Out) -> None:
     assert float(re.findall(r"^after layers +\d+ +(\S+)", report, re.M)[0]) < 1e-4
 
 
-def test_a_form_that_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Out
-) -> None:
+def test_a_form_that_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Out) -> None:
     install(monkeypatch, "wrong", WrongDevice("wrong", "SOLVE_TRI"))
     model = ("-m", str(tiny_model(tmp_path, "qwen35moe-moe")), "--tokens", "1,2,3,4,5")
     run = (*model, "-dev", "wrong", "--form", "delta_net=chunked")
@@ -150,8 +148,9 @@ def test_another_graph_ends_it(capsys: Out, tmp_path: Path) -> None:
     told, *nodes = report.splitlines()
     assert re.fullmatch(r"node \d+ 'Vcur-0 \(view\)': name: .* \(graph 0\)", told)
     assert [line.split(" = ")[0] for line in nodes] == [
-        "  first   Vcur-0 (view)", "  second  Vcur-0 (reshaped)"
-    ]  # fmt: skip
+        "  first   Vcur-0 (view)",
+        "  second  Vcur-0 (reshaped)",
+    ]
 
 
 def requantized(info: TensorInfo, type: GGMLType) -> TensorInfo:
@@ -217,9 +216,7 @@ def saved(folder: Path) -> str:
     return str(folder)
 
 
-def test_folders_of_values(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Out
-) -> None:
+def test_folders_of_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Out) -> None:
     a, b = saved(tmp_path / "a"), saved(tmp_path / "b")
     code, report = diff(capsys, a, b)
     assert code == 0
@@ -233,9 +230,7 @@ def test_folders_of_values(
     assert "llama-py-debug --save-tensors writes one" in capsys.readouterr().err
 
 
-def test_overlay_and_plot(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Out
-) -> None:
+def test_overlay_and_plot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Out) -> None:
     plant(monkeypatch, "SWIGLU", "geglu_f32", "ffn_swiglu-1")
     overlay, picture = tmp_path / "errors.jsonl", tmp_path / "errors.svg"
     args = ["--against", "plain", "--overlay", str(overlay), "--no-fuse"]
@@ -285,9 +280,17 @@ def run_of(what: str, **values: float) -> Run:
     for i, (name, value) in enumerate(values.items()):
         source = [{"k": 0, "name": f"w{i}", "type": "q8_0", "ne": [32, 1, 1, 1]}]
         run.records.append(
-            {"dec": 0, "i": i, "name": name, "op": "MUL_MAT", "type": "f32", "ne": [1, 1, 1, 1],
-             "view_src": "", "src": source}
-        )  # fmt: skip
+            {
+                "dec": 0,
+                "i": i,
+                "name": name,
+                "op": "MUL_MAT",
+                "type": "f32",
+                "ne": [1, 1, 1, 1],
+                "view_src": "",
+                "src": source,
+            }
+        )
         run.values[0, i] = lambda x=value: np.full((1, 1, 1, 1), x, np.float32)  # type: ignore[misc]
     return run
 

@@ -65,7 +65,7 @@ def test_wrong_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["-md", str(narrow), "--spec-type", "draft-mtp"], r"\(eagle3\): it has none"),
         (["--spec-type", "draft-eagle3"], r"give it as -md, not none"),
         (["-md", str(DEMO), "--spec-type", "draft-eagle3"], r"made for it; give it as -md, not"),
-    ):  # fmt: skip
+    ):
         assert cli.main(["-dev", "ref", *PROMPT, *argv]) == 1
         errors = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
         assert len(errors) == 1 and re.search(says, errors[0]), errors

@@ -40,14 +40,19 @@ def test_rows_are_cut_where_there_are_several_texts() -> None:
     assert "".join(written(one, "")).count("0.000000") == 20
     tokens = Found(rows, ["a"], "none", [], False)
     assert "".join(written(tokens, "")).splitlines()[2].split() == [
-        "embedding", "1:", *["0.000000"] * 3, "...", *["0.000000"] * 3
-    ]  # fmt: skip
+        "embedding",
+        "1:",
+        *["0.000000"] * 3,
+        "...",
+        *["0.000000"] * 3,
+    ]
 
 
 def test_scores() -> None:
     assert shown(pooling="rank").splitlines()[1:3] == [
-        "rerank score 0:    0.600 [no]", "rerank score 0:    0.800 [yes]"
-    ]  # fmt: skip
+        "rerank score 0:    0.600 [no]",
+        "rerank score 0:    0.800 [yes]",
+    ]
     one = Found(ROWS[:, :1], ["a", "b"], "rank", ["0"], False)
     assert "".join(written(one, "")) == "\nrerank score 0:    0.600\nrerank score 1:    1.000\n\n"
 

@@ -134,9 +134,12 @@ def test_a_file_that_is_there_stays(small: Path, capsys: pytest.CaptureFixture[s
     ],
 )
 def test_split_and_merge(
-    small: Path, tmp_path: Path, how: list[object], sizes: list[int],
+    small: Path,
+    tmp_path: Path,
+    how: list[object],
+    sizes: list[int],
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     n = len(sizes)
     assert run("split", small, tmp_path / "parts" / "m", *how, "--dry-run") == 0
     assert capsys.readouterr().out.count("\n") == n
@@ -160,8 +163,10 @@ def test_diff(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run("diff", small, other) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
-        "a.u8: u8 250 | u8 1", "t2: 136 of 136 bytes differ", "t3: q8_0 [32, 5] | q8_0 [64]",
-    ]  # fmt: skip
+        "a.u8: u8 250 | u8 1",
+        "t2: 136 of 136 bytes differ",
+        "t3: q8_0 [32, 5] | q8_0 [64]",
+    ]
     assert lines[3] == "t4: q8_0 [32, 6] | -"
     assert run("diff", small, other, "--no-bytes") == 1
     assert "bytes differ" not in capsys.readouterr().out

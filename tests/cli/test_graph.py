@@ -81,9 +81,14 @@ def test_diff_finds_a_field_and_a_length(
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [(b"hello", "no JSON dump"), (b"[1]\n", "not nodes"), (b"", "not nodes"),
-                          (b"\x1f\x8bcut", "no JSON dump")]
-)  # fmt: skip
+    ("content", "says"),
+    [
+        (b"hello", "no JSON dump"),
+        (b"[1]\n", "not nodes"),
+        (b"", "not nodes"),
+        (b"\x1f\x8bcut", "no JSON dump"),
+    ],
+)
 def test_files_that_are_no_dumps(
     content: bytes, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

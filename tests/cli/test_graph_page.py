@@ -153,7 +153,11 @@ def test_boxes_do_not_overlap(open_page: Open, demo: Path, views: bool) -> None:
     if views:
         click(b, "#views")
     wait(b, "return document.querySelectorAll('[data-node]').length > 10")
-    until(lambda: run(b, """
+    until(
+        lambda: (
+            run(
+                b,
+                """
         const found = [];
         for (const body of document.querySelectorAll(".body, #canvas")) {
           const boxes = [...body.children].filter((e) => e.matches(".card, .box, .port"))
@@ -163,7 +167,11 @@ def test_boxes_do_not_overlap(open_page: Open, demo: Path, views: bool) -> None:
             if (across && y < y2 + h2 - 1 && y2 < y + h - 1) found.push([x, y, x2, y2]);
           }));
         }
-        return found;""") == [])
+        return found;""",
+            )
+            == []
+        )
+    )
 
 
 def test_turns_of_a_repetition(open_page: Open, demo: Path) -> None:
@@ -203,9 +211,17 @@ def test_click_and_links(open_page: Open, demo: Path) -> None:
     wait(b, "return document.querySelector('[data-node=\"2\"]')")
     click(b, '[data-node="2"] .face')
     told = (
-        "layer 0 › delta net", "attn_norm-0", "MUL", "[256, 2]", "f32", "2,048 bytes",
-        "[4, 1,024, 2,048, 2,048] bytes", "buffer offset", "in memory", "error",
-    )  # fmt: skip
+        "layer 0 › delta net",
+        "attn_norm-0",
+        "MUL",
+        "[256, 2]",
+        "f32",
+        "2,048 bytes",
+        "[4, 1,024, 2,048, 2,048] bytes",
+        "buffer offset",
+        "in memory",
+        "error",
+    )
     until(lambda: all(text in find(b, "#details").text for text in told))
     until(lambda: texts(b, "#details .links a")[:2] == ["norm-0", "blk.0.attn_norm.weight"])
     until(lambda: len(texts(b, "#details .links a")) == 6)
@@ -240,8 +256,12 @@ def test_colours(open_page: Open, demo: Path) -> None:
     choice = Select(find(b, "#colour"))
     assert choice.first_selected_option.text == "error"
     assert [o.text for o in choice.options] == [
-        "Kind of op", "Device", "Type of weights", "Bytes of results", "error"
-    ]  # fmt: skip
+        "Kind of op",
+        "Device",
+        "Type of weights",
+        "Bytes of results",
+        "error",
+    ]
     until(lambda: find(b, "#legend .ticks").text.split()[0] == "1.00e-9")
     run(b, "location.hash = '#g0n2'")
     wait(b, "return document.querySelectorAll('.card.node').length > 20")

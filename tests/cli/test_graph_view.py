@@ -51,10 +51,11 @@ def graph_of(name: str, n_prompt: int = 4) -> Graph:
 def words(items: list[Item]) -> list[Any]:
     """A tree in short: titles of blocks of each layer, lists of turns."""
     return [
-        [block.title for block in item.blocks] if isinstance(item, Layer)
+        [block.title for block in item.blocks]
+        if isinstance(item, Layer)
         else {len(item.turns): words(item.turns[0])}
         for item in items
-    ]  # fmt: skip
+    ]
 
 
 def layer(*signature: int) -> Layer:
@@ -65,10 +66,11 @@ def layer(*signature: int) -> Layer:
 
 def shapes(items: list[Item]) -> list[Any]:
     return [
-        item.blocks[0].signature if isinstance(item, Layer)
+        item.blocks[0].signature
+        if isinstance(item, Layer)
         else (len(item.turns), shapes(item.turns[0]))
         for item in items
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,11 +94,17 @@ def test_repetitions(layers: str, expected: list[Any]) -> None:
 
 def test_layers_and_blocks() -> None:
     assert words(tree(graph_of("llama-dense"))) == [
-        ["input"], ["attention", "feed-forward"], ["attention", "feed-forward"], ["output"]
-    ]  # fmt: skip
+        ["input"],
+        ["attention", "feed-forward"],
+        ["attention", "feed-forward"],
+        ["output"],
+    ]
     assert words(tree(graph_of("qwen35moe-moe"))) == [
-        ["input"], ["delta net", "experts"], ["attention", "experts"], ["output"]
-    ]  # fmt: skip
+        ["input"],
+        ["delta net", "experts"],
+        ["attention", "experts"],
+        ["output"],
+    ]
 
 
 @pytest.mark.parametrize("name", graph_models.CONTINUING)
@@ -143,8 +151,13 @@ def test_nothing_is_fetched(model: str, capsys: pytest.CaptureFixture[str]) -> N
     assert not re.search(r"https?://|//#|@import|url\((?!#)|\bimport\b *[({\"']", text)
 
 
-HOSTILE = ["</script><script>alert(1)</script>", "a\x1b[2Jb", "<img src=x onerror=alert(1)>",
-           "\u2028\u2029", "&lt;b&gt;"]  # fmt: skip
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "a\x1b[2Jb",
+    "<img src=x onerror=alert(1)>",
+    "\u2028\u2029",
+    "&lt;b&gt;",
+]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -224,9 +237,13 @@ def test_how_long_bytes_are_needed() -> None:
     (memory,) = memories(Seen("", graph))
     found = {p.tensor.name: (p.first, p.last, p.size) for p in memory.places}
     assert found == {
-        "x": (0, 4, 256), "node_0": (0, 1, 256), "node_1": (1, 2, 256), "node_2": (2, 4, 4),
-        "node_3": (3, 4, 4), "node_4": (4, 4, 4),
-    }  # fmt: skip
+        "x": (0, 4, 256),
+        "node_0": (0, 1, 256),
+        "node_1": (1, 2, 256),
+        "node_2": (2, 4, 4),
+        "node_3": (3, 4, 4),
+        "node_4": (4, 4, 4),
+    }
     assert memory.alive == [512, 512, 516, 264, 264]
     assert memory.peak == (516, 2)
 

@@ -11,10 +11,17 @@ from tests.commands import SCRIPTS, clean_environment, run
 from tests.limits import SECONDS
 
 COMMANDS = [
-    "llama-py-cli", "llama-py-debug", "llama-py-gguf", "llama-py-graph", "llama-py-bench",
-    "llama-py-imatrix", "llama-py-embedding", "llama-py-perplexity", "llama-py-cvector-generator",
+    "llama-py-cli",
+    "llama-py-debug",
+    "llama-py-gguf",
+    "llama-py-graph",
+    "llama-py-bench",
+    "llama-py-imatrix",
+    "llama-py-embedding",
+    "llama-py-perplexity",
+    "llama-py-cvector-generator",
     "llama-py-server",
-]  # fmt: skip
+]
 SLOW = {"numpy", "numba", "llvmlite", "ggml_cpu", "ggml_ref", "tokenizers", "jinja2", "tqdm"}
 
 
@@ -22,8 +29,11 @@ def imported_by(command: str, *args: str) -> tuple[str, set[str]]:
     """What a command writes, and the modules that it imports, with their packages."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", str(SCRIPTS / command), *args],
-        capture_output=True, text=True, timeout=SECONDS, env=clean_environment(),
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=clean_environment(),
+    )
     assert done.returncode == 0, done.stderr[-1000:]
     lines = done.stderr.splitlines()
     modules = [line.rpartition("|")[2].strip() for line in lines if line.startswith("import time")]

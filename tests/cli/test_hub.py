@@ -19,9 +19,14 @@ from llama_py_tools.params import FileParams
 from tests.commands import DEMO
 
 NAMES = (
-    "README.md", "imatrix.gguf", "m-F16.gguf", "m-Q4_K_M-00001-of-00002.gguf",
-    "m-Q4_K_M-00002-of-00002.gguf", "m-Q8_0.gguf", "mmproj-Q4_K_M.gguf",
-)  # fmt: skip
+    "README.md",
+    "imatrix.gguf",
+    "m-F16.gguf",
+    "m-Q4_K_M-00001-of-00002.gguf",
+    "m-Q4_K_M-00002-of-00002.gguf",
+    "m-Q8_0.gguf",
+    "mmproj-Q4_K_M.gguf",
+)
 
 
 class NoCache(Exception):
@@ -71,12 +76,14 @@ def made(monkeypatch: pytest.MonkeyPatch, **how: Any) -> Hub:
 
 @pytest.mark.parametrize(
     ("repo", "file", "path"),
-    [("u/m", "", "m-Q4_K_M-00001-of-00002.gguf"), ("u/m:q8_0", "", "m-Q8_0.gguf"),
-     ("u/m:f16", "", str(DEMO)), ("u/m:Q8_0", "imatrix.gguf", "imatrix.gguf")],
-)  # fmt: skip
-def test_which_file(
-    repo: str, file: str, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    [
+        ("u/m", "", "m-Q4_K_M-00001-of-00002.gguf"),
+        ("u/m:q8_0", "", "m-Q8_0.gguf"),
+        ("u/m:f16", "", str(DEMO)),
+        ("u/m:Q8_0", "imatrix.gguf", "imatrix.gguf"),
+    ],
+)
+def test_which_file(repo: str, file: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = made(monkeypatch).asked
     found = hub.fetched(FileParams(hf_repo=repo, hf_file=file, hf_token="t"))
     assert found.endswith(path)
@@ -85,8 +92,15 @@ def test_which_file(
 
 
 def test_the_encoder_beside_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("m-Q8_0.gguf", "a/m-F16.gguf", "a/b/m-F16.gguf", "mmproj-BF16.gguf",
-             "mmproj-Q8_0.gguf", "a/mmproj.gguf", "c/mmproj-F16.gguf")  # fmt: skip
+    names = (
+        "m-Q8_0.gguf",
+        "a/m-F16.gguf",
+        "a/b/m-F16.gguf",
+        "mmproj-BF16.gguf",
+        "mmproj-Q8_0.gguf",
+        "a/mmproj.gguf",
+        "c/mmproj-F16.gguf",
+    )
     assert hub.eyes_of("m-Q8_0.gguf", names) == "mmproj-Q8_0.gguf"
     assert hub.eyes_of("m-F16.gguf", names) == "mmproj-BF16.gguf"
     assert hub.eyes_of("a/b/m-F16.gguf", names) == "a/mmproj.gguf"
@@ -169,10 +183,13 @@ def test_an_unreachable_hub_is_asked_once(fetch: Any, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("how", "says"),
-    [({"hf_repo": "m"}, "expected USER/MODEL"), ({"hf_repo": "u/m:Q2_K"}, "of type Q2_K; it has m"),
-     ({"hf_repo": "u/m", "hf_file": "no"}, "-hff no: u/m has no such file; it has"),
-     ({"hf_repo": "u/m", "offline": True}, "it is not in the cache; run without --offline")],
-)  # fmt: skip
+    [
+        ({"hf_repo": "m"}, "expected USER/MODEL"),
+        ({"hf_repo": "u/m:Q2_K"}, "of type Q2_K; it has m"),
+        ({"hf_repo": "u/m", "hf_file": "no"}, "-hff no: u/m has no such file; it has"),
+        ({"hf_repo": "u/m", "offline": True}, "it is not in the cache; run without --offline"),
+    ],
+)
 def test_refusals(how: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch)
     with pytest.raises(ModelError, match=says):
@@ -190,9 +207,7 @@ def test_without_the_library(
 ) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert cli.main(["-hf", "u/m"]) == 1
-    assert capsys.readouterr().err == (
-        f"error: -hf needs huggingface_hub: {install_hint('hub')}\n"
-    )
+    assert capsys.readouterr().err == (f"error: -hf needs huggingface_hub: {install_hint('hub')}\n")
 
 
 def test_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,8 +221,9 @@ def test_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     assert cli.main(["-cl"]) == 0
     assert capsys.readouterr().out == "number of models in cache: 0\n"
     for argv, says in (
-        (["-m", "a", "-hf", "b/c"], "either -hf or -m or -mu"), (["-hff", "a"], "-hff needs -hf"),
-    ):  # fmt: skip
+        (["-m", "a", "-hf", "b/c"], "either -hf or -m or -mu"),
+        (["-hff", "a"], "-hff needs -hf"),
+    ):
         assert cli.main(argv) == 1
         assert says in capsys.readouterr().err
 
@@ -216,8 +232,10 @@ def test_the_real_library_takes_these_arguments() -> None:
     import inspect
 
     real = pytest.importorskip("huggingface_hub")
-    for name, function in (("HfApi().model_info", real.HfApi().model_info),
-                           ("hf_hub_download", real.hf_hub_download)):  # fmt: skip
+    for name, function in (
+        ("HfApi().model_info", real.HfApi().model_info),
+        ("hf_hub_download", real.hf_hub_download),
+    ):
         ours = inspect.signature(getattr(Hub(), name.rpartition(".")[2]))
         assert {*ours.parameters} - {"repo", "name"} <= {*inspect.signature(function).parameters}
     assert issubclass(real.CacheNotFound, Exception)
@@ -240,9 +258,13 @@ def test_a_model_is_removed_from_its_own_repository(
                 blob = repo / "blobs" / f"{ref}{kind}"
                 blob.write_bytes(b"GGUF")
                 (snapshot / f"m-{kind}.gguf").symlink_to(f"../../blobs/{blob.name}")
-    monkeypatch.setattr(hub, "_library", lambda: SimpleNamespace(
-        scan_cache_dir=lambda: real.scan_cache_dir(tmp_path), CacheNotFound=real.CacheNotFound,
-    ))  # fmt: skip
+    monkeypatch.setattr(
+        hub,
+        "_library",
+        lambda: SimpleNamespace(
+            scan_cache_dir=lambda: real.scan_cache_dir(tmp_path), CacheNotFound=real.CacheNotFound
+        ),
+    )
     kinds = {f"u/{name}:{kind}" for name in ("one", "two", "three") for kind in ("Q8_0", "Q4_0")}
     assert {*hub.cached_names()} == kinds and len(hub.cached_files()) == 6
     assert all("a" * 40 in str(path) for path in hub.cached_names().values())

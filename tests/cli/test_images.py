@@ -80,8 +80,24 @@ def test_a_full_context_is_told_by_its_cells(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(png(image(90, 80)))
     mmproj, model = tiny.write("qwen2vl_merger", tmp_path), tiny_model(tmp_path, "qwen2vl-dense")
     said = run(
-        "llama-py-cli", "-m", str(model), "--mmproj", str(mmproj), "--image",
-        str(tmp_path / "a.png"), "-c", "512", "-n", "-1", "--ignore-eos", "--temp", "0",
-        "--no-warmup", "-cnv", "-st", "-p", "what?",
-    )  # fmt: skip
+        "llama-py-cli",
+        "-m",
+        str(model),
+        "--mmproj",
+        str(mmproj),
+        "--image",
+        str(tmp_path / "a.png"),
+        "-c",
+        "512",
+        "-n",
+        "-1",
+        "--ignore-eos",
+        "--temp",
+        "0",
+        "--no-warmup",
+        "-cnv",
+        "-st",
+        "-p",
+        "what?",
+    )
     assert said.returncode == 0 and "the context is full" in said.stderr, said.stderr

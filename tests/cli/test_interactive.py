@@ -108,9 +108,10 @@ def test_messages_of_a_conversation(
     told: list[str] = []
     say = llama_py.Conversation.say
     monkeypatch.setattr(
-        llama_py.Conversation, "say",
+        llama_py.Conversation,
+        "say",
         lambda self, text, *images: told.append(text) or say(self, text, *images),
-    )  # fmt: skip
+    )
     args = ["-dev", "ref", "--chat-template", "{{ messages[-1].content }}", "-n", "1", "-cnv"]
     for typed, more in (("a\\\nb\n", []), ("a\nb\\\nc\\\n", ["-mli"])):
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))

@@ -104,9 +104,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return str(text), str(folder / "base")
 
 
-def test_a_model_beside_itself(
-    base: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_beside_itself(base: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--kl-divergence", "--kl-divergence-base", base[1], "-b", "256"]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0] == kl.TITLE

@@ -15,10 +15,12 @@ from tests.commands import DEMO, clean_environment, refused, run
 
 MODELS = {
     "alice/Small-GGUF": {
-        "README.md": b"#", "Small-Q4_K_M.gguf": DEMO.read_bytes(), "Small-F16.gguf": b"GGUF",
+        "README.md": b"#",
+        "Small-Q4_K_M.gguf": DEMO.read_bytes(),
+        "Small-F16.gguf": b"GGUF",
     },
     "alice/secret": {"secret-Q8_0.gguf": DEMO.read_bytes()},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -48,9 +50,13 @@ def test_help_names_every_command_and_each_has_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [(["m.gguf"], "-m m.gguf"), (["a/b"], "-hf a/b"), (["./file", "-n", "3"], "-m ./file -n 3"),
-     (["land", "What?"], "-m land -st -p What?")],
-)  # fmt: skip
+    [
+        (["m.gguf"], "-m m.gguf"),
+        (["a/b"], "-hf a/b"),
+        (["./file", "-n", "3"], "-m ./file -n 3"),
+        (["land", "What?"], "-m land -st -p What?"),
+    ],
+)
 def test_a_model_alone_is_run(
     shelf: Path, words: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,8 +79,15 @@ def test_an_unknown_command_is_wrong_usage() -> None:
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("Sea-0.6B-Q8_0", "Sea-0.6B-Q4_K_M", "Sea-0.6B-base-Q8_0", "mmproj-Sea", "land",
-                 "sub/big-F16-00001-of-00002", "sub/big-F16-00002-of-00002"):  # fmt: skip
+    for name in (
+        "Sea-0.6B-Q8_0",
+        "Sea-0.6B-Q4_K_M",
+        "Sea-0.6B-base-Q8_0",
+        "mmproj-Sea",
+        "land",
+        "sub/big-F16-00001-of-00002",
+        "sub/big-F16-00002-of-00002",
+    ):
         path = tmp_path / f"{name}.gguf"
         path.parent.mkdir(exist_ok=True)
         path.touch()
@@ -86,12 +99,18 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("land", "land"), ("LAND", "land"), ("la", "land"),
-        ("sea-0.6b:q8_0", "Sea-0.6B-Q8_0"), ("sea-0.6b-base", "Sea-0.6B-base-Q8_0"),
-        ("sea:q4_k_m", "Sea-0.6B-Q4_K_M"), ("big", "sub/big-F16-00001-of-00002"),
-        ("nothing", None), ("./land", None), ("mmproj-sea", None),
+        ("land", "land"),
+        ("LAND", "land"),
+        ("la", "land"),
+        ("sea-0.6b:q8_0", "Sea-0.6B-Q8_0"),
+        ("sea-0.6b-base", "Sea-0.6B-base-Q8_0"),
+        ("sea:q4_k_m", "Sea-0.6B-Q4_K_M"),
+        ("big", "sub/big-F16-00001-of-00002"),
+        ("nothing", None),
+        ("./land", None),
+        ("mmproj-sea", None),
     ],
-)  # fmt: skip
+)
 def test_short_names(shelf: Path, name: str, found: str | None) -> None:
     assert local_models.find(name) == (None if found is None else shelf / f"{found}.gguf")
 
@@ -114,9 +133,14 @@ def test_a_model_runs_by_its_short_name(tmp_path: Path) -> None:
 
 def of_hub(url: str, home: Path, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
     env: dict[str, str] = {
-        **clean_environment(), "HF_ENDPOINT": url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1",
-        "NO_PROXY": "127.0.0.1", "LLAMA_PY_MODELS": "", **more,
-    }  # fmt: skip
+        **clean_environment(),
+        "HF_ENDPOINT": url,
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_XET": "1",
+        "NO_PROXY": "127.0.0.1",
+        "LLAMA_PY_MODELS": "",
+        **more,
+    }
     return run("llama-py", *args, env=env)
 
 

@@ -22,9 +22,14 @@ QUICK = ["-dev", "ref", "-n", "1", "-p", "A"]
 
 @pytest.mark.parametrize(
     ("mode", "mapped", "kept"),
-    [("auto", True, False), ("none", False, False), ("mmap", True, False), ("mlock", False, True),
-     ("mmap+mlock", True, True)],
-)  # fmt: skip
+    [
+        ("auto", True, False),
+        ("none", False, False),
+        ("mmap", True, False),
+        ("mlock", False, True),
+        ("mmap+mlock", True, True),
+    ],
+)
 def test_load_modes(mode: str, mapped: bool, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(llama_py, "load", lambda path, **how: seen.append(how) or FAKE)
@@ -70,9 +75,7 @@ def test_the_system_does_it() -> None:
     assert kb() == before + 4
 
 
-def test_values_that_are_no_numbers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_that_are_no_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with GGUFFile.open(DEMO) as file:
         seen: list[str] = []
         check_tensors(file, lambda done, total, what: seen.append(what))

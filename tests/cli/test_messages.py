@@ -113,9 +113,7 @@ def test_glued_values(capsys: pytest.CaptureFixture[str], word: str, meant: str)
     assert f"unknown option {word}; did you mean {meant}?" in refused(capsys, word)
 
 
-def test_a_cache_that_cannot_be_written(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_cache_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Told before anything is computed or shown."""
     path = tmp_path / "no" / "cache.bin"
     assert cli.main([*QUICK, "--prompt-cache", str(path)]) == 1

@@ -93,8 +93,14 @@ def test_logit_biases_are_a_mapping() -> None:
     texts = (" Hello+1", "C++1", '"42"-2e-3', "a-1-.5", "+-1", '""+1', "7+1e-3")
     found = parse(SamplingParams, *(word for text in texts for word in ("-l", text)))
     assert found.logit_bias == {
-        " Hello": 1, "C+": 1, "42": -2e-3, "a-1": -0.5, "+": -1, '""': 1, 7: 1e-3,
-    }  # fmt: skip
+        " Hello": 1,
+        "C+": 1,
+        "42": -2e-3,
+        "a-1": -0.5,
+        "+": -1,
+        '""': 1,
+        7: 1e-3,
+    }
 
 
 def test_samplers_and_breakers() -> None:
@@ -137,9 +143,17 @@ def test_ranges() -> None:
 
 @pytest.mark.parametrize(
     ("parse", "text"),
-    [(int_ranges, "1-9*1"), (int_ranges, "0-4*2"), (int_ranges, "1-4+0"), (int_ranges, "x"),
-     (int_ranges, ""), (pair, "5"), (on_off_auto, "maybe"), (token_list, "1,,2")],
-)  # fmt: skip
+    [
+        (int_ranges, "1-9*1"),
+        (int_ranges, "0-4*2"),
+        (int_ranges, "1-4+0"),
+        (int_ranges, "x"),
+        (int_ranges, ""),
+        (pair, "5"),
+        (on_off_auto, "maybe"),
+        (token_list, "1,,2"),
+    ],
+)
 def test_wrong_texts(parse: Any, text: str) -> None:
     with pytest.raises(ValueError):
         parse(text)
@@ -148,9 +162,20 @@ def test_wrong_texts(parse: Any, text: str) -> None:
 def test_device_options() -> None:
     assert parse(ModelParams) == ModelParams()
     found = parse(
-        ModelParams, "-dev", "Ref,cpu", "-ngl", "all", "-ot", "exps=cpu,attn_q=ref", "-ot",
-        "a=b=cpu", "-ncmoe", "3", "-ts", "3,1",
-    )  # fmt: skip
+        ModelParams,
+        "-dev",
+        "Ref,cpu",
+        "-ngl",
+        "all",
+        "-ot",
+        "exps=cpu,attn_q=ref",
+        "-ot",
+        "a=b=cpu",
+        "-ncmoe",
+        "3",
+        "-ts",
+        "3,1",
+    )
     assert (found.device, found.n_gpu_layers) == (("ref", "cpu"), -2)
     assert found.tensor_overrides == {"exps": "cpu", "attn_q": "ref", "a=b": "cpu"}
     assert (found.n_cpu_moe, found.tensor_split) == (3, (3.0, 1.0))
@@ -158,9 +183,12 @@ def test_device_options() -> None:
 
 @pytest.mark.parametrize(
     ("flags", "says"),
-    [(["-ot", "exps"], "expected REGEX=DEVICE"), (["-ts", "1,x"], "expected shares like 3,1"),
-     (["-ngl", "many"], "'many'")],
-)  # fmt: skip
+    [
+        (["-ot", "exps"], "expected REGEX=DEVICE"),
+        (["-ts", "1,x"], "expected shares like 3,1"),
+        (["-ngl", "many"], "'many'"),
+    ],
+)
 def test_wrong_device_options(
     flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,8 +230,10 @@ def test_a_flag_is_a_whole_word(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_word_behind_a_flag_is_its_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse(Options, "-x", "-5 degrees", "--text", "--why", "-x", "-").texts == (
-        "-5 degrees", "--why", "-",
-    )  # fmt: skip
+        "-5 degrees",
+        "--why",
+        "-",
+    )
     assert parse(Options, "-x=a=b", "--text=", "--some=4") == Options(texts=("a=b", ""), some=4)
     assert parse(Options, "--", "here") == Options(where="here")
     assert "expected one argument" in usage_error(capsys, Options, "-x", "-n", "2")

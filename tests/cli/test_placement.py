@@ -16,10 +16,16 @@ from tests import large_models
 from tests.commands import DEMO
 
 SMALL = {
-    "block_count": 10, "embedding_length": 512, "attention.head_count": 8, "expert_count": 16,
-    "attention.head_count_kv": 2, "attention.key_length": 64, "attention.value_length": 64,
-    "expert_feed_forward_length": 512, "context_length": 8192,
-}  # fmt: skip
+    "block_count": 10,
+    "embedding_length": 512,
+    "attention.head_count": 8,
+    "expert_count": 16,
+    "attention.head_count_kv": 2,
+    "attention.key_length": 64,
+    "attention.value_length": 64,
+    "expert_feed_forward_length": 512,
+    "context_length": 8192,
+}
 
 
 @pytest.mark.parametrize("split", [[], ["--memory", "1G", "-ngl", "99"], ["-dev", "cpu,cpu"]])
@@ -52,9 +58,23 @@ def test_every_tensor_has_a_place_and_a_reason(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = data(
-        capsys, "placement", "-m", model, "--memory", "1G,1G", "-ts", "1,1", "-ngl", "9", "-ot",
-        "ffn_up_exps=cpu", "-ncmoe", "5", "-c", "512",
-    )  # fmt: skip
+        capsys,
+        "placement",
+        "-m",
+        model,
+        "--memory",
+        "1G,1G",
+        "-ts",
+        "1,1",
+        "-ngl",
+        "9",
+        "-ot",
+        "ffn_up_exps=cpu",
+        "-ncmoe",
+        "5",
+        "-c",
+        "512",
+    )
     assert [d["name"] for d in found["devices"]] == ["opencl0", "opencl1", "cpu"]
     assert found["layers"] == ["cpu"] * 2 + ["opencl0"] * 5 + ["opencl1"] * 4
     why = {w["name"]: (w["device"], w["why"]) for w in found["weights"]}
@@ -74,9 +94,7 @@ def test_every_tensor_has_a_place_and_a_reason(
 def test_nodes_tell_why_they_are_where_they_are(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = data(
-        capsys, "placement", "-m", model, "--memory", "1G", "-nr", "-cmoe", "-c", "512",
-    )  # fmt: skip
+    found = data(capsys, "placement", "-m", model, "--memory", "1G", "-nr", "-cmoe", "-c", "512")
     batch, token = found["graphs"]
     assert (batch["n_tokens"], token["n_tokens"]) == (512, 1)
     nodes = [{n["name"]: n for n in g["nodes"]} for g in (batch, token)]
@@ -152,7 +170,7 @@ def test_the_options_run(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyopencl")
     words = fitted(
         capsys, "-dev", "opencl0,cpu", "--memory", "5M", "-fitt", "512K", "-c", "512", "-ub", "32"
-    )  # fmt: skip
+    )
     assert "-ncmoe" in words or "-ot" in words
     assert cli(["-m", str(DEMO), *words, "-p", "ROMEO:", "-n", "3", "-no-cnv"]) == 0
     assert capsys.readouterr().out.startswith("ROMEO:")
@@ -186,10 +204,15 @@ def test_nothing_fits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("args", "says"),
-    [(["--memory", "1G,1G", "-dev", "opencl0,cpu"], "--memory has 2 sizes, but there is opencl0"),
-     (["--memory", "1G", "-dev", "cpu"], "but there is no device besides the host"),
-     (["-dev", "vulkan0,cpu"], "no backend named 'vulkan'")],
-)  # fmt: skip
+    [
+        (
+            ["--memory", "1G,1G", "-dev", "opencl0,cpu"],
+            "--memory has 2 sizes, but there is opencl0",
+        ),
+        (["--memory", "1G", "-dev", "cpu"], "but there is no device besides the host"),
+        (["-dev", "vulkan0,cpu"], "no backend named 'vulkan'"),
+    ],
+)
 def test_devices_that_make_no_sense(
     args: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,13 +222,22 @@ def test_devices_that_make_no_sense(
 
 def test_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     assert [*map(size, ("24G", "1.5G", "512", "512M", "8gib", "3k"))] == [
-        24 << 30, 3 << 29, 512 << 20, 512 << 20, 8 << 30, 3 << 10,
-    ]  # fmt: skip
+        24 << 30,
+        3 << 29,
+        512 << 20,
+        512 << 20,
+        8 << 30,
+        3 << 10,
+    ]
     with pytest.raises(SystemExit, match="2"):
         main(["fit", "--memory", "24X"])
     assert "expected a size like 24G or 512M, got '24X'" in capsys.readouterr().err
     assert [mib(n) for n in (0, 8, 2000, 5 << 20, 24 << 30)] == [
-        "0.00 MiB", "8 B", "1.95 KiB", "5.00 MiB", "24.00 GiB",
-    ]  # fmt: skip
+        "0.00 MiB",
+        "8 B",
+        "1.95 KiB",
+        "5.00 MiB",
+        "24.00 GiB",
+    ]
     assert ranges([5, 1, 2, 3, 9]) == "1-3,5,9" and ranges([]) == ""
     assert columns([["a", "b"], ["ccc", "10"]]) == ["a     b", "ccc  10"]

@@ -37,9 +37,16 @@ FUNCTIONS = {
 # Imported first, since they are other people's, who ask for what there is: only what is ours may
 # not count on it.
 THEIRS = (
-    "subprocess", "tempfile", "selectors", "platform", "numpy", "llvmlite.binding", "jinja2",
-    "platformdirs.unix", "psutil",
-)  # fmt: skip
+    "subprocess",
+    "tempfile",
+    "selectors",
+    "platform",
+    "numpy",
+    "llvmlite.binding",
+    "jinja2",
+    "platformdirs.unix",
+    "psutil",
+)
 TAKE_AWAY = """
 import importlib, sys
 for name in {theirs!r}:
@@ -69,12 +76,17 @@ def bare(system: str, *args: str | Path, **environment: str) -> subprocess.Compl
     """The command without all that; sysctl knows nothing."""
     code = TAKE_AWAY.format(theirs=THEIRS, modules=MODULES, functions=FUNCTIONS, system=system)
     if system == "darwin":
-        code = code.replace("ggml_py.host.SYSTEM", "ggml_py.host._sysctl = lambda _: b''\n"
-                            "ggml_py.host.SYSTEM", 1)  # fmt: skip
+        code = code.replace(
+            "ggml_py.host.SYSTEM", "ggml_py.host._sysctl = lambda _: b''\nggml_py.host.SYSTEM", 1
+        )
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, args)], capture_output=True, encoding="utf-8",
-        timeout=SECONDS, stdin=subprocess.DEVNULL, env=clean_environment() | environment,
-    )  # fmt: skip
+        [sys.executable, "-c", code, *map(str, args)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=SECONDS,
+        stdin=subprocess.DEVNULL,
+        env=clean_environment() | environment,
+    )
 
 
 @pytest.mark.parametrize("system", ["win32", "darwin"])
@@ -85,9 +97,21 @@ def test_a_first_token(system: str, tmp_path: Path) -> None:
     model = folder / "démo.gguf"
     model.write_bytes(DEMO.read_bytes())
     done = bare(
-        system, "-m", model, "-no-cnv", "-p", "ROMEO — 愛:", "-n", "1", "-c", "256", "--temp", "0",
-        PYTHONIOENCODING="cp1252", PYTHONUTF8="0",
-    )  # fmt: skip
+        system,
+        "-m",
+        model,
+        "-no-cnv",
+        "-p",
+        "ROMEO — 愛:",
+        "-n",
+        "1",
+        "-c",
+        "256",
+        "--temp",
+        "0",
+        PYTHONIOENCODING="cp1252",
+        PYTHONUTF8="0",
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ROMEO — 愛:")
     assert "generated 1 tokens" in done.stderr
@@ -107,9 +131,12 @@ def test_kernels_are_compiled_in_a_folder_with_any_name(tmp_path: Path) -> None:
     )
     folder = tmp_path / "кэш mit Platz"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
         env=clean_environment() | {"LLAMA_PY_CACHE": str(folder), "PYTHONUTF8": "0"},
-    )  # fmt: skip
+    )
     assert done.stdout == "True\n", done.stderr
     assert list(folder.glob("cpu/*/*.o"))
 

@@ -117,8 +117,13 @@ def within(outer: list[dict[str, Any]], inner: list[dict[str, Any]], slack: floa
 def test_the_trace_is_one(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tracks = trace(model, tmp_path / "t.json", "-t", "2")
     assert [*tracks] == [
-        "decode", "cpu: splits", "cpu: layers", "cpu: steps", "cpu: thread 0", "cpu: thread 1",
-    ]  # fmt: skip
+        "decode",
+        "cpu: splits",
+        "cpu: layers",
+        "cpu: steps",
+        "cpu: thread 0",
+        "cpu: thread 1",
+    ]
     assert [e["name"] for e in tracks["decode"]] == ["prompt, 3 tokens", "token 1"]
     assert all(e["cat"] == "split" for e in tracks["cpu: splits"])
     within(tracks["decode"], tracks["cpu: splits"])

@@ -22,9 +22,10 @@ N = 256
 RNG = np.random.default_rng(3)
 WEIGHTS = ("blk.0.ffn_gate_exps.weight", "blk.0.attn_q.weight", "token_embd.weight")
 KEYS = [
-    kv("general.architecture", "str", "none"), kv("none.block_count", "u32", 1),
+    kv("general.architecture", "str", "none"),
+    kv("none.block_count", "u32", 1),
     kv("general.name", "str", "small"),
-]  # fmt: skip
+]
 
 
 def tensors(kind: int = 1) -> list[Tensor]:
@@ -79,9 +80,11 @@ def test_order_is_that_of_llama_cpp(model: Path, tmp_path: Path) -> None:
     assert run(model, tmp_path / "q.gguf", "Q8_0") == 0
     with GGUFFile.open(tmp_path / "q.gguf") as new:
         assert list(new.tensors) == [
-            "output_norm.weight", "token_embd.weight", "blk.0.attn_q.weight",
+            "output_norm.weight",
+            "token_embd.weight",
+            "blk.0.attn_q.weight",
             "blk.0.ffn_gate_exps.weight",
-        ]  # fmt: skip
+        ]
 
 
 def test_name_and_type_only(model: Path, tmp_path: Path) -> None:

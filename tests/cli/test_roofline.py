@@ -19,9 +19,11 @@ def test_kernels_of_a_node_count_together() -> None:
     product = ops.mul_mat(weight, x)
     total = ops.add(product, Tensor(F32, (50,)))
     times = [
-        KernelTime(product, "rows", 0, 100), KernelTime(product, "product", 100, 1000),
-        KernelTime(total, "add", 1000, 1200), KernelTime(product, "product", 1200, 2000),
-    ]  # fmt: skip
+        KernelTime(product, "rows", 0, 100),
+        KernelTime(product, "product", 100, 1000),
+        KernelTime(total, "add", 1000, 1200),
+        KernelTime(product, "product", 1200, 2000),
+    ]
     first, second = roofline.rows(times)
     assert (first.what, first.n_nodes, first.flops) == ("MUL_MAT f32", 2, 2 * 2 * 100 * 50)
     assert first.seconds == pytest.approx(1.8e-6) and first.nbytes == 2 * 4 * (5000 + 100 + 50)

@@ -26,9 +26,13 @@ def offered(folder: Path, *words: str, command: str = "llama-py-cli") -> set[str
     show = "printf '%s\\n' \"${COMPREPLY[@]}\""
     ask = f"\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; {name}; {show}"
     done = subprocess.run(
-        ["bash", "--norc"], input=script(parser, "bash") + ask, capture_output=True, text=True,
-        cwd=folder, timeout=SECONDS,
-    )  # fmt: skip
+        ["bash", "--norc"],
+        input=script(parser, "bash") + ask,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=SECONDS,
+    )
     assert done.stderr == ""
     return {*done.stdout.split("\n")} - {""}
 
@@ -89,8 +93,10 @@ def test_nobody_reads_it(words: tuple[str, ...]) -> None:
     try:
         ended = subprocess.run(
             [sys.executable, "-c", "from llama_py_tools.start import cli; cli()", *words],
-            stdout=write, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     finally:
         os.close(write)
     assert ended.stderr == ""

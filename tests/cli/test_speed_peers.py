@@ -46,9 +46,13 @@ def test_structs_are_read_from_a_header() -> None:
     fields = dict(header.struct("params")._fields_)  # type: ignore[arg-type]
     pointer = ctypes.c_void_p
     assert fields == {
-        "overrides": pointer, "abort_callback": pointer, "abort_data": pointer,
-        "type_k": ctypes.c_int, "scale": ctypes.c_float, "flash_attn": ctypes.c_bool,
-    }  # fmt: skip
+        "overrides": pointer,
+        "abort_callback": pointer,
+        "abort_data": pointer,
+        "type_k": ctypes.c_int,
+        "scale": ctypes.c_float,
+        "flash_attn": ctypes.c_bool,
+    }
     with pytest.raises(ValueError, match="'bool a, b_is_not_here_callback' is not understood"):
         header.struct("batch")
     batch = Header(HEADER.replace("bool a, b_is", "bool b; bool b_is")).struct("batch")
@@ -90,11 +94,28 @@ def test_peers_are_asked_for_by_options() -> None:
 
     both = ["llama.cpp repacked", "llama.cpp plain"]
     assert names() == ["ours", *both]
-    assert sorted(names("--peer-python", "", "--ik", "x", "--tinygrad", "p", "--transformers", "p",
-                        "--llama-cpp-python", "p")) == [
-        "ik_llama.cpp plain", "ik_llama.cpp repacked", "llama-cpp-python", "ours", "tinygrad",
-        "transformers bfloat16", "transformers float32",
-    ]  # fmt: skip
+    assert sorted(
+        names(
+            "--peer-python",
+            "",
+            "--ik",
+            "x",
+            "--tinygrad",
+            "p",
+            "--transformers",
+            "p",
+            "--llama-cpp-python",
+            "p",
+        )
+    ) == [
+        "ik_llama.cpp plain",
+        "ik_llama.cpp repacked",
+        "llama-cpp-python",
+        "ours",
+        "tinygrad",
+        "transformers bfloat16",
+        "transformers float32",
+    ]
 
 
 class Rows(list[Any]):

@@ -53,9 +53,7 @@ def test_once(server: str, tmp_path: Path) -> None:
 def test_where_m_says_and_all_parts(server: str, tmp_path: Path) -> None:
     path = tmp_path / "own" / "mine-00001-of-00002.gguf"
     assert downloaded(f"{server}/b-00001-of-00002.gguf", str(path), False) == str(path)
-    assert sorted(p.name for p in path.parent.iterdir()) == [
-        "b-00002-of-00002.gguf", path.name,
-    ]  # fmt: skip
+    assert sorted(p.name for p in path.parent.iterdir()) == ["b-00002-of-00002.gguf", path.name]
 
 
 def test_refusals(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

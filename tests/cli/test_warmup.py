@@ -29,11 +29,15 @@ def test_a_warm_start_imports_no_compiler() -> None:
     """Numba takes 200 ms, LLVM 30 ms and 40 MiB; OpenSSL, which hashlib loads, 3 ms and 3 MiB."""
     runs = [
         subprocess.run(
-            [sys.executable, "-c", COMPILERS, DEMO], capture_output=True, text=True,
-            timeout=SECONDS, env=clean_environment(), check=True,
+            [sys.executable, "-c", COMPILERS, DEMO],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=clean_environment(),
+            check=True,
         )
         for _ in range(2)  # the first one may have to compile something
-    ]  # fmt: skip
+    ]
     assert runs[1].stdout.strip() == ("" if elf.is_possible() else "llvmlite.binding")
 
 

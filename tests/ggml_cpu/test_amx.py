@@ -67,7 +67,10 @@ def test_the_answer_of_linux() -> None:
 def emulated(*command: str) -> str:
     """What a module of Python's says, run by itself."""
     run = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         timeout=4 * SECONDS,
     )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -32,20 +32,32 @@ def heads_inside(t: Tensor) -> Tensor:
 
 
 def attention(
-    q: Floats, k: Floats, v: Floats, mask: Array | None = None, *,
-    kind: str = "f16", values: str = "", sinks: Floats | None = None, bias: float = 0.0,
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    mask: Array | None = None,
+    *,
+    kind: str = "f16",
+    values: str = "",
+    sinks: Floats | None = None,
+    bias: float = 0.0,
     cap: float = 0.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A node for q [B, T, H, d], k [B, n_kv, H_kv, d], v [B, n_kv, H_kv, d_v]."""
     to = {"f16": f16, "f32": f32}
     key = leaf(k.astype(to[kind])) if kind in to else leaf(k, kind)
     values = values or kind
     value = leaf(v.astype(to[values])) if values in to else leaf(v, values)
     return ops.flash_attn_ext(
-        heads_inside(leaf(q)), heads_inside(key), heads_inside(value),
-        None if mask is None else leaf(mask), q.shape[-1] ** -0.5, bias, cap,
+        heads_inside(leaf(q)),
+        heads_inside(key),
+        heads_inside(value),
+        None if mask is None else leaf(mask),
+        q.shape[-1] ** -0.5,
+        bias,
+        cap,
         None if sinks is None else leaf(sinks),
-    )  # fmt: skip
+    )
 
 
 def inputs(

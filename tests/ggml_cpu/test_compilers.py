@@ -32,9 +32,13 @@ GIB = 2**30
     ids=["cpus", "kernels", "quota", "half a CPU", "odd quota", "memory", "no memory", "many"],
 )
 def test_number_of_processes(
-    monkeypatch: pytest.MonkeyPatch, cpus: int, quota: float | None, memory: int, kernels: int,
+    monkeypatch: pytest.MonkeyPatch,
+    cpus: int,
+    quota: float | None,
+    memory: int,
+    kernels: int,
     n: int,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(host, "logical_cpus", lambda: list(range(cpus)))
     monkeypatch.setattr(host, "cpu_quota", lambda: quota)
     monkeypatch.setattr(host, "memory", lambda: (memory, 2 * memory))

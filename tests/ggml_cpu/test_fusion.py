@@ -261,15 +261,11 @@ def test_attention_of_a_token_stays_beside_its_queries() -> None:
     assert attention(True, 1, False, False)[2] == "Tensor"
 
 
-def short_conv(
-    s: Tensor, x: Tensor, w: Tensor, cache: Tensor, rows: bool
-) -> tuple[Tensor, Tensor]:
+def short_conv(s: Tensor, x: Tensor, w: Tensor, cache: Tensor, rows: bool) -> tuple[Tensor, Tensor]:
     """The result, and the last inputs, of a sequence in one row or in one for each channel."""
     joined = ops.concat(s, ops.transpose(ops.neg(x)), 0)
     n, n_channels, n_seqs, _ = s.ne
-    window = ops.view_3d(
-        joined, n, n_channels, n_seqs, joined.nb[1], joined.nb[2], 4 * x.ne[1]
-    )  # fmt: skip
+    window = ops.view_3d(joined, n, n_channels, n_seqs, joined.nb[1], joined.nb[2], 4 * x.ne[1])
     size, stride = n * n_channels, cache.nb[1]
     if rows:
         to = ops.view_2d(cache, size, n_seqs, stride, 4 * size)

@@ -23,9 +23,7 @@ processor\t: 1
 
 
 @pytest.fixture(autouse=True)
-def root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     monkeypatch.setenv("LLAMA_PY_CACHE", str(tmp_path))
     monkeypatch.setattr(host, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(elf, "is_possible", lambda: True)

@@ -23,8 +23,12 @@ RNG = np.random.default_rng(5)
 
 
 def test_all_are_recorded() -> None:
-    ways = {(name, way) for name, q in quantizers().items()
-            for way, make in (("", q.plain), (".weighted", q.weighted)) if make}  # fmt: skip
+    ways = {
+        (name, way)
+        for name, q in quantizers().items()
+        for way, make in (("", q.plain), (".weighted", q.weighted))
+        if make
+    }
     assert {name + way for name, way in ways} == set(RECORDED)
 
 

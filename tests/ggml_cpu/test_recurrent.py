@@ -33,12 +33,20 @@ class Delta:
     """q, k [B, T, Hk, S], v [B, T, H, S], g, beta [B, T, H, 1 or S], state [B, H, S, S]."""
 
     def __init__(
-        self, size: int, n_tokens: int, n_head: int = 2, n_head_k: int = 0, n_seqs: int = 1,
-        *, channels: bool = False, gate: float = 0.3,
-    ) -> None:  # fmt: skip
+        self,
+        size: int,
+        n_tokens: int,
+        n_head: int = 2,
+        n_head_k: int = 0,
+        n_seqs: int = 1,
+        *,
+        channels: bool = False,
+        gate: float = 0.3,
+    ) -> None:
         keys = (n_seqs, n_tokens, n_head_k or n_head, size)
-        self.q, self.k = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (
-            normal(*keys), normal(*keys)))  # fmt: skip
+        self.q, self.k = (
+            x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (normal(*keys), normal(*keys))
+        )
         self.v = normal(n_seqs, n_tokens, n_head, size)
         self.g = -gate * RNG.random((n_seqs, n_tokens, n_head, size if channels else 1), f32)
         self.beta = RNG.random((n_seqs, n_tokens, n_head, 1), f32)
@@ -173,9 +181,10 @@ def scan(
     return ops.ssm_scan(*map(leaf, (state, x, dt, a, b, c, ids)), slots)
 
 
-@pytest.mark.parametrize("n, dim, n_head, n_group", [
-    (16, 1, 37, 1), (5, 1, 8, 1), (128, 64, 4, 2), (128, 20, 6, 3), (33, 7, 2, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "n, dim, n_head, n_group",
+    [(16, 1, 37, 1), (5, 1, 8, 1), (128, 64, 4, 2), (128, 20, 6, 3), (33, 7, 2, 1)],
+)
 @pytest.mark.parametrize("n_tokens", [1, 9])
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_scan(n, dim, n_head, n_group, n_tokens, n_threads):
@@ -212,6 +221,7 @@ def test_conv_of_a_part_of_longer_rows():
 
 # ---- the same tests, and those of attention, for a lesser CPU
 
+
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 only")
 @pytest.mark.skipif("LLAMA_PY_CPU" in os.environ, reason="already a chosen CPU")
@@ -220,8 +230,18 @@ def test_other_cpu():
     environment = {**os.environ, "LLAMA_PY_CPU": "avx2"}
     files = [here, here.with_name("test_attention.py")]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-         "-k", "not types", *files],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-k",
+            "not types",
+            *files,
+        ],
         env=environment,
         cwd=here.parents[2],
         capture_output=True,

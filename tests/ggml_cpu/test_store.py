@@ -96,9 +96,7 @@ def test_an_object_of_another_kernel_with_its_symbol(at: Path, done: list[str]) 
     assert run(A) == [5] and done == ["kernel_a"]
 
 
-def test_what_llvm_can_never_load_is_an_error(
-    at: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_llvm_can_never_load_is_an_error(at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ggml_py.errors import BackendError
 
     compiled_with_llvm(monkeypatch)
@@ -135,9 +133,12 @@ def test_what_is_no_file_of_ours_is_not_read(at: Path, done: list[str], kind: st
 
 @pytest.mark.parametrize("same", [True, False])
 def test_a_file_in_use_on_windows(
-    at: Path, done: list[str], same: bool, monkeypatch: pytest.MonkeyPatch,
+    at: Path,
+    done: list[str],
+    same: bool,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     """It cannot be replaced. Another process may have written just that meanwhile; what is of
     another content stays, and the kernel is in memory."""
 
@@ -202,9 +203,7 @@ def test_a_directory_of_another_user(
 
 
 @POSIX
-def test_a_link_to_a_directory(
-    at: Path, done: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_link_to_a_directory(at: Path, done: list[str], caplog: pytest.LogCaptureFixture) -> None:
     at.rename(at.parent / "elsewhere")
     at.symlink_to(at.parent / "elsewhere")
     assert run(A) == [5] and done == ["kernel_a"] and len(warnings(caplog)) == 1
@@ -212,9 +211,12 @@ def test_a_link_to_a_directory(
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EROFS])
 def test_a_disk_that_takes_nothing(
-    at: Path, done: list[str], error: int, monkeypatch: pytest.MonkeyPatch,
+    at: Path,
+    done: list[str],
+    error: int,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     """The first bytes are written, then no more."""
     for path in at.iterdir():
         path.unlink()
@@ -234,9 +236,12 @@ def test_a_disk_that_takes_nothing(
 
 
 def test_no_home(
-    at: Path, done: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    at: Path,
+    done: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.delenv("LLAMA_PY_CACHE")
     monkeypatch.chdir(tmp_path)
     unknown = "~nobody-of-this-name/.cache"

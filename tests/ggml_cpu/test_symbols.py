@@ -14,14 +14,28 @@ KERNEL32 = {"SwitchToThread"}
 NTDLL = {"__chkstk", "memcpy", "memset", "memmove"}
 VCRUNTIME = {"memcpy", "memset", "memmove"}
 NOT_IN_UCRT = {
-    "sched_yield", "timespec_get", "hypotf", "ldexpf", "sincosf", "sincos", "bzero", "__bzero",
-    "memset_pattern16", "__sincosf_stret", "__sincos_stret", "__exp10f", "__exp10", "__chkstk",
-}  # fmt: skip
+    "sched_yield",
+    "timespec_get",
+    "hypotf",
+    "ldexpf",
+    "sincosf",
+    "sincos",
+    "bzero",
+    "__bzero",
+    "memset_pattern16",
+    "__sincosf_stret",
+    "__sincos_stret",
+    "__exp10f",
+    "__exp10",
+    "__chkstk",
+}
 UCRT = symbols.EXTERNALS - NOT_IN_UCRT | {"_hypotf", "_timespec64_get"}
 WINDOWS = {
-    "ucrtbase.dll": UCRT, "kernel32.dll": KERNEL32, "ntdll.dll": NTDLL,
+    "ucrtbase.dll": UCRT,
+    "kernel32.dll": KERNEL32,
+    "ntdll.dll": NTDLL,
     "vcruntime140.dll": VCRUNTIME,
-}  # fmt: skip
+}
 # libSystem has no functions that give sine and cosine in two places.
 MACOS = {None: symbols.EXTERNALS - {"sincosf", "sincos", "__chkstk"}}
 

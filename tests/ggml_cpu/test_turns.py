@@ -52,7 +52,9 @@ def test_one_has_it(at: Path) -> None:
 
 def test_of_a_process_that_was_killed(at: Path) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(at)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-c", HOLDER, str(at)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
     )
     assert holder.stdout is not None

@@ -61,12 +61,27 @@ def test_float_words():
     call(float_words, out, x, y)
     with np.errstate(all="ignore"):
         want = [
-            x + y, x - y, x * y, x / y, -x, np.abs(x), np.floor(x), np.ceil(x), np.trunc(x),
-            np.rint(x), np.sqrt(x), np.copysign(x, y), np.where(x > y, x, y),
-            np.where(x < 2, x, f32(2)), np.where(x > y, x, f32(7)),
-            (x <= y) | np.isnan(x), np.where((x != y) & (x >= 0.5), f32(1), f32(3)),
-            2 - x, (x + y) * 2, np.full_like(x, 1.75),
-        ]  # fmt: skip
+            x + y,
+            x - y,
+            x * y,
+            x / y,
+            -x,
+            np.abs(x),
+            np.floor(x),
+            np.ceil(x),
+            np.trunc(x),
+            np.rint(x),
+            np.sqrt(x),
+            np.copysign(x, y),
+            np.where(x > y, x, y),
+            np.where(x < 2, x, f32(2)),
+            np.where(x > y, x, f32(7)),
+            (x <= y) | np.isnan(x),
+            np.where((x != y) & (x >= 0.5), f32(1), f32(3)),
+            2 - x,
+            (x + y) * 2,
+            np.full_like(x, 1.75),
+        ]
     words(out, want)
 
 
@@ -102,10 +117,25 @@ def test_integer_words():
     call(integer_words, out, x, y)
     with np.errstate(over="ignore"):
         want = [
-            x + y, x - i32(3), x * y, x & y, x | 0x55, x ^ y, ~x, x << 3,
-            (x.view(np.uint32) >> 5).view(i32), x >> 5, x >> (y & 31), x < y, np.maximum(x, y),
-            np.minimum(x, 100), np.abs(x), -x, np.broadcast_to(np.arange(LANES), x.shape), x,
-        ]  # fmt: skip
+            x + y,
+            x - i32(3),
+            x * y,
+            x & y,
+            x | 0x55,
+            x ^ y,
+            ~x,
+            x << 3,
+            (x.view(np.uint32) >> 5).view(i32),
+            x >> 5,
+            x >> (y & 31),
+            x < y,
+            np.maximum(x, y),
+            np.minimum(x, 100),
+            np.abs(x),
+            -x,
+            np.broadcast_to(np.arange(LANES), x.shape),
+            x,
+        ]
     words(out, want)
 
 
@@ -146,12 +176,24 @@ def test_lanes():
     changed = a.copy()
     changed[2], changed[5] = 77, a[0]
     want = [
-        a, np.r_[a[::2], a[1::2]], a[::-1], a.reshape(4, 2)[:, ::-1].ravel(), np.roll(a, -3),
-        np.stack([a[:4], b[:4]], 1).ravel(), np.stack([a[4:], b[4:]], 1).ravel(),
-        np.r_[a[::2], b[::2]], np.r_[a[1::2], b[1::2]], np.repeat(a[2:4], 4), np.tile(a[6:], 4),
-        a[[7, 0, 1, 1, 2, 5, 4, 4]], changed, np.r_[[a[7]] * 4, [1] * 4],
-        x[::3], x[2::3], *x.reshape(3, 8).T.reshape(3, 8),
-    ]  # fmt: skip
+        a,
+        np.r_[a[::2], a[1::2]],
+        a[::-1],
+        a.reshape(4, 2)[:, ::-1].ravel(),
+        np.roll(a, -3),
+        np.stack([a[:4], b[:4]], 1).ravel(),
+        np.stack([a[4:], b[4:]], 1).ravel(),
+        np.r_[a[::2], b[::2]],
+        np.r_[a[1::2], b[1::2]],
+        np.repeat(a[2:4], 4),
+        np.tile(a[6:], 4),
+        a[[7, 0, 1, 1, 2, 5, 4, 4]],
+        changed,
+        np.r_[[a[7]] * 4, [1] * 4],
+        x[::3],
+        x[2::3],
+        *x.reshape(3, 8).T.reshape(3, 8),
+    ]
     for row, (got, expected) in enumerate(zip(out, want, strict=True)):
         same(got, expected.astype(i32), what=row)
 

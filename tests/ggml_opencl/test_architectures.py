@@ -47,7 +47,10 @@ def test_logits(name: str, device: Any) -> None:
     twice = (device, device.again("opencl0.2"), cpu)
     expected, weights = run(Context(live(name), **SIZES)).astype(np.float64), made(name)
     for where in (
-        Placement((device,)), Placement(pair), Placement(pair, 1), Placement(pair, -1, experts),
+        Placement((device,)),
+        Placement(pair),
+        Placement(pair, 1),
+        Placement(pair, -1, experts),
         Placement(twice, tensor_split=(1, 1)),
-    ):  # fmt: skip
+    ):
         assert nmse(expected, split(name, weights, where)) <= 1e-5, where

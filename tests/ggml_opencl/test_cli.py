@@ -15,10 +15,15 @@ GENERATE = ["-p", "ROMEO:", "-n", "3", "--temp", "0", "-c", "256"]
 
 @pytest.mark.parametrize(
     "options",
-    ["-dev opencl", "-dev opencl -ngl 1", "-dev opencl -ot exps=cpu -nkvo",
-     "-dev opencl0,opencl0,cpu -ts 1,1 -ub 2", "-dev opencl -ngl 2 --check cpu",
-     "-dev opencl -ctk q8_0 -ctv q8_0"],
-)  # fmt: skip
+    [
+        "-dev opencl",
+        "-dev opencl -ngl 1",
+        "-dev opencl -ot exps=cpu -nkvo",
+        "-dev opencl0,opencl0,cpu -ts 1,1 -ub 2",
+        "-dev opencl -ngl 2 --check cpu",
+        "-dev opencl -ctk q8_0 -ctv q8_0",
+    ],
+)
 def test_text(options: str, device: Any, capsys: pytest.CaptureFixture[str]) -> None:
     cache = options.split()[2:] if "-ctk" in options else []
     assert cli.main([*GENERATE, *cache]) == 0

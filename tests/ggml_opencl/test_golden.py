@@ -87,9 +87,14 @@ PLACES: dict[str, tuple[dict[str, Any], int, int]] = {
     "experts": ({"tensor_overrides": {"exps": "cpu"}}, 2, 2),
 }
 MOE_LAYERS = {
-    "llama-dense": 0, "llama-moe": 2, "qwen35-dense": 0, "qwen35moe-moe": 2, "qwen35moe-mtp": 2,
-    "qwen3next-moe": 2, "kimi-linear-moe": 2,
-}  # fmt: skip
+    "llama-dense": 0,
+    "llama-moe": 2,
+    "qwen35-dense": 0,
+    "qwen35moe-moe": 2,
+    "qwen35moe-mtp": 2,
+    "qwen3next-moe": 2,
+    "kimi-linear-moe": 2,
+}
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -159,11 +159,19 @@ def test_tensors_are_passed_as_the_kernels_declare_them() -> None:
 def test_macros_have_their_number_of_arguments() -> None:
     """As in C90: NVIDIA's compiler takes the standard at its word."""
     here = files("ggml_opencl.kernels")
-    texts = [f.read_text("utf-8") for part in (here, here / "fused", here / "quants")
-             for f in part.iterdir() if f.name.endswith(".cl")]  # fmt: skip
+    texts = [
+        f.read_text("utf-8")
+        for part in (here, here / "fused", here / "quants")
+        for f in part.iterdir()
+        if f.name.endswith(".cl")
+    ]
     assert len(texts) > 40
-    assert not [line for text in texts for line in text.splitlines()
-                if line.startswith("#define") and "..." in line]  # fmt: skip
+    assert not [
+        line
+        for text in texts
+        for line in text.splitlines()
+        if line.startswith("#define") and "..." in line
+    ]
 
 
 def test_first_error() -> None:

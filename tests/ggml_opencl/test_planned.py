@@ -20,9 +20,13 @@ LITTLE = 4096  # of a device: what the scheduler asks others about, and where fa
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("llama-dense", {"n_gpu_layers": 2}), ("qwen35moe-moe", {}), ("kimi-linear-moe", {}),
-     ("deepseek2-moe", {"n_gpu_layers": 2, "cpu_moe": True})],
-)  # fmt: skip
+    [
+        ("llama-dense", {"n_gpu_layers": 2}),
+        ("qwen35moe-moe", {}),
+        ("kimi-linear-moe", {}),
+        ("deepseek2-moe", {"n_gpu_layers": 2, "cpu_moe": True}),
+    ],
+)
 def test_bytes(
     name: str, model: dict[str, Any], two: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,9 +24,16 @@ def shared(name: str, two: tuple[Any, Any], mode: str = "graph") -> Model:
 
 @pytest.mark.parametrize(
     "name",
-    ["llama-dense", "qwen35moe-moe", "mamba2-dense", "mamba-dense", "kimi-linear-moe",
-     "deepseek2-moe", "rwkv6-fused"],
-)  # fmt: skip
+    [
+        "llama-dense",
+        "qwen35moe-moe",
+        "mamba2-dense",
+        "mamba-dense",
+        "kimi-linear-moe",
+        "deepseek2-moe",
+        "rwkv6-fused",
+    ],
+)
 def test_two_devices_share_every_layer(name: str, two: tuple[Any, Any]) -> None:
     model = shared(name, two)
     ctx = Context(model, **EXACT)

@@ -24,14 +24,28 @@ def graph(factor: float = 0.5, extra: bool = False) -> Graph:
 def test_record_has_all_of_a_node() -> None:
     first, second, third = records(graph(), dec=3)
     assert first == {
-        "dec": 3, "i": 0, "name": "Qcur-1", "op": "MUL_MAT", "type": "f32", "ne": [3, 2, 1, 1],
-        "nb": [4, 12, 24, 24], "offs": 0, "flags": 16, "view_src": "", "params": [0] * 16,
+        "dec": 3,
+        "i": 0,
+        "name": "Qcur-1",
+        "op": "MUL_MAT",
+        "type": "f32",
+        "ne": [3, 2, 1, 1],
+        "nb": [4, 12, 24, 24],
+        "offs": 0,
+        "flags": 16,
+        "view_src": "",
+        "params": [0] * 16,
         "src": [
-            {"k": 0, "name": "blk.1.attn_q.weight", "type": "f32", "ne": [4, 3, 1, 1],
-             "nb": [4, 16, 48, 48]},
+            {
+                "k": 0,
+                "name": "blk.1.attn_q.weight",
+                "type": "f32",
+                "ne": [4, 3, 1, 1],
+                "nb": [4, 16, 48, 48],
+            },
             {"k": 1, "name": "x", "type": "f32", "ne": [4, 2, 1, 1], "nb": [4, 16, 32, 32]},
         ],
-    }  # fmt: skip
+    }
     assert (second["op"], second["view_src"]) == ("RESHAPE", "Qcur-1")
     assert third["params"][0] == 0x3F000000  # 0.5 as a word
 

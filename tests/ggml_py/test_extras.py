@@ -38,14 +38,20 @@ def install(folder: Path, record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (None, "pip install '.[server]' in a checkout of llama-py"),
         ([1], "pip install '.[server]' in a checkout of llama-py"),
-        ({"url": "file:///nowhere", "dir_info": {}},
-         "pip install '.[server]' in a checkout of llama-py"),
-        ({"url": "https://host/x.git", "vcs_info": {"vcs": "git", "commit_id": SHA}},
-         f"pip install 'llama-py[server] @ git+https://host/x.git@{SHA}'"),
-        ({"url": "https://host/x.whl", "archive_info": {}},
-         "pip install 'llama-py[server] @ https://host/x.whl'"),
+        (
+            {"url": "file:///nowhere", "dir_info": {}},
+            "pip install '.[server]' in a checkout of llama-py",
+        ),
+        (
+            {"url": "https://host/x.git", "vcs_info": {"vcs": "git", "commit_id": SHA}},
+            f"pip install 'llama-py[server] @ git+https://host/x.git@{SHA}'",
+        ),
+        (
+            {"url": "https://host/x.whl", "archive_info": {}},
+            "pip install 'llama-py[server] @ https://host/x.whl'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_command_names_the_recorded_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any, command: str
 ) -> None:

@@ -129,10 +129,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 @pytest.mark.parametrize(
     ("says", "cores"),
-    [
-        ({"hw.perflevel0.physicalcpu": 8, "hw.physicalcpu": 12}, 8),
-        ({"hw.physicalcpu": 6}, 6),
-    ],
+    [({"hw.perflevel0.physicalcpu": 8, "hw.physicalcpu": 12}, 8), ({"hw.physicalcpu": 6}, 6)],
 )
 def test_macos(elsewhere: pytest.MonkeyPatch, says: dict[str, int], cores: int) -> None:
     """Its slow cores are not counted; an older one has no such kinds."""

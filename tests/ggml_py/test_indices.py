@@ -85,7 +85,7 @@ MAKE: dict[str, Callable[[Leafs], Tensor]] = {
     "SSM_SCAN": ssm_scan,
     "SSM_CONV_SEQ": ssm_conv_seq,
     "GATED_DELTA_NET": delta_net,
-}  # fmt: skip
+}
 
 
 class Made:

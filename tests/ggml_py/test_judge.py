@@ -71,8 +71,13 @@ def test_a_hundredth_in_one_column_is_found() -> None:
 def test_rotated_values_have_their_length() -> None:
     """ROPE at a far position: a bound of 1e-2 does not hide that a row is too long."""
     e = values(128, 100)
-    f = np.stack((np.cos(0.05) * e[..., 0::2] - np.sin(0.05) * e[..., 1::2],
-                  np.sin(0.05) * e[..., 0::2] + np.cos(0.05) * e[..., 1::2]), -1)  # fmt: skip
+    f = np.stack(
+        (
+            np.cos(0.05) * e[..., 0::2] - np.sin(0.05) * e[..., 1::2],
+            np.sin(0.05) * e[..., 0::2] + np.cos(0.05) * e[..., 1::2],
+        ),
+        -1,
+    )
     f = f.reshape(e.shape)
     assert error_of(e, f, 1e-2, F32).problem == ""
     f[0, 1, 50] *= 1.01

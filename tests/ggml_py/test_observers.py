@@ -78,9 +78,11 @@ class Bench:
         return [s for s in steps if isinstance(s, Fused)]
 
     def run(
-        self, taps: Taps | None = None, fuse: bool = True,
+        self,
+        taps: Taps | None = None,
+        fuse: bool = True,
         watch: Callable[[Tensor], None] | None = None,
-    ) -> list[Fused[Any]]:  # fmt: skip
+    ) -> list[Fused[Any]]:
         inputs = draw_inputs(self.new, self.seed)
         self.prepare(inputs)
         scheduler = Scheduler([self.device], CompileOptions(fuse=fuse), watch)
@@ -152,7 +154,7 @@ MORE = [
     Case("more", gated(ops.mul_mat, "reglu_split"), {}),
     Case("more", gated(ops.mul_mat_id, "reglu_split"), {}),
     *(Case("more", rotated(norm, store), {}) for norm, store in ((0, 1), (1, 0), (1, 1))),
-]  # fmt: skip
+]
 
 
 Key = tuple[int, frozenset[str]]  # launcher, ops
@@ -168,8 +170,11 @@ def cases_of(backend: str) -> tuple[Device, list[Case]]:
     """The backend's device, and for each of its fused steps the smallest case that has it."""
     device = devices_or_skip(backend)[0]
     fusions: Fusions[Any] = device.fusions  # type: ignore[attr-defined]
-    lacking = {(id(r.launcher), frozenset(line.op for line in r.pattern.lines))
-               for r in fusions.rules if isinstance(r.pattern, Pattern)}  # fmt: skip
+    lacking = {
+        (id(r.launcher), frozenset(line.op for line in r.pattern.lines))
+        for r in fusions.rules
+        if isinstance(r.pattern, Pattern)
+    }
     chosen = list[Case]()
     for case in (*MORE, *sorted(filter(is_candidate, all_cases()), key=size_of)):
         found = {key_of(step) for step in Bench(case, device).steps()} if lacking else set()
@@ -251,9 +256,11 @@ def test_steps_lie_over_sources_that_nobody_observes() -> None:
     """Otherwise the tests above could not fail."""
     device, cases = cases_of("cpu")
     over = {
-        s.match.result.op for case in cases for s in Bench(case, device).run()
+        s.match.result.op
+        for case in cases
+        for s in Bench(case, device).run()
         if any(overlap(s.match.result, x) for x in s.match.operands)
-    }  # fmt: skip
+    }
     assert over >= {"MUL_MAT", "MUL_MAT_ID", "SWIGLU", "GEGLU", "FLASH_ATTN_EXT", "SCALE"}
 
 

@@ -44,8 +44,10 @@ BROKEN: list[tuple[str, Callable[[], Tensor]]] = [
     ("k = 5", lambda: ops.argsort_top_k(t(4), 5)),
     ("order must be asc or desc", lambda: ops.argsort(t(4), "up")),
     ("pos must be i32", lambda: rope(t(8, 2, 3), t(2, type=I32), 8)),
-    (r"beta_slow = -1.0 are numbers of rotations",
-     lambda: ops.rope_ext(t(8, 2, 3), t(3, type=I32), None, 8, 0, 9, 1e4, 1, 1, 1, 32, -1.0)),
+    (
+        r"beta_slow = -1.0 are numbers of rotations",
+        lambda: ops.rope_ext(t(8, 2, 3), t(3, type=I32), None, 8, 0, 9, 1e4, 1, 1, 1, 32, -1.0),
+    ),
     ("must be even", lambda: rope(t(8, 2, 3), t(3, type=I32), 7)),
     ("mask must be", lambda: ops.soft_max_ext(t(4, 3), t(5, 3), 1.0, 0.0)),
     ("ALiBi", lambda: ops.soft_max_ext(t(4, 3), None, 1.0, 8.0)),

@@ -254,10 +254,12 @@ def test_watch_sees_every_node_on_every_device() -> None:
 
 @pytest.mark.parametrize(
     ("n", "gpu_kind", "where_it_runs"),
-    [(31, "gpu", [["host", "MUL_MAT", "MUL_MAT"]]),
-     (32, "gpu", [["gpu", "MUL_MAT"], ["gpu", "MUL_MAT"]]),
-     (32, "accel", [["host", "MUL_MAT", "MUL_MAT"]])],
-)  # fmt: skip
+    [
+        (31, "gpu", [["host", "MUL_MAT", "MUL_MAT"]]),
+        (32, "gpu", [["gpu", "MUL_MAT"], ["gpu", "MUL_MAT"]]),
+        (32, "accel", [["host", "MUL_MAT", "MUL_MAT"]]),
+    ],
+)
 def test_a_gpu_has_the_weights_of_large_batches_copied(
     n: int, gpu_kind: str, where_it_runs: list[list[str]]
 ) -> None:
@@ -340,8 +342,12 @@ def test_why_each_tensor_is_where_it_is() -> None:
     assert layout.assignment is not None
     tensors = (x, product, beside, refused, written)
     assert [(layout.assignment.of(t), causes[id(t)]) for t in tensors] == [
-        (1, "input"), (0, "pinned"), (0, "near"), (1, "near"), (1, "memory"),
-    ]  # fmt: skip
+        (1, "input"),
+        (0, "pinned"),
+        (0, "near"),
+        (1, "near"),
+        (1, "memory"),
+    ]
     assert product.src[1] is x, "nodes read no copies"
     unpinned = scheduler.explain(graph)[1]
     assert unpinned[id(product)] == "weight"

@@ -51,9 +51,12 @@ Data = st.DataObject
 def cases(n: int) -> Any:
     """n examples, the same in every run."""
     return settings(
-        max_examples=n, derandomize=True, deadline=None, database=None,
+        max_examples=n,
+        derandomize=True,
+        deadline=None,
+        database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(params=["ref", "cpu"])

@@ -46,5 +46,3 @@ def test_values_of_a_tensor() -> None:
     found = fixture.values("blk.0.attn_q.weight", 3)
     np.testing.assert_allclose(found, FIRST, atol=1e-8)
     assert (fixture.values("blk.0.ssm_a", 100) < 0).all()
-
-

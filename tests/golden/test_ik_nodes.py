@@ -50,8 +50,12 @@ def as_there(nodes: list[Record]) -> list[Record]:
         norm = found[-1] if found else node
         if node["op"] == "MUL" and norm["op"] == "RMS_NORM" and is_of(node, norm):
             weight = {**node["src"][1], "k": 1}
-            found[-1] = {**norm, "op": "FUSED_RMS_NORM", "name": node["name"],
-                         "src": [*norm["src"], weight]}  # fmt: skip
+            found[-1] = {
+                **norm,
+                "op": "FUSED_RMS_NORM",
+                "name": node["name"],
+                "src": [*norm["src"], weight],
+            }
         else:
             found.append({**node, "op": node["op"].replace("SSM_CONV_SEQ", "SSM_CONV")})
     return found

@@ -49,9 +49,13 @@ PLACES: list[tuple[str, dict[str, Any]]] = [
     ("two", {"tensor_split": (1, 1)}),
 ]
 MOE_LAYERS = {
-    "llama-dense": 0, "llama-moe": 2, "qwen35-dense": 0, "qwen35moe-moe": 2, "qwen3next-moe": 2,
+    "llama-dense": 0,
+    "llama-moe": 2,
+    "qwen35-dense": 0,
+    "qwen35moe-moe": 2,
+    "qwen3next-moe": 2,
     "kimi-linear-moe": 2,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("place", "how"), PLACES, ids=[place for place, _ in PLACES])

@@ -51,9 +51,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The step in the backend's table, for the time of a test."""
     monkeypatch.setattr(fusions(), "rules", [*fusions().rules])
 
-    @fuse(
-        SCALED_SQUARE, when=f32_rows("x"), over=in_place("x"), scratch=lambda m: m["x"].nbytes
-    )  # fmt: skip
+    @fuse(SCALED_SQUARE, when=f32_rows("x"), over=in_place("x"), scratch=lambda m: m["x"].nbytes)
     def launch(m: Match) -> list[Step]:
         return [Step(scaled_square, m["y"], (m["y"], m["x"]), scratch=m.scratch)]
 

@@ -19,10 +19,21 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "params" / "README.md"
 FILE = "llama_py/params/__init__.py"
 COMMANDS = (
-    "cli", "cli warmup", "debug", "graph dump", "graph view", "graph diff", "graph profile",
-    "graph placement", "graph fit", "imatrix", "embedding", "perplexity", "cvector-generator",
+    "cli",
+    "cli warmup",
+    "debug",
+    "graph dump",
+    "graph view",
+    "graph diff",
+    "graph profile",
+    "graph placement",
+    "graph fit",
+    "imatrix",
+    "embedding",
+    "perplexity",
+    "cvector-generator",
     "server",
-)  # fmt: skip
+)
 VARIABLE = "LLAMA_ARG_PAGES"
 
 OPEN = """
@@ -57,9 +68,14 @@ def run(tree: Path, *command: str, **variables: str) -> subprocess.CompletedProc
     paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = clean_environment() | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "100"}
     return subprocess.run(
-        command, cwd=tree, env=env | variables, capture_output=True, text=True, timeout=SECONDS,
+        command,
+        cwd=tree,
+        env=env | variables,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
         check=False,
-    )  # fmt: skip
+    )
 
 
 def start(tree: Path, command: str, *args: str, **variables: str) -> tuple[int, str]:

@@ -123,8 +123,9 @@ def test_equal_splits_use_every_token_once(seqs: list[int], n_ubatch: int, tail:
     assert sorted(used.tolist()) == list(range(len(seqs)))
     for u in ubatches:
         assert u.n_tokens == u.n_seqs * u.n_seq_tokens <= n_ubatch
-        assert [s for s, in u.seq_id] == np.repeat([s for s, in u.seq_id[:: u.n_seq_tokens]],
-                                                   u.n_seq_tokens).tolist()  # fmt: skip
+        assert [s for (s,) in u.seq_id] == np.repeat(
+            [s for (s,) in u.seq_id[:: u.n_seq_tokens]], u.n_seq_tokens
+        ).tolist()
     for s in set(seqs):
         mine = [i for i in used.tolist() if seqs[i] == s]
         assert mine == sorted(mine)

@@ -87,8 +87,10 @@ def test_nothing_adds_nothing() -> None:
 EMPTY = {
     '""': "capitalize() join(',') lower() replace('a','b') string() strip() title() upper()",
     "[]": "items() list() map(attribute='a') reverse() select('odd') selectattr('a') sort()",
-    "0": "length() sum() wordcount()", '"d"': "default('d')", "null": "first() last()",
-}  # fmt: skip
+    "0": "length() sum() wordcount()",
+    '"d"': "default('d')",
+    "null": "first() last()",
+}
 
 
 @pytest.mark.parametrize("value", EMPTY)

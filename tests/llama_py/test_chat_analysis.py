@@ -37,25 +37,31 @@ def recorded(found: dict[str, Any]) -> dict[str, Any]:
 
     calls = CALLS[found["format.mode"]]
     wanted = {
-        "think": found["reasoning.start"], "thought": found["reasoning.end"],
-        "say": found["content.start"], "said": found["content.end"], "calls": calls,
+        "think": found["reasoning.start"],
+        "thought": found["reasoning.end"],
+        "say": found["content.start"],
+        "said": found["content.end"],
+        "calls": calls,
         "section": both("format", "section_start", "section_end"),
         "each_call": both("format", "per_call_start", "per_call_end"),
         "name": both("function", "name_prefix", "name_suffix"),
-        "gap": found["function.args_separator"], "close": found["function.close"],
+        "gap": found["function.args_separator"],
+        "close": found["function.close"],
         "key": both("arguments", "name_prefix", "name_suffix"),
         "value": both("arguments", "value_prefix", "value_suffix"),
-        "wrapper": found["format.openai_wrapper_trigger"], "stops": tuple(found["stops"]),
+        "wrapper": found["format.openai_wrapper_trigger"],
+        "stops": tuple(found["stops"]),
         "shown": {*found["preserved_tokens"]},
-    }  # fmt: skip
+    }
     if found["call_id.pos"] == BETWEEN:
         wanted["id"] = both("call_id", "prefix", "suffix")
     if calls == "json":
         wanted["keys"] = (
             *both("format", "name_field", "args_field", "id_field", "gen_id_field"),
-            tuple(found["format.parameter_order"]), found["format.tools_array_wrapped"],
+            tuple(found["format.parameter_order"]),
+            found["format.tools_array_wrapped"],
             found["format.fun_name_is_key"],
-        )  # fmt: skip
+        )
     return wanted
 
 
@@ -80,17 +86,26 @@ def test_marks_are_those_that_llama_cpp_finds(found: dict[str, Any]) -> None:
 
 def test_segments_are_marks_and_what_is_between() -> None:
     assert [tuple(one) for one in segments("a<b>[c] d <e [f]")] == [
-        ("a", False), ("<b>", True), ("[c]", True), (" d ", False), ("<e [f]", False),
-    ]  # fmt: skip
+        ("a", False),
+        ("<b>", True),
+        ("[c]", True),
+        (" d ", False),
+        ("<e [f]", False),
+    ]
 
 
-@pytest.mark.parametrize(("a", "b", "found"), [
-    ("", "x", ("", "", "x", "")), ("x", "", ("", "x", "", "")), ("ab", "ab", ("ab", "", "", "")),
-    ("<a>one<b>", "<a>two<b>", ("<a>", "one", "two", "<b>")),
-    ("call00001", "call00002", ("call0000", "1", "2", "")),
-    ("<x1>", "<x2>", ("", "<x1>", "<x2>", "")),
-    ("a<b>\n", "a<b>\n<c>\n", ("a<b>\n", "", "<c>\n", "")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("a", "b", "found"),
+    [
+        ("", "x", ("", "", "x", "")),
+        ("x", "", ("", "x", "", "")),
+        ("ab", "ab", ("ab", "", "", "")),
+        ("<a>one<b>", "<a>two<b>", ("<a>", "one", "two", "<b>")),
+        ("call00001", "call00002", ("call0000", "1", "2", "")),
+        ("<x1>", "<x2>", ("", "<x1>", "<x2>", "")),
+        ("a<b>\n", "a<b>\n<c>\n", ("a<b>\n", "", "<c>\n", "")),
+    ],
+)
 def test_what_differs(a: str, b: str, found: tuple[str, str, str, str]) -> None:
     assert diff(a, b) == Diff(*found)
 
@@ -119,10 +134,17 @@ UNKNOWN = {
         "<do><fun=weather><arg=city>Bern</arg><arg=days>3</arg></fun></do>",
     ),
 }
-TOOL = {"type": "function", "function": {"name": "weather", "parameters": {
-    "type": "object", "required": ["city", "days"],
-    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "maximum": 9}},
-}}}  # fmt: skip
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {
+            "type": "object",
+            "required": ["city", "days"],
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer", "maximum": 9}},
+        },
+    },
+}
 ASKED = [{"role": "user", "content": "How will it be?"}]
 
 

@@ -40,9 +40,11 @@ def tagged(**arguments: object) -> str:
 def test_no_schema_refuses_a_template(name: str) -> None:
     """Each format makes a grammar of all tools, though none of their schemas can be enforced."""
     wrong: list[Any] = [
-        {"type": "number", "multipleOf": "a"}, {"type": "string", "$ref": "#/x"},
-        {"type": "integer", "minimum": 3, "maximum": 1}, {"type": "object", "$ref": "http://x/y"},
-    ]  # fmt: skip
+        {"type": "number", "multipleOf": "a"},
+        {"type": "string", "$ref": "#/x"},
+        {"type": "integer", "minimum": 3, "maximum": 1},
+        {"type": "object", "$ref": "http://x/y"},
+    ]
     given = [
         {"type": "object", "properties": {"x": {"type": "string", **one}}, "required": ["x"]}
         for one in (*(one for one, *_ in NOT_ENFORCED[:-1:3]), *wrong)
@@ -50,16 +52,17 @@ def test_no_schema_refuses_a_template(name: str) -> None:
     tools = [
         {"type": "function", "function": {"name": f"act{i}", "parameters": one}}
         for i, one in enumerate(given)
-    ]  # fmt: skip
+    ]
     for choice in ("auto", "required"):
         form = asked(name, tools=tools, tool_choice=choice)
         assert form.grammar is not None or choice == "auto"
         assert len(form.warnings) > len(wrong)
 
 
-@pytest.mark.parametrize("parameters", [
-    True, [], "text", {"properties": [], "required": 3}, {"type": "strin"}, {"$ref": "#/x"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "parameters",
+    [True, [], "text", {"properties": [], "required": 3}, {"type": "strin"}, {"$ref": "#/x"}],
+)
 def test_malformed_parameters_are_any_object(parameters: object) -> None:
     form = with_tool(HERMES, parameters)
     constraint = constraint_of(form)
@@ -98,9 +101,9 @@ def test_references_become_definitions_once() -> None:
     assert bundled(json.loads(json.dumps(schema))) == schema
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    (HERMES, call("act", '{"tags": VALUE}')), (LINES, tagged(tags="VALUE")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text"), [(HERMES, call("act", '{"tags": VALUE}')), (LINES, tagged(tags="VALUE"))]
+)
 def test_calls_that_fail_are_marked(name: str, text: str) -> None:
     tags = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     form = with_tool(name, {"type": "object", "properties": {"tags": tags}})
@@ -115,22 +118,31 @@ def test_calls_that_fail_are_marked(name: str, text: str) -> None:
         assert [d.error for d in deltas if d.error] == ([found.error] if error else [])
 
 
-@pytest.mark.parametrize("free", [{"additionalProperties": INT}, {"properties": {"a": {
-    "type": "object", "additionalProperties": True}}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "free",
+    [
+        {"additionalProperties": INT},
+        {"properties": {"a": {"type": "object", "additionalProperties": True}}},
+    ],
+)
 def test_repeated_keys_are_marked(free: Schema) -> None:
     """The grammar of a call may repeat keys that its schema does not name."""
     form = with_tool(HERMES, {"type": "object", **free})
     inner = '{"b": 1, "b": 2}'
     bad = inner if "properties" not in free else f'{{"a": {inner}}}'
-    for text, error in ((bad, "an object has the key 'b' several times"),
-                        (bad.replace('"b": 2', '"c": 2'), "")):
+    for text, error in (
+        (bad, "an object has the key 'b' several times"),
+        (bad.replace('"b": 2', '"c": 2'), ""),
+    ):
         assert form.parse(call("act", text)).tool_calls[0].error == error
 
 
 def test_texts_in_tags_are_checked() -> None:
     """No grammar of this format enforces them, so the check does."""
-    form = with_tool(LINES, {"type": "object", "properties": {"to": {
-        "type": "string", "not": {"enum": ["root"]}}}})  # fmt: skip
+    form = with_tool(
+        LINES,
+        {"type": "object", "properties": {"to": {"type": "string", "not": {"enum": ["root"]}}}},
+    )
     [good], [bad] = (form.parse(tagged(to=to)).tool_calls for to in ("me", "root"))
     assert not good.error and bad.error.startswith("$.to: 'root' should not be valid under")
 
@@ -146,22 +158,47 @@ def test_enforced_arguments_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> 
 DRAFT4 = "http://json-schema.org/draft-04/schema#"
 
 
-@pytest.mark.parametrize(("schema", "value", "said"), [
-    (INT, "7", ""), (INT, '"a"', "$: 'a' is not of type 'integer'"), (INT, "{", "not JSON"),
-    ({"pattern": "^(?!a)"}, '"b"', ""), ({"pattern": "^(?!a)"}, '"a"', "$: 'a' does not match"),
-    ({"pattern": "^(a+)+$"}, json.dumps("a" * 99 + "!"), "not checked: it takes more than 1 s"),
-    ({"type": "what"}, "1", "not checked: UnknownType"), ({"multipleOf": 0}, "1", "not checked"),
-    ({"$ref": "http://127.0.0.1:1/x"}, "1", "not checked: "), ({"$ref": "#"}, "1", "not checked"),
-    ({"allOf": [{"$ref": "#/$defs/d30"}], "$defs": {"d0": {}, **{
-        f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i - 1}"}] * 2} for i in range(1, 31)}}}, "1",
-     "not checked: RecursionError: more than"),
-    ({"$schema": DRAFT4, "minimum": 3, "exclusiveMinimum": True}, "3", "$: 3 is less than or"),
-    ({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a",
-      "not": {}, "definitions": {"a": INT}}, "3", ""),
-])  # fmt: skip
-def test_problems(
-    schema: Schema, value: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        (INT, "7", ""),
+        (INT, '"a"', "$: 'a' is not of type 'integer'"),
+        (INT, "{", "not JSON"),
+        ({"pattern": "^(?!a)"}, '"b"', ""),
+        ({"pattern": "^(?!a)"}, '"a"', "$: 'a' does not match"),
+        ({"pattern": "^(a+)+$"}, json.dumps("a" * 99 + "!"), "not checked: it takes more than 1 s"),
+        ({"type": "what"}, "1", "not checked: UnknownType"),
+        ({"multipleOf": 0}, "1", "not checked"),
+        ({"$ref": "http://127.0.0.1:1/x"}, "1", "not checked: "),
+        ({"$ref": "#"}, "1", "not checked"),
+        (
+            {
+                "allOf": [{"$ref": "#/$defs/d30"}],
+                "$defs": {
+                    "d0": {},
+                    **{
+                        f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i - 1}"}] * 2}
+                        for i in range(1, 31)
+                    },
+                },
+            },
+            "1",
+            "not checked: RecursionError: more than",
+        ),
+        ({"$schema": DRAFT4, "minimum": 3, "exclusiveMinimum": True}, "3", "$: 3 is less than or"),
+        (
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "$ref": "#/definitions/a",
+                "not": {},
+                "definitions": {"a": INT},
+            },
+            "3",
+            "",
+        ),
+    ],
+)
+def test_problems(schema: Schema, value: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No schema takes long, and none reads another document."""
     if "(a+)+" in str(schema):
         monkeypatch.setattr(judge, "SECONDS", 1)

@@ -38,10 +38,8 @@ MODES: dict[str, dict[str, Any]] = {
     "on": {"messages": ASK, "enable_thinking": True},
     "off": {"messages": ASK, "enable_thinking": False},
     "prefill": {"messages": BEGUN, "continue_final_message": True},
-    "prefill, off": {
-        "messages": BEGUN, "continue_final_message": True, "enable_thinking": False,
-    },
-}  # fmt: skip
+    "prefill, off": {"messages": BEGUN, "continue_final_message": True, "enable_thinking": False},
+}
 CONSTRAINTS = {"grammar": 'root ::= "7"', "regex": "7", "lark": 'start: "7"'}
 MOST = 16  # tokens of an answer
 
@@ -65,15 +63,19 @@ def constraint_of(form: ChatFormat, kind: str, tokenizer: Tokenizer) -> Constrai
 
 
 def written(
-    constraint: Constraint, tokenizer: Tokenizer, markers: float = 60, most: int = MOST,
+    constraint: Constraint,
+    tokenizer: Tokenizer,
+    markers: float = 60,
+    most: int = MOST,
     seed: int = 1,
 ) -> tuple[str, bool]:
     """What a model writes that wants to write markers, and whether it has ended."""
     draw, text = np.random.default_rng(seed), b""
     wanted = [
-        id for id, piece in enumerate(tokenizer.pieces)
+        id
+        for id, piece in enumerate(tokenizer.pieces)
         if piece[:1] in (b"<", b"[", b"|", b"]", b"`", b"t") and id not in tokenizer.eog
-    ]  # fmt: skip
+    ]
     for _ in range(most):
         logits = draw.normal(size=tokenizer.n_vocab).astype(np.float32)
         logits[wanted] += markers
@@ -109,12 +111,14 @@ def test_constraints_hold_in_every_format(name: str) -> None:
 
 
 PARAMETERS: dict[str, Any] = {
-    "type": "object", "additionalProperties": False,
+    "type": "object",
+    "additionalProperties": False,
     "properties": {
-        "how": {"enum": ["list", "load"]}, "what": {"type": "string", "pattern": "^[a-z]{2}$"},
+        "how": {"enum": ["list", "load"]},
+        "what": {"type": "string", "pattern": "^[a-z]{2}$"},
     },
     "required": ["how", "what"],
-}  # fmt: skip
+}
 TOOL = {"type": "function", "function": {"name": "act", "parameters": PARAMETERS}}
 FORCED = {"type": "function", "function": {"name": "act"}}
 
@@ -151,24 +155,29 @@ def test_json_or_a_call(name: str) -> None:
             assert not answer.content.strip(), text
 
 
-@pytest.mark.parametrize(("schema", "good", "bad"), [
-    ({"enum": ["a b", "c/d"]}, ["a b", "c/d"], ["a", "x", ""]), ({"const": "a"}, ["a"], ["b"]),
-    ({"enum": ["a", None, 3]}, ["a", "null", "3"], ["b"]),
-    ({"type": ["string", "null"], "enum": ["a", None]}, ["a", "null"], ["b"]),
-    ({"type": ["string", "integer"], "maxLength": 2}, ["ab", "1234"], ["abc"]),
-    ({"anyOf": [{"const": "a"}, {"type": "string", "pattern": "^x"}]}, ["a", "xyz"], ["ab"]),
-    ({"oneOf": [{"const": "a"}, {"type": "boolean"}]}, ["a", "true"], ["b"]),
-    ({"allOf": [{"pattern": "a"}, {"maxLength": 2}]}, ["ab", "ba"], ["b", "aab"]),
-    ({"$ref": "#/$defs/x", "$defs": {"x": {"const": "a"}}}, ["a"], ["b"]),
-    ({"type": "string", "pattern": "a/[/b]+"}, ["xa//x", "a/b"], ["a/"]),
-    ({"type": "string", "pattern": "^(a|b)$|^c"}, ["a", "cd"], ["ab", "dc"]),
-    ({"type": "string", "pattern": r"^\d\w$"}, ["1a"], ["\u0663a", "1\u00e9"]),
-    ({"type": "string", "pattern": "^(?=a)a$"}, ["a", "anything"], []),
-    ({"type": "string", "minLength": 2}, ["ab", "a</"], ["a", ""]),
-    ({"type": "string", "format": "date"}, ["2024-02-29"], ["2024-13-01", "today"]),
-    ({"type": "string", "format": "unknown"}, ["anything"], []),
-    ({"type": "string"}, ["", "a\n<b>"], ["a</p>b"]), ({"type": "object"}, ["{}"], []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"enum": ["a b", "c/d"]}, ["a b", "c/d"], ["a", "x", ""]),
+        ({"const": "a"}, ["a"], ["b"]),
+        ({"enum": ["a", None, 3]}, ["a", "null", "3"], ["b"]),
+        ({"type": ["string", "null"], "enum": ["a", None]}, ["a", "null"], ["b"]),
+        ({"type": ["string", "integer"], "maxLength": 2}, ["ab", "1234"], ["abc"]),
+        ({"anyOf": [{"const": "a"}, {"type": "string", "pattern": "^x"}]}, ["a", "xyz"], ["ab"]),
+        ({"oneOf": [{"const": "a"}, {"type": "boolean"}]}, ["a", "true"], ["b"]),
+        ({"allOf": [{"pattern": "a"}, {"maxLength": 2}]}, ["ab", "ba"], ["b", "aab"]),
+        ({"$ref": "#/$defs/x", "$defs": {"x": {"const": "a"}}}, ["a"], ["b"]),
+        ({"type": "string", "pattern": "a/[/b]+"}, ["xa//x", "a/b"], ["a/"]),
+        ({"type": "string", "pattern": "^(a|b)$|^c"}, ["a", "cd"], ["ab", "dc"]),
+        ({"type": "string", "pattern": r"^\d\w$"}, ["1a"], ["\u0663a", "1\u00e9"]),
+        ({"type": "string", "pattern": "^(?=a)a$"}, ["a", "anything"], []),
+        ({"type": "string", "minLength": 2}, ["ab", "a</"], ["a", ""]),
+        ({"type": "string", "format": "date"}, ["2024-02-29"], ["2024-13-01", "today"]),
+        ({"type": "string", "format": "unknown"}, ["anything"], []),
+        ({"type": "string"}, ["", "a\n<b>"], ["a</p>b"]),
+        ({"type": "object"}, ["{}"], []),
+    ],
+)
 def test_bare_arguments_are_those_of_a_schema(
     schema: dict[str, Any], good: list[str], bad: list[str]
 ) -> None:

@@ -30,8 +30,9 @@ CONTINUED = (False, True, "reasoning_content", "content")
 WORD = 1  # the kind of a trigger that is a text
 # Marks that are no tokens of these models, or that llama.cpp misses.
 OTHER_TOKENS = {
-    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
-}  # fmt: skip
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+}
 
 
 def name_of(case: dict[str, Any]) -> str:
@@ -61,15 +62,17 @@ def template(name: str) -> ChatTemplate:
 def format_for(number: int) -> ChatFormat:
     case = CASES[number]
     return format_of(
-        template(name_of(case)), case["messages"],
+        template(name_of(case)),
+        case["messages"],
         tools=[{"type": "function", "function": tool} for tool in case["tools"]],
-        tool_choice=CHOICES[case["tool_choice"]], parallel_tool_calls=case["parallel"],
+        tool_choice=CHOICES[case["tool_choice"]],
+        parallel_tool_calls=case["parallel"],
         json_schema=json.loads(case["json_schema"]) if case["json_schema"] else None,
         reasoning_format=case["reasoning_format"],
         add_generation_prompt=case["add_generation_prompt"],
         continue_final_message=CONTINUED[case["continuation"]],
         enable_thinking=case["enable_thinking"],
-    )  # fmt: skip
+    )
 
 
 def expected(case: dict[str, Any]) -> Answer:
@@ -137,13 +140,18 @@ def test_any_cut_gives_the_same_answer(name: str) -> None:
             assert answer == whole == joined(deltas), pieces
 
 
-TOOL = {"type": "function", "function": {
-    "name": "weather", "description": "Of a city",
-    "parameters": {
-        "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-        "required": ["city"],
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["city"],
+        },
     },
-}}  # fmt: skip
+}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bern"}}\n</tool_call>'
 ASKED = [{"role": "user", "content": "How is the weather in Bern?"}]
 
@@ -180,14 +188,17 @@ def test_a_message_goes_into_the_next_prompt() -> None:
     assert '{"name": "weather", "arguments": {"city": "Bern"}}' in more.prompt
 
 
-@pytest.mark.parametrize(("options", "rule"), [
-    ({"tool_choice": "sometimes"}, "tool_choice is one of"),
-    ({"tool_choice": {"function": {"name": "other"}}}, "no tool 'other'"),
-    ({"tools": None, "tool_choice": "required"}, "no tools are given"),
-    ({"tools": [{"type": "web"}]}, "tools are functions"),
-    ({"reasoning_format": "loud"}, "reasoning_format is one of"),
-    ({"continue_final_message": "no"}, "continue_final_message is"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"tool_choice": "sometimes"}, "tool_choice is one of"),
+        ({"tool_choice": {"function": {"name": "other"}}}, "no tool 'other'"),
+        ({"tools": None, "tool_choice": "required"}, "no tools are given"),
+        ({"tools": [{"type": "web"}]}, "tools are functions"),
+        ({"reasoning_format": "loud"}, "reasoning_format is one of"),
+        ({"continue_final_message": "no"}, "continue_final_message is"),
+    ],
+)
 def test_what_is_wrong_is_refused(options: dict[str, Any], rule: str) -> None:
     with pytest.raises(ModelError, match=rule):
         format_of(template("Qwen-Qwen3-0.6B"), ASKED, **{"tools": [TOOL], **options})
@@ -223,12 +234,19 @@ def test_templates_without_tools_are_told_of_them() -> None:
     assert format_of(plain, ASKED).parse(CALL) == Answer(CALL)
 
 
-@pytest.mark.parametrize(("given", "schema"), [
-    (None, None), ({"type": "text"}, None), ({"type": "json_object"}, {"type": "object"}),
-    ({"type": "json_object", "schema": {"type": "array"}}, {"type": "array"}),
-    ({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "null"}}},
-     {"type": "null"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        (None, None),
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "object"}),
+        ({"type": "json_object", "schema": {"type": "array"}}, {"type": "array"}),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "null"}}},
+            {"type": "null"},
+        ),
+    ],
+)
 def test_response_formats_are_schemas(given: Any, schema: Any) -> None:
     assert schema_of(given) == schema
 
@@ -238,11 +256,17 @@ def test_other_response_formats_are_refused() -> None:
         schema_of({"type": "sound"})
 
 
-@pytest.mark.parametrize(("text", "json"), [
-    ("{'a': 'it\\'s \"so\"', \"b\": True}", '{"a": "it\'s \\"so\\"", "b": true}'),
-    ("[None, False, Xot, 'True'", '[null, false, Xot, "True"'), ("Tr", "tr"), ("'ab\\", '"ab\\'),
-    ('"x\\"True\\""', '"x\\"True\\""'), ("-1.5e3", "-1.5e3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "json"),
+    [
+        ("{'a': 'it\\'s \"so\"', \"b\": True}", '{"a": "it\'s \\"so\\"", "b": true}'),
+        ("[None, False, Xot, 'True'", '[null, false, Xot, "True"'),
+        ("Tr", "tr"),
+        ("'ab\\", '"ab\\'),
+        ('"x\\"True\\""', '"x\\"True\\""'),
+        ("-1.5e3", "-1.5e3"),
+    ],
+)
 def test_python_values_are_json(text: str, json: str) -> None:
     assert as_json(text) == json
     for n in range(len(text)):  # as they come

@@ -18,9 +18,13 @@ class Size(str, Enum):
 
 
 def order(
-    what: str, n: int = 1, size: Size = Size.SMALL, colour: Literal["red", "blue"] | None = None,
-    notes: list[str] | None = None, more: Any = None,
-) -> dict[str, Any]:  # fmt: skip
+    what: str,
+    n: int = 1,
+    size: Size = Size.SMALL,
+    colour: Literal["red", "blue"] | None = None,
+    notes: list[str] | None = None,
+    more: Any = None,
+) -> dict[str, Any]:
     """Order a thing
     from a shop.
 
@@ -34,14 +38,18 @@ def order(
 def test_a_function_is_a_schema() -> None:
     tool = tool_of(order)["function"]
     assert (tool["name"], tool["description"]) == ("order", "Order a thing from a shop.")
-    assert tool["parameters"] == {"type": "object", "required": ["what"], "properties": {
-        "what": {"type": "string", "description": "the thing"},
-        "n": {"type": "integer", "description": "how many"},
-        "size": {"enum": ["small", "large"], "description": "of each"},
-        "colour": {"anyOf": [{"enum": ["red", "blue"]}, {"type": "null"}]},
-        "notes": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
-        "more": {},
-    }}  # fmt: skip
+    assert tool["parameters"] == {
+        "type": "object",
+        "required": ["what"],
+        "properties": {
+            "what": {"type": "string", "description": "the thing"},
+            "n": {"type": "integer", "description": "how many"},
+            "size": {"enum": ["small", "large"], "description": "of each"},
+            "colour": {"anyOf": [{"enum": ["red", "blue"]}, {"type": "null"}]},
+            "notes": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+            "more": {},
+        },
+    }
     given = {"type": "function", "function": {"name": "now"}}
     assert tools_of([order, given]) == [tool_of(order), given]
 
@@ -55,8 +63,9 @@ def test_unusual_types() -> None:
     assert parameters["properties"] == {
         "a": {"type": "array", "items": {"type": "null"}},
         "b": {"type": "object", "additionalProperties": {"type": "null"}},
-        "c": {"type": "object"}, "d": {"enum": [None, 1]},
-    }  # fmt: skip
+        "c": {"type": "object"},
+        "d": {"enum": [None, 1]},
+    }
 
 
 def of_bytes(what: Literal[b"x"]) -> None: ...
@@ -72,11 +81,17 @@ def several(*names: str) -> None: ...
 def waits(seconds: complex) -> None: ...
 
 
-@pytest.mark.parametrize(("function", "rule"), [
-    (several, "has no name; give each"), (waits, "is no type of JSON"),
-    (of_bytes, "is no type of JSON"), (of_no_type, "is no type of JSON"),
-    (lambda: 0, "needs a name that can be called"), (max, "its parameters are not known"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "rule"),
+    [
+        (several, "has no name; give each"),
+        (waits, "is no type of JSON"),
+        (of_bytes, "is no type of JSON"),
+        (of_no_type, "is no type of JSON"),
+        (lambda: 0, "needs a name that can be called"),
+        (max, "its parameters are not known"),
+    ],
+)
 def test_what_is_no_tool_is_refused(function: Any, rule: str) -> None:
     with pytest.raises(ModelError, match=rule):
         tool_of(function)
@@ -85,18 +100,27 @@ def test_what_is_no_tool_is_refused(function: Any, rule: str) -> None:
 def test_results_are_messages() -> None:
     message = result_of(ToolCall("order", '{"what": "tea", "n": 2}', "1"), [order])
     assert message == {
-        "role": "tool", "tool_call_id": "1", "name": "order", "content": '{"what": "tea", "n": 2}',
-    }  # fmt: skip
+        "role": "tool",
+        "tool_call_id": "1",
+        "name": "order",
+        "content": '{"what": "tea", "n": 2}',
+    }
     with pytest.raises(ModelError, match="no function 'other' among order"):
         result_of(ToolCall("other", "{}"), [order])
     with pytest.raises(ModelError, match="the answer was cut"):
         result_of(ToolCall("order", '{"what'), [order])
 
 
-@pytest.mark.parametrize(("arguments", "rule"), [
-    ("[1]", "no object of JSON"), ("[" * 10**5, "are no JSON"), ("{}", "does not take {}: missing"),
-    ('{"what": "tea", "size": "huge"}', "is not a valid Size"), ('{"whom": 1}', "does not take"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ("[1]", "no object of JSON"),
+        ("[" * 10**5, "are no JSON"),
+        ("{}", "does not take {}: missing"),
+        ('{"what": "tea", "size": "huge"}', "is not a valid Size"),
+        ('{"whom": 1}', "does not take"),
+    ],
+)
 def test_arguments_that_a_function_does_not_take(arguments: str, rule: str) -> None:
     with pytest.raises(ModelError, match=rule):
         result_of(ToolCall("order", arguments), [order])

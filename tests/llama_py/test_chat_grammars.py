@@ -47,18 +47,21 @@ def with_grammar() -> list[Any]:
     return [
         pytest.param(case, id=f"{Path(case['template']).stem}-{case['tool_choice']}-{i}")
         for i, (case, *_) in enumerate(found.values())
-    ]  # fmt: skip
+    ]
 
 
 def format_for(case: dict[str, Any]) -> ChatFormat:
     source = TEMPLATES["templates"][Path(case["template"]).stem]["source"]
     return format_of(
-        ChatTemplate(source), case["messages"],
+        ChatTemplate(source),
+        case["messages"],
         tools=[{"type": "function", "function": tool} for tool in case["tools"]],
-        tool_choice=CHOICES[case["tool_choice"]], parallel_tool_calls=case["parallel"],
+        tool_choice=CHOICES[case["tool_choice"]],
+        parallel_tool_calls=case["parallel"],
         json_schema=json.loads(case["json_schema"]) if case["json_schema"] else None,
-        reasoning_format=case["reasoning_format"], enable_thinking=case["enable_thinking"],
-    )  # fmt: skip
+        reasoning_format=case["reasoning_format"],
+        enable_thinking=case["enable_thinking"],
+    )
 
 
 def constraint_of(form: ChatFormat, tokenizer: Tokenizer = TOKENIZER) -> Constraint:
@@ -97,14 +100,15 @@ def test_answers_are_allowed(case: dict[str, Any]) -> None:
 PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "days": {"type": "integer", "minimum": 1, "maximum": 9}, "unit": {"enum": ["C", "F"]},
+        "days": {"type": "integer", "minimum": 1, "maximum": 9},
+        "unit": {"enum": ["C", "F"]},
     },
     "required": ["days"],
-}  # fmt: skip
+}
 TOOLS = [
     {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}},
     {"type": "function", "function": {"name": "now"}},
-]  # fmt: skip
+]
 ASKED = [{"role": "user", "content": "How is the weather?"}]
 HERMES, LINES, BRACES = "Qwen-Qwen3-0.6B", "Qwen3.5-4B", "google-gemma-4-31B-it"
 
@@ -118,10 +122,18 @@ def call(name: str, arguments: str) -> str:
     return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
 
 
-@pytest.mark.parametrize(("text", "good"), [
-    ("3", True), ("<think>\nSo.\n</think>\n\n3", True), ("\n\n3", False), (" 3", False),
-    ("3\n", False), ("```json\n3\n```", False), ("```json\n\n3\n```", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("3", True),
+        ("<think>\nSo.\n</think>\n\n3", True),
+        ("\n\n3", False),
+        (" 3", False),
+        ("3\n", False),
+        ("```json\n3\n```", False),
+        ("```json\n\n3\n```", False),
+    ],
+)
 def test_only_json_is_written(text: str, good: bool) -> None:
     """Spaces may end a turn, or go on for ever. They and a fence are read all the same."""
     form = asked(HERMES, tools=None, json_schema={"type": "integer"})
@@ -131,22 +143,39 @@ def test_only_json_is_written(text: str, good: bool) -> None:
     assert form.parse(text).content == "3"
 
 
-@pytest.mark.parametrize(("text", "good"), [
-    (call("weather", '{"days": 3}'), True), (call("weather", '{"days": 3, "unit": "C"}'), True),
-    (call("now", "{}"), True), ("No.", True), ("", True),
-    (call("weather", '{"days": 12}'), False), (call("weather", "{}"), False),
-    (call("weather", '{"days": 3, "unit": "K"}'), False), (call("never", "{}"), False),
-    (call("weather", '{"days": 3, "more": 1}'), False), (call("now", "{}") + " And so on", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        (call("weather", '{"days": 3}'), True),
+        (call("weather", '{"days": 3, "unit": "C"}'), True),
+        (call("now", "{}"), True),
+        ("No.", True),
+        ("", True),
+        (call("weather", '{"days": 12}'), False),
+        (call("weather", "{}"), False),
+        (call("weather", '{"days": 3, "unit": "K"}'), False),
+        (call("never", "{}"), False),
+        (call("weather", '{"days": 3, "more": 1}'), False),
+        (call("now", "{}") + " And so on", False),
+    ],
+)
 def test_a_call_must_be_right(text: str, good: bool) -> None:
     constraint = constraint_of(asked(HERMES))
     assert (taken(constraint, text) == text and constraint.complete) == good
 
 
-@pytest.mark.parametrize(("text", "good"), [
-    ("{days:3}", True), ('{days:3,unit:<|"|>C<|"|>}', True), ("{}", False), ("{days:12}", False),
-    ('{days:3,unit:<|"|>K<|"|>}', False), ("{days:3,more:1}", False), ('{days:<|"|>3<|"|>}', False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("{days:3}", True),
+        ('{days:3,unit:<|"|>C<|"|>}', True),
+        ("{}", False),
+        ("{days:12}", False),
+        ('{days:3,unit:<|"|>K<|"|>}', False),
+        ("{days:3,more:1}", False),
+        ('{days:<|"|>3<|"|>}', False),
+    ],
+)
 def test_arguments_in_braces_must_be_right(text: str, good: bool) -> None:
     constraint, text = constraint_of(asked(BRACES)), f"<|tool_call>call:weather{text}<tool_call|>"
     assert (taken(constraint, text) == text and constraint.complete) == good
@@ -205,10 +234,15 @@ def test_json_may_be_asked_for() -> None:
         asked(HERMES, tools=None, json_schema={"type": "wrong"}).constraint(TOKENIZER)
 
 
-@pytest.mark.parametrize(("begun", "rest", "good"), [
-    ('{"n": ', "3}", True), ('{"n": ', '{"n": 3}', False), ("So: ", '{"n": 3}', True),
-    ("So: ", "3}", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("begun", "rest", "good"),
+    [
+        ('{"n": ', "3}", True),
+        ('{"n": ', '{"n": 3}', False),
+        ("So: ", '{"n": 3}', True),
+        ("So: ", "3}", False),
+    ],
+)
 def test_json_may_have_begun(begun: str, rest: str, good: bool) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     template = ChatTemplate(TEMPLATES["templates"][HERMES]["source"])
@@ -244,27 +278,37 @@ def test_scans_find_triggers_wherever_a_text_is_cut() -> None:
 
 
 NUMBERS = {
-    "type": "object", "required": ["days", "wet"],
+    "type": "object",
+    "required": ["days", "wet"],
     "properties": {"days": PARAMETERS["properties"]["days"], "wet": {"type": "boolean"}},
-}  # fmt: skip
+}
 NUMBERED = [{"type": "function", "function": {"name": "weather", "parameters": NUMBERS}}]
 FORCED = {  # templates, and how a call begins: before that a model may say anything
-    "Qwen-Qwen3-0.6B": "<tool_call>\n", "meta-llama-Llama-3.1-8B-Instruct": "{",
-    "Qwen3.5-4B": "<tool_call>\n", "Qwen3-Coder": "<tool_call>\n",
-    "openai-gpt-oss-120b": "<|channel|>commentary to=functions", "GLM-4.6": "\n<tool_call>",
+    "Qwen-Qwen3-0.6B": "<tool_call>\n",
+    "meta-llama-Llama-3.1-8B-Instruct": "{",
+    "Qwen3.5-4B": "<tool_call>\n",
+    "Qwen3-Coder": "<tool_call>\n",
+    "openai-gpt-oss-120b": "<|channel|>commentary to=functions",
+    "GLM-4.6": "\n<tool_call>",
     "mistralai-Mistral-Nemo-Instruct-2407": "[TOOL_CALLS]",
     "MiniMax-M2": "\n</think>\n\n<minimax:tool_call>\n",
     "deepseek-ai-DeepSeek-V3.1": "<｜tool▁calls▁begin｜>",
     "Kimi-K2-Instruct": "<|tool_call_begin|>",
-    "MiniMax-M3": "]<]minimax[>[<tool_call>", "Apertus-8B-Instruct": "<|tools_prefix|>",
-}  # fmt: skip
+    "MiniMax-M3": "]<]minimax[>[<tool_call>",
+    "Apertus-8B-Instruct": "<|tools_prefix|>",
+}
 
 
 @pytest.mark.parametrize("name", FORCED)
 def test_noise_becomes_a_call(name: str) -> None:
     """A model that knows nothing calls a tool as it is to be called."""
-    form = asked(name, tools=NUMBERED, tool_choice="required", parallel_tool_calls=False,
-                 enable_thinking=False)  # fmt: skip
+    form = asked(
+        name,
+        tools=NUMBERED,
+        tool_choice="required",
+        parallel_tool_calls=False,
+        enable_thinking=False,
+    )
     draw = np.random.default_rng(5)
     for seed in range(3):
         constraint, begun = constraint_of(form), FORCED[name]

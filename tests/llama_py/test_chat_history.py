@@ -29,9 +29,32 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "
 ROLES = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool"}
 # Roles of the messages, one letter each; c and C are answers with one and with two calls.
 SHAPES = (
-    "suasu", "uasu", "uaus", "usu", "ssu", "sdu", "du", "s", "ss", "a", "sau", "au", "uu", "suu",
-    "uaau", "uct", "uctu", "ucu", "uCtt", "uCttau", "ucstu", "ucuts", "sct", "uctctu", "uacta",
-)  # fmt: skip
+    "suasu",
+    "uasu",
+    "uaus",
+    "usu",
+    "ssu",
+    "sdu",
+    "du",
+    "s",
+    "ss",
+    "a",
+    "sau",
+    "au",
+    "uu",
+    "suu",
+    "uaau",
+    "uct",
+    "uctu",
+    "ucu",
+    "uCtt",
+    "uCttau",
+    "ucstu",
+    "ucuts",
+    "sct",
+    "uctctu",
+    "uacta",
+)
 # Some templates drop the text of an answer with calls, or calls and results, from any conversation.
 DROPS = {"llama-cpp-rwkv-world", "microsoft-Phi-3.5-mini-instruct"}
 # This one tells of the system before the last message only, if a user has written it.
@@ -69,10 +92,12 @@ def test_every_message_is_in_the_prompt(name: str) -> None:
         messages = conversation(shape)
         text = template(name).render(messages, tools=TOOLS if "c" in shape.lower() else None)
         wanted = [
-            m["content"] for m in messages if m["content"]
+            m["content"]
+            for m in messages
+            if m["content"]
             and not (m["role"] == "tool" and name in DROPS)
             and not (m["role"] == "system" and name in SYSTEM_LAST and shape[-1] != "u")
-        ]  # fmt: skip
+        ]
         assert [content for content in wanted if content not in text] == [], shape
 
 
@@ -120,6 +145,7 @@ def test_a_conversation_that_is_taken_stays_as_it_is() -> None:
 
 def test_repairs_are_those_that_help() -> None:
     """One that is of no use is not made, though it comes before."""
+
     def render(messages: list[Message]) -> str:
         roles = [m["role"] for m in messages]
         if ("user", "user") in pairwise(roles):

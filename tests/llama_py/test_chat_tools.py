@@ -16,13 +16,19 @@ from llama_py.chat.answer import Answer
 from llama_py.chat.template import ChatTemplate
 from llama_py.chat.tools import format_of
 
-TOOLS = [{"type": "function", "function": {
-    "name": "weather",
-    "parameters": {
-        "type": "object", "properties": {"days": {"type": "integer", "maximum": 9}},
-        "required": ["days"],
-    },
-}}]  # fmt: skip
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "parameters": {
+                "type": "object",
+                "properties": {"days": {"type": "integer", "maximum": 9}},
+                "required": ["days"],
+            },
+        },
+    }
+]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"days": 3}}\n</tool_call>'
 
 

@@ -92,8 +92,11 @@ def test_a_checkpoint_has_states_but_no_keys(kv_unified: bool) -> None:
     assert ctx.memory.seq_pos_max(1) == 49
     expected = after(PROMPT[:50], OTHER)
     assert nmse(expected, ctx.decode(OTHER, seq_id=1)) < CLOSE
-    keys = sum(t.nb[1] * (50 // one.kept.ratio) for one in memory(ctx).kinds.values()
-               for t in one.keys.all())  # fmt: skip
+    keys = sum(
+        t.nb[1] * (50 // one.kept.ratio)
+        for one in memory(ctx).kinds.values()
+        for t in one.keys.all()
+    )
     assert keys <= len(whole) - len(small) < keys + 100
     with pytest.raises(ContextError, match="without the keys of its 50 tokens"):
         ctx.load_state(small, 0, partial=True)

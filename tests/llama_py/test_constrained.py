@@ -65,8 +65,16 @@ def answer(sampler: Sampler, n: int = 200, seed: int = 0) -> list[int]:
 
 @pytest.mark.parametrize("temp", [0.0, 1.0, 5.0])
 def test_answers_meet_a_schema(temp: float) -> None:
-    sampler = made(json_schema={**PERSON, "properties": {**PERSON["properties"], "age": {
-        "type": "integer", "minimum": -5, "maximum": 120}}}, temp=temp)  # fmt: skip
+    sampler = made(
+        json_schema={
+            **PERSON,
+            "properties": {
+                **PERSON["properties"],
+                "age": {"type": "integer", "minimum": -5, "maximum": 120},
+            },
+        },
+        temp=temp,
+    )
     for seed in range(5):
         ids = answer(sampler, seed=seed)
         assert tokenizer().is_eog(ids[-1])
@@ -140,10 +148,15 @@ def test_without_an_end_token_the_answer_stops(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_vocabulary_that_cannot_go_on(model: llama_py.Model) -> None:
     few = Tokenizer.from_metadata(
-        {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": [],
-         "tokenizer.ggml.tokens": ["a", "b", "<end>"], "tokenizer.ggml.eos_token_id": 2,
-         "tokenizer.ggml.token_type": [1, 1, TokenType.CONTROL]}
-    )  # fmt: skip
+        {
+            "tokenizer.ggml.model": "gpt2",
+            "tokenizer.ggml.pre": "gpt-2",
+            "tokenizer.ggml.merges": [],
+            "tokenizer.ggml.tokens": ["a", "b", "<end>"],
+            "tokenizer.ggml.eos_token_id": 2,
+            "tokenizer.ggml.token_type": [1, 1, TokenType.CONTROL],
+        }
+    )
     with pytest.raises(GrammarError, match="regex: no token of the vocabulary can begin"):
         made(few, regex="x")
     sampler = made(few, regex="abx|b")
@@ -310,9 +323,14 @@ def test_an_answer_that_is_marked_begins_with_its_mark() -> None:
     tokenizer = demo_with("<A>", "</A>", "<B>", "<say>")
     marked = Thinking("<A>", ("</A>",), "<say>", after="<B><say>")
     for text, good in (
-        ("<say>7", True), ("<A>So.</A><B><say>7", True), ("7", False), ("<A>So.</A>7", False),
-        ("<A>So.</A><say>7", False), ("<A>So.</A><B>7", False), ("<say><A>", False),
-    ):  # fmt: skip
+        ("<say>7", True),
+        ("<A>So.</A><B><say>7", True),
+        ("7", False),
+        ("<A>So.</A>7", False),
+        ("<A>So.</A><say>7", False),
+        ("<A>So.</A><B>7", False),
+        ("<say><A>", False),
+    ):
         constraint = AfterThoughts(ByGrammar(compiled("regex", "7"), tokenizer), tokenizer, marked)
         ids = tokenizer.tokenize(text, False)
         assert (constraint.n_allowed(ids) == len(ids)) == good, text
@@ -387,19 +405,31 @@ def test_what_is_wrong_is_told_at_once(params: dict[str, Any], said: str) -> Non
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize(("pattern", "text", "good"), [
-    (r"^\s$", "\u00a0", True), (r"^\s$", "\ufeff", True), (r"^\s$", "\u0085", False),
-    (r"^\S$", "\u0085", True), (r"^\S$", "\ufeff", False), (r"^[^\s]$", "\u0085", True),
-    (r"^[\S]$", "\u0085", True), (r"^[\d\s]+$", "1\ufeff", True), (r"^\\s$", "\\s", True),
-    (r"^.$", "\u0085", True), (r"^.$", "\u2028", False), (r"^[.]$", "x", False),
-    (r"^[[.]$", "[", True), (r"^[\].]$", "]", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "text", "good"),
+    [
+        (r"^\s$", "\u00a0", True),
+        (r"^\s$", "\ufeff", True),
+        (r"^\s$", "\u0085", False),
+        (r"^\S$", "\u0085", True),
+        (r"^\S$", "\ufeff", False),
+        (r"^[^\s]$", "\u0085", True),
+        (r"^[\S]$", "\u0085", True),
+        (r"^[\d\s]+$", "1\ufeff", True),
+        (r"^\\s$", "\\s", True),
+        (r"^.$", "\u0085", True),
+        (r"^.$", "\u2028", False),
+        (r"^[.]$", "x", False),
+        (r"^[[.]$", "[", True),
+        (r"^[\].]$", "]", True),
+    ],
+)
 def test_patterns_are_those_of_ecma_262(pattern: str, text: str, good: bool) -> None:
     said = json.dumps(text, ensure_ascii=False)
     judge = takes("json_schema", json.dumps({"type": "string", "pattern": pattern}))
     assert judge(said) == good
     keys = {"type": "object", "patternProperties": {pattern: True}, "additionalProperties": False}
-    assert takes("json_schema", json.dumps(keys))(f'{{{said}: 1}}') == good
+    assert takes("json_schema", json.dumps(keys))(f"{{{said}: 1}}") == good
 
 
 def test_files(tmp_path: Path) -> None:
@@ -408,9 +438,10 @@ def test_files(tmp_path: Path) -> None:
     lark.write_text('start: "b"', "utf-8")
     schema.write_text('{"const": 7}')
     for options, text in (
-        ({"grammar_file": gbnf}, "é"), ({"grammar_file": str(lark)}, "b"),
+        ({"grammar_file": gbnf}, "é"),
+        ({"grammar_file": str(lark)}, "b"),
         ({"json_schema_file": schema}, "7"),
-    ):  # fmt: skip
+    ):
         assert tokenizer().detokenize(answer(made(**options))) == text
     gbnf.write_bytes(b"root ::= \xff")
     with pytest.raises(GrammarError, match="byte 9 is not UTF-8"):

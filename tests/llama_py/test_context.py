@@ -40,9 +40,16 @@ def expected() -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"n_ubatch": 8}, {"flash_attn": "off"}, {"type_k": "f32", "type_v": "f32"},
-     {"n_seq_max": 3}, {"n_seq_max": 3, "kv_unified": True}, {"forms": {"delta_net": "chunked"}}],
-)  # fmt: skip
+    [
+        {},
+        {"n_ubatch": 8},
+        {"flash_attn": "off"},
+        {"type_k": "f32", "type_v": "f32"},
+        {"n_seq_max": 3},
+        {"n_seq_max": 3, "kv_unified": True},
+        {"forms": {"delta_net": "chunked"}},
+    ],
+)
 def test_options_do_not_change_the_logits(
     name: str, options: dict[str, Any], expected: Any
 ) -> None:

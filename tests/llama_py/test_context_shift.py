@@ -119,8 +119,16 @@ def test_an_interrupt_in_a_shift(dense: llama_py.Model, monkeypatch: pytest.Monk
     assert prefix.tokens == PROMPT[: 9 + int(dense.tokenizer.add_bos)]
 
 
-MODELS = ["llama-dense", "gemma3-dense", "qwen35-dense", "qwen3vl-dense", "deepseek2-moe",
-          "mamba-dense", "step35-mtp", "deepseek4-moe"]  # fmt: skip
+MODELS = [
+    "llama-dense",
+    "gemma3-dense",
+    "qwen35-dense",
+    "qwen3vl-dense",
+    "deepseek2-moe",
+    "mamba-dense",
+    "step35-mtp",
+    "deepseek4-moe",
+]
 
 
 @pytest.mark.parametrize("options", [{}, {"swa_full": True}])

@@ -80,8 +80,9 @@ def test_an_answer_may_be_cut_short(model: llama_py.Model, how: str) -> None:
         assert talk.messages == [] and talk.ctx.memory.seq_pos_max(0) == -1
         return
     assert talk.messages[:2] == [
-        {"role": "user", "content": "Speak!"}, {"role": "assistant", "content": said},
-    ]  # fmt: skip
+        {"role": "user", "content": "Speak!"},
+        {"role": "assistant", "content": said},
+    ]
     assert list(pieces) == []
     assert len(talk.prefix.tokens) == talk.ctx.memory.seq_pos_max(0) + 1
 
@@ -197,8 +198,8 @@ def test_a_model_without_a_template_has_a_plain_one(
 
 
 def test_a_template_that_is_none_is_told_of_when_the_model_is_loaded(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = demo_with_template(tmp_path, "{% if %}")
     with llama_py.Model(path, "null") as model:
         assert "chat template cannot be used: chat template, line 1" in caplog.text

@@ -77,9 +77,10 @@ def test_a_cut_answer_is_taken_back_too(model: llama_py.Model) -> None:
 
 def test_messages_of_another_day(model: llama_py.Model) -> None:
     messages = [
-        {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Speak!"},
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Speak!"},
         {"role": "assistant", "content": "Ay."},
-    ]  # fmt: skip
+    ]
     talk = Conversation(model.context(256), "Be long.")
     text(talk.ask("Who?", max_tokens=2))
     talk.resume(messages)

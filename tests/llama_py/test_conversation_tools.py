@@ -28,13 +28,15 @@ def degrees(city: City) -> float:
 TOLD = {
     "type": "function",
     "function": {
-        "name": "degrees", "description": "How warm it is in a city.",
+        "name": "degrees",
+        "description": "How warm it is in a city.",
         "parameters": {
-            "type": "object", "properties": {"city": {"enum": ["Bern", "Oslo"]}},
+            "type": "object",
+            "properties": {"city": {"enum": ["Bern", "Oslo"]}},
             "required": ["city"],
         },
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=["", "openai-gpt-oss-120b"])

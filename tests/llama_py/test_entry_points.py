@@ -36,9 +36,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 def test_a_model_of_another_package(install: Install) -> None:
     install(
         "strange",
-        "from llama_py.models.llama import Llama\n"
-        "class Strange(Llama):\n"
-        "    arch = 'strange'\n",
+        "from llama_py.models.llama import Llama\nclass Strange(Llama):\n    arch = 'strange'\n",
     )
     assert "strange" in models.known_architectures()
     metadata, arrays = made("llama-dense")

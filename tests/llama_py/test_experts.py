@@ -43,9 +43,12 @@ class Case:
 
     def compute(self, groups: tuple[int, int] = (0, 0), **options: Any) -> Values:
         hp: Any = SimpleNamespace(
-            n_embd=N, n_expert=N_EXPERT, n_expert_groups=groups[0], n_group_used=groups[1],
+            n_embd=N,
+            n_expert=N_EXPERT,
+            n_expert_groups=groups[0],
+            n_group_used=groups[1],
             layers=[SimpleNamespace(n_expert_used=N_USED)],
-        )  # fmt: skip
+        )
         w = blocks.weights({f"blk.0.{name}": x for name, x in self.file().items()})
         experts = Experts(
             w.layer(0), hp, N_FF, probs_bias="needed", bias=self.biases, merged=True, **options

@@ -114,9 +114,12 @@ print(ctx.decode([4]).shape)
 def test_memory_that_cannot_be_had() -> None:
     """One line that says how much and what to do; what is there goes on."""
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(DEMO)], capture_output=True, text=True, timeout=SECONDS,
+        [sys.executable, "-c", LIMITED, str(DEMO)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
         env=clean_environment(),
-    )  # fmt: skip
+    )
     context, weights, shape = done.stdout.splitlines()
     assert "cannot allocate 512.0 MiB" in context and "use a smaller n_ctx" in context
     assert "MiB cannot be mapped" in weights or "cannot allocate" in weights

@@ -22,10 +22,16 @@ from tests.limits import SECONDS
 
 MIB = 1 << 20
 SMALL = {
-    "block_count": 10, "embedding_length": 512, "attention.head_count": 8, "expert_count": 16,
-    "attention.head_count_kv": 2, "attention.key_length": 64, "attention.value_length": 64,
-    "expert_feed_forward_length": 512, "context_length": 8192,
-}  # fmt: skip
+    "block_count": 10,
+    "embedding_length": 512,
+    "attention.head_count": 8,
+    "expert_count": 16,
+    "attention.head_count_kv": 2,
+    "attention.key_length": 64,
+    "attention.value_length": 64,
+    "expert_feed_forward_length": 512,
+    "context_length": 8192,
+}
 MARGIN = 8 * MIB
 
 
@@ -150,14 +156,16 @@ def test_other_architectures(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("n_layers", "on_host", "options"),
-    [((5,), set(), {"n_gpu_layers": 5}),
-     ((2, 3), set(), {"n_gpu_layers": 5, "tensor_split": (2.0, 3.0)}),
-     ((5,), {0, 1}, {"n_gpu_layers": 5, "n_cpu_moe": 2}),
-     ((5,), {0, 1, 2, 3}, {"n_gpu_layers": 5, "cpu_moe": True}),
-     ((3,), {2}, {"n_gpu_layers": 3, "n_cpu_moe": 3}),
-     ((3,), {2, 3}, {"n_gpu_layers": 3, "cpu_moe": True}),
-     ((5,), {1, 3}, {"n_gpu_layers": 5, "tensor_overrides": {rf"blk\.([13]){EXPERTS}": "h"}})],
-)  # fmt: skip
+    [
+        ((5,), set(), {"n_gpu_layers": 5}),
+        ((2, 3), set(), {"n_gpu_layers": 5, "tensor_split": (2.0, 3.0)}),
+        ((5,), {0, 1}, {"n_gpu_layers": 5, "n_cpu_moe": 2}),
+        ((5,), {0, 1, 2, 3}, {"n_gpu_layers": 5, "cpu_moe": True}),
+        ((3,), {2}, {"n_gpu_layers": 3, "n_cpu_moe": 3}),
+        ((3,), {2, 3}, {"n_gpu_layers": 3, "cpu_moe": True}),
+        ((5,), {1, 3}, {"n_gpu_layers": 5, "tensor_overrides": {rf"blk\.([13]){EXPERTS}": "h"}}),
+    ],
+)
 def test_options(n_layers: tuple[int, ...], on_host: set[int], options: dict[str, object]) -> None:
     answer = Answer(n_layers, frozenset(on_host), 256, n_all=5, n_moe=4)
     assert answer.options("h") == options
@@ -192,9 +200,13 @@ def test_a_model_of_190_gb(tmp_path: Path) -> None:
     path = tmp_path / "large.gguf"
     assert large_models.write(path, "qwen3moe", "moe", large_models.QWEN3MOE) > 190e9
     done = subprocess.run(
-        [sys.executable, "-c", LARGE, str(path)], capture_output=True, text=True, timeout=SECONDS,
-        env=clean_environment(), check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", LARGE, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=clean_environment(),
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     answer, memory = done.stdout.splitlines()
     n_layers, on_host, n_ctx = map(int, answer.split())

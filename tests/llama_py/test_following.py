@@ -58,9 +58,13 @@ def test_the_same_rows_and_the_same_memory(name: str) -> None:
 
 
 TOGETHER = [(name, True) for name in CONTINUING[:2]] + [
-    ("llama-dense", False), ("gemma3-dense", True), ("gemma3-dense", False),
-    ("qwen35moe-moe", True), ("qwen35moe-moe", False), ("mamba-dense", False),
-]  # fmt: skip
+    ("llama-dense", False),
+    ("gemma3-dense", True),
+    ("gemma3-dense", False),
+    ("qwen35moe-moe", True),
+    ("qwen35moe-moe", False),
+    ("mamba-dense", False),
+]
 
 
 @pytest.mark.parametrize(("name", "unified"), TOGETHER)
@@ -203,10 +207,17 @@ def test_batches(pair: Pair, what: str) -> None:
     pair.same_state()
 
 
-@pytest.mark.parametrize("how", [
-    {"pos": 6}, {"outputs": True}, {"outputs": [[True], [False, True]]}, {"seq_ids": [0]},
-    {"seq_ids": 0}, {"seq_ids": ["a"]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"pos": 6},
+        {"outputs": True},
+        {"outputs": [[True], [False, True]]},
+        {"seq_ids": [0]},
+        {"seq_ids": 0},
+        {"seq_ids": ["a"]},
+    ],
+)
 def test_a_batch_that_is_none_is_refused_as_ever(pair: Pair, how: dict[str, Any]) -> None:
     for ctx in (pair.quick, pair.plain):
         with pytest.raises(ContextError):
@@ -249,7 +260,6 @@ def test_an_interrupt_leaves_what_it_leaves_otherwise(
                 ctx.decode([3])
     pair.same_state()
     pair.decode([1, 2])
-
 
 
 def test_where_nothing_is_kept_each_token_is_a_text_of_its_own() -> None:

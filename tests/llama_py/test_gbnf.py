@@ -137,7 +137,7 @@ def test_a_large_upper_bound_is_kept(item: str) -> None:
         ('a ::= "b"', "there is no rule `root`: add `root ::= ...`"),
         ('root = "a"', "line 1, column 6: expected ::=, at '= \"a\"'"),
         ('root ::= "a"\nroot ::= foo', "line 2, column 10: there is no rule `foo`, at 'foo'"),
-        ('root ::= "a', r'line 1, column 12: the grammar ends within'),
+        ('root ::= "a', r"line 1, column 12: the grammar ends within"),
         ("root ::= [a", r"column 12: the grammar ends within"),
         ("root ::= []", r"no characters between \[ and \]"),
         (r'root ::= "\q"', r"column 11: an unknown escape; there are \\n"),

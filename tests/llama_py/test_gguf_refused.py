@@ -159,8 +159,7 @@ def test_tensors_that_lie(tensors: list[Tensor], expected: str, tmp_path: Path) 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files are not sparse by themselves")
 @pytest.mark.parametrize(
-    ("kind", "expected"),
-    [("str", "strings in"), ("arr", "arrays in"), ("u64", "items in")],
+    ("kind", "expected"), [("str", "strings in"), ("arr", "arrays in"), ("u64", "items in")]
 )
 def test_huge_sparse_file(kind: str, expected: str, tmp_path: Path) -> None:
     """Counts that are true, in a file of 4 GiB of zeros, may not take time and memory either."""

@@ -44,9 +44,14 @@ def last_layer(name: str) -> int:
 def test_blocks_add_to_the_residual_stream(name: str) -> None:
     for il in (0, last_layer(name)):
         pre, attn, mid, mlp, post = seen(
-            name, "hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_out",
-            "hook_resid_post", il=il,
-        )  # fmt: skip
+            name,
+            "hook_resid_pre",
+            "hook_attn_out",
+            "hook_resid_mid",
+            "hook_mlp_out",
+            "hook_resid_post",
+            il=il,
+        )
         np.testing.assert_allclose(pre + attn, mid, atol=1e-5, rtol=1e-5)
         np.testing.assert_allclose(mid + mlp, post, atol=1e-5, rtol=1e-5)
         assert np.abs(attn).max() > 1e-3 < np.abs(mlp).max()
@@ -74,9 +79,16 @@ def heads(values: Any, d: int) -> Any:
 def test_heads(name: str) -> None:
     """RoPE turns q and k; their products make the pattern; that and v make z."""
     q, k, v, rot_q, rot_k, z, pattern = seen(
-        name, "attn.hook_q", "attn.hook_k", "attn.hook_v", "attn.hook_rot_q", "attn.hook_rot_k",
-        "attn.hook_z", "attn.hook_pattern", il=1,
-    )  # fmt: skip
+        name,
+        "attn.hook_q",
+        "attn.hook_k",
+        "attn.hook_v",
+        "attn.hook_rot_q",
+        "attn.hook_rot_k",
+        "attn.hook_z",
+        "attn.hook_pattern",
+        il=1,
+    )
     d = rot_q.shape[-1]
     q, k, v, rot_q, rot_k, z = (heads(t, d) for t in (q, k, v, rot_q, rot_k, z))
     if name != "qwen3-dense":  # which norms between them
@@ -96,9 +108,7 @@ def test_heads(name: str) -> None:
 
 
 def test_neurons() -> None:
-    pre, linear, post = seen(
-        "llama-dense", "mlp.hook_pre", "mlp.hook_pre_linear", "mlp.hook_post"
-    )
+    pre, linear, post = seen("llama-dense", "mlp.hook_pre", "mlp.hook_pre_linear", "mlp.hook_post")
     np.testing.assert_allclose(pre / (1 + np.exp(-pre)) * linear, post, atol=1e-4, rtol=1e-3)
     pre, post = seen("gpt2-dense", "mlp.hook_pre", "mlp.hook_post")
     tanh = np.tanh(np.sqrt(2 / np.pi) * (pre + 0.044715 * pre**3))
@@ -116,9 +126,7 @@ def test_the_ends() -> None:
         ctx.decode(IDS, "all")
     both = values["hook_embed"] + values["hook_pos_embed"]
     np.testing.assert_allclose(both, values["blocks.0.hook_resid_pre"], atol=1e-6)
-    np.testing.assert_allclose(
-        np.square(values["ln_final.hook_normalized"]).mean(-1), 1, rtol=1e-2
-    )
+    np.testing.assert_allclose(np.square(values["ln_final.hook_normalized"]).mean(-1), 1, rtol=1e-2)
 
 
 def test_a_value_without_a_name_is_changed() -> None:

@@ -17,9 +17,16 @@ from tests.split_models import KEYS, shared
 
 # one of each way to attend, and states of every kind
 MODELS = [
-    "llama-dense", "gemma2-dense", "gpt-oss-moe", "deepseek2-moe", "qwen35moe-moe",
-    "kimi-linear-moe", "mamba-dense", "rwkv6-fused", "lfm2-dense",
-]  # fmt: skip
+    "llama-dense",
+    "gemma2-dense",
+    "gpt-oss-moe",
+    "deepseek2-moe",
+    "qwen35moe-moe",
+    "kimi-linear-moe",
+    "mamba-dense",
+    "rwkv6-fused",
+    "lfm2-dense",
+]
 IDS = tokens(9)
 F32_CACHE: dict[str, Any] = {"type_k": "f32", "type_v": "f32"}
 
@@ -98,9 +105,11 @@ def test_what_comes_after_reads_the_new_value() -> None:
 def test_hooks_of_one_node_take_turns() -> None:
     ctx = context("llama-dense")
     with (
-        ctx.capture("l_out-0") as before, ctx.patch("l_out-0", lambda x, _: 2 * x),
-        ctx.patch("l_out-0", lambda x, _: x + 1), ctx.capture("l_out-0") as after,
-    ):  # fmt: skip
+        ctx.capture("l_out-0") as before,
+        ctx.patch("l_out-0", lambda x, _: 2 * x),
+        ctx.patch("l_out-0", lambda x, _: x + 1),
+        ctx.capture("l_out-0") as after,
+    ):
         ctx.decode(IDS)
     np.testing.assert_array_equal(after["l_out-0"], 2 * before["l_out-0"] + 1)
 
@@ -190,9 +199,14 @@ def test_devices_that_share_layers() -> None:
 
 def test_names() -> None:
     asked = [
-        "Qcur-1", "Qcur-1#0", "blocks.1.attn.hook_rot_q", "hook_embed", "blocks.*.hook_resid_pre",
-        "ln_final.hook_normalized", "l_out-?",
-    ]  # fmt: skip
+        "Qcur-1",
+        "Qcur-1#0",
+        "blocks.1.attn.hook_rot_q",
+        "hook_embed",
+        "blocks.*.hook_resid_pre",
+        "ln_final.hook_normalized",
+        "l_out-?",
+    ]
     ctx = context("qwen3-dense")
     with ctx.capture(*asked) as values:
         ctx.decode(IDS, "all")

@@ -97,9 +97,14 @@ def test_tokens_of_the_tokenizer_count_before_vocab_size() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["context_length", "embedding_length", "block_count", "vocab_size",
-     "attention.layer_norm_rms_epsilon"],
-)  # fmt: skip
+    [
+        "context_length",
+        "embedding_length",
+        "block_count",
+        "vocab_size",
+        "attention.layer_norm_rms_epsilon",
+    ],
+)
 def test_missing_key_is_named(key: str) -> None:
     message = refusal("llama-dense", **{key.replace(".", "__"): None})
     assert f"no key llama.{key}," in message
@@ -108,9 +113,15 @@ def test_missing_key_is_named(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank",
-     "ssm.group_count", "rope.dimension_sections"],
-)  # fmt: skip
+    [
+        "ssm.conv_kernel",
+        "ssm.inner_size",
+        "ssm.state_size",
+        "ssm.time_step_rank",
+        "ssm.group_count",
+        "rope.dimension_sections",
+    ],
+)
 def test_missing_key_of_an_architecture_is_named(key: str) -> None:
     assert f"qwen35moe.{key}," in refusal("qwen35moe-moe", **{key.replace(".", "__"): None})
 
@@ -248,9 +259,15 @@ class TestContextParameters:
         assert (cp.yarn_ext_factor, cp.rope_freq_scale, cp.n_ctx) == (1.0, 0.25, 4 * 256)
         assert (cp.yarn_beta_fast, cp.yarn_beta_slow, cp.n_ctx_orig_yarn) == (32.0, 1.0, 256)
         cp = make_cparams(
-            self.hp, rope_scaling_type="yarn", rope_freq_scale=0.5, yarn_orig_ctx=1024,
-            yarn_ext_factor=0.0, yarn_attn_factor=0.7, yarn_beta_fast=16.0, yarn_beta_slow=2.0,
-        )  # fmt: skip
+            self.hp,
+            rope_scaling_type="yarn",
+            rope_freq_scale=0.5,
+            yarn_orig_ctx=1024,
+            yarn_ext_factor=0.0,
+            yarn_attn_factor=0.7,
+            yarn_beta_fast=16.0,
+            yarn_beta_slow=2.0,
+        )
         assert (cp.n_ctx, cp.n_ctx_orig_yarn) == (2048, 1024)
         assert (cp.yarn_ext_factor, cp.yarn_attn_factor) == (0.0, 0.7)
         assert (cp.yarn_beta_fast, cp.yarn_beta_slow) == (16.0, 2.0)

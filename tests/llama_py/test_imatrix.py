@@ -50,11 +50,12 @@ def test_restricted() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "or only a part of one"), (struct.pack("<i", 0), "it has 0 entries"),
+        (b"", "or only a part of one"),
+        (struct.pack("<i", 0), "it has 0 entries"),
         (struct.pack("<ii", 1, 2**30), "more are wanted, and the file has 8"),
         (struct.pack("<ii1siif", 1, 1, b"a", 1, 1, np.inf), "a has values that are not finite"),
     ],
-)  # fmt: skip
+)
 def test_damaged_files(content: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "i.dat"
     path.write_bytes(content)
@@ -169,9 +170,11 @@ def test_the_command(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for args, said in (
-        (["-m", "x"], "give a text with -f FILE"), (["--show-statistics"], "wants one --in-file"),
-        (["--output-format", "csv"], "--output-format"), (["--chunks", "-2"], "--chunks"),
-    ):  # fmt: skip
+        (["-m", "x"], "give a text with -f FILE"),
+        (["--show-statistics"], "wants one --in-file"),
+        (["--output-format", "csv"], "--output-format"),
+        (["--chunks", "-2"], "--chunks"),
+    ):
         with pytest.raises(SystemExit) as ended:
             main(args)
         assert ended.value.code == 2

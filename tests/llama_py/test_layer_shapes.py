@@ -28,9 +28,13 @@ from tests.live_models import EXACT, PROMPT, logits, model_of, nmse, tokens
 from tests.live_models import made as weights_of
 
 SIZES = {
-    "vocab_size": 128, "context_length": 256, "block_count": 2, "embedding_length": 64,
-    "feed_forward_length": 96, "attention.layer_norm_rms_epsilon": 1e-5,
-}  # fmt: skip
+    "vocab_size": 128,
+    "context_length": 256,
+    "block_count": 2,
+    "embedding_length": 64,
+    "feed_forward_length": 96,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+}
 
 
 class Heads(HParams):
@@ -97,11 +101,18 @@ class Toy(Decoder):
 
 
 HYBRID = {
-    "attention__head_count": [0, 4, 0, 4], "attention__head_count_kv": [0, 2, 0, 1],
-    "attention__key_length_swa": 32, "attention__value_length_swa": 32, "block_count": 4,
-    "ssm__conv_kernel": 4, "ssm__inner_size": 128, "ssm__state_size": 16,
-    "ssm__time_step_rank": 8, "ssm__group_count": 2, "attention__sliding_window": 8,
-}  # fmt: skip
+    "attention__head_count": [0, 4, 0, 4],
+    "attention__head_count_kv": [0, 2, 0, 1],
+    "attention__key_length_swa": 32,
+    "attention__value_length_swa": 32,
+    "block_count": 4,
+    "ssm__conv_kernel": 4,
+    "ssm__inner_size": 128,
+    "ssm__state_size": 16,
+    "ssm__time_step_rank": 8,
+    "ssm__group_count": 2,
+    "attention__sliding_window": 8,
+}
 
 
 def test_states_beside_windows() -> None:

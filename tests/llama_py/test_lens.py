@@ -17,10 +17,21 @@ from tests.live_models import live, made, model_of, nmse, tokens
 IDS = tokens(9)
 # norms with and without a centre, softcaps, factors, biases, tied heads, layers of nothing
 MODELS = [
-    "llama-dense", "gemma2-dense", "gpt2-dense", "gpt2-untied", "qwen2-dense", "qwen35moe-moe",
-    "kimi-linear-moe", "rwkv6-fused", "mamba-dense", "deci-mixed", "falcon-h1-dense", "lfm2-dense",
-    "gpt-oss-moe", "stablelm-parallel",
-]  # fmt: skip
+    "llama-dense",
+    "gemma2-dense",
+    "gpt2-dense",
+    "gpt2-untied",
+    "qwen2-dense",
+    "qwen35moe-moe",
+    "kimi-linear-moe",
+    "rwkv6-fused",
+    "mamba-dense",
+    "deci-mixed",
+    "falcon-h1-dense",
+    "lfm2-dense",
+    "gpt-oss-moe",
+    "stablelm-parallel",
+]
 
 
 @pytest.mark.parametrize("name", MODELS)

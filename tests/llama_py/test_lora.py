@@ -31,9 +31,18 @@ FULL = SCALE * ALPHA / RANK
 Q8_0 = BY_NAME["q8_0"]
 # Dense, tied and not, experts apart and joined, latent attention, every recurrent kind.
 MODELS = [
-    "llama-dense", "gpt-oss-moe", "qwen3moe-moe", "qwen35moe-moe", "kimi-linear-moe",
-    "deepseek2-moe", "rwkv6-fused", "mamba-dense", "mamba2-dense", "gemma3n-few", "lfm2-dense",
-]  # fmt: skip
+    "llama-dense",
+    "gpt-oss-moe",
+    "qwen3moe-moe",
+    "qwen35moe-moe",
+    "kimi-linear-moe",
+    "deepseek2-moe",
+    "rwkv6-fused",
+    "mamba-dense",
+    "mamba2-dense",
+    "gemma3n-few",
+    "lfm2-dense",
+]
 OTHERS = ("llama-dense", "qwen35moe-moe")
 
 
@@ -91,9 +100,11 @@ def test_every_product_with_a_weight_takes_an_adapter(name: str) -> None:
 
     readers = readers_of(architecture, all_weights, Listening())  # type: ignore[arg-type]
     multiplied = {
-        t.name for t in all_weights for node in readers[id(t)]
+        t.name
+        for t in all_weights
+        for node in readers[id(t)]
         if node.op in ("MUL_MAT", "MUL_MAT_ID") and node.src[0] is t
-    }  # fmt: skip
+    }
     # one matrix for each head, or for some: LoRA has no form for these
     several = ("attn_k_b.weight", "attn_v_b.weight", "attn_output_a.weight")
     absorbed = {n for n in multiplied if n.endswith(several)}
@@ -336,16 +347,20 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         ({f"{Q}.lora_a": good[f"{Q}.lora_a"]}, {}, GGUFError, r"attn_q\.weight\.lora_b is missing"),
         (good | {"other": good[f"{Q}.lora_a"]}, {}, GGUFError, "tensor 'other'; those of"),
         (
-            {"blk.7.x.weight.lora_a": np.zeros((4, 4), np.float32),
-             "blk.7.x.weight.lora_b": np.zeros((4, 4), np.float32)},
-            {}, WeightsError, r"no weight 'blk\.7\.x\.weight'",
+            {
+                "blk.7.x.weight.lora_a": np.zeros((4, 4), np.float32),
+                "blk.7.x.weight.lora_b": np.zeros((4, 4), np.float32),
+            },
+            {},
+            WeightsError,
+            r"no weight 'blk\.7\.x\.weight'",
         ),
         (changed_shape(good, f"{Q}.lora_a", RANK, n_in + 1), {}, WeightsError, "does not fit"),
         (changed_shape(good, f"{Q}.lora_a", RANK + 1, n_in), {}, WeightsError, "does not fit"),
         (changed_shape(good, f"{Q}.lora_a", n_in, RANK), {}, WeightsError, "does not fit"),
         (changed_shape(good, f"{Q}.lora_a", 2, RANK, n_in), {}, WeightsError, "does not fit"),
         (changed_shape(good, f"{TABLE}.lora_a", RANK, 5), {}, WeightsError, "token_embd"),
-    ]  # fmt: skip
+    ]
     model = live("llama-dense")
     loaded = len(model.adapters)
     for number, (tensors, how, error, message) in enumerate(cases):

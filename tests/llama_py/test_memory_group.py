@@ -23,9 +23,11 @@ from tests.graph_models import load
 from tests.host_device import HostDevice
 
 DEVICE = HostDevice()
-ALL, NEAR, CHUNK = KeysValues(2, 8, 4), KeysValues(1, 8, 4, Window(3)), KeysValues(
-    1, 8, 4, Window(4, "chunked")
-)  # fmt: skip
+ALL, NEAR, CHUNK = (
+    KeysValues(2, 8, 4),
+    KeysValues(1, 8, 4, Window(3)),
+    KeysValues(1, 8, 4, Window(4, "chunked")),
+)
 
 
 def memory(*kept: Kept, type_v: Any = F16, **options: Any) -> MemoryGroup:
@@ -54,8 +56,12 @@ class TestParts:
         assert list(group.caches) == names
         assert [list(kv.tensors.layers) for kv in group.caches.values()] == [[0, 4], [2], [1, 3]]
         assert [group.init_full().part_of(il) for il in range(5)] == [
-            names[0], names[2], names[1], names[2], names[0]
-        ]  # fmt: skip
+            names[0],
+            names[2],
+            names[1],
+            names[2],
+            names[0],
+        ]
         assert group.recr is None
         assert [kv.window for kv in group.windows] == [CHUNK.window, NEAR.window]
 

@@ -21,9 +21,19 @@ def cache(unified: bool = True) -> KPoolCache:
 def ubatch(seq_id: int, *pos: int) -> UBatch:
     n = len(pos)
     return UBatch(
-        True, n, n, 1, 1, np.zeros(n, np.int32), None, np.array(pos, np.int32), [(seq_id,)] * n,
-        [seq_id], np.zeros(n, np.bool_), np.arange(n, dtype=np.intp),
-    )  # fmt: skip
+        True,
+        n,
+        n,
+        1,
+        1,
+        np.zeros(n, np.int32),
+        None,
+        np.array(pos, np.int32),
+        [(seq_id,)] * n,
+        [seq_id],
+        np.zeros(n, np.bool_),
+        np.arange(n, dtype=np.intp),
+    )
 
 
 def added(kv: KPoolCache, seq_id: int, *pos: int) -> tuple[UBatch, PoolPlan]:

@@ -236,8 +236,9 @@ def test_rollback() -> None:
     check(mem)
 
 
-@pytest.mark.parametrize(("n", "back", "ok"), [(5, 3, True), (5, 4, False), (2, 1, True),
-                                               (2, 2, False), (1, 1, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "back", "ok"), [(5, 3, True), (5, 4, False), (2, 1, True), (2, 2, False), (1, 1, False)]
+)
 def test_rollback_reaches_as_far_as_the_last_ubatch(n: int, back: int, ok: bool) -> None:
     mem = memory(1, n_rs_seq=3)
     decode(mem, *[0] * 8)
@@ -374,8 +375,11 @@ def test_unknown_sequences_are_refused() -> None:
 
 STEP = st.tuples(
     st.sampled_from(["decode", "decode", "copy", "remove", "back", "keep"]),
-    st.integers(0, 2), st.integers(0, 2), st.integers(1, 2), st.permutations(range(3)),
-)  # fmt: skip
+    st.integers(0, 2),
+    st.integers(0, 2),
+    st.integers(1, 2),
+    st.permutations(range(3)),
+)
 
 
 @given(st.lists(STEP, min_size=1, max_size=12))

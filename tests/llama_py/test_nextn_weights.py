@@ -18,9 +18,14 @@ OWN = {
     "shared_head_norm": "output_norm.weight",
 }
 NAMES = [
-    "qwen35-mtp", "qwen35moe-mtp", "qwen3next-mtp", "step35-mtp", "mimo2-mtp", "deepseek2-mtp",
+    "qwen35-mtp",
+    "qwen35moe-mtp",
+    "qwen3next-mtp",
+    "step35-mtp",
+    "mimo2-mtp",
+    "deepseek2-mtp",
     "deepseek4-mtp",
-]  # fmt: skip
+]
 
 
 def plain(metadata: dict[str, Any], arrays: Arrays) -> None:

@@ -31,14 +31,17 @@ Seen = dict[tuple[int, int], Values]  # by number of a node and of a source; -1:
 N = 192
 KEYS: dict[str, dict[str, Any]] = {
     "llama-dense": {
-        "embedding_length": 512, "feed_forward_length": 512, "attention__key_length": 128,
+        "embedding_length": 512,
+        "feed_forward_length": 512,
+        "attention__key_length": 128,
         "attention__value_length": 128,
     },
     "qwen35moe-moe": {
-        "embedding_length": 512, "expert_feed_forward_length": 256,
+        "embedding_length": 512,
+        "expert_feed_forward_length": 256,
         "expert_shared_feed_forward_length": 512,
     },
-}  # fmt: skip
+}
 
 
 @cache
@@ -56,8 +59,9 @@ class Run:
     def __init__(self, name: str, **options: Any) -> None:
         self.seen: Seen = {}
         self.nodes: list[Tensor] = []
-        self.ctx = context(name, watch=self.look_at_all if options.pop("watch", 0) else None,
-                           **options)  # fmt: skip
+        self.ctx = context(
+            name, watch=self.look_at_all if options.pop("watch", 0) else None, **options
+        )
         self.ctx.on_graph = lambda res, _: setattr(self, "nodes", res.graph.nodes)
 
     def decode(self) -> None:

@@ -18,9 +18,15 @@ from llama_py.split.pieces import Piece, ranges_of, why_not
 
 @pytest.mark.parametrize(
     ("n", "weights", "expected"),
-    [(8, (1, 1), [4, 4]), (3, (1, 1), [2, 1]), (5, (3, 1), [4, 1]), (2, (1, 1, 1), [1, 1, 0]),
-     (1, (1, 9), [0, 1]), (7, (2, 0, 5), [2, 0, 5])],
-)  # fmt: skip
+    [
+        (8, (1, 1), [4, 4]),
+        (3, (1, 1), [2, 1]),
+        (5, (3, 1), [4, 1]),
+        (2, (1, 1, 1), [1, 1, 0]),
+        (1, (1, 9), [0, 1]),
+        (7, (2, 0, 5), [2, 0, 5]),
+    ],
+)
 def test_things_are_shared_by_weight(
     n: int, weights: tuple[float, ...], expected: list[int]
 ) -> None:
@@ -103,6 +109,7 @@ def test_rows_of_states_are_joined_and_cut() -> None:
     sections = [[4, 2, 0, 6], [8, 2, 5, 3]]
     parts = cut(row, sections)
     assert [part.tolist() for part in parts] == [
-        [*range(4), 12, 13, *range(21, 27)], [*range(4, 12), *range(14, 21), *range(27, 30)]
-    ]  # fmt: skip
+        [*range(4), 12, 13, *range(21, 27)],
+        [*range(4, 12), *range(14, 21), *range(27, 30)],
+    ]
     np.testing.assert_array_equal(join(parts, sections), row)

@@ -28,9 +28,16 @@ def names(place: Placement, n_layer: int = 4) -> str:
 
 @pytest.mark.parametrize(
     ("ngl", "expected"),
-    [(0, "host host host host host"), (1, "host host host host a"), (2, "host host host a a"),
-     (4, "host a a a a"), (5, "a a a a a"), (99, "a a a a a"), (-1, "a a a a a")],
-)  # fmt: skip
+    [
+        (0, "host host host host host"),
+        (1, "host host host host a"),
+        (2, "host host host a a"),
+        (4, "host a a a a"),
+        (5, "a a a a a"),
+        (99, "a a a a a"),
+        (-1, "a a a a a"),
+    ],
+)
 def test_layers_are_offloaded_from_the_output_on(ngl: int, expected: str) -> None:
     assert names(Placement((A, HOST), ngl)) == expected
 
@@ -61,9 +68,14 @@ def test_one_device_has_everything() -> None:
 
 @pytest.mark.parametrize(
     ("device", "n", "warned"),
-    [("null", 99, "99"), ("null", -2, "all"), ("null", -1, ""), ("null", 0, ""),
-     (["null", "ref"], 99, "")],
-)  # fmt: skip
+    [
+        ("null", 99, "99"),
+        ("null", -2, "all"),
+        ("null", -1, ""),
+        ("null", 0, ""),
+        (["null", "ref"], 99, ""),
+    ],
+)
 def test_layers_without_a_device_to_offload_to(
     device: str, n: int, warned: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,17 +119,24 @@ def test_overrides_and_experts_on_the_host() -> None:
 
 def test_networks_on_the_host() -> None:
     rules = tuple(kept_on(HOST, True, 2))
-    for name, expected in (("3.ffn_up_exps", "host"), ("0.ffn_up", "host"), ("1.ffn_down", "host"),
-                           ("3.ffn_up", "b"), ("0.ffn_norm", "a")):  # fmt: skip
+    for name, expected in (
+        ("3.ffn_up_exps", "host"),
+        ("0.ffn_up", "host"),
+        ("1.ffn_down", "host"),
+        ("3.ffn_up", "b"),
+        ("0.ffn_norm", "a"),
+    ):
         assert home(f"blk.{name}.weight", overrides=rules) == expected
     assert home("blk.3.ffn_up_exps.weight", overrides=tuple(kept_on(HOST, False, 0))) == "b"
 
 
 @pytest.mark.parametrize(
     ("rules", "says"),
-    [({"exps": "vulkan0"}, "exps=vulkan0: expected REGEX=DEVICE with a device in use: a, host"),
-     ({"(": "host"}, r"\(=host: no regular expression")],
-)  # fmt: skip
+    [
+        ({"exps": "vulkan0"}, "exps=vulkan0: expected REGEX=DEVICE with a device in use: a, host"),
+        ({"(": "host"}, r"\(=host: no regular expression"),
+    ],
+)
 def test_wrong_overrides(rules: dict[str, str], says: str) -> None:
     with pytest.raises(BackendError, match=says):
         overrides(rules, 0, (A, HOST))

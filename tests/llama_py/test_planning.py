@@ -25,9 +25,15 @@ from tests.devices import TestDevice
 from tests.live_models import info_of, made
 
 NAMES = (
-    "llama-dense", "qwen3moe-moe", "qwen35moe-moe", "gemma3-dense", "deepseek2-moe",
-    "kimi-linear-moe", "mamba2-dense", "t5-dense",
-)  # fmt: skip
+    "llama-dense",
+    "qwen3moe-moe",
+    "qwen35moe-moe",
+    "gemma3-dense",
+    "deepseek2-moe",
+    "kimi-linear-moe",
+    "mamba2-dense",
+    "t5-dense",
+)
 MATRICES = re.compile(r"(ffn_(up|gate|down)(_exps)?|attn_[qkv]|output|token_embd)\.weight$")
 SIZES: dict[str, Any] = {"n_ctx": 512, "n_ubatch": 64}
 
@@ -41,9 +47,12 @@ def file_of(name: str) -> Any:
         for n, a in arrays.items()
     }
     return SimpleNamespace(
-        path=f"{name}.gguf", metadata=metadata, architecture=metadata["general.architecture"],
-        tensors=tensors, close=lambda: None,
-    )  # fmt: skip
+        path=f"{name}.gguf",
+        metadata=metadata,
+        architecture=metadata["general.architecture"],
+        tensors=tensors,
+        close=lambda: None,
+    )
 
 
 def both(

@@ -131,13 +131,13 @@ def test_blocks_of_scattered_cells() -> None:
             places = places[1:]
     lines = [Line(cells, seq, 64) for seq in (0, 1)]
     found = blocks_of(lines, 4, 64)
-    by_place = {
-        (s, int(cells.pos[c])): c for s in (0, 1) for c in np.flatnonzero(cells.seq[s])
-    }
+    by_place = {(s, int(cells.pos[c])): c for s in (0, 1) for c in np.flatnonzero(cells.seq[s])}
     wanted = [
-        (s, p) for s in (0, 1) for p in range(0, 24, 4)
+        (s, p)
+        for s in (0, 1)
+        for p in range(0, 24, 4)
         if all((s, p + i) in by_place for i in range(4))
-    ]  # fmt: skip
+    ]
     assert [*zip(found.owner.tolist(), found.first.tolist(), strict=True)] == wanted
     for n, (s, p) in enumerate(wanted):
         assert found.pos[:, n].tolist() == [p] * 4

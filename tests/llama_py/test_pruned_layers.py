@@ -39,7 +39,7 @@ def pruned(path: Path, layer: int) -> Path:
         ("glm-dsa", "shared", 4, {"nextn_predict_layers": 0}),
         ("t5", "gated", 1, {}),
     ],
-)  # fmt: skip
+)
 def test_keys_describe_the_layers_left(
     arch: str, variant: str, layer: int, changed: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -63,10 +63,15 @@ def test_metadata(file: GGUFFile) -> None:
     IMATRIX.datasets, IMATRIX.n_chunks = ["text.txt"], 12
     stored = metadata(file, plan, work, IMATRIX)
     assert list(stored)[-8:] == [
-        "general.quantization_version", "general.file_type", "a.b", "c", "quantize.imatrix.file",
-        "quantize.imatrix.dataset", "quantize.imatrix.entries_count",
+        "general.quantization_version",
+        "general.file_type",
+        "a.b",
+        "c",
+        "quantize.imatrix.file",
+        "quantize.imatrix.dataset",
+        "quantize.imatrix.entries_count",
         "quantize.imatrix.chunks_count",
-    ]  # fmt: skip
+    ]
     assert stored["a.b"][-4:] == b"\7\0\0\0" and len(stored["c"]) == 4 + 8 + 127
 
 
@@ -74,8 +79,11 @@ def test_pruned_layers_have_other_numbers() -> None:
     names = [f"blk.{i}.x" for i in (0, 1, 2, 10)] + ["y"]  # layers 3 to 9 have no tensors
     assert renamed(names, []) == {name: name for name in names}
     assert renamed(names, [1]) == {
-        "blk.0.x": "blk.0.x", "blk.2.x": "blk.1.x", "blk.10.x": "blk.9.x", "y": "y",
-    }  # fmt: skip
+        "blk.0.x": "blk.0.x",
+        "blk.2.x": "blk.1.x",
+        "blk.10.x": "blk.9.x",
+        "y": "y",
+    }
     assert sorted(names, key=order) == ["y", "blk.0.x", "blk.1.x", "blk.2.x", "blk.10.x"]
     with pytest.raises(GGUFError, match="no layer 11"):
         renamed(names, [11])
@@ -110,10 +118,14 @@ def test_a_file_that_does_not_say_its_type() -> None:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (15, "Q4_K - Medium"), (0, "all F32"), (1024, "(guessed) all F32"),
-        (27, "IQ3_S mix - 3.66 bpw"), (39, "NVFP4"), (1024 + 7, "(guessed) Q8_0"),
+        (15, "Q4_K - Medium"),
+        (0, "all F32"),
+        (1024, "(guessed) all F32"),
+        (27, "IQ3_S mix - 3.66 bpw"),
+        (39, "NVFP4"),
+        (1024 + 7, "(guessed) Q8_0"),
         (4, "unknown, may not work"),
     ],
-)  # fmt: skip
+)
 def test_words_for_types_of_files(number: int, words: str) -> None:
     assert words_of(number) == words

@@ -56,9 +56,12 @@ class Cold:
         return real_read([k for k in kernels if k.name in self.kept])
 
     def compile(
-        self, kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True,
+        self,
+        kernels: Sequence[Kernel],
+        progress: Progress | None = None,
+        whole: bool = True,
         following: Following = tuple,
-    ) -> dict[Kernel, bytes]:  # fmt: skip
+    ) -> dict[Kernel, bytes]:
         self.following += [k.name for k in following()]
         self.batches.append([k.name for k in kernels])
         self.kept.update(self.batches[-1])

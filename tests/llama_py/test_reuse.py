@@ -52,10 +52,12 @@ class Sequences(RuleBasedStateMachine):
         self.known: list[list[int]] = [text(30)]
 
     @rule(
-        seq=st.integers(0, 2), of=st.integers(0, 9), keep=st.integers(0, 40),
+        seq=st.integers(0, 2),
+        of=st.integers(0, 9),
+        keep=st.integers(0, 40),
         more=st.lists(st.integers(0, N_VOCAB - 1), min_size=1, max_size=12),
         marks=st.none() | st.lists(st.integers(0, 60), max_size=2),
-    )  # fmt: skip
+    )
     def prompt(self, seq, of, keep, more, marks):
         """One that begins like one before, perhaps changed in the middle."""
         ids = [*self.known[of % len(self.known)][:keep], *more]
@@ -136,9 +138,12 @@ def check_tree(toy: Toy) -> None:
 def run(machine: type[Sequences], n: int) -> None:
     phases = (Phase.reuse, Phase.generate, Phase.shrink)
     how = settings(
-        max_examples=n, stateful_step_count=12, deadline=None, phases=phases,
+        max_examples=n,
+        stateful_step_count=12,
+        deadline=None,
+        phases=phases,
         suppress_health_check=[HealthCheck.too_slow],  # on a busy machine
-    )  # fmt: skip
+    )
     run_state_machine_as_test(machine, settings=how)
 
 

@@ -18,9 +18,15 @@ from tests.live_models import EXACT, live, made, model_of, nmse, tokens
 
 # keys and values; windows; keys of an indexer; states; both; both in one layer; states and windows
 MODELS = [
-    "llama-dense", "gemma3-dense", "deepseek32-moe", "mamba2-dense", "qwen3next-moe",
-    "kimi-linear-moe", "falcon-h1-dense", "lfm2-window",
-]  # fmt: skip
+    "llama-dense",
+    "gemma3-dense",
+    "deepseek32-moe",
+    "mamba2-dense",
+    "qwen3next-moe",
+    "kimi-linear-moe",
+    "falcon-h1-dense",
+    "lfm2-window",
+]
 STEP, TEXT = 4, tokens(22)
 NAN = 0xFF  # these bytes are NaN in every type; without flash attention all cells are read
 

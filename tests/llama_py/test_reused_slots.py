@@ -66,10 +66,12 @@ def write(t: Tensor, raw: NDArray[np.uint8]) -> None:
 @pytest.mark.parametrize(
     ("how", "kv_unified", "flash_attn"),
     [
-        ("seq_rm", False, "on"), ("seq_rm", True, "off"), ("seq_keep", True, "on"),
+        ("seq_rm", False, "on"),
+        ("seq_rm", True, "off"),
+        ("seq_keep", True, "on"),
         ("seq_keep", False, "off"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", CONTINUING)
 def test_a_reused_slot_is_as_good_as_a_fresh_one(name, how, kv_unified, flash_attn):
     fresh, used = (context(name, kv_unified=kv_unified, flash_attn=flash_attn) for _ in range(2))

@@ -117,8 +117,14 @@ def test_what_was_rejected_does_not_matter(name: str) -> None:
     check_what_was_rejected(name, "cpu")
 
 
-EACH = ["kimi-linear-moe", "lfm2-dense", "mamba-dense", "mamba2-dense", "qwen3next-moe",
-        "rwkv6-fused"]  # fmt: skip
+EACH = [
+    "kimi-linear-moe",
+    "lfm2-dense",
+    "mamba-dense",
+    "mamba2-dense",
+    "qwen3next-moe",
+    "rwkv6-fused",
+]
 
 
 @pytest.mark.parametrize("n_ubatch", [N_DRAFT + 1, 16])
@@ -126,9 +132,7 @@ EACH = ["kimi-linear-moe", "lfm2-dense", "mamba-dense", "mamba2-dense", "qwen3ne
 def test_prompts_and_drafts_in_pieces(name: str, n_ubatch: int) -> None:
     """Sequences in any order, with drafts of other lengths, each in the ubatch that it falls into;
     in the second round others are decoded before the first one's draft is judged."""
-    drafted, plain = (
-        context(name, "ref", fill, n_seq_max=3, n_ubatch=n_ubatch) for fill in FILLS
-    )
+    drafted, plain = (context(name, "ref", fill, n_seq_max=3, n_ubatch=n_ubatch) for fill in FILLS)
     for ctx in (drafted, plain):
         ctx.decode(several([PROMPT] * 3), logits="none")
     for together, accepted in ([[(2, 0, 1)], (4, 9, 1)], [[(1,), (2, 0)], (3, 2, 6)]):

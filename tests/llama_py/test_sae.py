@@ -140,13 +140,22 @@ def picked(*names: str) -> dict[str, Any]:
 
 def test_files_of_saelens(tmp_path: Path) -> None:
     """Of versions before 6, where topk is an activation function, and since."""
-    old = {"d_in": D, "d_sae": N, "hook_point": "blocks.1.hook_resid_pre", "dtype": "torch.float32",
-           "activation_fn_str": "topk", "activation_fn_kwargs": {"k": 5}}  # fmt: skip
+    old = {
+        "d_in": D,
+        "d_sae": N,
+        "hook_point": "blocks.1.hook_resid_pre",
+        "dtype": "torch.float32",
+        "activation_fn_str": "topk",
+        "activation_fn_kwargs": {"k": 5},
+    }
     found = SAE.load(stored(tmp_path / "old", old, **picked("b_enc")))
     assert found.hook_name == "blocks.1.hook_resid_pre"
     np.testing.assert_array_equal(found.encode(X), sae("topk").encode(X))
-    new = {"architecture": "jumprelu", "normalize_activations": "none", "metadata":
-           {"hook_name": "blocks.2.hook_mlp_out", "hook_head_index": None}}  # fmt: skip
+    new = {
+        "architecture": "jumprelu",
+        "normalize_activations": "none",
+        "metadata": {"hook_name": "blocks.2.hook_mlp_out", "hook_head_index": None},
+    }
     found = SAE.load(stored(tmp_path / "new", new, **picked("b_enc", "threshold")))
     assert found.hook_name == "blocks.2.hook_mlp_out"
     np.testing.assert_array_equal(found.encode(X), sae("jumprelu").encode(X))
@@ -178,8 +187,12 @@ def test_files_of_gemma_scope(tmp_path: Path) -> None:
 
 def test_files_of_sparsify(tmp_path: Path) -> None:
     cfg = {"num_latents": N, "k": 5, "d_in": D}
-    arrays = {"encoder.weight": WEIGHTS["W_enc"].T, "encoder.bias": WEIGHTS["b_enc"],
-              "W_dec": WEIGHTS["W_dec"], "b_dec": WEIGHTS["b_dec"]}  # fmt: skip
+    arrays = {
+        "encoder.weight": WEIGHTS["W_enc"].T,
+        "encoder.bias": WEIGHTS["b_enc"],
+        "W_dec": WEIGHTS["W_dec"],
+        "b_dec": WEIGHTS["b_dec"],
+    }
     found = SAE.load(stored(tmp_path / "layers.5", cfg, "sae.safetensors", **arrays))
     assert found.hook_name == "blocks.5.hook_resid_post"
     np.testing.assert_array_equal(found.encode(X), sae("topk").encode(X))
@@ -215,9 +228,7 @@ REFUSED: list[tuple[Any, tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("cfg", "names", "message"), REFUSED)
-def test_what_is_refused(
-    cfg: Any, names: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
+def test_what_is_refused(cfg: Any, names: tuple[str, ...], message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=message):
         SAE.load(stored(tmp_path / "x", cfg, **picked(*names)))
 
@@ -225,8 +236,11 @@ def test_what_is_refused(
 def test_what_is_no_sae(tmp_path: Path) -> None:
     (tmp_path / "sae_weights.safetensors").write_bytes(b"no such file")
     without = stored(tmp_path / "y", {}, b_dec=WEIGHTS["b_dec"])
-    cases = [(tmp_path / "none", "no SAE is there"), (tmp_path, "is no safetensors file"),
-             (without, "no W_enc and W_dec")]  # fmt: skip
+    cases = [
+        (tmp_path / "none", "no SAE is there"),
+        (tmp_path, "is no safetensors file"),
+        (without, "no W_enc and W_dec"),
+    ]
     for path, message in cases:
         with pytest.raises(ModelError, match=message):
             SAE.load(path)

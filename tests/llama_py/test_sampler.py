@@ -14,15 +14,7 @@ from numpy.typing import NDArray
 from ggml_py.errors import ModelError
 from llama_py.sampler import Candidates, Sampler, SamplingParams
 from llama_py.sampler.candidates import Filter, largest
-from llama_py.sampler.filters import (
-    min_p,
-    temperature,
-    top_k,
-    top_n_sigma,
-    top_p,
-    typical_p,
-    xtc,
-)
+from llama_py.sampler.filters import min_p, temperature, top_k, top_n_sigma, top_p, typical_p, xtc
 from llama_py.sampler.mt19937 import Mt19937
 
 # Probabilities of ids 0..3; as logits, and in an order that is not sorted.

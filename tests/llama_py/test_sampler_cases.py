@@ -109,9 +109,13 @@ def test_penalties(text: list[int], factor: float, less: float, after: list[floa
     ],
 )
 def test_dry(
-    before: list[float], text: list[int], multiplier: float, allowed: int, breakers: Breakers,
+    before: list[float],
+    text: list[int],
+    multiplier: float,
+    allowed: int,
+    breakers: Breakers,
     after: list[float],
-) -> None:  # fmt: skip
+) -> None:
     part = dry(multiplier, 1.1, allowed, len(text), breakers)
     assert part is not None
     for id in text:
@@ -146,15 +150,32 @@ def expected_left(part: str, n: int, k: int, p: float, least: float) -> int:
 @pytest.mark.parametrize(
     ("parts", "k", "p", "least"),
     [
-        ("k", N, 1, 1), ("k", 1, 1, 1), ("p", N, 1, 1), ("p", N, 0, 1), ("m", N, 1, 1),
-        ("m", N, 1, 1e-12), ("k", 100, 1, 1), ("p", N, 0.0003, 1), ("p", N, 0.8, 1),
-        ("m", N, 1, 9997.9 / 9999), ("m", N, 1, 0.1), ("kp", 100, 0.8, 0.1),
-        ("km", 100, 0.8, 0.1), ("pk", 100, 0.8, 0.1), ("pm", 100, 0.8, 0.1),
-        ("mk", 100, 0.8, 0.1), ("mp", 100, 0.8, 9997.9 / 9999), ("mp", 100, 0.8, 0.1),
-        ("kpm", 100, 0.8, 0.1), ("kmp", 100, 0.8, 0.1), ("pkm", 100, 0.8, 0.1),
-        ("pmk", 100, 0.8, 0.1), ("mkp", 100, 0.8, 0.1), ("mpk", 100, 0.8, 0.1),
+        ("k", N, 1, 1),
+        ("k", 1, 1, 1),
+        ("p", N, 1, 1),
+        ("p", N, 0, 1),
+        ("m", N, 1, 1),
+        ("m", N, 1, 1e-12),
+        ("k", 100, 1, 1),
+        ("p", N, 0.0003, 1),
+        ("p", N, 0.8, 1),
+        ("m", N, 1, 9997.9 / 9999),
+        ("m", N, 1, 0.1),
+        ("kp", 100, 0.8, 0.1),
+        ("km", 100, 0.8, 0.1),
+        ("pk", 100, 0.8, 0.1),
+        ("pm", 100, 0.8, 0.1),
+        ("mk", 100, 0.8, 0.1),
+        ("mp", 100, 0.8, 9997.9 / 9999),
+        ("mp", 100, 0.8, 0.1),
+        ("kpm", 100, 0.8, 0.1),
+        ("kmp", 100, 0.8, 0.1),
+        ("pkm", 100, 0.8, 0.1),
+        ("pmk", 100, 0.8, 0.1),
+        ("mkp", 100, 0.8, 0.1),
+        ("mpk", 100, 0.8, 0.1),
     ],
-)  # fmt: skip
+)
 def test_one_after_the_other(parts: str, k: int, p: float, least: float) -> None:
     with np.errstate(divide="ignore"):
         c, n = Candidates(np.arange(N), np.log(np.arange(N, dtype=np.float32))), N

@@ -301,14 +301,19 @@ def test_infill(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        {"repeat_penalty": 1e-38}, {"repeat_penalty": 1e38}, {"presence_penalty": -1e38},
+        {"repeat_penalty": 1e-38},
+        {"repeat_penalty": 1e38},
+        {"presence_penalty": -1e38},
         {"dry_multiplier": -1e38, "dry_sequence_breakers": (), "dry_allowed_length": 1},
-        {"temp": 1e38}, {"top_n_sigma": 1e38}, {"mirostat": 1, "mirostat_ent": 1e6},
+        {"temp": 1e38},
+        {"top_n_sigma": 1e38},
+        {"mirostat": 1, "mirostat_ent": 1e6},
         {"mirostat": 2, "mirostat_ent": 1e6, "mirostat_lr": 1e6},
         {"dynatemp_range": 1e38, "dynatemp_exp": 1e38},
-        {"adaptive_target": -1e38, "sampler_seq": "a"}, {"frequency_penalty": 1e38, "temp": 0},
+        {"adaptive_target": -1e38, "sampler_seq": "a"},
+        {"frequency_penalty": 1e38, "temp": 0},
     ],
-)  # fmt: skip
+)
 def test_extreme_settings_draw_something(params: dict[str, Any]) -> None:
     sampler = Sampler(SamplingParams(seed=1, **params), N)
     for id in (*range(N), 1, 2, 3, 1, 2):

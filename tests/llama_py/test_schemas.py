@@ -33,13 +33,19 @@ def test_objects_described_in_several_places(first: int) -> None:
         assert not [line for line in found if line.startswith("wrong")], number
 
 
-@pytest.mark.parametrize("beside", [
-    {"if": {"properties": {"b": {"const": 1}}}, "then": {"required": ["c"]},
-     "else": {"properties": {"c": INT}}},
-    {"dependentSchemas": {"a": {"properties": {"b": INT, "c": INT}}}},
-    {"dependentRequired": {"a": ["b"]}, "allOf": [{"properties": {"b": INT, "c": INT}}]},
-    {"$ref": "#/$defs/x", "$defs": {"x": {"allOf": [{"properties": {"b": INT, "c": INT}}]}}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {
+            "if": {"properties": {"b": {"const": 1}}},
+            "then": {"required": ["c"]},
+            "else": {"properties": {"c": INT}},
+        },
+        {"dependentSchemas": {"a": {"properties": {"b": INT, "c": INT}}}},
+        {"dependentRequired": {"a": ["b"]}, "allOf": [{"properties": {"b": INT, "c": INT}}]},
+        {"$ref": "#/$defs/x", "$defs": {"x": {"allOf": [{"properties": {"b": INT, "c": INT}}]}}},
+    ],
+)
 def test_properties_described_by_other_keywords(beside: Schema) -> None:
     judge = takes_json({"type": "object", "properties": {"a": INT}, **beside})
     assert judge('{"a": 1, "b": 1, "c": 1}') and not judge('{"a": 1, "b": 1, "d": 1}')
@@ -94,15 +100,29 @@ def test_assertions_that_are_left_out(schema: Schema, pointers: str, text: str) 
     assert takes_json(schema)(text)
 
 
-@pytest.mark.parametrize(("schema", "good", "bad"), [
-    (OBJECT | {"propertyNames": {"pattern": "^[A-Z]$"}, "additionalProperties": INT},
-     '{"A": 1}', '{"a": 1}'),
-    (OBJECT | {"properties": {"a": INT}, "unevaluatedProperties": False}, '{"a": 1}', '{"b": 1}'),
-    (OBJECT | {"properties": {"a": INT}, "unevaluatedProperties": TEXT}, '{"b": "x"}', '{"b": 1}'),
-    (ARRAY | {"prefixItems": [INT], "unevaluatedItems": False}, "[1]", "[1, 2]"),
-    ({"oneOf": [INT | {"maximum": 9}, INT | {"minimum": 20}]}, "20", "12"),
-    ({"oneOf": [{"const": "low"}, {"const": "high"}]}, '"low"', '"no"'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (
+            OBJECT | {"propertyNames": {"pattern": "^[A-Z]$"}, "additionalProperties": INT},
+            '{"A": 1}',
+            '{"a": 1}',
+        ),
+        (
+            OBJECT | {"properties": {"a": INT}, "unevaluatedProperties": False},
+            '{"a": 1}',
+            '{"b": 1}',
+        ),
+        (
+            OBJECT | {"properties": {"a": INT}, "unevaluatedProperties": TEXT},
+            '{"b": "x"}',
+            '{"b": 1}',
+        ),
+        (ARRAY | {"prefixItems": [INT], "unevaluatedItems": False}, "[1]", "[1, 2]"),
+        ({"oneOf": [INT | {"maximum": 9}, INT | {"minimum": 20}]}, "20", "12"),
+        ({"oneOf": [{"const": "low"}, {"const": "high"}]}, '"low"', '"no"'),
+    ],
+)
 def test_keywords_that_are_written_otherwise(schema: Schema, good: str, bad: str) -> None:
     judge = takes_json(schema)
     assert left_out(schema) == () and judge(good) and not judge(bad)
@@ -117,10 +137,17 @@ def test_what_is_left_out_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
     assert said == "JSON schema: a grammar cannot enforce /not"
 
 
-@pytest.mark.parametrize("schema", [
-    {"type": "strin"}, {"$ref": "http://x/y"}, {"$ref": "#/x"}, INT | {"minimum": 3, "maximum": 1},
-    OBJECT | {"properties": []}, OBJECT | {"required": "a"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "strin"},
+        {"$ref": "http://x/y"},
+        {"$ref": "#/x"},
+        INT | {"minimum": 3, "maximum": 1},
+        OBJECT | {"properties": []},
+        OBJECT | {"required": "a"},
+    ],
+)
 def test_a_malformed_schema_is_refused_unless_that_is_wanted(schema: Schema) -> None:
     with pytest.raises(GrammarError):
         kept(json.dumps(schema))
@@ -129,8 +156,12 @@ def test_a_malformed_schema_is_refused_unless_that_is_wanted(schema: Schema) -> 
 
 def test_branches_that_only_closing_tells_apart() -> None:
     """A value may meet both: other properties are valid in each of them."""
-    schema = {"oneOf": [{"properties": {"a": INT}, "required": ["a"]},
-                        {"properties": {"b": INT}, "required": ["b"]}]}  # fmt: skip
+    schema = {
+        "oneOf": [
+            {"properties": {"a": INT}, "required": ["a"]},
+            {"properties": {"b": INT}, "required": ["b"]},
+        ]
+    }
     assert left_out(schema) == ("/oneOf",)
     kinds = [
         OBJECT | {"properties": {"kind": {"const": k}}, "required": ["kind"]} for k in "ab"

@@ -264,8 +264,9 @@ def test_states_are_saved_and_read_in_any_slot() -> None:
         x, y = a.decode([7, 8], seq_id=s), b.decode([7, 8], seq_id=t)
         np.testing.assert_array_equal(x, y)
     b.load_state(a.save_state())
-    np.testing.assert_array_equal(a.decode(several([[1], [2]], [0, 3])),
-                                  b.decode(several([[1], [2]], [0, 3])))  # fmt: skip
+    np.testing.assert_array_equal(
+        a.decode(several([[1], [2]], [0, 3])), b.decode(several([[1], [2]], [0, 3]))
+    )
     assert b.memory.seq_pos_max(1) == -1
     cells = context(name, forms={})
     for other, data in ((cells, a.save_state(0)), (a, cells.save_state(0))):

@@ -120,9 +120,12 @@ def test_weights_that_were_sent_elsewhere_stay_there() -> None:
     metadata, arrays = made(KV, **KEYS[KV])
     file: Any = model_of(metadata, arrays, "ref").file
     model = Loaded(
-        file, ["ref", "cpu"], split_mode="graph", tensor_split=(1, 1),
+        file,
+        ["ref", "cpu"],
+        split_mode="graph",
+        tensor_split=(1, 1),
         tensor_overrides={"exps": "cpu"},
-    )  # fmt: skip
+    )
     names = {t.name for t in model._weights.all if "exps" in t.name}
     assert names == {name for name in arrays if "exps" in name}
     assert any(t.name == "blk.0.attn_q.weight.1" for t in model._weights.all)
@@ -154,8 +157,17 @@ def test_sequences_are_copied_and_removed(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "flash_attn"),
-    [(KV, "on"), (KV, "off"), (DELTA_NET, "on"), ("qwen3next-moe", "on"), ("mamba2-dense", "on"),
-     (KIMI, "off"), ("deepseek32-moe", "off"), ("lfm2-dense", "off"), ("rwkv6-parts", "on")],
+    [
+        (KV, "on"),
+        (KV, "off"),
+        (DELTA_NET, "on"),
+        ("qwen3next-moe", "on"),
+        ("mamba2-dense", "on"),
+        (KIMI, "off"),
+        ("deepseek32-moe", "off"),
+        ("lfm2-dense", "off"),
+        ("rwkv6-parts", "on"),
+    ],
 )
 def test_a_saved_state_knows_no_split(name: str, flash_attn: str) -> None:
     """What one device saves two read, what they save one reads, and the bytes stay the same."""

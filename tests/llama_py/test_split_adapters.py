@@ -20,9 +20,18 @@ from tests.split_models import EXACT, IDS, KEYS, cached, run, shared, whole
 
 CLOSE = 1e-10
 NAMES = [
-    "llama-dense", "qwen35moe-moe", "qwen3next-moe", "mamba-dense", "mamba2-dense",
-    "kimi-linear-moe", "deepseek2-moe", "lfm2-dense", "rwkv6-fused", "olmo2-dense", "kimi-k3-moe",
-]  # fmt: skip
+    "llama-dense",
+    "qwen35moe-moe",
+    "qwen3next-moe",
+    "mamba-dense",
+    "mamba2-dense",
+    "kimi-linear-moe",
+    "deepseek2-moe",
+    "lfm2-dense",
+    "rwkv6-fused",
+    "olmo2-dense",
+    "kimi-k3-moe",
+]
 
 
 def adapter_file(name: str, folder: Path, seed: int = 0, type: str = "f32") -> Path:
@@ -66,10 +75,13 @@ def test_parts_are_where_the_weights_are(tmp_path: Path) -> None:
         for pair in [found[f"blk.0.attn_{stem}.weight.{i}"]]
     }
     assert sizes == {
-        "q.0": ((64, 4), (4, 128)), "q.1": ((64, 4), (4, 128)),
-        "k.0": ((64, 4), (4, 64)), "k.1": ((64, 4), (4, 64)),
-        "output.0": ((128, 4), (4, 64)), "output.1": ((128, 4), (4, 64)),
-    }  # fmt: skip
+        "q.0": ((64, 4), (4, 128)),
+        "q.1": ((64, 4), (4, 128)),
+        "k.0": ((64, 4), (4, 64)),
+        "k.1": ((64, 4), (4, 64)),
+        "output.0": ((128, 4), (4, 64)),
+        "output.1": ((128, 4), (4, 64)),
+    }
     for pair in found.values():
         for part in pair.parts:
             assert part.device in model.devices

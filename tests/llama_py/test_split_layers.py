@@ -65,10 +65,12 @@ def test_inputs_of_the_token_before_stay_together() -> None:
 @pytest.mark.parametrize(
     ("name", "of_layers"),
     [
-        ("stablelm-parallel", (1, 2)), ("gptneox-parallel", (1, 2)), ("stablelm-serial", (2, 2)),
+        ("stablelm-parallel", (1, 2)),
+        ("gptneox-parallel", (1, 2)),
+        ("stablelm-serial", (2, 2)),
         ("falcon-h1-dense", (2, 2)),
     ],
-)  # fmt: skip
+)
 def test_blocks_side_by_side_have_one_sum(name: str, of_layers: tuple[int, ...]) -> None:
     """But in the last layer, where rows are selected between them."""
     arrays = made(name)

@@ -41,9 +41,11 @@ def inner(ctx: Context) -> list[tuple[str, str]]:
     stage = {name: i for i, group in enumerate(groups) for name in group}
     made_on = {id(t): s.device.name for s in plan.splits for t in s.nodes}
     return [
-        (source.name, s.device.name) for s in plan.splits for source, _ in s.inputs
+        (source.name, s.device.name)
+        for s in plan.splits
+        for source, _ in s.inputs
         if id(source) in made_on and stage[made_on[id(source)]] != stage[s.device.name]
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,12 +99,15 @@ def sums(ctx: Context) -> int:
 @pytest.mark.parametrize(
     ("name", "how", "expected"),
     [
-        ("llama-dense", "tp=2", 2), ("qwen35-dense", "tp=2", 2), ("qwen35moe-moe", "tp=2", 2),
-        ("qwen35moe-moe", "tp=2,ep=2", 2), ("qwen35moe-moe", "ep=2", 1),
+        ("llama-dense", "tp=2", 2),
+        ("qwen35-dense", "tp=2", 2),
+        ("qwen35moe-moe", "tp=2", 2),
+        ("qwen35moe-moe", "tp=2,ep=2", 2),
+        ("qwen35moe-moe", "ep=2", 1),
         ("kimi-linear-moe", "tp=2,pp=2", 2),
         ("olmo2-dense", "tp=2", 3),  # norms over all heads need the mean of their squares
     ],
-)  # fmt: skip
+)
 def test_a_block_has_one_sum(name: str, how: str, expected: int) -> None:
     """In a layer: attention, a delta net, a feed-forward network, experts have one each; a block
     that is whole has none."""

@@ -19,8 +19,8 @@ from tests.commands import DEMO
 from tests.live_models import live
 
 PAIRS = template_pairs(
-    "{}:\nMy", ["ROMEO", "JULIET"], ["GLOUCESTER", "WARWICK"], suffixes=["", " heart is"],
-)  # fmt: skip
+    "{}:\nMy", ["ROMEO", "JULIET"], ["GLOUCESTER", "WARWICK"], suffixes=["", " heart is"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +90,10 @@ def test_it_moves_what_comes_next(model: Model) -> None:
         return logits - np.log(np.exp(logits).sum())
 
     leads = np.mean([after(a) - after(b) for a, b in PAIRS], axis=0)
-    moved = [float((after("First Citizen:\nMy", f) - after("First Citizen:\nMy")) @ leads)
-             for f in (-4, 1, 4)]  # fmt: skip
+    moved = [
+        float((after("First Citizen:\nMy", f) - after("First Citizen:\nMy")) @ leads)
+        for f in (-4, 1, 4)
+    ]
     assert moved == sorted(moved) and moved[0] < 0 < moved[-1], moved
 
 
@@ -106,8 +108,9 @@ def test_its_file(tmp_path: Path) -> None:
         }
     assert keys == {
         "general.architecture": ("str", "controlvector"),
-        "controlvector.model_hint": ("str", "llama"), "controlvector.layer_count": ("i32", 3),
-    }  # fmt: skip
+        "controlvector.model_hint": ("str", "llama"),
+        "controlvector.layer_count": ("i32", 3),
+    }
     found = ControlVector.load(path)
     np.testing.assert_array_equal(found.directions, vector.directions)
     assert found.model_hint == "llama"
@@ -151,11 +154,12 @@ def test_pairs_that_are_none() -> None:
         template_pairs("{}", ["a", "b"], ["c"])
 
 
-def test_the_command(
-    tmp_path: Path, model: Model, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = {"positive": "ROMEO\n\nLADY\\x20CAPULET\n", "negative": "WARWICK\nYORK\n",
-             "suffix": ":\\nMy\n:\\nMy heart"}  # fmt: skip
+def test_the_command(tmp_path: Path, model: Model, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {
+        "positive": "ROMEO\n\nLADY\\x20CAPULET\n",
+        "negative": "WARWICK\nYORK\n",
+        "suffix": ":\\nMy\n:\\nMy heart",
+    }
     args = []
     for kind, text in files.items():
         (tmp_path / kind).write_text(text)

@@ -76,10 +76,12 @@ def test_embeddings_cannot_choose() -> None:
 def test_files_that_llama_cpp_has_written_count_the_layer_of_the_router() -> None:
     metadata, arrays = made(NAME)
     counted = metadata | {
-        f"{PREFIX}block_count": 3, f"{PREFIX}nextn_predict_layers": 1,
-        f"{PREFIX}attention.head_count": [4, 4, 1], f"{PREFIX}feed_forward_length": [96, 96, 0],
+        f"{PREFIX}block_count": 3,
+        f"{PREFIX}nextn_predict_layers": 1,
+        f"{PREFIX}attention.head_count": [4, 4, 1],
+        f"{PREFIX}feed_forward_length": [96, 96, 0],
         f"{PREFIX}attention.head_count_kv": [2, 2, 1],
-    }  # fmt: skip
+    }
     assert (logits(model_of(counted, arrays)) == logits(model_of(metadata, arrays))).all()
     kind = architecture("graniteswitch")
     assert kind.counted_layers(3, 1) == kind.counted_layers(2, 0) == 3
@@ -87,10 +89,14 @@ def test_files_that_llama_cpp_has_written_count_the_layer_of_the_router() -> Non
 
 @pytest.mark.parametrize(
     ("key", "value", "told"),
-    [("count", 4096, "from 0 to 2048"), ("count", 2, "it must have 2 items, not 3"),
-     ("lora_rank", 0, "from 1 to 4096"), ("router_gain", 1e6, "from 0 to 65504"),
-     ("token_ids_substitute", [1, 2, 64], "each must be below the vocabulary's size 64")],
-)  # fmt: skip
+    [
+        ("count", 4096, "from 0 to 2048"),
+        ("count", 2, "it must have 2 items, not 3"),
+        ("lora_rank", 0, "from 1 to 4096"),
+        ("router_gain", 1e6, "from 0 to 65504"),
+        ("token_ids_substitute", [1, 2, 64], "each must be below the vocabulary's size 64"),
+    ],
+)
 def test_keys_that_make_no_sense(key: str, value: Any, told: str) -> None:
     metadata, arrays = made(NAME)
     with pytest.raises(HParamsError, match=told):

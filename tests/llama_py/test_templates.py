@@ -22,20 +22,29 @@ DATA, NAMES = (
 )
 RECORDED = DATA["templates"]
 CAPS = {
-    "string_content": "supports_string_content", "typed_content": "supports_typed_content",
-    "system_role": "supports_system_role", "object_arguments": "supports_object_arguments",
-}  # fmt: skip
+    "string_content": "supports_string_content",
+    "typed_content": "supports_typed_content",
+    "system_role": "supports_system_role",
+    "object_arguments": "supports_object_arguments",
+}
 # A list that is written as it is, `{{ [1, 2] }}`: llama.cpp writes 12, Jinja (and we) [1, 2].
 OURS = {("openbmb-MiniCPM5-1B", "dictionary arguments"): ("46.957.0", "[46.95, 7.0]")}
 THINK = ("<think>", "</think>")
 CHANNELS = ("<|channel|>analysis<|message|>", "<|end|>")
 TAGS = {
-    "Qwen-Qwen3-0.6B": THINK, "HuggingFaceTB-SmolLM3-3B": THINK, "Qwen-Qwen2.5-7B-Instruct": None,
-    "deepseek-ai-DeepSeek-V3.1": THINK, "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": THINK,
-    "ByteDance-Seed-OSS": ("<seed:think>", "</seed:think>"), "google-gemma-2-2b-it": None,
-    "openai-gpt-oss-120b": CHANNELS, "GLM-4.6": THINK, "Apertus-8B-Instruct": None,
-    "mistralai-Ministral-3-14B-Reasoning-2512": ("[THINK]", "[/THINK]"), "Qwen3.5-4B": THINK,
-}  # fmt: skip
+    "Qwen-Qwen3-0.6B": THINK,
+    "HuggingFaceTB-SmolLM3-3B": THINK,
+    "Qwen-Qwen2.5-7B-Instruct": None,
+    "deepseek-ai-DeepSeek-V3.1": THINK,
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": THINK,
+    "ByteDance-Seed-OSS": ("<seed:think>", "</seed:think>"),
+    "google-gemma-2-2b-it": None,
+    "openai-gpt-oss-120b": CHANNELS,
+    "GLM-4.6": THINK,
+    "Apertus-8B-Instruct": None,
+    "mistralai-Ministral-3-14B-Reasoning-2512": ("[THINK]", "[/THINK]"),
+    "Qwen3.5-4B": THINK,
+}
 
 
 @cache

@@ -262,11 +262,7 @@ def test_fill_in_the_middle_tokens_are_control_tokens_unless_the_file_names_othe
 
 @pytest.mark.parametrize("model", ["none", "no_vocab"])
 def test_files_without_a_vocabulary(model: str) -> None:
-    meta = {
-        "tokenizer.ggml.model": model,
-        "general.architecture": "llama",
-        "llama.vocab_size": 5,
-    }
+    meta = {"tokenizer.ggml.model": model, "general.architecture": "llama", "llama.vocab_size": 5}
     tokenizer = Tokenizer.from_metadata(meta)
     assert tokenizer.n_vocab == 5 and not tokenizer.is_eog(0)
     assert tokenizer.detokenize([4]) == "tok_4"

@@ -24,17 +24,54 @@ USED = {"😀", "\n/", "né"}
 FREE = {"type": "object", "additionalProperties": ONE}
 # Tokens that begin, complete or repeat keys, within and across the parts of an answer.
 TEXTS = (
-    "al", "alp", "alpha", "ps", 'a"', '"a', '"a"', 'a":', 'a": ', '":1', '":1,', '":1,"', ',"',
-    ', "a', '1,"a"', '1,"a":', "1,", ",\n", '","', '":1,"a":1', '{"a":1,"a":1}', '{"a":1,"b',
-    "\\u00", "00", "0a", "\\n", '\\"', "\\", '\\u000a":1', "é", "😀", 'é"', '{"', "{", "[", "}]",
+    "al",
+    "alp",
+    "alpha",
+    "ps",
+    'a"',
+    '"a',
+    '"a"',
+    'a":',
+    'a": ',
+    '":1',
+    '":1,',
+    '":1,"',
+    ',"',
+    ', "a',
+    '1,"a"',
+    '1,"a":',
+    "1,",
+    ",\n",
+    '","',
+    '":1,"a":1',
+    '{"a":1,"a":1}',
+    '{"a":1,"b',
+    "\\u00",
+    "00",
+    "0a",
+    "\\n",
+    '\\"',
+    "\\",
+    '\\u000a":1',
+    "é",
+    "😀",
+    'é"',
+    '{"',
+    "{",
+    "[",
+    "}]",
     '"}',
-)  # fmt: skip
+)
 
 
 def of_keys(pattern: str, value: Any = ONE, **more: Any) -> Schema:
     """Return the schema of objects whose keys meet a pattern."""
-    return {"type": "object", "patternProperties": {pattern: value}, "additionalProperties": False,
-            **more}  # fmt: skip
+    return {
+        "type": "object",
+        "patternProperties": {pattern: value},
+        "additionalProperties": False,
+        **more,
+    }
 
 
 @cache
@@ -58,35 +95,54 @@ def ids_of(*texts: str) -> list[int]:
     return [pieces.index(text.encode()) for text in texts]
 
 
-@pytest.mark.parametrize(("schema", "good", "bad"), [
-    (FREE | {"minProperties": 2}, '{"a": 1, "b": 1}', '{"a": 1, "a": 1}'),
-    (of_keys("^[a-z]$", minProperties=2), '{"a":1,"b":1}', '{"a":1,"a":1}'),
-    ({"type": "array", "items": FREE}, '[{"a":1},{"a":1}]', '[{"a":1},{"a":1,"a":1}]'),
-    (of_keys("^[ab]$", FREE), '{"a":{"a":1},"b":{"a":1}}', '{"a":{"b":1},"a":{}}'),
-    (FREE, r'{"\n":1,"n":1}', r'{"\n":1,"\u000a":1}'),
-    (FREE, r'{"\\":1,"\"":1,"\\\"":1}', r'{"\\":1,"\"":1,"\"":1}'),
-    (FREE, '{"é":1,"e":1,"":1}', '{"é":1,"é":1}'),
-    (FREE | {"properties": {"\n": ONE}}, r'{"\n":1,"a":1}', r'{"\n":1,"\u000A":1}'),
-    (FREE | {"x-guidance": {"json_allow_general_unicode_escapes": True}},
-     r'{"\ud83d\ude00":1,"\ud83d\ude01":1,"\u0061b":1}', '{"😀":1,"\\uD83D\\ude00":1}'),
-    ({}, '{"a":["a","a",{"a":"a,\\"a\\":{"}],"b":{"a":{}}}', '{"a":[{"a":"{"}],"a":1}'),
-    ({"type": "object", "properties": {"x": {}}, "additionalProperties": False},
-     '{"x":{"x":1}}', '{"x":{"x":1,"x":1}}'),
-    ({"type": "array"}, '[{"a":1,"b":1}]', '[{"a":1,"a":1}]'),
-    ({"anyOf": [of_keys("^a$"), FREE | {"required": ["b"]}]},
-     '{"b":1,"a":1}', '{"b":1,"a":1,"a":1}'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (FREE | {"minProperties": 2}, '{"a": 1, "b": 1}', '{"a": 1, "a": 1}'),
+        (of_keys("^[a-z]$", minProperties=2), '{"a":1,"b":1}', '{"a":1,"a":1}'),
+        ({"type": "array", "items": FREE}, '[{"a":1},{"a":1}]', '[{"a":1},{"a":1,"a":1}]'),
+        (of_keys("^[ab]$", FREE), '{"a":{"a":1},"b":{"a":1}}', '{"a":{"b":1},"a":{}}'),
+        (FREE, r'{"\n":1,"n":1}', r'{"\n":1,"\u000a":1}'),
+        (FREE, r'{"\\":1,"\"":1,"\\\"":1}', r'{"\\":1,"\"":1,"\"":1}'),
+        (FREE, '{"é":1,"e":1,"":1}', '{"é":1,"é":1}'),
+        (FREE | {"properties": {"\n": ONE}}, r'{"\n":1,"a":1}', r'{"\n":1,"\u000A":1}'),
+        (
+            FREE | {"x-guidance": {"json_allow_general_unicode_escapes": True}},
+            r'{"\ud83d\ude00":1,"\ud83d\ude01":1,"\u0061b":1}',
+            '{"😀":1,"\\uD83D\\ude00":1}',
+        ),
+        ({}, '{"a":["a","a",{"a":"a,\\"a\\":{"}],"b":{"a":{}}}', '{"a":[{"a":"{"}],"a":1}'),
+        (
+            {"type": "object", "properties": {"x": {}}, "additionalProperties": False},
+            '{"x":{"x":1}}',
+            '{"x":{"x":1,"x":1}}',
+        ),
+        ({"type": "array"}, '[{"a":1,"b":1}]', '[{"a":1,"a":1}]'),
+        (
+            {"anyOf": [of_keys("^a$"), FREE | {"required": ["b"]}]},
+            '{"b":1,"a":1}',
+            '{"b":1,"a":1,"a":1}',
+        ),
+    ],
+)
 def test_no_key_comes_twice(schema: Schema, good: str, bad: str) -> None:
     judge = takes("json_schema", json.dumps(schema))
     assert judge(good) and not judge(bad)
 
 
-@pytest.mark.parametrize(("pattern", "begun", "last"), [
-    ("^[ab]$", '{"a":1,"b":1', "}"), ("^(al|alpha)$", '{"alpha":1,"al":1', "}"),
-    ("^(al|alpha)$", '{"al":1,"al', "p"), ("^(al|alpha)$", '{"alpha":1,"al', '"'),
-    ("^[\n\"]$", r'{"\n":1,"', "\\"), ("^[\n\"]$", r'{"\n":1,"' + "\\", '"'),
-    ("^[é😀]$", '{"é":1,"', "\xf0"), ("^[éè]$", '{"é":1,"\xc3', "\xa8"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "begun", "last"),
+    [
+        ("^[ab]$", '{"a":1,"b":1', "}"),
+        ("^(al|alpha)$", '{"alpha":1,"al":1', "}"),
+        ("^(al|alpha)$", '{"al":1,"al', "p"),
+        ("^(al|alpha)$", '{"alpha":1,"al', '"'),
+        ('^[\n"]$', r'{"\n":1,"', "\\"),
+        ('^[\n"]$', r'{"\n":1,"' + "\\", '"'),
+        ("^[é😀]$", '{"é":1,"', "\xf0"),
+        ("^[éè]$", '{"é":1,"\xc3', "\xa8"),
+    ],
+)
 def test_no_token_leads_to_repeated_keys_only(pattern: str, begun: str, last: str) -> None:
     """The only byte that may come next; `begun` and `last` are characters and bytes of UTF-8."""
     now, pieces = start(of_keys(pattern)), tokenizer().pieces
@@ -158,16 +214,28 @@ def test_constraints_verify_several_tokens_and_start_again() -> None:
         constraint.reset()
 
 
-@pytest.mark.parametrize(("schema", "is_free"), [
-    ({"type": "object", "properties": {"a": {"type": "object", "properties": {"b": ONE}}}}, False),
-    ({"type": "array", "items": {"$ref": "#/$defs/x"}, "$defs": {"x": {"const": {}}}}, False),
-    ({"anyOf": [{"properties": {"a": ONE}, "type": "object"}, {"type": "string"}]}, False),
-    ({"type": ["string", "null"]}, False), ({"type": "array", "items": False}, False),
-    ({}, True), (FREE, True), (of_keys("a"), True), ({"type": "array"}, True),
-    ({"type": "array", "items": True}, True), ({"type": "array", "prefixItems": [ONE]}, True),
-    ({"anyOf": [True, ONE]}, True), ({"type": "object", "required": ["a"]}, True),
-    ({"type": "object", "properties": {"a": {"description": "any"}}}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("schema", "is_free"),
+    [
+        (
+            {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": ONE}}}},
+            False,
+        ),
+        ({"type": "array", "items": {"$ref": "#/$defs/x"}, "$defs": {"x": {"const": {}}}}, False),
+        ({"anyOf": [{"properties": {"a": ONE}, "type": "object"}, {"type": "string"}]}, False),
+        ({"type": ["string", "null"]}, False),
+        ({"type": "array", "items": False}, False),
+        ({}, True),
+        (FREE, True),
+        (of_keys("a"), True),
+        ({"type": "array"}, True),
+        ({"type": "array", "items": True}, True),
+        ({"type": "array", "prefixItems": [ONE]}, True),
+        ({"anyOf": [True, ONE]}, True),
+        ({"type": "object", "required": ["a"]}, True),
+        ({"type": "object", "properties": {"a": {"description": "any"}}}, True),
+    ],
+)
 def test_only_free_keys_are_watched(schema: Schema, is_free: bool) -> None:
     assert isinstance(start(schema), UniqueKeys) == is_free
 
@@ -180,13 +248,23 @@ def test_places_in_texts_of_several_tokens() -> None:
     assert place.open == (frozenset("ac"),) and sorted(place.rests()) == [b"a", b"c"]
 
 
-@pytest.mark.parametrize(("raw", "rests", "within"), [
-    ("", USED, False), ("\\", USED, True), ("\\u00", USED, True),
-    ("\\n", {"/"}, False), ("\\u000A", {"/"}, False), ("\\ud83d", USED, True),
-    ("\\ud83D\\uDe0", USED, True), ("\\ud83d\\ude00", {""}, False),
-    ("\\\\", set(), False),
-    ("n", {"é"}, False), ("n\\u00e9", {""}, False), ("N", set(), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("raw", "rests", "within"),
+    [
+        ("", USED, False),
+        ("\\", USED, True),
+        ("\\u00", USED, True),
+        ("\\n", {"/"}, False),
+        ("\\u000A", {"/"}, False),
+        ("\\ud83d", USED, True),
+        ("\\ud83D\\uDe0", USED, True),
+        ("\\ud83d\\ude00", {""}, False),
+        ("\\\\", set(), False),
+        ("n", {"é"}, False),
+        ("n\\u00e9", {""}, False),
+        ("N", set(), False),
+    ],
+)
 def test_keys_that_an_incomplete_key_may_repeat(raw: str, rests: set[str], within: bool) -> None:
     place = Place((frozenset(USED),), "key", raw.encode())
     assert {rest.decode() for rest in place.rests()} == rests and place.ends_within == within

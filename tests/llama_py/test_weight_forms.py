@@ -16,17 +16,7 @@ from ggml_py.tensor import Tensor
 from llama_py.like import TRANSFORMERS
 from llama_py.weights import Weights
 from tests.graph_models import CONTINUING, known, load
-from tests.live_models import (
-    Arrays,
-    Change,
-    changed,
-    live,
-    logits,
-    model_of,
-    nmse,
-    random,
-    take,
-)
+from tests.live_models import Arrays, Change, changed, live, logits, model_of, nmse, random, take
 
 SAME = 1e-12
 
@@ -94,8 +84,13 @@ def tied_head(metadata: dict[str, Any], arrays: Arrays) -> None:
 
 
 # The head is always the embeddings, or never (one has what the other would be, or other tokens).
-ONE_FORM = ["cohere2-dense", "command-r-dense", "pockettts-dense", "codeshell-dense",
-            "qwen3tts-dense"]  # fmt: skip
+ONE_FORM = [
+    "cohere2-dense",
+    "command-r-dense",
+    "pockettts-dense",
+    "codeshell-dense",
+    "qwen3tts-dense",
+]
 
 
 @pytest.mark.parametrize("name", [name for name in CONTINUING if name not in ONE_FORM])
@@ -201,9 +196,12 @@ def spread_heads(order: list[int]) -> Change:
 @pytest.mark.parametrize("delta_net", ["fused", "chunked", "autoregressive"])
 @pytest.mark.parametrize(
     ("name", "order"),
-    [("qwen35-dense", [0, 1, 0, 1]), ("qwen35moe-moe", [0, 1, 0, 1]),
-     ("qwen3next-moe", [0, 0, 1, 1])],
-)  # fmt: skip
+    [
+        ("qwen35-dense", [0, 1, 0, 1]),
+        ("qwen35moe-moe", [0, 1, 0, 1]),
+        ("qwen3next-moe", [0, 0, 1, 1]),
+    ],
+)
 def test_value_heads_share_key_heads(name: str, order: list[int], delta_net: str) -> None:
     """In turn, or with Qwen3-Next in a row."""
     found = run(name, spread_heads([0, 1]), forms={"delta_net": delta_net})

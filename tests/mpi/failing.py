@@ -289,10 +289,18 @@ def _bytes() -> Any:
 PROGRAMS: dict[str, Callable[..., None]] = {
     f.__name__: f
     for f in (
-        every_run, in_pieces, ctrl_c, ends, never_told, waited_for, at_first, does_not_end,
-        left_half_done, unreadable,
+        every_run,
+        in_pieces,
+        ctrl_c,
+        ends,
+        never_told,
+        waited_for,
+        at_first,
+        does_not_end,
+        left_half_done,
+        unreadable,
     )
-}  # fmt: skip
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -51,6 +51,9 @@ def end(process: subprocess.Popen[str]) -> None:
 def started(n: int, *command: str, **env: str) -> subprocess.Popen[str]:
     how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(
-        [launcher(), "-n", str(n), sys.executable, *command], cwd=ROOT,
-        stdin=subprocess.DEVNULL, env={**clean_environment(), **env}, **how,
-    )  # fmt: skip
+        [launcher(), "-n", str(n), sys.executable, *command],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        env={**clean_environment(), **env},
+        **how,
+    )

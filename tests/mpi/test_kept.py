@@ -89,9 +89,12 @@ for seed in range(10000):
 def test_a_kill_while_writing_leaves_nothing_wrong(at: Path) -> None:
     for stop in (0, 1, 3):
         with subprocess.Popen(
-            [sys.executable, "-c", WRITES], stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            [sys.executable, "-c", WRITES],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
             env={**clean_environment(), "LLAMA_PY_CACHE": str(at.parent)},
-        ) as process:  # fmt: skip
+        ) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if int(line) == stop:

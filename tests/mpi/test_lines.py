@@ -88,8 +88,11 @@ def test_all_addresses_of_this_machine_are_told() -> None:
 def test_hosts_may_be_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """An IPv6 address by its name, as launchers know no others."""
     assert ranks.parsed("a.example.org,b-2:3,user@c,10.0.0.1:2") == [
-        ("a.example.org", 1), ("b-2", 3), ("user@c", 1), ("10.0.0.1", 2)
-    ]  # fmt: skip
+        ("a.example.org", 1),
+        ("b-2", 3),
+        ("user@c", 1),
+        ("10.0.0.1", 2),
+    ]
     monkeypatch.setattr(socket, "gethostbyaddr", lambda address: (f"n{address[-1]}", [], []))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **more: [])
     assert ranks.parsed("[fd00::7],[fd00::8]:2") == [("n7", 1), ("n8", 2)]
@@ -124,8 +127,12 @@ def test_a_machine_with_ipv6_only_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SystemExit, match="--hosts me@six: it has an IPv6 address only"):
         ranks.launch([("four", 1), ("me@six", 2)])
     assert ranks.launch([("four", 1), ("alias", 2)])[:5] == [
-        "mpiexec", "-hosts", "four:1,alias:2", "-n", "3"
-    ]  # fmt: skip
+        "mpiexec",
+        "-hosts",
+        "four:1,alias:2",
+        "-n",
+        "3",
+    ]
     assert ranks.launch([("six", 2)])  # this machine
 
 

@@ -21,10 +21,15 @@ from tests.mpi.launching import launcher, on_ranks
 MIB = 1 << 20
 CLI = str(SCRIPTS / "llama-py-cli")
 SMALL = {
-    "block_count": 10, "embedding_length": 512, "attention.head_count": 8,
-    "attention.head_count_kv": 4, "attention.key_length": 64, "attention.value_length": 64,
-    "feed_forward_length": 4096, "context_length": 8192,
-}  # fmt: skip
+    "block_count": 10,
+    "embedding_length": 512,
+    "attention.head_count": 8,
+    "attention.head_count_kv": 4,
+    "attention.key_length": 64,
+    "attention.value_length": 64,
+    "feed_forward_length": 4096,
+    "context_length": 8192,
+}
 LOADS = """
 import json, sys
 from ggml_mpi import orders, worker
@@ -53,9 +58,14 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(path: Path, *mib: int, n_ctx: int | None = 512, **model: Any) -> RanksFit:
     memory, context = [n * MIB for n in mib], {"n_ubatch": 64}
     return fit_ranks(
-        header_of(path), memory, n_ctx=n_ctx, n_ctx_min=512, margin=2 * MIB, model=model,
+        header_of(path),
+        memory,
+        n_ctx=n_ctx,
+        n_ctx_min=512,
+        margin=2 * MIB,
+        model=model,
         context=context,
-    )  # fmt: skip
+    )
 
 
 def sums(use: Sequence[dict[str, int]]) -> list[int]:

@@ -29,8 +29,9 @@ def test_messages_and_kernels_of_all_ranks(mode: str) -> None:
     _, token = json.loads(profiled(mode, "--json"))
     assert {s["device"] for s in token["steps"]} - {"cpu"} == {"mpi0", "mpi1"}
     assert {s["layer"] for s in token["steps"]} == {
-        *(f"layer {il}" for il in range(4)), "outside of layers"
-    }  # fmt: skip
+        *(f"layer {il}" for il in range(4)),
+        "outside of layers",
+    }
     here, there = token["ranks"]
     kinds = [{p["what"].split()[0] for p in rank["passed"]} for rank in (here, there)]
     both = {"send", "receive", "sum"}
@@ -86,9 +87,12 @@ def test_a_process_of_the_trace_for_each_rank(tmp_path: Path) -> None:
     spans = [e for e in events if e["ph"] == "X" and tracks[e["pid"], e["tid"]] == "messages"]
     for wait in (e for e in spans if e["name"] == "wait"):
         assert any(
-            e["pid"] == wait["pid"] and e["name"] != "wait" and e["ts"] == wait["ts"]
-            and e["dur"] >= wait["dur"] - 1e-3 for e in spans
-        )  # fmt: skip
+            e["pid"] == wait["pid"]
+            and e["name"] != "wait"
+            and e["ts"] == wait["ts"]
+            and e["dur"] >= wait["dur"] - 1e-3
+            for e in spans
+        )
 
 
 def test_waits_are_for_who_begins_last() -> None:
@@ -96,17 +100,28 @@ def test_waits_are_for_who_begins_last() -> None:
     pytest.importorskip("mpi4py")
     from ggml_mpi.times import Message, Times, waits
 
-    here = Times(messages=[
-        Message("send", (1,), 1, 8, 100, 110), Message("sum", (1,), 1, 8, 200, 300),
-        Message("sum", (1,), 1, 8, 400, 450), Message("receive", (1,), 0, 0, 500, 600),
-    ])  # fmt: skip
-    there = Times(ahead=1000, messages=[
-        Message("receive", (0,), 0, 0, 1050, 1130), Message("sum", (0,), 1, 8, 1260, 1310),
-        Message("sum", (0,), 1, 8, 1350, 1460), Message("send", (0,), 1, 8, 1590, 1650),
-    ])  # fmt: skip
+    here = Times(
+        messages=[
+            Message("send", (1,), 1, 8, 100, 110),
+            Message("sum", (1,), 1, 8, 200, 300),
+            Message("sum", (1,), 1, 8, 400, 450),
+            Message("receive", (1,), 0, 0, 500, 600),
+        ]
+    )
+    there = Times(
+        ahead=1000,
+        messages=[
+            Message("receive", (0,), 0, 0, 1050, 1130),
+            Message("sum", (0,), 1, 8, 1260, 1310),
+            Message("sum", (0,), 1, 8, 1350, 1460),
+            Message("send", (0,), 1, 8, 1590, 1650),
+        ],
+    )
     assert waits([here, there]) == [[0, 60, 0, 90], [50, 0, 50, 0]]
-    three = [Times(messages=[Message("sum", others, 2, 8, start, 100)])
-             for others, start in (((1, 2), 10), ((0, 2), 70), ((0, 1), 30))]  # fmt: skip
+    three = [
+        Times(messages=[Message("sum", others, 2, 8, start, 100)])
+        for others, start in (((1, 2), 10), ((0, 2), 70), ((0, 1), 30))
+    ]
     assert waits(three) == [[60], [0], [40]]
     alone = Times(messages=[Message("receive", (1,), 0, 0, 5, 9)])
     assert waits([alone, Times()]) == [[0], []]

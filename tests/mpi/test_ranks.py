@@ -49,8 +49,9 @@ def test_hosts_start_a_launcher() -> None:
     assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
     done = run("llama-py-cli", "--hosts", "localhost:x", *TEXT)
     assert (done.returncode, done.stderr) == (
-        1, "error: --hosts localhost:x: expected HOST[:N],...\n"
-    )  # fmt: skip
+        1,
+        "error: --hosts localhost:x: expected HOST[:N],...\n",
+    )
 
 
 ALONE = """
@@ -207,6 +208,8 @@ def test_without_a_launcher_there_are_no_devices() -> None:
     launcher()
     done = subprocess.run(
         [sys.executable, "-c", "from ggml_py.registry import devices; print(devices('mpi'))"],
-        capture_output=True, text=True, env=clean_environment(),
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+    )
     assert done.stdout.strip() == "()", done.stderr

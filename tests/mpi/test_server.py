@@ -30,8 +30,11 @@ def serving(*flags: str) -> Iterator[subprocess.Popen[str]]:
     launcher()
     process = subprocess.Popen(
         [str(SCRIPTS / "llama-py-server"), "--port", "0", "--no-warmup", *flags],
-        stderr=subprocess.PIPE, text=True, env=clean_environment(), stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+    )
     try:
         yield process
     finally:
@@ -106,8 +109,9 @@ def test_a_stop_while_it_starts_is_one_line_and_one_code(moment: str) -> None:
         assert process.returncode == 0 and "error" not in told
     else:
         assert (process.returncode, lines[-1:]) == (
-            128 + signal.SIGTERM, ["SIGTERM while it was being started; all ranks ended"]
-        )  # fmt: skip
+            128 + signal.SIGTERM,
+            ["SIGTERM while it was being started; all ranks ended"],
+        )
         assert all(line.startswith("rank ") and "weights" in line for line in lines[:-1]), told
 
 

@@ -79,9 +79,7 @@ def expected(case: Case) -> Expected:
 
 
 @pytest.mark.parametrize(
-    ("backend", "case"),
-    [(b, c) for c in SOME for b in BACKENDS if c not in REFUSED[b]],
-    ids=str,
+    ("backend", "case"), [(b, c) for c in SOME for b in BACKENDS if c not in REFUSED[b]], ids=str
 )
 def test_case(backend: str, case: Case) -> None:
     for device in ready(backend):
@@ -91,9 +89,7 @@ def test_case(backend: str, case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "case"),
-    [(b, c) for b in BACKENDS for c in REFUSED[b]],
-    ids=str,
+    ("backend", "case"), [(b, c) for b in BACKENDS for c in REFUSED[b]], ids=str
 )
 def test_what_is_refused_runs_on_the_cpu(backend: str, case: Case) -> None:
     """With the reason why not, and the right values. docs/ops.md says how much is refused."""

@@ -207,7 +207,7 @@ def whole_cache_rewritten(node: Tensor) -> None:
         ("SET_ROWS", whole_cache_rewritten, "[", "type=q8_0"),
         ("ADD", input_modified, "ERR", "inplace=1"),
     ],
-)  # fmt: skip
+)
 def test_fault_is_caught(op: str, step: Step, reason: str, filter: str) -> None:
     assert_caught(op, step, reason, filter)
 

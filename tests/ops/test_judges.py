@@ -35,9 +35,10 @@ from tests.devices import TestDevice, WrongDevice
 def chosen(op: str, **args: Any) -> Case:
     """The first case of an op with these parameters."""
     return next(
-        c for c in all_cases()
+        c
+        for c in all_cases()
         if c.op == op and not c.perf and all(c.args.get(n) == v for n, v in args.items())
-    )  # fmt: skip
+    )
 
 
 all_cases()  # the files of the cases tell the differences too
@@ -103,8 +104,9 @@ def test_where_ggml_aborts_we_go_on(ggml: GgmlDevice) -> None:
 @pytest.mark.parametrize("difference", IN_VALUES, ids=lambda d: f"{d.op}-{d.cases()}")
 def test_known_differences_are_there(ggml: GgmlDevice, difference: Difference) -> None:
     covered = [c for c in all_cases() if difference.covers(c) and not c.perf]
-    found = {evaluate(c, registry.device("ref"), ggml, seed).status
-             for c in covered for seed in range(6)}  # fmt: skip
+    found = {
+        evaluate(c, registry.device("ref"), ggml, seed).status for c in covered for seed in range(6)
+    }
     assert Status.KNOWN in found
     assert Status.FAIL not in found
 

@@ -106,9 +106,13 @@ def test_wrong_usage(args: list[str], capsys: pytest.CaptureFixture[str]) -> Non
 def test_ctrl_c_ends_all_processes() -> None:
     """The terminal interrupts the whole process group; only the parent speaks, and leaves."""
     running = subprocess.Popen(
-        [*TOOL, "-j", "2"], preexec_fn=heed_interrupts,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [*TOOL, "-j", "2"],
+        preexec_fn=heed_interrupts,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert running.stdout is not None
     while "OK" not in running.stdout.readline():
         pass
@@ -119,9 +123,8 @@ def test_ctrl_c_ends_all_processes() -> None:
 
 def test_a_reader_that_leaves_is_no_crash() -> None:
     running = subprocess.Popen(
-        [*TOOL, "-o", "ADD", "-j", "2"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*TOOL, "-o", "ADD", "-j", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert running.stdout is not None and running.stderr is not None
     running.stdout.readline()
     running.stdout.close()

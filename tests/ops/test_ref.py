@@ -199,10 +199,15 @@ def test_ssm_scan_of_a_constant_input() -> None:
     ones = leaf(np.ones((1, t, 1, 1)))
     got = compute(
         ops.ssm_scan(
-            leaf(np.zeros((1, 1, 1, 1))), ones, leaf(np.full((1, t, 1), one)), leaf([[-1.0]]),
-            ones, ones, leaf([0], I32),
+            leaf(np.zeros((1, 1, 1, 1))),
+            ones,
+            leaf(np.full((1, t, 1), one)),
+            leaf([[-1.0]]),
+            ones,
+            ones,
+            leaf([0], I32),
         )
-    )  # fmt: skip
+    )
     expected = np.cumsum(np.exp(-np.arange(t)))
     np.testing.assert_allclose(got, [*expected, expected[-1]], rtol=1e-6)
 
@@ -299,12 +304,25 @@ def test_mxfp4_has_the_values_of_checkpoints() -> None:
 
 # SHA-256 (first 12 digits) of what ggml's quantize_row_*_ref makes of noise(64 * 256).
 GGML = {
-    "q4_0": "2b4e7e17195a", "q4_1": "898770fa3f9f", "q5_0": "ac6fa4c8e70f", "q5_1": "faf2ebfe1d3e",
-    "q8_0": "70b31cf54f82", "q8_1": "5823133ea1f2", "q2_K": "5fc32795523f", "q3_K": "17e2e6534861",
-    "q4_K": "59ba166c83cf", "q5_K": "020ea303f984", "q6_K": "c96987394a90", "q8_K": "70024086b7ca",
-    "iq4_nl": "cfedc5b481a4", "iq4_xs": "51f9e7e23b2e", "tq2_0": "1d6c5ae2355e",
-    "mxfp4": "a23cd421f410", "q1_0": "48fab066b3a3", "q2_0": "f54e0f595984",
-}  # fmt: skip
+    "q4_0": "2b4e7e17195a",
+    "q4_1": "898770fa3f9f",
+    "q5_0": "ac6fa4c8e70f",
+    "q5_1": "faf2ebfe1d3e",
+    "q8_0": "70b31cf54f82",
+    "q8_1": "5823133ea1f2",
+    "q2_K": "5fc32795523f",
+    "q3_K": "17e2e6534861",
+    "q4_K": "59ba166c83cf",
+    "q5_K": "020ea303f984",
+    "q6_K": "c96987394a90",
+    "q8_K": "70024086b7ca",
+    "iq4_nl": "cfedc5b481a4",
+    "iq4_xs": "51f9e7e23b2e",
+    "tq2_0": "1d6c5ae2355e",
+    "mxfp4": "a23cd421f410",
+    "q1_0": "48fab066b3a3",
+    "q2_0": "f54e0f595984",
+}
 
 
 def noise(n: int) -> Array:
@@ -322,10 +340,14 @@ def test_quantize_equals_ggml(name: str) -> None:
 
 # The same of what is not quantized as by ggml (see quants/_grid.py).
 OURS = {
-    "iq1_s": "a6a9fddb08b4", "iq1_m": "8cfd1d1def0e", "iq2_xxs": "a9afda6eae3d",
-    "iq2_xs": "57795e54a202", "iq2_s": "2b32c3bdb085", "iq3_xxs": "dabb80a4e2d9",
+    "iq1_s": "a6a9fddb08b4",
+    "iq1_m": "8cfd1d1def0e",
+    "iq2_xxs": "a9afda6eae3d",
+    "iq2_xs": "57795e54a202",
+    "iq2_s": "2b32c3bdb085",
+    "iq3_xxs": "dabb80a4e2d9",
     "iq3_s": "d3b0e04dcb2c",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OURS)

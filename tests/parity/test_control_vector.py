@@ -28,9 +28,14 @@ OPTIONS: dict[str, Any] = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, "flash_a
 
 # llama.cpp leaves control vectors out of these graphs, or out of some of their layers.
 UNMOVED = [
-    "hy_v4-moe", "hy_v4-all", "plamo2-dense", "qwen4exp-ngrams", "qwen4exp-chosen",
-    "nemotron_h-dense", "nemotron_h_moe-plain",
-]  # fmt: skip
+    "hy_v4-moe",
+    "hy_v4-all",
+    "plamo2-dense",
+    "qwen4exp-ngrams",
+    "qwen4exp-chosen",
+    "nemotron_h-dense",
+    "nemotron_h_moe-plain",
+]
 
 
 @pytest.mark.parametrize("name", [name for name in LIVE if name not in UNMOVED])

@@ -19,9 +19,17 @@ pytestmark = pytest.mark.parity
 
 PROMPT = ("-p", "ROMEO:\nBut soft, what light", "--decode", "1")
 NAMES = [
-    "bert-dense", "deepseek32-moe", "gemma3n-few", "gpt-oss-moe", "kimi-linear-moe", "lfm2-window",
-    "llada-dense", "mamba2-dense", "rwkv6-fused", "t5-gated",
-]  # fmt: skip
+    "bert-dense",
+    "deepseek32-moe",
+    "gemma3n-few",
+    "gpt-oss-moe",
+    "kimi-linear-moe",
+    "lfm2-window",
+    "llada-dense",
+    "mamba2-dense",
+    "rwkv6-fused",
+    "t5-gated",
+]
 Out = pytest.CaptureFixture[str]
 
 
@@ -91,5 +99,6 @@ def test_wrong_positions(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
     monkeypatch.setattr(inputs.InputPos, "set_input", late)
     code, report = against_llama_cpp(capsys, *PROMPT)
     assert (code, first(report)) == (1, "Qcur-3")
-    assert re.search(r"^    inp_pos +i32 \[\d+\] +differs before the run: largest error 1 ", report,
-                     re.M)  # fmt: skip
+    assert re.search(
+        r"^    inp_pos +i32 \[\d+\] +differs before the run: largest error 1 ", report, re.M
+    )

@@ -23,9 +23,16 @@ def test_rows_of_the_demo_model(pooling: str) -> None:
     parts = [batch(tokens, outputs="all", seq=s) for s, tokens in enumerate(ids)]
     n = sum(map(len, ids))
     with Peer(
-        str(DEMO), n_ctx=256, n_batch=256, n_ubatch=256, n_threads=1, n_seq_max=len(ids),
-        kv_unified=True, embeddings=True, pooling=pooling,
-    ) as peer:  # fmt: skip
+        str(DEMO),
+        n_ctx=256,
+        n_batch=256,
+        n_ubatch=256,
+        n_threads=1,
+        n_seq_max=len(ids),
+        kv_unified=True,
+        embeddings=True,
+        pooling=pooling,
+    ) as peer:
         peer.run(joined(parts))
         expected = np.stack([peer.pooled(s) for s in range(len(ids))])
     assert n > len(ids)

@@ -93,9 +93,13 @@ def test_after_each_change(
     steps: Sequence[Step], unified: bool, flash: bool, tmp_path: Path
 ) -> None:
     how: dict[str, Any] = {
-        "n_seqs": N_SEQS, "unified": unified, "n_rs_seq": N_BACK, "nodes": True, "cache": "f32",
+        "n_seqs": N_SEQS,
+        "unified": unified,
+        "n_rs_seq": N_BACK,
+        "nodes": True,
+        "cache": "f32",
         "flash": flash,
-    }  # fmt: skip
+    }
     path = tiny_model(tmp_path, NAME)
     with LlamaCpp(path, **how) as theirs, Ours(path, **how) as ours:
         for i, step in enumerate(steps):

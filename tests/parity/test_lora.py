@@ -23,9 +23,17 @@ OPTIONS: dict[str, Any] = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, "flash_a
 # Latent attention, Kimi's delta nets and RWKV's decays are left out: llama.cpp multiplies past
 # their adapters.
 NAMES = [
-    "llama-dense", "qwen2-dense", "qwen35moe-moe", "qwen3next-moe", "gpt-oss-moe", "gemma2-dense",
-    "lfm2-dense", "mamba2-dense", "falcon-h1-dense", "rwkv6-fused",
-]  # fmt: skip
+    "llama-dense",
+    "qwen2-dense",
+    "qwen35moe-moe",
+    "qwen3next-moe",
+    "gpt-oss-moe",
+    "gemma2-dense",
+    "lfm2-dense",
+    "mamba2-dense",
+    "falcon-h1-dense",
+    "rwkv6-fused",
+]
 
 
 def applied(arrays: Arrays) -> list[str]:

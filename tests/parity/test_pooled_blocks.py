@@ -49,11 +49,11 @@ def logits(engine: Any, path: Path) -> Any:
 def test_logits(size: int, n_chosen: int, tmp_path: Path) -> None:
     found = tiny.find(ARCH, "ngrams")
     changed = {
-        "attention.indexer.top_k": n_chosen, "attention.indexer.head_count": 12,
-        "attention.compress_ratios": [0, size], "ple.image_token_id": IMAGE,
-    }  # fmt: skip
-    path = tiny.write_file(
-        tmp_path / "m.gguf", ARCH, replace(found, keys=found.keys | changed)
-    )
+        "attention.indexer.top_k": n_chosen,
+        "attention.indexer.head_count": 12,
+        "attention.compress_ratios": [0, size],
+        "ple.image_token_id": IMAGE,
+    }
+    path = tiny.write_file(tmp_path / "m.gguf", ARCH, replace(found, keys=found.keys | changed))
     theirs, ours = logits(LlamaCpp, path), logits(Ours, path)
     assert nmse(theirs[size - 2 :: size], ours[size - 2 :: size]) <= 1e-10

@@ -26,13 +26,15 @@ SMALL = ("-c", "2048", "-np", "2", "--temp", "0", "-n", "12", "--no-warmup")
 TOOL = {
     "type": "function",
     "function": {
-        "name": "weather", "description": "of a place",
+        "name": "weather",
+        "description": "of a place",
         "parameters": {
-            "type": "object", "properties": {"place": {"enum": ["here", "there"]}},
+            "type": "object",
+            "properties": {"place": {"enum": ["here", "there"]}},
             "required": ["place"],
         },
     },
-}  # fmt: skip
+}
 ASK = [{"role": "user", "content": "Who are you?"}]
 
 

@@ -65,8 +65,10 @@ def test_a_model_that_is_being_loaded() -> None:
     response = client_of(None).get("/health")
     assert response.status_code == 503
     assert response.json()["error"] == {
-        "code": 503, "message": "Loading model", "type": "unavailable_error",
-    }  # fmt: skip
+        "code": 503,
+        "message": "Loading model",
+        "type": "unavailable_error",
+    }
 
 
 def test_large_requests(state: State) -> None:
@@ -88,8 +90,14 @@ def test_slow_requests(state: State) -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/tokenize", "headers": [],
-             "query_string": b"", "root_path": ""}  # fmt: skip
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/tokenize",
+        "headers": [],
+        "query_string": b"",
+        "root_path": "",
+    }
     asyncio.run(asyncio.wait_for(made(scope, never, send), WAIT))
     assert sent[0]["status"] == 413
 
@@ -128,8 +136,14 @@ def test_who_hangs_up_is_not_answered(state: State, stream: bool) -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "method": "POST", "path": "/completion", "headers": [],
-                 "query_string": b"", "root_path": ""}  # fmt: skip
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/completion",
+            "headers": [],
+            "query_string": b"",
+            "root_path": "",
+        }
         await asyncio.wait_for(made(scope, receive, send), WAIT)
 
     before = state.engine.metrics().total.ended["cancelled"]

@@ -41,9 +41,10 @@ def test_three_apis_say_the_same(client: TestClient) -> None:
     assert response["output"][0]["content"][0]["text"] == text
 
 
-@pytest.mark.parametrize(("body", "parallel"), [
-    ({}, False), ({"parallel_tool_calls": None}, False), ({"parallel_tool_calls": True}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "parallel"),
+    [({}, False), ({"parallel_tool_calls": None}, False), ({"parallel_tool_calls": True}, True)],
+)
 def test_parallel_calls_default_to_the_template(
     state: State, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], parallel: bool
 ) -> None:
@@ -107,9 +108,7 @@ def test_tools_are_called(calling: TestClient) -> None:
     arguments = "".join(p["function"].get("arguments", "") for p in parts)
     assert arguments == call["function"]["arguments"]
 
-    message = post(
-        client, MESSAGES, **body, tools=[AS_ANTHROPIC], tool_choice={"type": "any"}
-    )
+    message = post(client, MESSAGES, **body, tools=[AS_ANTHROPIC], tool_choice={"type": "any"})
     block = message["content"][-1]
     assert (message["stop_reason"], block["type"]) == ("tool_use", "tool_use")
     assert block["input"] == json.loads(arguments)
@@ -119,9 +118,13 @@ def test_tools_are_called(calling: TestClient) -> None:
     assert "".join(d.get("partial_json", "") for d in deltas) == arguments
 
     response = post(
-        client, RESPONSES, input="Who are you?", max_output_tokens=100, tools=[AS_RESPONSES],
+        client,
+        RESPONSES,
+        input="Who are you?",
+        max_output_tokens=100,
+        tools=[AS_RESPONSES],
         tool_choice="required",
-    )  # fmt: skip
+    )
     item = response["output"][-1]
     assert (item["type"], item["arguments"]) == ("function_call", arguments)
 
@@ -147,8 +150,12 @@ def test_functions_are_called(calling: TestClient, choice: Any) -> None:
 
 
 def test_a_function_that_is_cut_has_its_name(calling: TestClient) -> None:
-    body = {"messages": ASK, "max_tokens": 1, "functions": [TOOL["function"]],
-            "function_call": {"name": "weather"}}  # fmt: skip
+    body = {
+        "messages": ASK,
+        "max_tokens": 1,
+        "functions": [TOOL["function"]],
+        "function_call": {"name": "weather"},
+    }
     call = {"name": "weather", "arguments": ""}
     (found,) = post(calling, CHAT, **body)["choices"]
     assert (found["finish_reason"], found["message"]["function_call"]) == ("length", call)
@@ -161,10 +168,13 @@ def test_results_of_tools_go_back(calling: TestClient) -> None:
     call = {"name": "weather", "arguments": '{"place": "here"}'}
     messages = [
         *ASK,
-        {"role": "assistant", "content": None,
-         "tool_calls": [{"id": "1", "type": "function", "function": call}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "type": "function", "function": call}],
+        },
         {"role": "tool", "tool_call_id": "1", "content": "rain"},
-    ]  # fmt: skip
+    ]
     assert post(client, CHAT, messages=messages)["choices"][0]["message"]
     blocks = [
         {"role": "user", "content": [{"type": "text", "text": "Who are you?"}]},
@@ -231,11 +241,14 @@ def test_each_token_has_its_own_bytes(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "asked, n",
     [
-        ({"logprobs": True, "top_logprobs": 0}, 0), ({"logprobs": True, "top_logprobs": 2}, 2),
-        ({"logprobs": True}, 20), ({"logprobs": 1}, 1), ({"logprobs": 1, "top_logprobs": 0}, 0),
+        ({"logprobs": True, "top_logprobs": 0}, 0),
+        ({"logprobs": True, "top_logprobs": 2}, 2),
+        ({"logprobs": True}, 20),
+        ({"logprobs": 1}, 1),
+        ({"logprobs": 1, "top_logprobs": 0}, 0),
         ({"n_probs": 3}, 3),
     ],
-)  # fmt: skip
+)
 def test_how_many_logprobs(client: TestClient, asked: dict[str, Any], n: int) -> None:
     body = {"messages": ASK, "max_tokens": 2, **asked}
     content = post(client, CHAT, **body)["choices"][0]["logprobs"]["content"]
@@ -250,8 +263,11 @@ def test_logprobs_of_calls_and_of_responses(client: TestClient, calling: TestCli
     asked: Any = {"input": "Who?", "top_logprobs": 1, "include": ["message.output_text.logprobs"]}
     part = post(client, RESPONSES, **asked)["output"][0]["content"][0]
     assert pieces(part["logprobs"]).decode().strip() == part["text"].strip()
-    deltas = [d["logprobs"] for name, d in streamed(client, RESPONSES, **asked)
-              if name == "response.output_text.delta"]  # fmt: skip
+    deltas = [
+        d["logprobs"]
+        for name, d in streamed(client, RESPONSES, **asked)
+        if name == "response.output_text.delta"
+    ]
     assert [one for some in deltas for one in some] == part["logprobs"]
 
 

@@ -99,10 +99,12 @@ def test_an_empty_prompt_has_an_empty_answer(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "given, used",
     [
-        (["top_k", "wonder", "Top-P"], ["top_k", "top_p"]), (["wonder"], []),
-        ("k?p", ["top_k", "top_p"]), ("?", []),
+        (["top_k", "wonder", "Top-P"], ["top_k", "top_p"]),
+        (["wonder"], []),
+        ("k?p", ["top_k", "top_p"]),
+        ("?", []),
     ],
-)  # fmt: skip
+)
 def test_unknown_samplers_are_skipped(client: TestClient, given: Any, used: list[str]) -> None:
     found = post(client, "/completion", n_predict=2, samplers=given)
     assert found["generation_settings"]["samplers"] == used
@@ -122,9 +124,14 @@ def test_probabilities(client: TestClient) -> None:
         likely = [top["logprob"] for top in one["top_logprobs"]]
         assert one["logprob"] == likely[0] and likely == sorted(likely, reverse=True)
     after = post(
-        client, "/completion", n_probs=3, temperature=1.0, top_k=2, post_sampling_probs=True,
+        client,
+        "/completion",
+        n_probs=3,
+        temperature=1.0,
+        top_k=2,
+        post_sampling_probs=True,
         n_predict=2,
-    )["completion_probabilities"]  # fmt: skip
+    )["completion_probabilities"]
     for one in after:
         assert math.isclose(sum(top["prob"] for top in one["top_probs"]), 1.0, abs_tol=1e-5)
 
@@ -140,9 +147,9 @@ def test_logprobs_as_openai_has_them(client: TestClient) -> None:
     ):
         assert choice["text"][at - n :].startswith(token)
         assert log == one["logprob"] == max(top.values()) and len(top) == 2
-    chunks = events(client.post("/v1/completions", json={
-        "prompt": PROMPT, **body, "stream": True
-    }).text)[:-1]  # fmt: skip
+    chunks = events(
+        client.post("/v1/completions", json={"prompt": PROMPT, **body, "stream": True}).text
+    )[:-1]
     parts = [c["choices"][0]["logprobs"] for _, c in chunks if c["choices"][0]["logprobs"]]
     for name in found:
         assert [one for part in parts for one in part[name]] == found[name]
@@ -168,9 +175,12 @@ def test_prompts_are_echoed_with_their_logprobs(client: TestClient, state: State
             )
             assert found["text_offset"][0] == 0 and found["text_offset"][n] == len(text)
             assert len(found["content"]) == 2
-    chunks = events(client.post("/v1/completions", json={
-        **body, "prompt": text, "stream": True, "return_progress": True
-    }).text)[:-1]  # fmt: skip
+    chunks = events(
+        client.post(
+            "/v1/completions",
+            json={**body, "prompt": text, "stream": True, "return_progress": True},
+        ).text
+    )[:-1]
     parts = [c["choices"][0] for _, c in chunks]
     assert "".join(part["text"] for part in parts) == choice["text"]
     for name, values in found.items():
@@ -202,17 +212,23 @@ def test_constraints(client: TestClient, body: dict[str, Any], wanted: set[str])
 
 
 def test_a_bias_and_fields(client: TestClient) -> None:
-    found = post(client, "/completion", logit_bias=[[" am", False]], response_fields=[
-        "content", "generation_settings/n_predict", "none",
-    ])  # fmt: skip
+    found = post(
+        client,
+        "/completion",
+        logit_bias=[[" am", False]],
+        response_fields=["content", "generation_settings/n_predict", "none"],
+    )
     assert " am" not in found["content"]
     assert found.keys() == {"content", "generation_settings/n_predict"}
 
 
 def test_progress(client: TestClient) -> None:
     body = {"prompt": "of the " * 40, "stream": True, "return_progress": True, "n_predict": 1}
-    found = [d["prompt_progress"] for _, d in events(client.post("/completion", json=body).text)
-             if "prompt_progress" in d]  # fmt: skip
+    found = [
+        d["prompt_progress"]
+        for _, d in events(client.post("/completion", json=body).text)
+        if "prompt_progress" in d
+    ]
     assert found[0]["processed"] == found[0]["cache"]
     assert found[-1]["processed"] == found[-1]["total"]
 

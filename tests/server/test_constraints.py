@@ -15,27 +15,48 @@ from tests.server.served import ASK, TOOL
 SCHEMA = {"type": "integer", "enum": [7]}
 GBNF, LARK = 'root ::= "7"', 'start: "7"'
 KEPT: list[dict[str, Any]] = [
-    {"json_schema": SCHEMA}, {"json_schema": json.dumps(SCHEMA)}, {"grammar": GBNF},
-    {"grammar": LARK}, {"regex": "7"}, {"lark": LARK}, {"ebnf": GBNF}, {"format": SCHEMA},
-    {"structured_outputs": {"json": SCHEMA}}, {"structured_outputs": {"regex": "7"}},
+    {"json_schema": SCHEMA},
+    {"json_schema": json.dumps(SCHEMA)},
+    {"grammar": GBNF},
+    {"grammar": LARK},
+    {"regex": "7"},
+    {"lark": LARK},
+    {"ebnf": GBNF},
+    {"format": SCHEMA},
+    {"structured_outputs": {"json": SCHEMA}},
+    {"structured_outputs": {"regex": "7"}},
     {"structured_outputs": {"choice": ["7"], "regex": None}},
     {"structured_outputs": {"grammar": GBNF, "disable_fallback": True}},
-    {"guided_json": SCHEMA}, {"guided_json": json.dumps(SCHEMA)}, {"guided_regex": "7"},
-    {"guided_choice": ["7"], "guided_decoding_backend": "outlines"}, {"guided_grammar": GBNF},
-    {"guided_grammar": LARK}, {"nvext": {"guided_json": SCHEMA, "top_k": 3}},
-    {"grammar": {"type": "regex", "value": "7"}}, {"grammar": {"type": "json", "value": SCHEMA}},
-    *({"response_format": form} for form in (
-        {"type": "json_object", "schema": SCHEMA}, {"type": "json_object", "value": SCHEMA},
-        {"type": "json", "value": SCHEMA}, {"type": "json_schema", "schema": SCHEMA},
-        {"type": "json_schema", "json_schema": SCHEMA},
-        {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": False}},
-        {"type": "json_schema", "value": {"name": "x", "schema": SCHEMA}},
-        {"type": "regex", "value": "7"}, {"type": "regex", "pattern": "7"},
-        {"type": "grammar", "grammar": GBNF},
-    )),
+    {"guided_json": SCHEMA},
+    {"guided_json": json.dumps(SCHEMA)},
+    {"guided_regex": "7"},
+    {"guided_choice": ["7"], "guided_decoding_backend": "outlines"},
+    {"guided_grammar": GBNF},
+    {"guided_grammar": LARK},
+    {"nvext": {"guided_json": SCHEMA, "top_k": 3}},
+    {"grammar": {"type": "regex", "value": "7"}},
+    {"grammar": {"type": "json", "value": SCHEMA}},
+    *(
+        {"response_format": form}
+        for form in (
+            {"type": "json_object", "schema": SCHEMA},
+            {"type": "json_object", "value": SCHEMA},
+            {"type": "json", "value": SCHEMA},
+            {"type": "json_schema", "schema": SCHEMA},
+            {"type": "json_schema", "json_schema": SCHEMA},
+            {
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": SCHEMA, "strict": False},
+            },
+            {"type": "json_schema", "value": {"name": "x", "schema": SCHEMA}},
+            {"type": "regex", "value": "7"},
+            {"type": "regex", "pattern": "7"},
+            {"type": "grammar", "grammar": GBNF},
+        )
+    ),
     {"response_format": {"type": "json_object"}, "guided_json": SCHEMA},
     {"guided_regex": "7", "regex": "7"},
-]  # fmt: skip
+]
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
     ({"structured_outputs": "7"}, "structured_outputs"), ({"structural_tag": "{}"}, "structural"),
@@ -53,10 +74,17 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"function_call": {"name": "f"}}, "function_call"),
 ]  # fmt: skip
 OTHER = {
-    "temperature": 0, "encoding_format": "float", "response_format": {"type": "text"},
-    "structured_outputs": {}, "guided_json": None, "grammar": "", "grammar_triggers": [],
-    "nvext": {"top_k": 1}, "functions": [], "chat_format": "x",
-}  # fmt: skip
+    "temperature": 0,
+    "encoding_format": "float",
+    "response_format": {"type": "text"},
+    "structured_outputs": {},
+    "guided_json": None,
+    "grammar": "",
+    "grammar_triggers": [],
+    "nvext": {"top_k": 1},
+    "functions": [],
+    "chat_format": "x",
+}
 
 
 @pytest.mark.parametrize("asked", KEPT, ids=json.dumps)

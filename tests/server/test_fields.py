@@ -13,13 +13,19 @@ from tests.server.served import ASK, served
 
 DOCS = Path(__file__).parents[2] / "docs" / "server.md"
 CHAT, TEXT, RESPONSES, MESSAGES, EMBEDDINGS = (
-    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings",
-)  # fmt: skip
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/embeddings",
+)
 LEAST: dict[str, dict[str, Any]] = {
-    CHAT: {"messages": ASK, "max_tokens": 4}, TEXT: {"prompt": "ROMEO:", "max_tokens": 4},
+    CHAT: {"messages": ASK, "max_tokens": 4},
+    TEXT: {"prompt": "ROMEO:", "max_tokens": 4},
     RESPONSES: {"input": "Who?", "max_output_tokens": 4},
-    MESSAGES: {"messages": ASK, "max_tokens": 4}, EMBEDDINGS: {"input": "a text"},
-}  # fmt: skip
+    MESSAGES: {"messages": ASK, "max_tokens": 4},
+    EMBEDDINGS: {"input": "a text"},
+}
 # Fields of *CreateParams of openai 3.57; test_schemas.py has those of chats.
 PUBLISHED = {
     TEXT: "best_of echo frequency_penalty logit_bias logprobs max_tokens model n presence_penalty"
@@ -32,10 +38,14 @@ HONORED = {
     EMBEDDINGS: "dimensions encoding_format input model",
 }
 GIVEN: dict[str, Any] = {
-    "modalities": ["text", "audio"], "tool_choice": {"type": "custom", "custom": {"name": "f"}},
-    "background": True, "best_of": 3, "store": True, "truncation": "auto",
+    "modalities": ["text", "audio"],
+    "tool_choice": {"type": "custom", "custom": {"name": "f"}},
+    "background": True,
+    "best_of": 3,
+    "store": True,
+    "truncation": "auto",
     "thinking": {"type": "x"},
-}  # fmt: skip
+}
 
 
 def listed(path: str) -> tuple[set[str], set[str]]:
@@ -71,8 +81,11 @@ def test_refused_and_without_effect(client: TestClient, path: str) -> None:
 def text_of(found: Any) -> list[str]:
     """All texts in a response."""
     if isinstance(found, dict):
-        return [t for k, v in found.items() for t in ([v] if k in _TEXTS and isinstance(v, str)
-                                                     else text_of(v))]  # fmt: skip
+        return [
+            t
+            for k, v in found.items()
+            for t in ([v] if k in _TEXTS and isinstance(v, str) else text_of(v))
+        ]
     return [t for one in found for t in text_of(one)] if isinstance(found, list) else []
 
 
@@ -83,10 +96,11 @@ _TEXTS = ("text", "content")
     "asked",
     [
         {"output_config": {"format": {"type": "json_schema", "schema": {"enum": [7]}}}},
-        {"output_format": {"type": "json_schema", "schema": {"enum": [7]}}}, {"regex": "7"},
+        {"output_format": {"type": "json_schema", "schema": {"enum": [7]}}},
+        {"regex": "7"},
         {"guided_json": {"enum": [7]}},
     ],
-)  # fmt: skip
+)
 def test_constraints_of_messages(client: TestClient, asked: dict[str, Any]) -> None:
     body = {"messages": ASK, "max_tokens": 32, **asked}
     text = client.post("/v1/messages", json=body).json()["content"][0]["text"].strip()

@@ -11,8 +11,12 @@ from llama_py_server import from_anthropic, from_responses
 from llama_py_server.errors import HTTPError
 
 ASK = {"role": "user", "content": "Q"}
-DOCUMENT = {"type": "document", "title": "T", "context": "C",
-            "source": {"type": "text", "media_type": "text/plain", "data": "DATA"}}  # fmt: skip
+DOCUMENT = {
+    "type": "document",
+    "title": "T",
+    "context": "C",
+    "source": {"type": "text", "media_type": "text/plain", "data": "DATA"},
+}
 
 
 def anthropic(*messages: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
@@ -34,8 +38,12 @@ def test_results_stand_behind_their_calls() -> None:
 
 
 def test_blocks_within_blocks() -> None:
-    inner = {"type": "search_result", "title": "S", "source": "u",
-             "content": [{"type": "text", "text": "FOUND"}]}  # fmt: skip
+    inner = {
+        "type": "search_result",
+        "title": "S",
+        "source": "u",
+        "content": [{"type": "text", "text": "FOUND"}],
+    }
     block = {"type": "document", "source": {"type": "content", "content": [inner]}}
     (message,) = anthropic({"role": "user", "content": [block]})
     assert [part["text"] for part in message["content"]] == ["S\nu", "FOUND"]
@@ -69,12 +77,16 @@ def test_items_of_responses() -> None:
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [
-        ({}, ""), ({"content": None}, ""), ({"refusal": "I will not."}, "I will not."),
+        ({}, ""),
+        ({"content": None}, ""),
+        ({"refusal": "I will not."}, "I will not."),
         ({"function_call": {"name": "f", "arguments": "{cut"}}, "{cut"),
-        ({"tool_calls": [{"type": "custom", "id": "c", "custom": {"name": "f", "input": "IN"}}]},
-         "IN"),
+        (
+            {"tool_calls": [{"type": "custom", "id": "c", "custom": {"name": "f", "input": "IN"}}]},
+            "IN",
+        ),
     ],
-)  # fmt: skip
+)
 def test_answers_of_chats(client: TestClient, answer: dict[str, Any], shown: str) -> None:
     messages = [ASK, {"role": "assistant", **answer}, {"role": "user", "content": "Go on."}]
     found = client.post("/apply-template", json={"messages": messages})

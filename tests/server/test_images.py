@@ -159,9 +159,10 @@ def test_the_second_turn_neither_encodes_nor_reads_the_picture(
         Encoder, "computing", lambda self, part: n_computed.append(1) or computing(self, part)
     )
     turns = [
-        *asked(url(8)), {"role": "assistant", "content": said(first)},
+        *asked(url(8)),
+        {"role": "assistant", "content": said(first)},
         {"role": "user", "content": "and?"},
-    ]  # fmt: skip
+    ]
     second = post(client, CHAT, messages=turns, max_tokens=N)
     details = second["usage"]["prompt_tokens_details"]
     assert details["cached_tokens"] >= first["usage"]["prompt_tokens"] - 1 and not n_computed
@@ -198,9 +199,7 @@ def test_what_it_is_said_to_see(seeing: tuple[TestClient, State]) -> None:
         ("https://[", "Failed to download image"),
     ],
 )
-def test_images_that_cannot_be_had(
-    seeing: tuple[TestClient, State], where: str, why: str
-) -> None:
+def test_images_that_cannot_be_had(seeing: tuple[TestClient, State], where: str, why: str) -> None:
     response = seeing[0].post(CHAT, json={"messages": asked(where)})
     error = response.json()["error"]
     assert (response.status_code, error["type"]) == (400, "invalid_request_error")
@@ -235,9 +234,7 @@ def test_other_requests_that_are_refused(seeing: tuple[TestClient, State]) -> No
     assert error["n_prompt_tokens"] > error["n_ctx"] == state.engine.n_ctx
 
 
-def test_files_of_the_folder(
-    seeing: tuple[TestClient, State], alone: Callable[..., str]
-) -> None:
+def test_files_of_the_folder(seeing: tuple[TestClient, State], alone: Callable[..., str]) -> None:
     answer = post(seeing[0], CHAT, messages=asked("file://a.png"), max_tokens=N)
     assert said(answer) == alone(3)
 
@@ -281,9 +278,11 @@ def test_images_are_fetched(
         answer = post(seeing[0], CHAT, messages=asked(f"{page}/{name}"), max_tokens=N)
         assert said(answer) == alone(3)
     for name, why in (
-        ("none", "404"), ("circle", "too many redirects"), ("out", "expected http"),
+        ("none", "404"),
+        ("circle", "too many redirects"),
+        ("out", "expected http"),
         ("large", "more than 10 MiB"),
-    ):  # fmt: skip
+    ):
         response = seeing[0].post(CHAT, json={"messages": asked(f"{page}/{name}")})
         assert response.status_code == 400 and why in response.json()["error"]["message"]
 
@@ -303,11 +302,24 @@ def test_nothing_of_the_own_network_is_fetched(files: tuple[Path, Path], page: s
 @pytest.mark.parametrize(
     "address",
     [
-        "127.0.0.1", "10.1.2.3", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1",
-        "0.0.0.0", "224.0.0.1", "::1", "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "::",
-        "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:4136:e378:8000:63bf:80ff:fffe",
+        "127.0.0.1",
+        "10.1.2.3",
+        "192.168.1.1",
+        "172.16.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::1",
+        "fe80::1%eth0",
+        "fd00::1",
+        "::ffff:127.0.0.1",
+        "::",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "2001:0:4136:e378:8000:63bf:80ff:fffe",
     ],
-)  # fmt: skip
+)
 def test_addresses_that_are_not_of_the_internet(address: str) -> None:
     assert not is_public(address)
     assert is_public("8.8.8.8") and is_public("2606:4700::1111") and is_public("64:ff9b::808:808")
@@ -353,8 +365,10 @@ def test_several_models_and_one_that_sees(
     shelf = made(*flags)
     try:
         client = client_of(shelf)
-        shown = {one["id"]: one["architecture"]["input_modalities"]
-                 for one in client.get("/v1/models").json()["data"]}  # fmt: skip
+        shown = {
+            one["id"]: one["architecture"]["input_modalities"]
+            for one in client.get("/v1/models").json()["data"]
+        }
         sees = ["text", "image"]
         assert shown == {"seeing": sees, "blind": ["text"], "pair": sees, "other": ["text"]}
         for name in ("seeing", "pair"):

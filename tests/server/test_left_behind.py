@@ -37,6 +37,7 @@ def test_a_model_whose_engine_fails_is_closed(
 
     closed: list[str] = []
     for kind in (Model, serving.Engine):
+
         def close(self: Any, real: Any = kind.close, name: str = kind.__name__) -> None:
             closed.append(name)
             real(self)
@@ -63,9 +64,7 @@ def test_a_stream_that_is_stopped_before_it_began_gives_its_model_back() -> None
     asyncio.run(run())
 
 
-def test_who_leaves_while_answers_are_prepared_cancels_all(
-    monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_leaves_while_answers_are_prepared_cancels_all(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go, done = threading.Event(), threading.Event(), threading.Event()
     cancelled: list[int] = []
 

@@ -28,10 +28,13 @@ SMALL_Q8, SMALL_Q4, SLOW = "alice/Small-GGUF:Q8_0", "alice/Small-GGUF:Q4_K_M", "
 MODEL = DEMO.read_bytes()
 REPOS = {
     "alice/Small-GGUF": {
-        "Small-Q8_0.gguf": MODEL, "Small-Q4_K_M.gguf": MODEL + b"\0", "README.md": b"small",
+        "Small-Q8_0.gguf": MODEL,
+        "Small-Q4_K_M.gguf": MODEL + b"\0",
+        "README.md": b"small",
     },
-    "alice/Slow": {"Slow-F16.gguf": MODEL}, "alice/Plain": {"plain.gguf": MODEL},
-}  # fmt: skip
+    "alice/Slow": {"Slow-F16.gguf": MODEL},
+    "alice/Plain": {"plain.gguf": MODEL},
+}
 
 
 class Router:
@@ -81,9 +84,13 @@ def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:
 def environment(url: str, folder: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (
-            ("HF_ENDPOINT", url), ("HF_HUB_CACHE", str(folder / "cache")), ("LLAMA_PY_MODELS", ""),
-            ("HF_HUB_DISABLE_XET", "1"), ("LLAMA_CACHE", str(folder)), ("NO_PROXY", "127.0.0.1"),
-        ):  # fmt: skip
+            ("HF_ENDPOINT", url),
+            ("HF_HUB_CACHE", str(folder / "cache")),
+            ("LLAMA_PY_MODELS", ""),
+            ("HF_HUB_DISABLE_XET", "1"),
+            ("LLAMA_CACHE", str(folder)),
+            ("NO_PROXY", "127.0.0.1"),
+        ):
             patch.setenv(name, value)
         patch.delenv("HF_HUB_OFFLINE", raising=False)
         yield
@@ -148,9 +155,13 @@ def test_one_that_is_not_wanted_any_more_does_not_come(router: Router) -> None:
 
 @pytest.mark.parametrize(
     ("model", "says"),
-    [("", "must be a non-empty string"), ("alice", "expected USER/MODEL"),
-     ("alice/none", "alice/none"), ("alice/Small-GGUF:Q2_K", "no GGUF file of type Q2_K")],
-)  # fmt: skip
+    [
+        ("", "must be a non-empty string"),
+        ("alice", "expected USER/MODEL"),
+        ("alice/none", "alice/none"),
+        ("alice/Small-GGUF:Q2_K", "no GGUF file of type Q2_K"),
+    ],
+)
 def test_what_cannot_be_fetched_is_told_at_once(router: Router, model: str, says: str) -> None:
     answer = router.post("/models", model)
     assert answer.status_code == 400 and says in answer.json()["error"]["message"]
@@ -165,12 +176,14 @@ def test_pages_of_others_change_nothing(router: Router) -> None:
 @pytest.mark.parametrize(
     ("flags", "client", "key", "status"),
     [
-        ((), ("127.0.0.1", 1), "", 400), ((), ("::1", 1), "", 400),
-        ((), ("10.0.0.1", 1), "", 403), ((), ("10.0.0.1", 1), "secret", 400),
+        ((), ("127.0.0.1", 1), "", 400),
+        ((), ("::1", 1), "", 400),
+        ((), ("10.0.0.1", 1), "", 403),
+        ((), ("10.0.0.1", 1), "secret", 400),
         (("--models-manage", "all"), ("10.0.0.1", 1), "", 400),
         (("--models-manage", "none"), ("127.0.0.1", 1), "", 403),
     ],
-)  # fmt: skip
+)
 def test_who_may(
     flags: tuple[str, ...], client: tuple[str, int], key: str, status: int, tmp_path: Path
 ) -> None:

@@ -273,8 +273,6 @@ def test_it_fits_a_small_window(browser: Any, address: str) -> None:
         browser.set_window_size(1280, 900)
 
 
-
-
 # Gives the page an image as a paste or a drop does: [what is given to, kind of event, base64].
 GIVE = """
 const [to, kind, data] = arguments;

@@ -61,9 +61,10 @@ def balanced(folder: Path) -> Iterator[tuple[httpx.Client, list[Replica]]]:
         front = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         (folder / "haproxy.cfg").write_text(config(front, replicas))
         process = subprocess.Popen(
-            [program, "-db", "-f", str(folder / "haproxy.cfg")], stdin=subprocess.DEVNULL,
+            [program, "-db", "-f", str(folder / "haproxy.cfg")],
+            stdin=subprocess.DEVNULL,
             pass_fds=[front.fileno()],
-        )  # fmt: skip
+        )
         stack.callback(process.wait, TIMEOUT)
         stack.callback(process.kill)
         url = f"http://127.0.0.1:{front.getsockname()[1]}"

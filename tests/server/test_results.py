@@ -139,11 +139,19 @@ def test_tokens_of_reasoning_are_counted(state: Any) -> None:
 
 def test_responses_repeat_the_request(state: Any) -> None:
     asked = {
-        "tools": [{"type": "function", "name": "f"}], "tool_choice": "none", "top_logprobs": 2,
-        "instructions": "Be brief.", "metadata": {"a": "b"}, "max_output_tokens": 9, "user": "u",
-        "reasoning": {"effort": "low"}, "text": {"format": {"type": "text"}},
-        "parallel_tool_calls": True, "prompt_cache_key": "k", "safety_identifier": "s",
-    }  # fmt: skip
+        "tools": [{"type": "function", "name": "f"}],
+        "tool_choice": "none",
+        "top_logprobs": 2,
+        "instructions": "Be brief.",
+        "metadata": {"a": "b"},
+        "max_output_tokens": 9,
+        "user": "u",
+        "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "text"}},
+        "parallel_tool_calls": True,
+        "prompt_cache_key": "k",
+        "safety_identifier": "s",
+    }
     _, found = answered(Responses(state, {**asked, "store": True}), 1000)
     heads = [e.data["response"] for e in found if "response" in e.data]
     assert len(heads) == 3

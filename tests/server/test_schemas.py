@@ -53,9 +53,10 @@ def required(kind: Any) -> frozenset[str]:
 
     marked = get_type_hints(kind, include_extras=True)
     return frozenset(
-        name for name, hint in marked.items()
+        name
+        for name, hint in marked.items()
         if kind.__total__ or typing.get_origin(hint) is Required
-    )  # fmt: skip
+    )
 
 
 def unions(kind: Any) -> Iterator[Any]:
@@ -152,9 +153,13 @@ def anthropic(role: str, *blocks: Body) -> Body:
 def result(*blocks: Body) -> Body:
     found = {"type": "tool_result", "tool_use_id": "t", "content": [*blocks]}
     call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
-    return {"messages": [
-        USER, {"role": "assistant", "content": [call]}, {"role": "user", "content": [found]}
-    ]}  # fmt: skip
+    return {
+        "messages": [
+            USER,
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [found]},
+        ]
+    }
 
 
 def typed_dicts(kind: Any) -> list[type]:
@@ -206,6 +211,7 @@ def test_fields_of_parts(state: State) -> None:
         pytest.skip("docs/server.md lists the fields of other versions")
     left = []
     for path, convert, kind, body in cases():
+
         def makes(part: Any, convert: Convert = convert, body: Any = body) -> Any:
             return understood(state, convert, body(part))
 

@@ -68,11 +68,14 @@ def test_slots_are_kept_in_files(client: TestClient, state: State) -> None:
 @pytest.mark.parametrize(
     "url, body",
     [
-        ("/slots/x?action=save", {"filename": "a"}), ("/slots/9?action=erase", {}),
-        ("/slots/0?action=eat", {}), ("/slots/0?action=save", {"filename": "../a"}),
-        ("/slots/0?action=restore", {"filename": "none.bin"}), ("/slots/0?action=save", {}),
+        ("/slots/x?action=save", {"filename": "a"}),
+        ("/slots/9?action=erase", {}),
+        ("/slots/0?action=eat", {}),
+        ("/slots/0?action=save", {"filename": "../a"}),
+        ("/slots/0?action=restore", {"filename": "none.bin"}),
+        ("/slots/0?action=save", {}),
     ],
-)  # fmt: skip
+)
 def test_wrong_slots(client: TestClient, url: str, body: dict[str, Any]) -> None:
     assert client.post(url, json=body).status_code == 400
 
@@ -105,9 +108,10 @@ def numbers(client: TestClient) -> dict[str, float]:
     lines = response.text.splitlines()
     named = [line.split()[2] for line in lines if line.startswith("# TYPE")]
     assert named == [line.split()[2] for line in lines if line.startswith("# HELP")]
-    found = {name: float(value) for name, value in (
-        line.split(" ") for line in lines if line[0] != "#" and "{" not in line
-    )}  # fmt: skip
+    found = {
+        name: float(value)
+        for name, value in (line.split(" ") for line in lines if line[0] != "#" and "{" not in line)
+    }
     assert {*found} <= {*named}
     return found
 
@@ -128,8 +132,10 @@ def test_nothing_of_this_without_options() -> None:
 
 
 def test_gaps_are_filled() -> None:
-    ids = [f"tokenizer.ggml.fim_{name}_token_id=int:{n}" for n, name in
-           enumerate(("pre", "suf", "mid"), 1)]  # fmt: skip
+    ids = [
+        f"tokenizer.ggml.fim_{name}_token_id=int:{n}"
+        for n, name in enumerate(("pre", "suf", "mid"), 1)
+    ]
     with served("--override-kv", ",".join(ids)) as (client, _):
         body = {"input_prefix": "To be", "input_suffix": "question", "prompt": " or"}
         found = client.post("/infill", json={**body, "input_extra": [{"text": "more"}]})
@@ -180,9 +186,15 @@ def test_embeddings_of_a_wanted_length(norm: int) -> None:
 
 @pytest.mark.parametrize(
     "flags, expected",
-    [((), (4, True)), (("-np", "-1", "-kvu"), (4, True)), (("-no-kvu",), (4, False)),
-     (("-np", "2"), (2, False)), (("-np", "2", "-kvu"), (2, True)), (("-np", "1"), (1, False))],
-)  # fmt: skip
+    [
+        ((), (4, True)),
+        (("-np", "-1", "-kvu"), (4, True)),
+        (("-no-kvu",), (4, False)),
+        (("-np", "2"), (2, False)),
+        (("-np", "2", "-kvu"), (2, True)),
+        (("-np", "1"), (1, False)),
+    ],
+)
 def test_slots_share_the_context_unless_their_number_is_given(
     flags: tuple[str, ...], expected: tuple[int, bool]
 ) -> None:

@@ -215,9 +215,10 @@ def test_a_preset_says_what_each_is(folder: Path, tmp_path: Path) -> None:
         ("[a]\nmodel = x\nno-such = 1\n", r"\[a\]: no-such = 1: there is no such option"),
         ("[a]\nmodel = x\nc = -5\n", "models.ini: argument -c/--ctx-size: must be"),
         ("[a]\nc = 1\n", r"preset \[a\] names no model"),
-        ("[a]\nmodel = x\nmetrics = maybe\n", "metrics = maybe: "), ("[a\n", "models.ini"),
+        ("[a]\nmodel = x\nmetrics = maybe\n", "metrics = maybe: "),
+        ("[a\n", "models.ini"),
     ],
-)  # fmt: skip
+)
 def test_wrong_presets(text: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "models.ini"
     file.write_text(text)

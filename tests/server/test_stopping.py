@@ -27,10 +27,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 def loading(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A server whose kernels are being compiled for the first time."""
     process = subprocess.Popen(
-        [str(SCRIPTS / "llama-py-server"), "--port", "0"], stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts,
+        [str(SCRIPTS / "llama-py-server"), "--port", "0"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
         env={**clean_environment(), "LLAMA_PY_CACHE": str(tmp_path)},
-    )  # fmt: skip
+    )
     try:
         yield process
     finally:
@@ -38,9 +41,10 @@ def loading(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=WAIT)
 
 
-@pytest.mark.parametrize(("signals", "code"), [
-    ((signal.SIGTERM,), 0), ((signal.SIGINT,), 130), ((signal.SIGINT, signal.SIGINT), 130),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [((signal.SIGTERM,), 0), ((signal.SIGINT,), 130), ((signal.SIGINT, signal.SIGINT), 130)],
+)
 def test_a_stop_while_a_model_is_loaded(
     loading: subprocess.Popen[str], signals: Sequence[signal.Signals], code: int
 ) -> None:
@@ -122,7 +126,10 @@ print(n_launched, code)
 def test_a_signal_while_a_launcher_is_started(when: str, n: int) -> None:
     """It ends the launcher, and no other one is started."""
     done = subprocess.run(
-        [sys.executable, "-c", SUPERVISED.format(when=when)], capture_output=True, text=True,
-        timeout=WAIT, env=os.environ,
-    )  # fmt: skip
+        [sys.executable, "-c", SUPERVISED.format(when=when)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        env=os.environ,
+    )
     assert done.stdout == f"{n} {128 + signal.SIGTERM}\n", done.stderr

@@ -118,8 +118,11 @@ def test_a_stop_ends_it(client: TestClient, shelf: Shelf, state: State) -> None:
 def test_a_request_that_fails_leaves_nothing(client: TestClient, shelf: Shelf) -> None:
     assert ask(client, temperature="hot").status_code == 400
     assert resumed(client).status_code == 404
-    said = client.post("/completion", json={**BODY, "stream": False, "n_predict": 2},
-                       headers={"X-Conversation-Id": ID})  # fmt: skip
+    said = client.post(
+        "/completion",
+        json={**BODY, "stream": False, "n_predict": 2},
+        headers={"X-Conversation-Id": ID},
+    )
     assert said.json()["tokens_predicted"] == 2 and resumed(client).status_code == 404
     assert shelf.models.info()[0].n_uses == 0
 
@@ -182,8 +185,12 @@ def test_predictions(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     client = TestClient(made, raise_server_exceptions=False)
     assert client.get("/alive").json() == {"status": "ok"}
     talk = {"@requestFormat": "chatCompletions", "messages": ASK, "max_tokens": 3, "stream": True}
-    more = [{"@requestFormat": "/tokenize", "content": "a"}, {"@requestFormat": "no"}, 3,
-            {"@requestFormat": "completion"}]  # fmt: skip
+    more = [
+        {"@requestFormat": "/tokenize", "content": "a"},
+        {"@requestFormat": "no"},
+        3,
+        {"@requestFormat": "completion"},
+    ]
     body = {"instances": [talk, talk, *more]}
     assert client.post("/predict", json=body).status_code == 401
     headers = {"authorization": "Bearer k"}

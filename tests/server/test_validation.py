@@ -23,12 +23,20 @@ def tool_bodies(parameters: Any, choice: str) -> dict[str, dict[str, Any]]:
     tools = [{"name": "act", "input_schema": parameters}]
     any_of = {"type": "any" if choice == "required" else choice}
     return {
-        CHAT: {"messages": ASK, "max_tokens": 100, "tool_choice": choice,
-               "tools": [{"type": "function", "function": function}]},
+        CHAT: {
+            "messages": ASK,
+            "max_tokens": 100,
+            "tool_choice": choice,
+            "tools": [{"type": "function", "function": function}],
+        },
         MESSAGES: {"messages": ASK, "max_tokens": 100, "tools": tools, "tool_choice": any_of},
-        RESPONSES: {"input": "Who?", "max_output_tokens": 100, "tool_choice": choice,
-                    "tools": [{"type": "function", **function}]},
-    }  # fmt: skip
+        RESPONSES: {
+            "input": "Who?",
+            "max_output_tokens": 100,
+            "tool_choice": choice,
+            "tools": [{"type": "function", **function}],
+        },
+    }
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
@@ -65,8 +73,11 @@ def test_calls_that_fail_are_marked(calling: TestClient) -> None:
     found = streamed(calling, RESPONSES, **bodies[RESPONSES])
     done = [data["item"] for name, data in found if name == "response.output_item.done"]
     assert done[-1]["validation_error"] == error
-    right = {"type": "object", "properties": {"mode": {"const": "a", "not": {"const": "no"}}},
-             "required": ["mode"]}  # fmt: skip
+    right = {
+        "type": "object",
+        "properties": {"mode": {"const": "a", "not": {"const": "no"}}},
+        "required": ["mode"],
+    }
     message = post(calling, CHAT, **tool_bodies(right, "required")[CHAT])["choices"][0]["message"]
     assert "validation_error" not in str(message)
 
@@ -119,8 +130,13 @@ def test_a_response_is_checked(client: TestClient) -> None:
     assert choice["validation_error"] == ERROR
     *_, last, _ = streamed(client, CHAT, **body)
     assert last[1]["choices"][0]["validation_error"] == ERROR
-    item = post(client, RESPONSES, input="Who?", max_output_tokens=40, text={
-        "format": {"type": "json_schema", "name": "x", "schema": WRONG}})["output"][-1]  # fmt: skip
+    item = post(
+        client,
+        RESPONSES,
+        input="Who?",
+        max_output_tokens=40,
+        text={"format": {"type": "json_schema", "name": "x", "schema": WRONG}},
+    )["output"][-1]
     assert item["validation_error"] == ERROR
     found = post(client, "/completion", prompt="x", n_predict=40, json_schema=WRONG)
     assert found["validation_error"] == ERROR

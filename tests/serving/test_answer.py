@@ -159,9 +159,12 @@ def test_a_constraint_ends_it(model: llama_py.Model) -> None:
     with Engine(model, n_ctx=512, n_seq_max=2) as engine:
         for options, text, reason in [
             ({"grammar": 'root ::= "yes" | "no"'}, ("yes", "no"), ("stop", "eos")),
-            ({"json_schema": {"type": "integer", "minimum": 10, "maximum": 12}},
-             ("10", "11", "12"), ("stop", "eos")),
-        ]:  # fmt: skip
+            (
+                {"json_schema": {"type": "integer", "minimum": 10, "maximum": 12}},
+                ("10", "11", "12"),
+                ("stop", "eos"),
+            ),
+        ]:
             p = AnswerParams(temp=1, seed=2, max_tokens=30, **options)  # type: ignore[arg-type]
             events = [*engine.stream(Request(prompt=ids, params=p))]
             assert text_of(events) in text and events[-1].finish_reason in reason

@@ -43,9 +43,12 @@ def test_answers_with_drafts_are_those_without(
     model: llama_py.Model, expected: list[list[int | None]], kind: str, unified: bool
 ) -> None:
     drafts = SpeculativeParams(
-        spec_type=kind, spec_ngram_simple_size_n=2, spec_ngram_simple_size_m=5,
-        spec_ngram_map_k_size_n=2, spec_ngram_map_k_size_m=5,
-    )  # fmt: skip
+        spec_type=kind,
+        spec_ngram_simple_size_n=2,
+        spec_ngram_simple_size_m=5,
+        spec_ngram_map_k_size_n=2,
+        spec_ngram_map_k_size_m=5,
+    )
     how = {"n_ctx": 1024, "n_seq_max": 4, "kv_unified": unified, "n_piece": 8}
     with Engine(model, speculative=drafts, **how) as made:
         found = ask_all(made, asked(model))

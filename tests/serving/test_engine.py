@@ -41,8 +41,9 @@ def test_an_encoder_and_a_decoder_answer_one_after_the_other(unified: bool) -> N
         assert [t.n_done for t in timings] == [len(ids) for ids in PROMPTS]
         assert made.metrics().total.n_prompt == sum(map(len, PROMPTS))
         for bad, words in [
-            (request(tokens(65)), "n_ubatch"), (request([1], prompt_logprobs=0), "prompt_logprobs"),
-        ]:  # fmt: skip
+            (request(tokens(65)), "n_ubatch"),
+            (request([1], prompt_logprobs=0), "prompt_logprobs"),
+        ]:
             with pytest.raises(ContextError, match=words):
                 ask(made, bad)
 

@@ -202,5 +202,3 @@ def test_many_threads_at_once() -> None:
             thread.join(WAIT)
         assert wrong == []
         is_whole(made, name)
-
-

@@ -22,23 +22,18 @@ from llama_py.vision import Encoder
 from llama_py.vision.prompt import ImagePrompt, Picture
 from tests.eyes import HYBRID, picture, seeing
 from tests.live_models import EXACT, tokens
-from tests.serving.engines import (
-    Asked,
-    alone,
-    as_given,
-    ask,
-    ask_all,
-    engine,
-    request,
-    stall,
-)
+from tests.serving.engines import Asked, alone, as_given, ask, ask_all, engine, request, stall
 
 AXES = "qwen2vl_merger"  # positions on several axes
 KINDS = {
-    "gemma3": ("gemma3", None), "gemma4v": ("gemma4v", None), "llama4": ("llama4", None),
-    "pixtral": ("pixtral", None), AXES: (AXES, None), "qwen3vl": ("qwen3vl_merger", None),
+    "gemma3": ("gemma3", None),
+    "gemma4v": ("gemma4v", None),
+    "llama4": ("llama4", None),
+    "pixtral": ("pixtral", None),
+    AXES: (AXES, None),
+    "qwen3vl": ("qwen3vl_merger", None),
     "hybrid": (HYBRID[1], HYBRID[0]),
-}  # fmt: skip
+}
 LARGE = {"n_ubatch": 128}  # for rows that all see each other
 Models = Callable[[str], llama_py.Model]
 
@@ -257,9 +252,7 @@ def test_images_give_way_where_cells_are_shared(models: Models, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["pixtral", AXES, "mtp"])
-def test_answers_about_images_are_not_drafted(
-    models: Models, kind: str, tmp_path: Path
-) -> None:
+def test_answers_about_images_are_not_drafted(models: Models, kind: str, tmp_path: Path) -> None:
     own = seeing(AXES, tmp_path, ("qwen35", "mtp"), load_mtp=True) if kind == "mtp" else None
     model = own or models(kind)
     seen, text = model.see("what <__media__>a", [picture()]), [1, 2, 3, 4] * 8

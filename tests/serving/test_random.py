@@ -69,7 +69,11 @@ def test_anything_in_any_order(name: str, seed: int, tmp_path: Path) -> None:
     rng = Random(f"{name} {seed}")
     unified = rng.random() < 0.5
     with engine(
-        name, kv_unified=unified, n_ctx=256 if unified else 1024, n_batch=64,
-        checkpoint_min_step=rng.choice([0, 4, 16]), cache_ram=rng.choice([0, 1, 8192]),
-    ) as made:  # fmt: skip
+        name,
+        kv_unified=unified,
+        n_ctx=256 if unified else 1024,
+        n_batch=64,
+        checkpoint_min_step=rng.choice([0, 4, 16]),
+        cache_ram=rng.choice([0, 1, 8192]),
+    ) as made:
         check(name, rng, made, tmp_path, 60)

@@ -21,8 +21,12 @@ from tests.speculative.scripted import greedy, plain, run
 from tests.split_models import shared
 
 KINDS = {
-    "own": "dflash", "pairs": "dflash", "markov": "dspark", "some": "dspark", "streams": "dspark",
-}  # fmt: skip
+    "own": "dflash",
+    "pairs": "dflash",
+    "markov": "dspark",
+    "some": "dspark",
+    "streams": "dspark",
+}
 FIRST = {"own": 1, "pairs": 1, "markov": 0, "some": 1, "streams": 0}
 
 
@@ -61,10 +65,15 @@ def by_hand(target: Model, kind: str, text: Sequence[int], n: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("target", "kind", "n_seq", "unified"),
-    [("qwen3-dense", "own", 1, False), ("llama-dense", "markov", 3, False),
-     ("gpt-oss-moe", "some", 2, False), ("qwen3next-moe", "pairs", 2, False),
-     ("qwen3-dense", "pairs", 2, True), ("deepseek4-moe", "streams", 2, False)],
-)  # fmt: skip
+    [
+        ("qwen3-dense", "own", 1, False),
+        ("llama-dense", "markov", 3, False),
+        ("gpt-oss-moe", "some", 2, False),
+        ("qwen3next-moe", "pairs", 2, False),
+        ("qwen3-dense", "pairs", 2, True),
+        ("deepseek4-moe", "streams", 2, False),
+    ],
+)
 def test_drafts_are_those_of_the_plain_loop(
     target: str, kind: str, n_seq: int, unified: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,8 +122,11 @@ def test_lengths_and_certainty() -> None:
     """No longer than a block, and not beyond what it is sure of."""
     counts = {}
     for kind, n_max, p_min in (
-        ("own", 20, 0.0), ("markov", 20, 0.0), ("markov", 4, 0.55), ("pairs", 5, 0.9)
-    ):  # fmt: skip
+        ("own", 20, 0.0),
+        ("markov", 20, 0.0),
+        ("markov", 4, 0.55),
+        ("pairs", 5, 0.9),
+    ):
         ctx = Context(live("llama-dense", "cpu"), **EXACT)
         more = how(kind, spec_draft_n_max=n_max, spec_draft_p_min=p_min)
         with Speculator(ctx, **more, model_draft=draft(kind)) as speculator:
@@ -164,22 +176,44 @@ def test_blocks_of_several_lengths() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "keys", "error", "message"),
-    [("own", {"hyper_connection.count": 4}, HParamsError, "no key dflash.attention.q_lora_rank"),
-     ("streams", {"hyper_connection.count": 2}, HParamsError, "it must be from 4 to 4"),
-     ("streams", {"expert_gating_func": 2}, HParamsError, "it must be 4"),
-     ("streams", {"expert_count": 0, "expert_used_count": 0}, HParamsError, "must be at least 1"),
-     ("streams", {"attention.compress_ratios": [0, 4]}, HParamsError, "each must be 0 for a draft"),
-     ("streams", {"attention.head_count_kv": 2}, HParamsError, "it must be 1"),
-     ("streams", {"attention.output_group_count": 3}, HParamsError, "it must divide head_count"),
-     ("streams", {"rope.dimension_sections": [8, 0, 0, 0]}, HParamsError, "one kind of position"),
-     ("own", {"hidden_activation": "relu"}, HParamsError, "must be one of|silu"),
-     ("own", {"block_size": 0}, HParamsError, "from 1 to 4096"),
-     ("own", {"attention.sliding_window_pattern": [False, False]}, HParamsError, "have the window"),
-     ("own", {"target_layers": []}, HParamsError, "it must have the layers"),
-     ("pairs", {"selector_top_k": 8}, WeightsError, "= 8 needs 72 channels, it has 64"),
-     ("pairs", {"conv_group_size": 12}, WeightsError, "= 12 must divide 64 channels"),
-     ("pairs", {"selector_rank": 0}, WeightsError, "lack their sizes")],
-)  # fmt: skip
+    [
+        ("own", {"hyper_connection.count": 4}, HParamsError, "no key dflash.attention.q_lora_rank"),
+        ("streams", {"hyper_connection.count": 2}, HParamsError, "it must be from 4 to 4"),
+        ("streams", {"expert_gating_func": 2}, HParamsError, "it must be 4"),
+        (
+            "streams",
+            {"expert_count": 0, "expert_used_count": 0},
+            HParamsError,
+            "must be at least 1",
+        ),
+        (
+            "streams",
+            {"attention.compress_ratios": [0, 4]},
+            HParamsError,
+            "each must be 0 for a draft",
+        ),
+        ("streams", {"attention.head_count_kv": 2}, HParamsError, "it must be 1"),
+        ("streams", {"attention.output_group_count": 3}, HParamsError, "it must divide head_count"),
+        (
+            "streams",
+            {"rope.dimension_sections": [8, 0, 0, 0]},
+            HParamsError,
+            "one kind of position",
+        ),
+        ("own", {"hidden_activation": "relu"}, HParamsError, "must be one of|silu"),
+        ("own", {"block_size": 0}, HParamsError, "from 1 to 4096"),
+        (
+            "own",
+            {"attention.sliding_window_pattern": [False, False]},
+            HParamsError,
+            "have the window",
+        ),
+        ("own", {"target_layers": []}, HParamsError, "it must have the layers"),
+        ("pairs", {"selector_top_k": 8}, WeightsError, "= 8 needs 72 channels, it has 64"),
+        ("pairs", {"conv_group_size": 12}, WeightsError, "= 12 must divide 64 channels"),
+        ("pairs", {"selector_rank": 0}, WeightsError, "lack their sizes"),
+    ],
+)
 def test_keys_that_do_not_fit(
     kind: str, keys: dict[str, Any], error: type[Exception], message: str
 ) -> None:

@@ -63,14 +63,20 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
 
 @pytest.mark.parametrize(
     ("target", "name", "layers", "n_seq", "n_batch"),
-    [("gpt-oss-moe", "eagle3-own", (0, 1, 2), 1, 64),
-     ("llama-dense", "eagle3-shared", (1, 0, 1), 3, 64),
-     ("qwen3next-moe", "eagle3-own", (2, 0, 1), 2, 8)],
-)  # fmt: skip
+    [
+        ("gpt-oss-moe", "eagle3-own", (0, 1, 2), 1, 64),
+        ("llama-dense", "eagle3-shared", (1, 0, 1), 3, 64),
+        ("qwen3next-moe", "eagle3-own", (2, 0, 1), 2, 8),
+    ],
+)
 def test_drafts_are_those_of_the_plain_loop(
-    target: str, name: str, layers: tuple[int, ...], n_seq: int, n_batch: int,
+    target: str,
+    name: str,
+    layers: tuple[int, ...],
+    n_seq: int,
+    n_batch: int,
     watched: type[Watched],
-) -> None:  # fmt: skip
+) -> None:
     one, model = live(target, "cpu"), draft(name, *layers)
     sizes = {"n_ctx": 256 * n_seq, "n_batch": n_batch, "n_ubatch": n_batch}
     ctx = Context(one, **{**EXACT, **sizes}, n_seq_max=n_seq)
@@ -158,9 +164,13 @@ def test_tokens_that_there_are_not(id: int) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [({"target_layers": [0, 1]}, "it must have 3 layers"), ({"block_count": 2}, "it must be 1"),
-     ({"target_layers": []}, "it must have 3 layers"), ({"target_hidden_size": 0}, "at least 1")],
-)  # fmt: skip
+    [
+        ({"target_layers": [0, 1]}, "it must have 3 layers"),
+        ({"block_count": 2}, "it must be 1"),
+        ({"target_layers": []}, "it must have 3 layers"),
+        ({"target_hidden_size": 0}, "at least 1"),
+    ],
+)
 def test_keys_that_do_not_fit(keys: dict[str, Any], message: str) -> None:
     metadata, arrays = made("eagle3-own")
     metadata |= {f"eagle3.{k}": v for k, v in keys.items()}

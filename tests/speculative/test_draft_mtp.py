@@ -58,11 +58,19 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
 
 @pytest.mark.parametrize(
     ("name", "change", "n_seq"),
-    [("qwen35-mtp", [], 1), ("qwen35moe-mtp", [], 3), ("qwen3next-mtp", [], 1),
-     ("deepseek32-moe", [], 1), ("qwen3next-mtp", [two_heads], 3), ("step35-mtp", [two_heads], 1),
-     ("mimo2-mtp", [], 1), ("bailingmoe3-mtp", [], 1), ("deepseek4-mtp", [], 1),
-     ("deepseek2-mtp", [], 1)],
-)  # fmt: skip
+    [
+        ("qwen35-mtp", [], 1),
+        ("qwen35moe-mtp", [], 3),
+        ("qwen3next-mtp", [], 1),
+        ("deepseek32-moe", [], 1),
+        ("qwen3next-mtp", [two_heads], 3),
+        ("step35-mtp", [two_heads], 1),
+        ("mimo2-mtp", [], 1),
+        ("bailingmoe3-mtp", [], 1),
+        ("deepseek4-mtp", [], 1),
+        ("deepseek2-mtp", [], 1),
+    ],
+)
 def test_drafts_are_those_of_the_plain_loop(
     name: str, change: list[Any], n_seq: int, watched: type[Watched]
 ) -> None:

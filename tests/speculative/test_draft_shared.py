@@ -115,11 +115,13 @@ def test_wrong_pairs() -> None:
 
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [({"nextn_predict_layers": 2}, "must be block_count = 3"),
-     ({"embedding_length_out": 48}, "must be the channels of the model"),
-     ({"attention.sliding_window": 0}, "at least 1"),
-     ({"attention.sliding_window_pattern": 2}, "must be an array")],
-)  # fmt: skip
+    [
+        ({"nextn_predict_layers": 2}, "must be block_count = 3"),
+        ({"embedding_length_out": 48}, "must be the channels of the model"),
+        ({"attention.sliding_window": 0}, "at least 1"),
+        ({"attention.sliding_window_pattern": 2}, "must be an array"),
+    ],
+)
 def test_keys_that_do_not_fit(keys: dict[str, Any], message: str) -> None:
     metadata, arrays = made(DRAFT)
     metadata |= {f"gemma4-assistant.{k}": v for k, v in keys.items()}

@@ -9,19 +9,29 @@ from tests.live_models import nmse
 from tests.speculative.scripted import N_MAX, context, greedy, plain, run, scripted, wrong_at
 
 RECURRENT = [
-    "qwen35-dense", "qwen35moe-moe", "qwen3next-moe", "kimi-linear-moe", "kimi-k3-moe",
-    "mamba-dense", "mamba2-dense", "rwkv6-fused", "lfm2-dense", "falcon-h1-dense",
-]  # fmt: skip
+    "qwen35-dense",
+    "qwen35moe-moe",
+    "qwen3next-moe",
+    "kimi-linear-moe",
+    "kimi-k3-moe",
+    "mamba-dense",
+    "mamba2-dense",
+    "rwkv6-fused",
+    "lfm2-dense",
+    "falcon-h1-dense",
+]
 OTHERS = ["llama-dense", "gemma3-dense", "deepseek2-moe"]
 N = 46  # tokens: a draft of eight is wrong at each of its places, and then right
 
 
 @pytest.mark.parametrize(
     ("name", "n_rs_seq", "form"),
-    [*((name, n, "auto") for name in RECURRENT for n in (0, N_MAX)),
-     *((name, 0, "auto") for name in OTHERS),
-     *((name, n, "slots") for name in RECURRENT[:3] for n in (0, N_MAX))],
-)  # fmt: skip
+    [
+        *((name, n, "auto") for name in RECURRENT for n in (0, N_MAX)),
+        *((name, 0, "auto") for name in OTHERS),
+        *((name, n, "slots") for name in RECURRENT[:3] for n in (0, N_MAX)),
+    ],
+)
 def test_a_refusal_at_every_place(name: str, n_rs_seq: int, form: str) -> None:
     prompt, expected = plain(name, N + N_MAX)
     ctx = context(name, n_rs_seq=n_rs_seq, forms={"delta_net": form})
@@ -44,10 +54,16 @@ def test_a_refusal_at_every_place(name: str, n_rs_seq: int, form: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "unified", "form"),
-    [("qwen35moe-moe", False, "auto"), ("qwen3next-moe", True, "auto"),
-     ("mamba-dense", False, "auto"), ("llama-dense", True, "auto"), ("llama-dense", False, "auto"),
-     ("qwen35moe-moe", False, "slots"), ("qwen3next-moe", True, "slots")],
-)  # fmt: skip
+    [
+        ("qwen35moe-moe", False, "auto"),
+        ("qwen3next-moe", True, "auto"),
+        ("mamba-dense", False, "auto"),
+        ("llama-dense", True, "auto"),
+        ("llama-dense", False, "auto"),
+        ("qwen35moe-moe", False, "slots"),
+        ("qwen3next-moe", True, "slots"),
+    ],
+)
 def test_four_sequences_at_once(name: str, unified: bool, form: str) -> None:
     texts = [plain(name, 30, seed) for seed in range(4)]
     options = {"n_ctx": 1024, "n_seq_max": 4, "kv_unified": unified, "n_rs_seq": 3}

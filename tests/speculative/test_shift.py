@@ -40,10 +40,12 @@ def said(ctx: Context, n_keep: int, n: int, **options: Any) -> tuple[list[int | 
 
 
 CASES = [
-    ("deepseek32-moe", "draft-mtp", 9, 270), ("deepseek32-moe", "draft-simple", 0, 270),
-    ("llama-dense", "ngram-simple", 0, 400), ("llama-dense", "ngram-map-k4v,ngram-mod", 9, 400),
+    ("deepseek32-moe", "draft-mtp", 9, 270),
+    ("deepseek32-moe", "draft-simple", 0, 270),
+    ("llama-dense", "ngram-simple", 0, 400),
+    ("llama-dense", "ngram-map-k4v,ngram-mod", 9, 400),
     ("llama-dense", "ngram-cache", 9, 400),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "kind", "n_keep", "n"), CASES)
@@ -96,16 +98,22 @@ def test_a_prompt_that_is_kept_whole() -> None:
     ctx = Context(model("llama-dense"), **{**EXACT, "n_ctx": N_CTX})
     prompt = (PROMPT * 13)[:N_CTX]
     with pytest.raises(ContextError, match="none can go"):
-        list(llama_py.stream(
-            ctx, prompt, max_tokens=3, context_shift=True, n_keep=-1, spec_type="ngram-simple",
-        ))  # fmt: skip
+        list(
+            llama_py.stream(
+                ctx, prompt, max_tokens=3, context_shift=True, n_keep=-1, spec_type="ngram-simple"
+            )
+        )
 
 
 @pytest.mark.parametrize(
     ("first", "pos", "n", "left"),
-    [(0, 3, 4, [*range(3), *range(7, 20)]), (5, 7, 4, [5, 6, *range(11, 20)]),
-     (5, 2, 6, [*range(8, 20)]), (9, 2, 4, [*range(9, 20)])],
-)  # fmt: skip
+    [
+        (0, 3, 4, [*range(3), *range(7, 20)]),
+        (5, 7, 4, [5, 6, *range(11, 20)]),
+        (5, 2, 6, [*range(8, 20)]),
+        (9, 2, 4, [*range(9, 20)]),
+    ],
+)
 def test_a_text_without_its_middle(first: int, pos: int, n: int, left: list[int]) -> None:
     """Every token stands where its position is."""
     text = Text(first)

@@ -20,10 +20,16 @@ from tests.commands import DEMO, demo_with_template, tiny_model
 PROMPT = "ROMEO:\nO, O, O, "
 N = 48
 SHORT = {  # n-grams of a text of a few dozen tokens
-    "spec_ngram_simple_size_n": 2, "spec_ngram_simple_size_m": 5, "spec_ngram_map_k_size_n": 2,
-    "spec_ngram_map_k_size_m": 5, "spec_ngram_map_k4v_size_n": 2, "spec_ngram_map_k4v_size_m": 5,
-    "spec_ngram_mod_n_match": 2, "spec_ngram_mod_n_min": 1, "spec_ngram_mod_n_max": 5,
-}  # fmt: skip
+    "spec_ngram_simple_size_n": 2,
+    "spec_ngram_simple_size_m": 5,
+    "spec_ngram_map_k_size_n": 2,
+    "spec_ngram_map_k_size_m": 5,
+    "spec_ngram_map_k4v_size_n": 2,
+    "spec_ngram_map_k4v_size_m": 5,
+    "spec_ngram_mod_n_match": 2,
+    "spec_ngram_mod_n_min": 1,
+    "spec_ngram_mod_n_max": 5,
+}
 TEMPLATE = (
     "{% for m in messages %}{{ 'ROMEO' if m.role == 'assistant' else m.role }}:{{ m.content }}\n"
     "{% endfor %}{% if add_generation_prompt %}ROMEO:{% endif %}"
@@ -49,9 +55,19 @@ def expected(model: llama_py.Model) -> list[int | None]:
 @pytest.mark.parametrize("n_rs_seq", [0, 3])
 @pytest.mark.parametrize(
     "types",
-    ["draft-mtp", "draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod",
-     "ngram-cache", ("ngram-simple", "draft-mtp"), "draft-mtp,draft-simple", "none"],
-)  # fmt: skip
+    [
+        "draft-mtp",
+        "draft-simple",
+        "ngram-simple",
+        "ngram-map-k",
+        "ngram-map-k4v",
+        "ngram-mod",
+        "ngram-cache",
+        ("ngram-simple", "draft-mtp"),
+        "draft-mtp,draft-simple",
+        "none",
+    ],
+)
 def test_every_way_to_draft(
     model: llama_py.Model, types: str | Sequence[str], n_rs_seq: int, expected: list[int | None]
 ) -> None:

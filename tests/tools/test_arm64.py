@@ -61,9 +61,7 @@ def test_kernels_may_be_compiled_outside_of_the_emulator(tmp_path: Path) -> None
     (tmp_path / "env/lib/python3.11/site-packages/pip").mkdir(parents=True)
     python = arm64.environment(tmp_path, there, "cortex-a76", "neon-dotprod")
     kernel = REGISTRY.kernels[nothing.name]
-    job = {
-        "module": kernel.module, "source": "", "kernel": kernel.name, "file": file_name(kernel)
-    }  # fmt: skip
+    job = {"module": kernel.module, "source": "", "kernel": kernel.name, "file": file_name(kernel)}
     with subprocess.Popen(
         [str(python), "-c", _CHILD, "[]"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

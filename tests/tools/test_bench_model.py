@@ -106,8 +106,11 @@ def test_small_mix_is_that_of_llama_cpp() -> None:
     assert found["blk.3.ffn_down.weight"] is Type.IQ4_XS
     first = (next(iter(sizes.values())) for sizes in make_bench_model.SIZES.values())
     assert {a.name: a.n_gqa for a in first} == {
-        "gemma3": 4, "kimi-linear": 0, "qwen3": 2, "qwen35moe": 8
-    }  # fmt: skip
+        "gemma3": 4,
+        "kimi-linear": 0,
+        "qwen3": 2,
+        "qwen35moe": 8,
+    }
 
 
 def test_rows_that_do_not_fit_a_block() -> None:

@@ -32,15 +32,16 @@ def test_a_number_is_one_schema() -> None:
 @pytest.mark.parametrize(
     ("form", "yes", "no"),
     [
-        ("date", ["2024-02-29", "2000-02-29", "2023-12-31", "0001-01-30"],
-         ["2023-02-29", "1900-02-29", "2023-02-30", "2023-04-31", "2023-13-01", "0000-01-01"]),
+        (
+            "date",
+            ["2024-02-29", "2000-02-29", "2023-12-31", "0001-01-30"],
+            ["2023-02-29", "1900-02-29", "2023-02-30", "2023-04-31", "2023-13-01", "0000-01-01"],
+        ),
         ("time", ["13:13:59Z", "13:13:59.25-04:00"], ["13:13:60Z", "24:00:00Z", "13:13:59"]),
         ("date-time", ["2024-02-29T13:13:59Z"], ["2023-02-29T13:13:59Z", "2024-02-29T13:13:60Z"]),
     ],
-)  # fmt: skip
-def test_dates_and_times_are_some_that_there_are(
-    form: str, yes: list[str], no: list[str]
-) -> None:
+)
+def test_dates_and_times_are_some_that_there_are(form: str, yes: list[str], no: list[str]) -> None:
     wanted = {"type": "string", "format": form}
     judge = takes("json_schema", json.dumps(wanted))
     for texts, expected in ((yes, True), (no, False)):

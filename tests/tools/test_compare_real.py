@@ -37,8 +37,10 @@ def test_margins_where_texts_differ() -> None:
     theirs = [tool.Step(0, {0: -0.5, 1: -1.5}), tool.Step(1, {0: -1.2, 1: -1.0})]
     row = tool.part(ours, theirs, exact)
     assert [row[f"margin: {x}"] for x in ("exact", "ours", "llama.cpp")] == [
-        "+0.1000", "+0.3000", "-0.2000"
-    ]  # fmt: skip
+        "+0.1000",
+        "+0.3000",
+        "-0.2000",
+    ]
     assert [row[f"error: {x}"] for x in ("ours", "llama.cpp")] == ["0.2000", "0.3000"]
     assert [row[f"RMS error: {x}"] for x in ("ours", "llama.cpp")] == ["0.1000", "0.1118"]
     assert row["nearer"] == "ours"

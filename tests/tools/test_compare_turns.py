@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 import compare_turns
 
-SERVER = '''#!{python}
+SERVER = """#!{python}
 import json, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -31,7 +31,7 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\\n\\n")
 
 HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Answers).serve_forever()
-'''
+"""
 SMALL = ["--first", "40", "--turn", "6", "--answer", "4", "--turns", "3"]
 
 

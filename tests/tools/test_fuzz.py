@@ -29,13 +29,29 @@ from llama_py_tools.test_backend_ops.run import evaluate
 
 CORPUS = Path(__file__).parents[1] / "data" / "fuzz"
 INDEX: dict[str, list[str]] = json.loads((CORPUS / "index.json").read_text())
-CASES = {"gguf": 40, "vocab": 60, "template": 25, "split": 10, "state": 6, "adapter": 8, "calls": 6,
-         "ops": 20, "nodes": 10, "lookup": 5, "grammar": 60, "schema": 60}  # fmt: skip
+CASES = {
+    "gguf": 40,
+    "vocab": 60,
+    "template": 25,
+    "split": 10,
+    "state": 6,
+    "adapter": 8,
+    "calls": 6,
+    "ops": 20,
+    "nodes": 10,
+    "lookup": 5,
+    "grammar": 60,
+    "schema": 60,
+}
 SEED = 587  # for which each way to go wrong comes once
 EXPECTED = {
-    "crash": "signal 11", "foreign": "KeyError", "hang": "no answer in 12 s",
-    "raw": "raw in a message", "warn": "RuntimeWarning", "swallow": "MemoryError",
-}  # fmt: skip
+    "crash": "signal 11",
+    "foreign": "KeyError",
+    "hang": "no answer in 12 s",
+    "raw": "raw in a message",
+    "warn": "RuntimeWarning",
+    "swallow": "MemoryError",
+}
 
 
 @pytest.mark.parametrize("name", CASES)

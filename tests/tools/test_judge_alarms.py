@@ -11,9 +11,13 @@ from alarms.faults import FAULTS, Fault
 from alarms.models import OUTLIERS, Outlier, build
 
 SOME = (
-    ("MUL_MAT", "q4_K"), ("MUL_MAT_ID", "q8_0"), ("FLASH_ATTN_EXT", "f32"), ("SSM_SCAN", "f32"),
-    ("SET_ROWS", "f32"), ("RMS_NORM", "f32"),
-)  # fmt: skip
+    ("MUL_MAT", "q4_K"),
+    ("MUL_MAT_ID", "q8_0"),
+    ("FLASH_ATTN_EXT", "f32"),
+    ("SSM_SCAN", "f32"),
+    ("SET_ROWS", "f32"),
+    ("RMS_NORM", "f32"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -89,10 +89,14 @@ NONE: dict[str, Any] = {"collectonly": False, "keyword": "", "verbose": 0}
 
 @pytest.mark.parametrize(
     ("source", "options", "n_tests", "expected"),
-    [(SOURCES.TESTPATHS, {}, 5, "start"), (SOURCES.TESTPATHS, {"keyword": "x"}, 5, ""),
-     (SOURCES.ARGS, {}, MANY, "collected"), (SOURCES.ARGS, {}, MANY - 1, ""),
-     (SOURCES.TESTPATHS, {"collectonly": True}, MANY, "")],
-)  # fmt: skip
+    [
+        (SOURCES.TESTPATHS, {}, 5, "start"),
+        (SOURCES.TESTPATHS, {"keyword": "x"}, 5, ""),
+        (SOURCES.ARGS, {}, MANY, "collected"),
+        (SOURCES.ARGS, {}, MANY - 1, ""),
+        (SOURCES.TESTPATHS, {"collectonly": True}, MANY, ""),
+    ],
+)
 @pytest.mark.parametrize("xdist", [False, True])
 def test_kernels_are_compiled_once_before_many_tests(
     source: Any, options: dict[str, Any], n_tests: int, expected: str, xdist: bool
@@ -124,10 +128,13 @@ def test_failures_are_named_at_once_and_after_an_interrupt(
     (tmp_path / "conftest.py").write_text(CONFTEST)
     how_to_run = ("-n", "1", "-p", "no:cacheprovider", "--rootdir", ".")
     run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *how_to_run, "test_some.py"], cwd=tmp_path, text=True,
-        stdout=subprocess.PIPE, preexec_fn=heed_interrupts,
+        [sys.executable, "-m", "pytest", *how_to_run, "test_some.py"],
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-rfE"},
-    )  # fmt: skip
+    )
     assert run.stdout is not None
     named = next(line for line in run.stdout if line.startswith("FAILED"))
     assert named == "FAILED test_some.py::test_bad - AssertionError: not equal\n"

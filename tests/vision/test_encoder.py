@@ -50,7 +50,8 @@ def seeing(name: str, folder: Path) -> llama_py.Model:
     [
         ({"has_vision_encoder": False}, ModelError, "no encoder of images"),
         (
-            {"has_vision_encoder": False, "has_audio_encoder": True}, ModelError,
+            {"has_vision_encoder": False, "has_audio_encoder": True},
+            ModelError,
             "an encoder of sound",
         ),
         ({"projector_type": "abc"}, UnknownArchitecture, "'abc' is not known; known are"),
@@ -67,7 +68,7 @@ def seeing(name: str, folder: Path) -> llama_py.Model:
         ({"vision__embedding_length": 64}, WeightsError, "misshapen"),
         ({"vision__block_count": 3}, WeightsError, "missing"),
     ],
-)  # fmt: skip
+)
 def test_files_that_are_refused(
     keys: dict[str, Any], error: type[Exception], why: str, tmp_path: Path
 ) -> None:

@@ -136,9 +136,16 @@ def other(mode: str, kind: str, **options: Any) -> bytes:
 
 @pytest.mark.parametrize(
     ("mode", "kind", "near"),
-    [("CMYK", "JPEG", 12), ("CMYK", "TIFF", 0), ("RGB", "WEBP", 60), ("RGB", "MPO", 60),
-     ("RGBA", "TIFF", 0), ("P", "PNG", 51), ("P", "GIF", 51)],
-)  # fmt: skip
+    [
+        ("CMYK", "JPEG", 12),
+        ("CMYK", "TIFF", 0),
+        ("RGB", "WEBP", 60),
+        ("RGB", "MPO", 60),
+        ("RGBA", "TIFF", 0),
+        ("P", "PNG", 51),
+        ("P", "GIF", 51),
+    ],
+)
 def test_colours_of_other_files(mode: str, kind: str, near: int) -> None:
     options = {"quality": 95} if kind in ("JPEG", "WEBP", "MPO") else {}
     found = Image.read(other(mode, kind, **options)).pixels.astype(int)

@@ -40,10 +40,12 @@ class Fault:
         """Return the name of one such node; no other of the graph has it."""
         names = Counter(t.name for t in nodes)
         fits = [
-            t.name for t in nodes
+            t.name
+            for t in nodes
             if (t.op, t.source(0).type.name if t.src else "") == (self.op, self.type)
-            and names[t.name] == 1 and t.n_elements
-        ]  # fmt: skip
+            and names[t.name] == 1
+            and t.n_elements
+        ]
         if not fits:
             raise SystemExit(f"{self.name}: the graph has no such node")
         return fits[len(fits) // 2]
@@ -125,8 +127,10 @@ def _tiny(arch: str, variant: str, type: str = "Q8_0") -> Outlier:
 PLAIN = ("-fa", "off")
 HYBRID, GATED = _tiny("qwen35moe", "moe"), _tiny("gpt-oss", "moe", "MXFP4_MOE")
 FAULTS = (
-    *(Fault("MUL_MAT", type.lower().replace("_k", "_K"), _large(type))
-      for type in ("Q4_K", "Q6_K", "Q2_K", "IQ4_XS", "Q4_0", "F16", "BF16", "F32")),
+    *(
+        Fault("MUL_MAT", type.lower().replace("_k", "_K"), _large(type))
+        for type in ("Q4_K", "Q6_K", "Q2_K", "IQ4_XS", "Q4_0", "F16", "BF16", "F32")
+    ),
     Fault("MUL_MAT", "q8_0", HYBRID),
     Fault("MUL_MAT", "mxfp4", GATED),
     Fault("MUL_MAT_ID", "q8_0", HYBRID),
@@ -153,4 +157,4 @@ FAULTS = (
     Fault("GEGLU", "f32", _tiny("gemma2", "dense")),
     Fault("CONCAT", "f32", HYBRID),
     Fault("SIGMOID", "f32", HYBRID),
-)  # fmt: skip
+)

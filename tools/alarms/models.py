@@ -18,9 +18,11 @@ from llama_py_tools.gguf.main import main as gguf
 
 CHANNEL = 7
 LARGE = {  # rows of 256 and more, for types with blocks of 256
-    "embedding_length": 256, "feed_forward_length": 512, "attention.head_count": 4,
+    "embedding_length": 256,
+    "feed_forward_length": 512,
+    "attention.head_count": 4,
     "attention.head_count_kv": 2,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

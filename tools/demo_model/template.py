@@ -45,10 +45,15 @@ def _entry(template: str) -> bytes:
     """The key and its value, a text."""
     kind = 8  # GGUF's string
     key, value = KEY.encode(), template.encode()
-    return b"".join((
-        len(key).to_bytes(8, "little"), key, kind.to_bytes(4, "little"),
-        len(value).to_bytes(8, "little"), value,
-    ))  # fmt: skip
+    return b"".join(
+        (
+            len(key).to_bytes(8, "little"),
+            key,
+            kind.to_bytes(4, "little"),
+            len(value).to_bytes(8, "little"),
+            value,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -34,12 +34,16 @@ def drive(path: Path, rng: Random) -> str:
 def options(rng: Random, model: Model) -> dict[str, Any]:
     """Of a context."""
     found: dict[str, Any] = {
-        "n_ctx": rng.choice((1, 16, 64, 256, 300)), "n_threads": rng.choice((1, 1, 1, 2)),
-        "n_ubatch": rng.choice((512, 512, 4, 1)), "n_seq_max": rng.choice((1, 1, 1, 2, 3)),
-        "flash_attn": rng.choice(("auto", "auto", "on", "off")), "kv_unified": rng.random() < 0.3,
-        "embeddings": rng.random() < 0.2, "type_k": rng.choice(CACHE_TYPES),
+        "n_ctx": rng.choice((1, 16, 64, 256, 300)),
+        "n_threads": rng.choice((1, 1, 1, 2)),
+        "n_ubatch": rng.choice((512, 512, 4, 1)),
+        "n_seq_max": rng.choice((1, 1, 1, 2, 3)),
+        "flash_attn": rng.choice(("auto", "auto", "on", "off")),
+        "kv_unified": rng.random() < 0.3,
+        "embeddings": rng.random() < 0.2,
+        "type_k": rng.choice(CACHE_TYPES),
         "fuse": rng.random() < 0.9,
-    }  # fmt: skip
+    }
     if rng.random() < 0.1:
         found["n_rs_seq"] = rng.choice((1, 3))
     if rng.random() < 0.3:

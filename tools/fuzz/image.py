@@ -70,9 +70,14 @@ class Image:
 
     def pieces(self) -> list[bytes]:
         return pieces(
-            [pair.bytes() for pair in self.pairs], self.tensors, alignment=self.alignment,
-            version=self.version, magic=self.magic, n_kv=self.n_kv, n_tensors=self.n_tensors,
-        )  # fmt: skip
+            [pair.bytes() for pair in self.pairs],
+            self.tensors,
+            alignment=self.alignment,
+            version=self.version,
+            magic=self.magic,
+            n_kv=self.n_kv,
+            n_tensors=self.n_tensors,
+        )
 
     def bytes(self) -> bytes:
         content = b"".join(self.pieces())
@@ -97,9 +102,11 @@ class Image:
     def copy(self) -> Image:
         """To be changed; tensors' bytes are shared."""
         return replace(
-            self, pairs=[replace(p) for p in self.pairs],
-            tensors=[replace(t) for t in self.tensors], patches=list(self.patches),
-        )  # fmt: skip
+            self,
+            pairs=[replace(p) for p in self.pairs],
+            tensors=[replace(t) for t in self.tensors],
+            patches=list(self.patches),
+        )
 
 
 def pairs_of(metadata: Mapping[str, Any]) -> list[Pair]:

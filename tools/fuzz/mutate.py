@@ -16,11 +16,28 @@ from ggml_py.types import TYPES
 Mutation = Callable[[Random, Image, Sequence[str]], str]  # keys: those that matter
 
 NAMES: tuple[str | bytes, ...] = (
-    b"", b"\xff\xfe", b"a\nb", b"\x1b[2Jw", "é", "x" * 63, "x" * 64, "x" * 65,
-    "blk.0.attn_q.weight", "blk.99.attn_q.weight", "output.weight", "token_embd.weight", "blk.0.",
-    ".weight", "blk.0.x.bias", "\u202ename", "a b", "\0", "%s", "blk.-1.attn_q.weight",
+    b"",
+    b"\xff\xfe",
+    b"a\nb",
+    b"\x1b[2Jw",
+    "é",
+    "x" * 63,
+    "x" * 64,
+    "x" * 65,
+    "blk.0.attn_q.weight",
+    "blk.99.attn_q.weight",
+    "output.weight",
+    "token_embd.weight",
+    "blk.0.",
+    ".weight",
+    "blk.0.x.bias",
+    "\u202ename",
+    "a b",
+    "\0",
+    "%s",
+    "blk.-1.attn_q.weight",
     "rope_freqs.weight",
-)  # fmt: skip
+)
 
 
 def value(rng: Random, image: Image, keys: Sequence[str]) -> str:
@@ -124,12 +141,18 @@ def key_added(rng: Random, image: Image, keys: Sequence[str]) -> str:
 def raw_value(rng: Random, image: Image, keys: Sequence[str]) -> str:
     """A type id or a length that lies."""
     key = rng.choice(keys)
-    raw = rng.choice((
-        lambda: u32(rng.choice((8, 9, 13, 99, 2**31, 2**32 - 1))) + bytes(rng.randrange(20)),
-        lambda: u32(8) + u64(rng.choice(numbers.HUGE)) + b"abc",
-        lambda: u32(9) + u32(rng.choice([*KINDS.values(), 13, 2**32 - 1]))
-        + u64(rng.choice(numbers.HUGE)) + bytes(8),
-    ))()  # fmt: skip
+    raw = rng.choice(
+        (
+            lambda: u32(rng.choice((8, 9, 13, 99, 2**31, 2**32 - 1))) + bytes(rng.randrange(20)),
+            lambda: u32(8) + u64(rng.choice(numbers.HUGE)) + b"abc",
+            lambda: (
+                u32(9)
+                + u32(rng.choice([*KINDS.values(), 13, 2**32 - 1]))
+                + u64(rng.choice(numbers.HUGE))
+                + bytes(8)
+            ),
+        )
+    )()
     image.set(Pair(key, "", None, raw))
     return f"{key} is the bytes {raw.hex()}"
 

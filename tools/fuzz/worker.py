@@ -45,7 +45,12 @@ def work(name: str, seed: int, start: int, stop: int) -> None:
             verdict = judge(case)
             tell.write(
                 json.dumps(
-                    {"end": number, "kind": verdict.kind, "text": verdict.text,
-                     "where": verdict.where}
-                ) + "\n"
-            )  # fmt: skip
+                    {
+                        "end": number,
+                        "kind": verdict.kind,
+                        "text": verdict.text,
+                        "where": verdict.where,
+                    }
+                )
+                + "\n"
+            )

@@ -99,9 +99,12 @@ def batch(
     n = len(tokens)
     wanted = [outputs == "all" or i == n - 1 for i in range(n)]
     return Batch(
-        list(tokens), pos=list(range(first, first + n)), seq_ids=[(seq,)] * n, outputs=wanted,
+        list(tokens),
+        pos=list(range(first, first + n)),
+        seq_ids=[(seq,)] * n,
+        outputs=wanted,
         embd=embd,
-    )  # fmt: skip
+    )
 
 
 def joined(parts: Iterable[Batch]) -> Batch:

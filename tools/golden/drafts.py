@@ -78,9 +78,7 @@ def sequences(case: Case, **how: Any) -> Result:
         _batch(case.tokens(n, 1 + s), 0, random_states(n, width, 20 + s), s)
         for s, n in enumerate(lengths)
     ]
-    last = [
-        _batch([5 + s], n, random_states(1, width, 30 + s), s) for s, n in enumerate(lengths)
-    ]
+    last = [_batch([5 + s], n, random_states(1, width, 30 + s), s) for s, n in enumerate(lengths)]
     shared = case.facts.shared
     with case.open(n_seqs=n_seqs, mtp=shared, **how) as engine:
         if shared:

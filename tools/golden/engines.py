@@ -77,18 +77,38 @@ class LlamaCpp(Peer):
     """The real llama.cpp."""
 
     def __init__(
-        self, path: Path, *, n_seqs: int = 1, flash: bool = True, cache: str = "f16",
-        nodes: bool = False, unfused: str = "", mtp: bool = False, n_rs_seq: int = 0,
-        pooling: str = "", unified: bool = False, target: Path | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        path: Path,
+        *,
+        n_seqs: int = 1,
+        flash: bool = True,
+        cache: str = "f16",
+        nodes: bool = False,
+        unfused: str = "",
+        mtp: bool = False,
+        n_rs_seq: int = 0,
+        pooling: str = "",
+        unified: bool = False,
+        target: Path | None = None,
+    ) -> None:
         self.nodes: list[Record] = []
         super().__init__(
-            str(path), n_ctx=N_SEQ * n_seqs, n_batch=N_BATCH, n_ubatch=N_BATCH, n_threads=1,
-            flash_attn="on" if flash else "off", cache=cache, mtp=mtp, n_rs_seq=n_rs_seq,
-            n_seq_max=n_seqs, kv_unified=unified, embeddings=bool(pooling),
-            pooling=pooling or "unspecified", target=None if target is None else str(target),
+            str(path),
+            n_ctx=N_SEQ * n_seqs,
+            n_batch=N_BATCH,
+            n_ubatch=N_BATCH,
+            n_threads=1,
+            flash_attn="on" if flash else "off",
+            cache=cache,
+            mtp=mtp,
+            n_rs_seq=n_rs_seq,
+            n_seq_max=n_seqs,
+            kv_unified=unified,
+            embeddings=bool(pooling),
+            pooling=pooling or "unspecified",
+            target=None if target is None else str(target),
             watch=(lambda record, _: self.nodes.append(record)) if nodes else None,
-        )  # fmt: skip
+        )
         if unfused:
             self.refuse_fused(unfused)
 
@@ -97,11 +117,22 @@ class Ours:
     """Ours, on a device; on "null", nothing is computed and nothing compiled."""
 
     def __init__(
-        self, path: Any, device: Any = "cpu", *, n_seqs: int = 1, flash: bool = True,
-        cache: str = "f16", nodes: bool = False, unfused: str = "", mtp: bool = False,
-        n_rs_seq: int = 0, pooling: str = "", unified: bool = False, target: Path | None = None,
+        self,
+        path: Any,
+        device: Any = "cpu",
+        *,
+        n_seqs: int = 1,
+        flash: bool = True,
+        cache: str = "f16",
+        nodes: bool = False,
+        unfused: str = "",
+        mtp: bool = False,
+        n_rs_seq: int = 0,
+        pooling: str = "",
+        unified: bool = False,
+        target: Path | None = None,
         **options: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.nodes: list[Record] = []
         self._graph = -1
         if unfused:
@@ -109,10 +140,17 @@ class Ours:
         if pooling:
             options |= {"embeddings": True, "pooling": pooling}
         options = {
-            "n_ctx": N_SEQ * n_seqs, "n_batch": N_BATCH, "n_ubatch": N_BATCH, "n_seq_max": n_seqs,
-            "kv_unified": unified, "n_rs_seq": n_rs_seq, "flash_attn": flash, "type_k": cache,
-            "type_v": cache, **options,
-        }  # fmt: skip
+            "n_ctx": N_SEQ * n_seqs,
+            "n_batch": N_BATCH,
+            "n_ubatch": N_BATCH,
+            "n_seq_max": n_seqs,
+            "kv_unified": unified,
+            "n_rs_seq": n_rs_seq,
+            "flash_attn": flash,
+            "type_k": cache,
+            "type_v": cache,
+            **options,
+        }
         self.target = None
         if target is not None:
             self.target = options["target"] = llama_py.load(str(target), device).context(**options)

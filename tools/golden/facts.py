@@ -47,8 +47,12 @@ def _facts_of_draft(arch: str, made: tiny.Tiny) -> runs.Facts:
     hp: HParams = kind.HParams(tiny.metadata(arch, made), arch)
     encodes = "encoder" in kind.gtypes
     return runs.Facts(
-        logits=False, shared=kind.shares_memory, enc_width=hp.n_embd_inp_enc * encodes,
-        state_width=hp.n_embd_beside * kind.continues_states, block=getattr(hp, "block_size", 0),
-        pairs=getattr(hp, "selector_top_k", 0), sure="conf_proj.weight" in shapes(arch, made),
+        logits=False,
+        shared=kind.shares_memory,
+        enc_width=hp.n_embd_inp_enc * encodes,
+        state_width=hp.n_embd_beside * kind.continues_states,
+        block=getattr(hp, "block_size", 0),
+        pairs=getattr(hp, "selector_top_k", 0),
+        sure="conf_proj.weight" in shapes(arch, made),
         axes=hp.n_pos_per_embd * (hp.n_pos_per_embd > 1),
-    )  # fmt: skip
+    )

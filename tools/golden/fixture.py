@@ -95,10 +95,11 @@ def file_of(name: str, with_values: bool) -> Any:
         return TensorInfo(tensor, F32, shape4(tuple(ne)), 0, 4 * n, data)
 
     return SimpleNamespace(
-        path=f"{name}.gguf", metadata=about["metadata"],
+        path=f"{name}.gguf",
+        metadata=about["metadata"],
         architecture=about["metadata"]["general.architecture"],
         tensors={tensor: info(tensor, ne) for tensor, ne in about["tensors"].items()},
-    )  # fmt: skip
+    )
 
 
 def described(path: Path) -> dict[str, Any]:

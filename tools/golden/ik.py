@@ -25,8 +25,13 @@ from llama_py_tools.graph.peer import native_batch
 PER_STEP = 1  # llama.h:LLAMA_SPEC_CKPT_PER_STEP
 END, OLD = ".ik.xz", "_old"
 N_STEPS = 4  # tokens of which checkpoints are kept
-LETTERS = {"u": ctypes.c_uint32, "i": ctypes.c_int32, "f": ctypes.c_float, "p": ctypes.c_void_p,
-           "b": ctypes.c_bool}  # fmt: skip
+LETTERS = {
+    "u": ctypes.c_uint32,
+    "i": ctypes.c_int32,
+    "f": ctypes.c_float,
+    "p": ctypes.c_void_p,
+    "b": ctypes.c_bool,
+}
 
 
 def _struct(name: str, fields: str) -> type[ctypes.Structure]:
@@ -136,14 +141,23 @@ class Ik:
         if not ask:
             t = node[0]
             kind = self._type_name(t.type).decode()
-            self.nodes.append({
-                "name": _name(t), "op": self._op_desc(node).decode(), "type": kind,
-                "ne": list(t.ne), "nb": list(t.nb), "offs": t.view_offs,
-                "view_src": _name(t.view_src[0]) if t.view_src else "",
-                "params": list(t.op_params),
-                "src": [{"k": k, "name": _name(s[0]), "ne": list(s[0].ne), "nb": list(s[0].nb)}
-                        for k, s in enumerate(t.src) if s],
-            })  # fmt: skip
+            self.nodes.append(
+                {
+                    "name": _name(t),
+                    "op": self._op_desc(node).decode(),
+                    "type": kind,
+                    "ne": list(t.ne),
+                    "nb": list(t.nb),
+                    "offs": t.view_offs,
+                    "view_src": _name(t.view_src[0]) if t.view_src else "",
+                    "params": list(t.op_params),
+                    "src": [
+                        {"k": k, "name": _name(s[0]), "ne": list(s[0].ne), "nb": list(s[0].nb)}
+                        for k, s in enumerate(t.src)
+                        if s
+                    ],
+                }
+            )
         return True
 
 
@@ -188,9 +202,11 @@ def _tiny(arch: str, variant: str) -> Tiny:
     found = find(arch, variant.removesuffix(OLD))
     keep = [*found.keep, "*.ssm_in.weight"] if variant.endswith(OLD) else found.keep
     keys = {
-        **found.keys, "block_count": 4, "attention.recurrent_layers": [True, True, True, False],
+        **found.keys,
+        "block_count": 4,
+        "attention.recurrent_layers": [True, True, True, False],
         "/tokenizer.ggml.model": "no_vocab",
-    }  # fmt: skip
+    }
     return replace(found, keys=keys, keep=keep, without=[*found.without, "*.scale", "*.bias"])
 
 

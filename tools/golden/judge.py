@@ -101,9 +101,7 @@ class Beside:
     worst  the largest NMSE so far
     """
 
-    def __init__(
-        self, path: Path, made: tiny.Tiny, facts: runs.Facts, device: str = "cpu"
-    ) -> None:
+    def __init__(self, path: Path, made: tiny.Tiny, facts: runs.Facts, device: str = "cpu") -> None:
         target = target_of(path, made)
         self.theirs = runs.Case(made, facts, lambda **how: LlamaCpp(path, target=target, **how))
         self.ours = runs.Case(made, facts, lambda **how: Ours(path, device, target=target, **how))
@@ -185,9 +183,13 @@ def fed(path: Path, made: tiny.Tiny) -> float:
     worst = max(worst, nmse(whole, rows))
     for unified in (False, True):
         ctx = Context(
-            model, n_ctx=256 if unified else 768, n_ubatch=128, n_seq_max=3, kv_unified=unified,
+            model,
+            n_ctx=256 if unified else 768,
+            n_ubatch=128,
+            n_seq_max=3,
+            kv_unified=unified,
             **EXACT,
-        )  # fmt: skip
+        )
         other = _tokens(made, 17, seed=3)
         seqs = [(0,)] * len(ids) + [(2,)] * len(other)
         batch = Batch([*ids, *other], seq_ids=seqs, outputs=[True] * len(seqs))
@@ -199,9 +201,7 @@ def kept(path: Path, made: tiny.Tiny) -> float:
     """One more token, where the context went on and where its state was read by another."""
     model = loaded(path)
     ids = _tokens(made, made.prompt)
-    first, second = (
-        Context(model, n_ctx=512, n_ubatch=64, n_seq_max=2, **EXACT) for _ in range(2)
-    )
+    first, second = (Context(model, n_ctx=512, n_ubatch=64, n_seq_max=2, **EXACT) for _ in range(2))
     first.decode(ids)
     state.load(second, state.save(first))
     return nmse(first.decode([1]), second.decode([1]))

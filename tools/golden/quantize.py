@@ -94,11 +94,16 @@ def cases(all_types: Sequence[str]) -> Iterator[tuple[str, Case]]:
 def _layers(s: Shape) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
     n, n_ff = 256, 512
     sizes = {
-        "context_length": 256, "embedding_length": n, "feed_forward_length": n_ff,
-        "block_count": s.n_layer, "attention.head_count": s.heads[0],
-        "attention.head_count_kv": s.heads[1], "attention.layer_norm_rms_epsilon": 1e-5,
-        "attention.layer_norm_epsilon": 1e-5, "vocab_size": 64,
-    }  # fmt: skip
+        "context_length": 256,
+        "embedding_length": n,
+        "feed_forward_length": n_ff,
+        "block_count": s.n_layer,
+        "attention.head_count": s.heads[0],
+        "attention.head_count_kv": s.heads[1],
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "attention.layer_norm_epsilon": 1e-5,
+        "vocab_size": 64,
+    }
     if s.n_expert:
         sizes |= {"expert_count": s.n_expert, "expert_used_count": 2}
     metadata = {"general.architecture": s.arch} | {f"{s.arch}.{k}": v for k, v in sizes.items()}
@@ -169,8 +174,11 @@ def dry_run(tool: Path, path: Path, type: str, options: Sequence[str]) -> list[s
     """The tensors' types in the order of the new file, by the real tool; None if it refuses."""
     command = [str(tool), "--dry-run", *options, str(path), type]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    found = [m for line in done.stdout.splitlines() + done.stderr.splitlines()
-             if (m := _LINE.match(line))]  # fmt: skip
+    found = [
+        m
+        for line in done.stdout.splitlines() + done.stderr.splitlines()
+        if (m := _LINE.match(line))
+    ]
     if done.returncode or not found:
         return None
     return [m[3] or m[2] for m in found]
@@ -210,5 +218,3 @@ def recorded_types() -> dict[str, dict[str, str]]:
     """By case and type of the file, what `packed` makes of the tensors' types."""
     found: dict[str, dict[str, str]] = json.loads(lzma.decompress((DATA / TYPES).read_bytes()))
     return found
-
-

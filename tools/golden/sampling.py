@@ -112,9 +112,10 @@ OF_A_VOCABULARY: dict[str, dict[str, Any]] = {
 
 _UNDEFINED = [
     ("bias", "one"),  # there is no second token
-    ("mirostat", "equal"), ("mirostat of many", "equal"),  # what becomes of an infinite k
+    ("mirostat", "equal"),
+    ("mirostat of many", "equal"),  # what becomes of an infinite k
     *((case, "impossible") for case in CASES if CASES[case].get("typical_p", 1) < 1),  # NaN
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True)

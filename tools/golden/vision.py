@@ -46,18 +46,31 @@ class RealEyes:
     """
 
     def __init__(
-        self, text: Path, mmproj: Path, *, flash: bool = True, nodes: bool = False,
-        min_tokens: int = -1, max_tokens: int = -1, n_ctx: int = N_SEQ, exact: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        text: Path,
+        mmproj: Path,
+        *,
+        flash: bool = True,
+        nodes: bool = False,
+        min_tokens: int = -1,
+        max_tokens: int = -1,
+        n_ctx: int = N_SEQ,
+        exact: bool = False,
+    ) -> None:
         """exact: nothing is rounded in the text model."""
         from llama_cpp import mtmd_cpp as mtmd
 
         self.mtmd: Any = mtmd
         how = "off" if exact else "on"
         self.peer = Peer(
-            str(text), n_ctx=n_ctx, n_batch=N_BATCH, n_ubatch=N_BATCH, flash_attn=how,
-            cache="f32" if exact else "f16", n_threads=1,
-        )  # fmt: skip
+            str(text),
+            n_ctx=n_ctx,
+            n_batch=N_BATCH,
+            n_ubatch=N_BATCH,
+            flash_attn=how,
+            cache="f32" if exact else "f16",
+            n_threads=1,
+        )
         mtmd.mtmd_log_set(_log(self.peer.api), None)
         self.nodes: list[Record] = []
         p = mtmd.mtmd_context_params_default()
@@ -112,11 +125,13 @@ class RealEyes:
                 found.append([int(ids[k]) for k in range(n.value)])
             else:
                 tokens = mtmd.mtmd_input_chunk_get_tokens_image(one)
-                found.append({
-                    "n_tokens": mtmd.mtmd_input_chunk_get_n_tokens(one),
-                    "nx": mtmd.mtmd_image_tokens_get_nx(tokens),
-                    "ny": mtmd.mtmd_image_tokens_get_ny(tokens),
-                })  # fmt: skip
+                found.append(
+                    {
+                        "n_tokens": mtmd.mtmd_input_chunk_get_n_tokens(one),
+                        "nx": mtmd.mtmd_image_tokens_get_nx(tokens),
+                        "ny": mtmd.mtmd_image_tokens_get_ny(tokens),
+                    }
+                )
         mtmd.mtmd_input_chunks_free(chunks)
         return found
 

@@ -19,13 +19,16 @@ from llama_py.vision.tiny import TinyEyes, every, metadata, tensors, text_of, wr
 TYPES = ("F16", "BF16", "Q8_0")
 PLAIN = ("position_embd", "patch_embd", "input_projection")  # of which not all types can be
 WIDE = {
-    "vision.embedding_length": 1152, "vision.feed_forward_length": 4304,
-    "vision.attention.head_count": 16, "vision.block_count": 2,
-}  # fmt: skip
+    "vision.embedding_length": 1152,
+    "vision.feed_forward_length": 4304,
+    "vision.attention.head_count": 16,
+    "vision.block_count": 2,
+}
 # Two layers of real width, by the patches' size.
 LARGE: dict[int, dict[str, Any]] = {
-    14: {**WIDE, "vision.image_size": 896}, 16: {**WIDE, "vision.image_size": 768},
-}  # fmt: skip
+    14: {**WIDE, "vision.image_size": 896},
+    16: {**WIDE, "vision.image_size": 768},
+}
 
 
 def by_type(name: str, folder: Path) -> Iterator[str]:

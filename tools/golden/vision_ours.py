@@ -48,9 +48,8 @@ def chunks(given: ImagePrompt) -> list[Chunk]:
 def logits(model: llama_py.Model, given: ImagePrompt, n: int = 3) -> Floats:
     """As `RealEyes.logits`."""
     ctx = model.context(
-        n_ctx=N_SEQ, n_batch=N_BATCH, n_ubatch=N_BATCH, flash_attn=False, type_k="f32",
-        type_v="f32",
-    )  # fmt: skip
+        n_ctx=N_SEQ, n_batch=N_BATCH, n_ubatch=N_BATCH, flash_attn=False, type_k="f32", type_v="f32"
+    )
     return np.concatenate([given.read(ctx), *(ctx.decode([3 + i]) for i in range(n - 1))])
 
 

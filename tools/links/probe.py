@@ -1,7 +1,7 @@
 """What a link does: the time there and back of a small message, and the rate of a large one.
 
-    python -m links.probe serve ADDRESS
-    python -m links.probe ask ADDRESS        # prints seconds and bits a second
+python -m links.probe serve ADDRESS
+python -m links.probe ask ADDRESS        # prints seconds and bits a second
 """
 
 from __future__ import annotations

@@ -101,8 +101,10 @@ def _netem(names: Sequence[str], speed: Speed) -> bool:
 def _delayed(names: Sequence[str], speed: Speed) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "links.delayed", *names, str(speed.latency), str(speed.rate / 8)],
-        cwd=TOOLS, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=TOOLS,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     if process.stdout.readline() != "ready\n":
         raise OSError("the link has not come up; is /dev/net/tun there?")

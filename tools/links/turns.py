@@ -79,9 +79,12 @@ def main() -> int:
     model, *numbers = sys.argv[1:5]
     n_prompt, n_gen, threads = map(int, numbers)
     o = BenchParams(
-        model=(model,), n_prompt=(n_prompt,), n_gen=(n_gen,), threads=(threads,),
+        model=(model,),
+        n_prompt=(n_prompt,),
+        n_gen=(n_gen,),
+        threads=(threads,),
         **({"device": (sys.argv[5],)} if len(sys.argv) > 5 else {}),
-    )  # fmt: skip
+    )
     measures = {}
     for test, _, measure in prepared(o):
         measure.samples(2, True)

@@ -49,30 +49,48 @@ def one_model(told: Told) -> Response:
     """For OpenAI's clients, and for those of Ollama."""
     name, meta, n = told.model["id"], told.model["meta"], told.model["meta"]["n_params"]
     known = {
-        "name": name, "model": name, "modified_at": "", "size": meta["size"], "digest": "",
-        "type": "model", "description": "", "tags": told.model["tags"],
-        "capabilities": told.capabilities, "parameters": "",
+        "name": name,
+        "model": name,
+        "modified_at": "",
+        "size": meta["size"],
+        "digest": "",
+        "type": "model",
+        "description": "",
+        "tags": told.model["tags"],
+        "capabilities": told.capabilities,
+        "parameters": "",
         "details": {
-            "parent_model": "", "format": "gguf", "family": told.arch, "families": [told.arch],
+            "parent_model": "",
+            "format": "gguf",
+            "family": told.arch,
+            "families": [told.arch],
             "parameter_size": f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.2f}M",
             "quantization_level": meta["ftype"],
         },
-    }  # fmt: skip
+    }
     return as_json({"models": [known], "object": "list", "data": [told.model]})
 
 
 def _model(state: State) -> dict[str, Any]:
     m = state.model
     return {
-        "id": state.name, "aliases": sorted(state.names), "tags": sorted(state.params.tags),
-        "object": "model", "created": int(state.record.started), "owned_by": "llama-py",
+        "id": state.name,
+        "aliases": sorted(state.names),
+        "tags": sorted(state.params.tags),
+        "object": "model",
+        "created": int(state.record.started),
+        "owned_by": "llama-py",
         "meta": {
-            "vocab_type": m.tokenizer.kind, "n_vocab": m.hparams.n_vocab,
-            "n_ctx": state.engine.n_ctx, "n_ctx_train": m.hparams.n_ctx_train,
-            "n_embd": m.hparams.n_embd, "n_params": m.n_params, "size": m.n_bytes,
+            "vocab_type": m.tokenizer.kind,
+            "n_vocab": m.hparams.n_vocab,
+            "n_ctx": state.engine.n_ctx,
+            "n_ctx_train": m.hparams.n_ctx_train,
+            "n_embd": m.hparams.n_embd,
+            "n_params": m.n_params,
+            "size": m.n_bytes,
             "ftype": _file_type(state),
         },
-    }  # fmt: skip
+    }
 
 
 def _file_type(state: State) -> str:
@@ -87,18 +105,27 @@ def _props(state: State) -> dict[str, Any]:
     shown = {name: _token_text(state, name) for name in ("bos", "eos")}
     body = {
         "default_generation_settings": {
-            "params": settings(state.defaults, state, short=True), "n_ctx": state.engine.n_ctx,
+            "params": settings(state.defaults, state, short=True),
+            "n_ctx": state.engine.n_ctx,
         },
-        "total_slots": state.engine.n_slots, "model_alias": state.name,
-        "model_ftype": _file_type(state), "model_path": state.path,
+        "total_slots": state.engine.n_slots,
+        "model_alias": state.name,
+        "model_ftype": _file_type(state),
+        "model_path": state.path,
         "modalities": {"vision": state.sees, "video": False, "audio": False},
         "media_marker": MARKER,
-        "endpoint_slots": state.params.slots, "endpoint_props": state.params.props,
-        "endpoint_metrics": state.params.metrics, "ui_settings": {},
-        "chat_template": state.template.source, "chat_template_caps": _caps(state),
-        "bos_token": shown["bos"], "eos_token": shown["eos"], "build_info": state.build,
-        "is_sleeping": False, "cors_proxy_enabled": False,
-    }  # fmt: skip
+        "endpoint_slots": state.params.slots,
+        "endpoint_props": state.params.props,
+        "endpoint_metrics": state.params.metrics,
+        "ui_settings": {},
+        "chat_template": state.template.source,
+        "chat_template_caps": _caps(state),
+        "bos_token": shown["bos"],
+        "eos_token": shown["eos"],
+        "build_info": state.build,
+        "is_sleeping": False,
+        "cors_proxy_enabled": False,
+    }
     if t.tool_use_template and file.chat_template is not None:
         body["chat_template_tool_use"] = t.tool_use_template
     return body
@@ -139,9 +166,12 @@ async def adapters(request: Request, state: State) -> Response:
     found = []
     for id, adapter in enumerate(state.model.adapters):
         one: dict[str, Any] = {
-            "id": id, "path": adapter.path, "scale": in_use.get(adapter, 0.0),
-            "task_name": adapter.task, "prompt_prefix": adapter.prompt_prefix,
-        }  # fmt: skip
+            "id": id,
+            "path": adapter.path,
+            "scale": in_use.get(adapter, 0.0),
+            "task_name": adapter.task,
+            "prompt_prefix": adapter.prompt_prefix,
+        }
         if adapter.invocation_tokens:
             t = state.tokenizer
             ids = adapter.invocation_tokens
@@ -161,5 +191,3 @@ async def set_adapters(request: Request, state: State) -> Response:
     except ValueError as e:
         raise invalid(str(e)) from None
     return as_json({"success": True})
-
-

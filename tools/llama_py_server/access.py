@@ -84,11 +84,13 @@ class Cors:
     def _answer(self) -> Response:
         p = self.listen
         found = Response(b"", media_type="text/html")
-        found.raw_headers += as_written({
-            "Access-Control-Allow-Credentials": "true" if p.cors_credentials else "false",
-            "Access-Control-Allow-Methods": p.cors_methods,
-            "Access-Control-Allow-Headers": p.cors_headers,
-        })  # fmt: skip
+        found.raw_headers += as_written(
+            {
+                "Access-Control-Allow-Credentials": "true" if p.cors_credentials else "false",
+                "Access-Control-Allow-Methods": p.cors_methods,
+                "Access-Control-Allow-Headers": p.cors_headers,
+            }
+        )
         return found
 
 

@@ -49,12 +49,17 @@ class Answering:
         self._engine, self._asked, o = engine, asked, asked.options
         self._tokenizer = engine.model.tokenizer
         self.format = format_of(
-            template, without_images(asked.messages), tools=asked.tools or None,
-            tool_choice=asked.tool_choice, parallel_tool_calls=o.parallel_tool_calls,
-            json_schema=asked.schema, reasoning_format=o.reasoning_format,
-            add_generation_prompt=o.add_generation_prompt, continue_final_message=o.continued,
+            template,
+            without_images(asked.messages),
+            tools=asked.tools or None,
+            tool_choice=asked.tool_choice,
+            parallel_tool_calls=o.parallel_tool_calls,
+            json_schema=asked.schema,
+            reasoning_format=o.reasoning_format,
+            add_generation_prompt=o.add_generation_prompt,
+            continue_final_message=o.continued,
             **o.variables,
-        )  # fmt: skip
+        )
         self.prompt, self.stops = self.format.prompt, self.format.stops
         self.reasoning_format, self.thinking = o.reasoning_format, self.format.thinking
         self._tags = template.thinking

@@ -161,8 +161,9 @@ class Stream(Response):
 def _shows(news: News) -> bool:
     change = news.change
     return change is not None and bool(
-        change.first or change.text or change.deltas or change.chosen
+        change.first
+        or change.text
+        or change.deltas
+        or change.chosen
         or (change.tokens and news.answer.task.return_tokens)
-    )  # fmt: skip
-
-
+    )

@@ -86,15 +86,20 @@ PUBLIC = ("/health", "/v1/health", *static.PATHS)  # without a key
 
 # Handlers of answers, of which a client may lose the stream and come again.
 STREAMED = (
-    completions.native, completions.openai, completions.infill, talks.chat, talks.responses,
+    completions.native,
+    completions.openai,
+    completions.infill,
+    talks.chat,
+    talks.responses,
     talks.messages,
-)  # fmt: skip
+)
 
 
 def app(
-    shelf: Shelf, listen: ListenParams,
+    shelf: Shelf,
+    listen: ListenParams,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
-) -> Starlette:  # fmt: skip
+) -> Starlette:
     """The whole application, which answers what needs a model once the shelf is ready."""
     prefix = listen.api_prefix
     handles = {key: _told(_of_all(handler, shelf)) for key, handler in ALWAYS.items()}
@@ -103,8 +108,7 @@ def app(
             handles[method, path] = _told(_of_one(handler, shelf))
     handles |= vertex.handles(handles, _told)
     routes = [
-        Route(prefix + path, handle, methods=[method])
-        for (method, path), handle in handles.items()
+        Route(prefix + path, handle, methods=[method]) for (method, path), handle in handles.items()
     ]
     if listen.ui:
         routes += [Route(prefix + path, static.file(name)) for path, name in static.PATHS.items()]
@@ -169,9 +173,13 @@ def _told(handle: Handle) -> Handle:
             error = told(e)
             unexpected = error.kind == "server_error" and not isinstance(e, HTTPError)
             log.log(
-                logging.ERROR if unexpected else logging.INFO, "%s: %d %s", request.url.path,
-                error.code, error, exc_info=e if unexpected else None,
-            )  # fmt: skip
+                logging.ERROR if unexpected else logging.INFO,
+                "%s: %d %s",
+                request.url.path,
+                error.code,
+                error,
+                exc_info=e if unexpected else None,
+            )
             return as_error(error)
 
     return handled

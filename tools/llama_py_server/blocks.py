@@ -80,5 +80,8 @@ def _titled(block: Body, names: tuple[str, ...], parts: list[Body]) -> list[Body
 
 
 _READERS: dict[str, Callable[[Body], list[Body]]] = {
-    "text": _text, "image": _image, "document": _document, "search_result": _search_result,
-}  # fmt: skip
+    "text": _text,
+    "image": _image,
+    "document": _document,
+    "search_result": _search_result,
+}

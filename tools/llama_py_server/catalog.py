@@ -69,13 +69,19 @@ def places(
             of = {own.hf_repo, own.hf_repo_draft} - {"", None}
             hidden |= {repo.partition(":")[0] for repo in of}
         path = one.path if one else own.model or ""
-        made.append(Place(
-            name, lambda record, own=own: opened(own, record),  # type: ignore[misc]
-            size=_size(path) + _size(own.mmproj), path=path, sees=bool(own.mmproj),
-            kind=one.kind if one else "preset",
-            others=(*(one.others if one else ()), *(own.alias or ())), flags=its.flags,
-            at_start=its.at_start,
-        ))  # fmt: skip
+        made.append(
+            Place(
+                name,
+                lambda record, own=own: opened(own, record),  # type: ignore[misc]
+                size=_size(path) + _size(own.mmproj),
+                path=path,
+                sees=bool(own.mmproj),
+                kind=one.kind if one else "preset",
+                others=(*(one.others if one else ()), *(own.alias or ())),
+                flags=its.flags,
+                at_start=its.at_start,
+            )
+        )
         own.alias = (name,)
     for place in made:
         place.hidden = place.kind == "cache" and place.name.partition(":")[0] in hidden

@@ -58,9 +58,11 @@ def conversation(state: State, body: Body) -> Conversation:
         body = unconstrained(body)
     task = tasks.read(body, state.defaults, state.tokenizer, state.engine.n_slots)
     task = replace(
-        task, answering=answering, has_logprobs=n_probs is not None,
+        task,
+        answering=answering,
+        has_logprobs=n_probs is not None,
         n_predict=task.n_predict or 1,  # llama-server checks the limit after a token
-    )  # fmt: skip
+    )
     return Conversation(answering.prompt, task, messages)
 
 
@@ -81,7 +83,7 @@ def _with_tools(body: Body) -> Body:
         "tools": [{"type": "function", "function": one} for one in functions],
         "tool_choice": {"function": choice} if isinstance(choice, dict) else choice,
         "parallel_tool_calls": False,
-    }  # fmt: skip
+    }
 
 
 def _tool_choice(body: Body) -> Any:

@@ -165,10 +165,16 @@ def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
     why = "models are neither fetched nor removed here (--models-manage)"
     manages = Manages(o.models_manage, why, read(args, FileParams).hf_token)
     return Shelf(
-        found(), several=True, budget=budget, most=o.models_max, autoload=o.models_autoload,
-        idle=o.sleep_idle_seconds, again=found, loss=loss,
+        found(),
+        several=True,
+        budget=budget,
+        most=o.models_max,
+        autoload=o.models_autoload,
+        idle=o.sleep_idle_seconds,
+        again=found,
+        loss=loss,
         manages=manages if o.models_cached else None,
-    )  # fmt: skip
+    )
 
 
 class Loader:
@@ -261,23 +267,37 @@ def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -
         undo.pop_all()
     listen = read(args, ListenParams)
     return State(
-        model=model, engine=engine, params=o, talk=talk,
+        model=model,
+        engine=engine,
+        params=o,
+        talk=talk,
         defaults=Task(
-            sampling=read(args, SamplingParams), n_predict=max(generate.max_tokens, -1),
-            n_keep=generate.n_keep, stop=tuple(generate.stop), cache_prompt=o.cache_prompt,
-            sse_ping_interval=listen.sse_ping_interval, verbose=read(args, CommonParams).verbose,
+            sampling=read(args, SamplingParams),
+            n_predict=max(generate.max_tokens, -1),
+            n_keep=generate.n_keep,
+            stop=tuple(generate.stop),
+            cache_prompt=o.cache_prompt,
+            sse_ping_interval=listen.sse_ping_interval,
+            verbose=read(args, CommonParams).verbose,
         ),
-        path=str(model.file.path), names=o.alias or (_name(file, str(model.file.path)),),
-        drafters=speculative.drafters, context_shift=generate.context_shift,
-        special=generate.special, attention=params.attention, t_max=float(listen.timeout),
-        loss=loss, record=record,
-    )  # fmt: skip
+        path=str(model.file.path),
+        names=o.alias or (_name(file, str(model.file.path)),),
+        drafters=speculative.drafters,
+        context_shift=generate.context_shift,
+        special=generate.special,
+        attention=params.attention,
+        t_max=float(listen.timeout),
+        loss=loss,
+        record=record,
+    )
 
 
 def _engine(
-    args: argparse.Namespace, model: Model, speculative: SpeculativeParams,
+    args: argparse.Namespace,
+    model: Model,
+    speculative: SpeculativeParams,
     undo: contextlib.ExitStack,
-) -> tuple[Engine, ServedParams]:  # fmt: skip
+) -> tuple[Engine, ServedParams]:
     """What answers, with its template and adapters. undo: what is to be done if that fails"""
     from llama_py.serving import Engine
 

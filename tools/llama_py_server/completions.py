@@ -79,10 +79,15 @@ def _missing(state: State) -> str:
 
 def _between(state: State, prefix: str, suffix: str, **more: Any) -> list[int]:
     return infill_ids(
-        state.tokenizer, prefix, suffix, n_ctx=state.engine.n_ctx,
-        n_predict=max(state.defaults.n_predict, 0), n_batch=state.engine.params.n_batch,
-        spm=state.params.spm_infill, **more,
-    )  # fmt: skip
+        state.tokenizer,
+        prefix,
+        suffix,
+        n_ctx=state.engine.n_ctx,
+        n_predict=max(state.defaults.n_predict, 0),
+        n_batch=state.engine.params.n_batch,
+        spm=state.params.spm_infill,
+        **more,
+    )
 
 
 def _read_infill(state: State, body: Body) -> tuple[list[int], Task]:
@@ -96,7 +101,7 @@ def _read_infill(state: State, body: Body) -> tuple[list[int], Task]:
         if not isinstance(chunk.get("text"), str):
             raise invalid('extra_context chunk must contain a "text" field with a string value')
         if not isinstance(chunk.get("filename", ""), str):
-            raise invalid("extra_context chunk's \"filename\" field must be a string")
+            raise invalid('extra_context chunk\'s "filename" field must be a string')
     task = tasks.read(body, state.defaults, state.tokenizer, state.engine.n_slots)
     more = {"prompt": text(body, "prompt"), "extra": extra}
     return _between(state, body["input_prefix"], body["input_suffix"], **more), task

@@ -110,13 +110,21 @@ def _as(kind: str) -> Callable[[Any], tuple[str, Any]]:
 
 _INNER = ("structured_outputs", "nvext")  # objects of vLLM and NIM with constraints
 _NAMED: dict[str, Callable[[Any], tuple[str, Any]]] = {
-    "json_schema": _as("json_schema"), "grammar": _grammar, "regex": _as("regex"),
-    "lark": _as("lark"), "ebnf": _as("grammar"), "json": _as("json_schema"), "choice": _choice,
-    "json_object": lambda value: ("json_schema", {}), "guided_json": _as("json_schema"),
-    "guided_regex": _as("regex"), "guided_choice": _choice, "guided_grammar": _grammar,
+    "json_schema": _as("json_schema"),
+    "grammar": _grammar,
+    "regex": _as("regex"),
+    "lark": _as("lark"),
+    "ebnf": _as("grammar"),
+    "json": _as("json_schema"),
+    "choice": _choice,
+    "json_object": lambda value: ("json_schema", {}),
+    "guided_json": _as("json_schema"),
+    "guided_regex": _as("regex"),
+    "guided_choice": _choice,
+    "guided_grammar": _grammar,
     "guided_json_object": lambda value: ("json_schema", {}),
     "format": lambda value: ("json_schema", {} if value == "json" else value),
-}  # fmt: skip
+}
 _WITHOUT_EFFECT = ("guided_decoding_backend", "backend", "_backend", "disable_fallback")
 
 

@@ -68,9 +68,10 @@ class Fetching:
                     made.sock = context.wrap_socket(sock, server_hostname=parts.hostname)
                 path = parts.path or "/"
                 made.request(
-                    "GET", f"{path}?{parts.query}" if parts.query else path,
+                    "GET",
+                    f"{path}?{parts.query}" if parts.query else path,
                     headers={"User-Agent": "llama-py", "Accept": "image/*"},
-                )  # fmt: skip
+                )
                 answer = made.getresponse()
                 return answer.status, answer.getheader("Location", ""), self._body(answer)
             finally:
@@ -90,9 +91,10 @@ class Fetching:
         addresses = [str(address[0]) for *_, address in found]
         if self.where != "any" and not all(map(is_public, addresses)):
             raise HTTPError(
-                "invalid_request_error", f"{FAILED}: {host!a} is not on the internet, and nothing"
+                "invalid_request_error",
+                f"{FAILED}: {host!a} is not on the internet, and nothing"
                 " else is fetched (--media-urls)",
-            )  # fmt: skip
+            )
         return socket.create_connection((addresses[0], port), self._seconds())
 
     def _seconds(self) -> float:

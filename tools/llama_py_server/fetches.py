@@ -17,9 +17,7 @@ from llama_py_tools import hub
 from llama_py_tools.logs import log
 
 LOOK = 0.25  # seconds between two looks at how far it is
-_CHILD = (
-    "import sys; from llama_py_server.fetches import fetch; sys.exit(fetch(*sys.argv[1:]))"
-)
+_CHILD = "import sys; from llama_py_server.fetches import fetch; sys.exit(fetch(*sys.argv[1:]))"
 
 
 def fetch(repo: str, *names: str) -> int:
@@ -84,10 +82,18 @@ class Fetches:
         if token:
             environment["HF_TOKEN"] = token
         errors = _words_file()
-        fetch = Fetch(name, sizes, subprocess.Popen(
-            [sys.executable, "-c", _CHILD, name.partition(":")[0], *sizes], env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
-        ), errors)  # fmt: skip
+        fetch = Fetch(
+            name,
+            sizes,
+            subprocess.Popen(
+                [sys.executable, "-c", _CHILD, name.partition(":")[0], *sizes],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            ),
+            errors,
+        )
         self.running[name] = fetch
         fetch.watching = asyncio.ensure_future(self._watch(fetch))
 

@@ -35,9 +35,7 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def integer(
-    low: int, high: int, others: tuple[str, ...] = (), clamped: bool = False
-) -> Field:
+def integer(low: int, high: int, others: tuple[str, ...] = (), clamped: bool = False) -> Field:
     """An integer; outside of the limits it is an error, or with `clamped` the limit."""
 
     def read(value: Any) -> int:
@@ -54,9 +52,13 @@ def integer(
 
 
 def number(
-    low: float = -math.inf, high: float = math.inf, *, into: str = "", clamped: bool = True,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    into: str = "",
+    clamped: bool = True,
     below_is_default: bool = False,
-) -> Field:  # fmt: skip
+) -> Field:
     """A number; outside of the limits it is the limit, or without `clamped` an error."""
 
     def read(value: Any) -> Any:

@@ -83,9 +83,10 @@ def _is_function(tool: Body) -> bool:
 
 def _tool(tool: Mapping[str, Any]) -> Body:
     function = {
-        "name": text(tool, "name"), "description": text(tool, "description"),
+        "name": text(tool, "name"),
+        "description": text(tool, "description"),
         "parameters": tool.get("input_schema", {}),
-    }  # fmt: skip
+    }
     return {"type": "function", "function": function}
 
 

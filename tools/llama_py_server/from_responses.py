@@ -12,9 +12,7 @@ from llama_py_server.errors import invalid
 
 log = logging.getLogger("llama_py")
 
-_UNSUPPORTED = (
-    "background", "context_management", "conversation", "image", "moderation", "prompt",
-)  # fmt: skip
+_UNSUPPORTED = ("background", "context_management", "conversation", "image", "moderation", "prompt")
 _LOGPROBS = "message.output_text.logprobs"  # of `include`
 _GONE = ("input", "instructions", "tools", "max_output_tokens", "reasoning", "text")
 

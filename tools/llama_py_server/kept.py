@@ -209,16 +209,21 @@ class Streams:
     def lookup(self, ids: list[str], holder: int = 0) -> list[dict[str, Any]]:
         """Of conversations that the client names, and of those of a model: `ID::MODEL`."""
         found = [
-            k for id in ids for k in self._kept.values()
+            k
+            for id in ids
+            for k in self._kept.values()
             if k.holder == holder and (k.id == id or k.id.startswith(f"{id}::"))
-        ]  # fmt: skip
+        ]
         return [
             {
-                "conversation_id": k.id, "is_done": k.done, "total_bytes": k.size,
-                "started_at": int(k.started), "completed_at": int(k.ended),
+                "conversation_id": k.id,
+                "is_done": k.done,
+                "total_bytes": k.size,
+                "started_at": int(k.started),
+                "completed_at": int(k.ended),
             }
             for k in found
-        ]  # fmt: skip
+        ]
 
 
 def kept_of(request: Request) -> Kept | None:

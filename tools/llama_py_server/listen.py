@@ -26,9 +26,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve(
-    app: Starlette, listen: ListenParams, failed: threading.Event, hurry: threading.Event,
+    app: Starlette,
+    listen: ListenParams,
+    failed: threading.Event,
+    hurry: threading.Event,
     ending: Callable[[], None],
-) -> int:  # fmt: skip
+) -> int:
     """Until a signal comes, or `failed` is set. `hurry` is set by a second Ctrl-C. -> 0, after
     Ctrl-C 130
 
@@ -37,11 +40,18 @@ def serve(
     Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
     """
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", server_header=False,
-        limit_concurrency=listen.max_connections, backlog=BACKLOG,
-        timeout_graceful_shutdown=listen.timeout_stop, timeout_keep_alive=listen.timeout_read,
-        ssl_keyfile=listen.ssl_key_file or None, ssl_certfile=listen.ssl_cert_file or None,
-    )  # fmt: skip
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        limit_concurrency=listen.max_connections,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=listen.timeout_stop,
+        timeout_keep_alive=listen.timeout_read,
+        ssl_keyfile=listen.ssl_key_file or None,
+        ssl_certfile=listen.ssl_cert_file or None,
+    )
     try:
         config.load()
     except OSError as e:  # ssl.SSLError is one
@@ -98,9 +108,7 @@ def _signals(server: Server) -> Iterator[None]:
             signal.signal(sig, handler)
 
 
-async def _serve(
-    server: Server, sockets: list[socket.socket], failed: threading.Event
-) -> None:
+async def _serve(server: Server, sockets: list[socket.socket], failed: threading.Event) -> None:
     async def watch() -> None:
         while not server.should_exit:
             await asyncio.sleep(0.1)

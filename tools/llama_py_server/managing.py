@@ -1,8 +1,8 @@
 """Models of the hub that clients have fetched, and removed (server-models.cpp):
 
-    POST /models {"model": "USER/MODEL:TYPE"}    begin to fetch it
-    DELETE /models?model=USER/MODEL:TYPE         take it from the hub's cache
-    GET /models/sse                              how that goes, and which models come and leave
+POST /models {"model": "USER/MODEL:TYPE"}    begin to fetch it
+DELETE /models?model=USER/MODEL:TYPE         take it from the hub's cache
+GET /models/sse                              how that goes, and which models come and leave
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ async def fetch(request: Request, shelf: Shelf) -> Response:
     if not name:
         raise invalid("model must be a non-empty string")
     token = shelf.manages.token
-    full, sizes = await run_in_threadpool(
-        hub.to_fetch, FileParams(hf_repo=name, hf_token=token)
-    )
+    full, sizes = await run_in_threadpool(hub.to_fetch, FileParams(hf_repo=name, hf_token=token))
     if full in shelf.places or full in shelf.fetches.running:
         raise invalid(f"model '{full}' already exists")
     shelf.fetches.begin(full, sizes, token)
@@ -102,9 +100,10 @@ def _check_may(request: Request, shelf: Shelf) -> None:
     has_key = hasattr(request.state, "holder")
     if who == "here" and not (has_key or _is_here(request)):
         raise HTTPError(
-            "permission_error", "models are fetched and removed for clients of this machine, and"
+            "permission_error",
+            "models are fetched and removed for clients of this machine, and"
             " those with a key (--models-manage all: for everybody)",
-        )  # fmt: skip
+        )
 
 
 def _is_here(request: Request) -> bool:

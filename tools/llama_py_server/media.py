@@ -14,9 +14,7 @@ from llama_py_server.fetch import Fetching
 if TYPE_CHECKING:
     from llama_py_server.state import State
 
-KINDS = {
-    "image_url": "image", "input_audio": "audio", "input_video": "video", "video_url": "video",
-}  # fmt: skip
+KINDS = {"image_url": "image", "input_audio": "audio", "input_video": "video", "video_url": "video"}
 
 
 class Media:
@@ -32,9 +30,10 @@ class Media:
         kind = KINDS[text(part, "type")]
         if kind != "image" or not self._sees:
             raise HTTPError(
-                "server_error", f"{kind} input is not supported - hint: if this is unexpected, you"
+                "server_error",
+                f"{kind} input is not supported - hint: if this is unexpected, you"
                 " may need to provide the mmproj",
-            )  # fmt: skip
+            )
         given = part.get("image_url")
         url = given if isinstance(given, str) else text(inner(part, "image_url"), "url")
         return {"type": "image_url", "image_url": self._given(url)}

@@ -25,39 +25,71 @@ class Shown(NamedTuple):
 
 
 COUNTERS = (
-    Shown("prompt_tokens_total", "Number of prompt tokens processed, excluding cached tokens",
-          lambda now: now.total.n_prompt),
-    Shown("prompt_tokens_cached_total", "Number of prompt tokens reused from the cache",
-          lambda now: now.total.n_reused),
-    Shown("prompt_seconds_total", "Total time spent processing prompts",
-          lambda now: now.total.prompt_seconds),
-    Shown("tokens_predicted_total", "Number of generation tokens processed",
-          lambda now: now.total.n_gen),
-    Shown("tokens_predicted_seconds_total", "Total time spent generating tokens",
-          lambda now: now.total.gen_seconds),
+    Shown(
+        "prompt_tokens_total",
+        "Number of prompt tokens processed, excluding cached tokens",
+        lambda now: now.total.n_prompt,
+    ),
+    Shown(
+        "prompt_tokens_cached_total",
+        "Number of prompt tokens reused from the cache",
+        lambda now: now.total.n_reused,
+    ),
+    Shown(
+        "prompt_seconds_total",
+        "Total time spent processing prompts",
+        lambda now: now.total.prompt_seconds,
+    ),
+    Shown(
+        "tokens_predicted_total",
+        "Number of generation tokens processed",
+        lambda now: now.total.n_gen,
+    ),
+    Shown(
+        "tokens_predicted_seconds_total",
+        "Total time spent generating tokens",
+        lambda now: now.total.gen_seconds,
+    ),
     Shown("n_decode_total", "Total number of steps", lambda now: now.total.n_steps),
-    Shown("n_tokens_max", "Largest observed sequence length (prompt + generation)",
-          lambda now: now.total.n_longest),
-    Shown("spec_decode_num_drafts_total", "Speculative: Total speculative verification steps",
-          lambda now: now.total.n_drafts),
-    Shown("spec_decode_num_draft_tokens_total", "Speculative: Total draft tokens generated",
-          lambda now: now.total.n_drafted),
-    Shown("spec_decode_num_accepted_tokens_total",
-          "Speculative: Total draft tokens accepted by the target model",
-          lambda now: now.total.n_accepted),
-    Shown("texts_read_total", "Number of texts read for embeddings and ranks",
-          lambda now: now.total.n_texts),
+    Shown(
+        "n_tokens_max",
+        "Largest observed sequence length (prompt + generation)",
+        lambda now: now.total.n_longest,
+    ),
+    Shown(
+        "spec_decode_num_drafts_total",
+        "Speculative: Total speculative verification steps",
+        lambda now: now.total.n_drafts,
+    ),
+    Shown(
+        "spec_decode_num_draft_tokens_total",
+        "Speculative: Total draft tokens generated",
+        lambda now: now.total.n_drafted,
+    ),
+    Shown(
+        "spec_decode_num_accepted_tokens_total",
+        "Speculative: Total draft tokens accepted by the target model",
+        lambda now: now.total.n_accepted,
+    ),
+    Shown(
+        "texts_read_total",
+        "Number of texts read for embeddings and ranks",
+        lambda now: now.total.n_texts,
+    ),
     Shown("states_evicted_total", "Kept states that had to go", lambda now: now.n_evicted),
-)  # fmt: skip
+)
 
 GAUGES = (
     Shown("requests_processing", "Number of requests processing", lambda now: now.n_busy),
     Shown("requests_deferred", "Number of requests deferred", lambda now: now.n_waiting),
-    Shown("n_busy_slots_per_decode", "Average number of busy slots per step",
-          lambda now: now.total.n_busy / max(now.total.n_steps, 1)),
+    Shown(
+        "n_busy_slots_per_decode",
+        "Average number of busy slots per step",
+        lambda now: now.total.n_busy / max(now.total.n_steps, 1),
+    ),
     Shown("kv_cells", "Tokens in the memory, of all sequences", lambda now: now.n_cells),
     Shown("state_bytes", "Bytes of kept states in host memory", lambda now: now.state_bytes),
-)  # fmt: skip
+)
 
 
 async def get(request: Request, shelf: Shelf) -> Response:
@@ -80,9 +112,11 @@ async def get(request: Request, shelf: Shelf) -> Response:
     lines += [
         "# HELP llamacpp:requests_ended_total Requests that have ended, by reason",
         "# TYPE llamacpp:requests_ended_total counter",
-        *(f'llamacpp:requests_ended_total{{reason="{reason}"}} {n}'
-          for reason, n in sorted(now.total.ended.items())),
-    ]  # fmt: skip
+        *(
+            f'llamacpp:requests_ended_total{{reason="{reason}"}} {n}'
+            for reason, n in sorted(now.total.ended.items())
+        ),
+    ]
     made = Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
     made.raw_headers += as_written({"Process-Start-Time-Unix": str(int(record.started))})
     return made

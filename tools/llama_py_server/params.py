@@ -19,21 +19,29 @@ class ListenParams(Params):
     """Where to listen, and who is let in."""
 
     host: tuple[str, ...] = option(
-        ("127.0.0.1",), "--host", "addresses to listen on; one that ends in .sock is a unix socket",
-        parse=words, metavar="HOST,...",
-    )  # fmt: skip
+        ("127.0.0.1",),
+        "--host",
+        "addresses to listen on; one that ends in .sock is a unix socket",
+        parse=words,
+        metavar="HOST,...",
+    )
     port: int = option(8080, "--port", "port to listen on (0: any)", check=integers(0, 65535))
-    ui: bool = option(
-        True, "--ui --webui", "the page at /", off="--no-ui --no-webui", env="UI",
-    )  # fmt: skip
+    ui: bool = option(True, "--ui --webui", "the page at /", off="--no-ui --no-webui", env="UI")
     api_prefix: str = option(
-        "", "--api-prefix", "what every path begins with, without a slash at the end",
+        "",
+        "--api-prefix",
+        "what every path begins with, without a slash at the end",
         metavar="PREFIX",
-    )  # fmt: skip
+    )
     api_key: tuple[str, ...] = option(
-        (), "--api-key", "keys of which a client must have one", parse=words, many=True,
-        env="/LLAMA_API_KEY", metavar="KEY,...",
-    )  # fmt: skip
+        (),
+        "--api-key",
+        "keys of which a client must have one",
+        parse=words,
+        many=True,
+        env="/LLAMA_API_KEY",
+        metavar="KEY,...",
+    )
     api_key_file: str = option(
         "", "--api-key-file", "a file with such keys, one a line", env="", metavar="FILE"
     )
@@ -44,9 +52,11 @@ class ListenParams(Params):
         "", "--ssl-cert-file", "for TLS: the certificate, in PEM", metavar="FILE"
     )
     cors_origins: str = option(
-        "*", "--cors-origins", "web pages that may read answers; localhost: those of this machine",
+        "*",
+        "--cors-origins",
+        "web pages that may read answers; localhost: those of this machine",
         metavar="ORIGINS",
-    )  # fmt: skip
+    )
     cors_methods: str = option(
         "GET, POST, DELETE, OPTIONS", "--cors-methods", "what they may do", metavar="METHODS"
     )
@@ -57,27 +67,35 @@ class ListenParams(Params):
         True, "--cors-credentials", "pages may send cookies and keys", off="--no-cors-credentials"
     )
     timeout: int = option(
-        3600, "-to --timeout", "seconds after which an answer ends, with what there is of it",
+        3600,
+        "-to --timeout",
+        "seconds after which an answer ends, with what there is of it",
         check=integers(0),
-    )  # fmt: skip
+    )
     timeout_read: int = option(
         60, "--timeout-read", "seconds in which a request must have come", check=_POSITIVE
     )
     timeout_stop: int = option(
-        30, "--timeout-stop", "seconds that answers have to end when the server is stopped",
+        30,
+        "--timeout-stop",
+        "seconds that answers have to end when the server is stopped",
         check=integers(0),
-    )  # fmt: skip
+    )
     max_body: int = option(
         64, "--max-body", "MiB that a request may have at most", check=_POSITIVE, metavar="MIB"
     )
     max_connections: int = option(
-        1000, "--max-connections", "connections at once, beyond which clients are told to come"
-        " again", check=_POSITIVE,
-    )  # fmt: skip
+        1000,
+        "--max-connections",
+        "connections at once, beyond which clients are told to come again",
+        check=_POSITIVE,
+    )
     sse_ping_interval: int = option(
-        30, "--sse-ping-interval", "seconds after which a stream that is silent gives a sign of"
-        " life (-1: none)", check=integers(-1),
-    )  # fmt: skip
+        30,
+        "--sse-ping-interval",
+        "seconds after which a stream that is silent gives a sign of life (-1: none)",
+        check=integers(-1),
+    )
 
     def keys(self) -> tuple[str, ...]:
         """All keys. OSError if their file cannot be read."""
@@ -93,39 +111,54 @@ class ServerParams(Params):
     """What is served."""
 
     alias: tuple[str, ...] = option(
-        (), "-a --alias", "names of the model (default: its file's)", parse=words, many=True,
-        check=_ALIASES, metavar="NAME,...",
-    )  # fmt: skip
+        (),
+        "-a --alias",
+        "names of the model (default: its file's)",
+        parse=words,
+        many=True,
+        check=_ALIASES,
+        metavar="NAME,...",
+    )
     tags: tuple[str, ...] = option(
         (), "--tags", "words that /models has for it", parse=words, many=True, metavar="TAG,..."
     )
     max_queue: int = option(
-        256, "--max-queue", "requests that wait at most; more are told to come again (503)",
+        256,
+        "--max-queue",
+        "requests that wait at most; more are told to come again (503)",
         check=_POSITIVE,
-    )  # fmt: skip
+    )
     cache_prompt: bool = option(
-        True, "--cache-prompt", "what is held of a prompt is not computed again",
+        True,
+        "--cache-prompt",
+        "what is held of a prompt is not computed again",
         off="--no-cache-prompt",
-    )  # fmt: skip
+    )
     embedding: bool = option(
         False, "--embedding --embeddings", "/embeddings gives vectors of texts", env="EMBEDDINGS"
     )
     reranking: bool = option(
-        False, "--rerank --reranking", "/rerank tells how well texts answer a query",
+        False,
+        "--rerank --reranking",
+        "/rerank tells how well texts answer a query",
         env="RERANKING",
-    )  # fmt: skip
-    normalize: int = option(
-        2, "--embd-normalize", "embeddings are divided by their size: -1 not at all, 0 the largest"
-        " value becomes 32760, 1 the sum is 1, 2 the length is 1, N by the p-norm",
-        check=integers(-1), env="",
-    )  # fmt: skip
-    slots: bool = option(
-        True, "--slots", "/slots tells what the sequences do", off="--no-slots",
-        env="ENDPOINT_SLOTS",
-    )  # fmt: skip
-    props: bool = option(
-        False, "--props", "POST /props may change settings", env="ENDPOINT_PROPS"
     )
+    normalize: int = option(
+        2,
+        "--embd-normalize",
+        "embeddings are divided by their size: -1 not at all, 0 the largest"
+        " value becomes 32760, 1 the sum is 1, 2 the length is 1, N by the p-norm",
+        check=integers(-1),
+        env="",
+    )
+    slots: bool = option(
+        True,
+        "--slots",
+        "/slots tells what the sequences do",
+        off="--no-slots",
+        env="ENDPOINT_SLOTS",
+    )
+    props: bool = option(False, "--props", "POST /props may change settings", env="ENDPOINT_PROPS")
     metrics: bool = option(
         False, "--metrics", "/metrics tells numbers for Prometheus", env="ENDPOINT_METRICS"
     )
@@ -133,18 +166,24 @@ class ServerParams(Params):
         "", "--slot-save-path", "folder to which /slots may save sequences", metavar="FOLDER"
     )
     spm_infill: bool = option(
-        False, "--spm-infill", "suffix, prefix, middle instead of prefix, suffix, middle, as some"
-        " models prefer it",
-    )  # fmt: skip
+        False,
+        "--spm-infill",
+        "suffix, prefix, middle instead of prefix, suffix, middle, as some models prefer it",
+    )
     media_path: str = option(
-        "", "--media-path", "folder of whose files messages may name images, as file://NAME",
+        "",
+        "--media-path",
+        "folder of whose files messages may name images, as file://NAME",
         metavar="FOLDER",
-    )  # fmt: skip
+    )
     media_urls: str = option(
-        "public", "--media-urls", "from where images are fetched that messages name by http(s)"
+        "public",
+        "--media-urls",
+        "from where images are fetched that messages name by http(s)"
         " URLs: the internet, but nothing of this machine's own network (public); anywhere (any);"
-        " nowhere (none)", choices=("public", "any", "none"),
-    )  # fmt: skip
+        " nowhere (none)",
+        choices=("public", "any", "none"),
+    )
     warmup: bool = option(
         True, "--warmup", "compile and run before the first request", off="--no-warmup"
     )
@@ -155,41 +194,60 @@ class ModelsParams(Params):
     """Which models there are, and how many of them at a time."""
 
     model: tuple[str, ...] = option(
-        (), "-m --model", "GGUF file, or a model's short name (default: the bundled demo model);"
-        " given several times, requests name the one that they want", parse=lambda text: (text,),
-        many=True, metavar="FILE",
-    )  # fmt: skip
-    models_dir: str = option(
-        "", "--models-dir", "all models of this folder, or of folders in it, may be asked for by"
-        " the names of their files or folders", metavar="FOLDER",
-    )  # fmt: skip
-    models_preset: str = option(
-        "", "--models-preset", "all models of this file, which has options of each: a section"
-        " [NAME], or [*] for all, with lines like `ctx-size = 4096`", metavar="FILE",
-    )  # fmt: skip
-    models_cached: bool = option(
-        False, "--models-cached", "all models that `llama-py list` shows"
+        (),
+        "-m --model",
+        "GGUF file, or a model's short name (default: the bundled demo model);"
+        " given several times, requests name the one that they want",
+        parse=lambda text: (text,),
+        many=True,
+        metavar="FILE",
     )
+    models_dir: str = option(
+        "",
+        "--models-dir",
+        "all models of this folder, or of folders in it, may be asked for by"
+        " the names of their files or folders",
+        metavar="FOLDER",
+    )
+    models_preset: str = option(
+        "",
+        "--models-preset",
+        "all models of this file, which has options of each: a section"
+        " [NAME], or [*] for all, with lines like `ctx-size = 4096`",
+        metavar="FILE",
+    )
+    models_cached: bool = option(False, "--models-cached", "all models that `llama-py list` shows")
     models_max: int = option(
         4, "--models-max", "models that are loaded at a time (0: any number)", check=integers(0)
     )
     models_memory: int = option(
-        0, "--models-memory", "MiB that they may take together (0: what is available when the"
-        " server starts)", check=integers(0), metavar="MIB",
-    )  # fmt: skip
+        0,
+        "--models-memory",
+        "MiB that they may take together (0: what is available when the server starts)",
+        check=integers(0),
+        metavar="MIB",
+    )
     models_autoload: bool = option(
-        True, "--models-autoload", "a request loads the model that it names; off: /models/load"
-        " does", off="--no-models-autoload",
-    )  # fmt: skip
+        True,
+        "--models-autoload",
+        "a request loads the model that it names; off: /models/load does",
+        off="--no-models-autoload",
+    )
     models_manage: str = option(
-        "here", "--models-manage", "who may have models of the hub fetched to its cache and removed"
+        "here",
+        "--models-manage",
+        "who may have models of the hub fetched to its cache and removed"
         " from it, with --models-cached: clients of this machine and those with a key (here),"
-        " everybody, nobody", choices=("here", "all", "none"),
-    )  # fmt: skip
+        " everybody, nobody",
+        choices=("here", "all", "none"),
+    )
     sleep_idle_seconds: int = option(
-        -1, "--sleep-idle-seconds", "a model that nobody used for so long leaves the memory, until"
-        " a request comes (-1: it stays)", check=integers(-1),
-    )  # fmt: skip
+        -1,
+        "--sleep-idle-seconds",
+        "a model that nobody used for so long leaves the memory, until"
+        " a request comes (-1: it stays)",
+        check=integers(-1),
+    )
 
     @property
     def is_several(self) -> bool:
@@ -203,20 +261,28 @@ class TalkParams(ChatParams):
     """Conversations, of which requests may say more."""
 
     jinja: bool = option(
-        True, "--jinja", "tools may be given; templates are Jinja texts in any case",
+        True,
+        "--jinja",
+        "tools may be given; templates are Jinja texts in any case",
         off="--no-jinja",
-    )  # fmt: skip
+    )
     prefill_assistant: bool = option(
-        True, "--prefill-assistant", "where the last message is the assistant's, the answer goes on"
-        " with it", off="--no-prefill-assistant",
-    )  # fmt: skip
+        True,
+        "--prefill-assistant",
+        "where the last message is the assistant's, the answer goes on with it",
+        off="--no-prefill-assistant",
+    )
 
 
 # Options of ChatParams for somebody who types.
 TYPED = (
-    "conversation", "single_turn", "simple_io", "multiline_input", "system_prompt",
+    "conversation",
+    "single_turn",
+    "simple_io",
+    "multiline_input",
+    "system_prompt",
     "system_prompt_file",
-)  # fmt: skip
+)
 
 
 N_SLOTS = 4  # of a server whose -np is left open (llama-server)
@@ -227,22 +293,33 @@ class ServedParams(ContextParams):
     """ContextParams, of several sequences."""
 
     n_seq_max: int = option(
-        -1, "-np --parallel", f"number of slots: requests that generate at the same time (-1:"
-        f" {N_SLOTS}, and each may use all of -c)", env="N_PARALLEL",
+        -1,
+        "-np --parallel",
+        f"number of slots: requests that generate at the same time (-1:"
+        f" {N_SLOTS}, and each may use all of -c)",
+        env="N_PARALLEL",
         check=either(-1, integers(1, MAX_SEQ)),
-    )  # fmt: skip
+    )
     kv_unified: bool = option(
-        False, "-kvu --kv-unified", "all slots share one KV cache of -c tokens; off: each slot has"
-        " -c divided by -np (default: on without -np)", off="-no-kvu --no-kv-unified",
-    )  # fmt: skip
+        False,
+        "-kvu --kv-unified",
+        "all slots share one KV cache of -c tokens; off: each slot has"
+        " -c divided by -np (default: on without -np)",
+        off="-no-kvu --no-kv-unified",
+    )
     pooling: str = option(
-        "auto", "--pooling", "how the rows of a text become one embedding (default: the model's)",
+        "auto",
+        "--pooling",
+        "how the rows of a text become one embedding (default: the model's)",
         choices=("auto", *POOLING),
-    )  # fmt: skip
+    )
     attention: str = option(
-        "auto", "--attention", "whether tokens see those after them (default: the model's)",
-        choices=("auto", *ATTENTION), env="",
-    )  # fmt: skip
+        "auto",
+        "--attention",
+        "whether tokens see those after them (default: the model's)",
+        choices=("auto", *ATTENTION),
+        env="",
+    )
 
     def with_slots(self, is_unified: bool | None) -> ServedParams:
         """Return these parameters with the number of slots settled (llama_server).

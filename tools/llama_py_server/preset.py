@@ -1,11 +1,11 @@
 """Files of --models-preset: options of models, in sections (common/preset.cpp).
 
-    version = 1
-    [*]                       ; of all
-    ctx-size = 4096
-    [small]                   ; of one that is found elsewhere too, or has its own file
-    model = small.gguf
-    LLAMA_ARG_N_PARALLEL = 2
+version = 1
+[*]                       ; of all
+ctx-size = 4096
+[small]                   ; of one that is found elsewhere too, or has its own file
+model = small.gguf
+LLAMA_ARG_N_PARALLEL = 2
 """
 
 from __future__ import annotations
@@ -42,9 +42,14 @@ def read(path: str, parser: Parser) -> dict[str, Preset]:
     """Of each model by its name; `*` is in all of them already, but stands there too. OSError,
     ModelError for what is none of a preset's lines, with the file and the section."""
     found = configparser.ConfigParser(
-        delimiters=("=",), comment_prefixes=(";", "#"), inline_comment_prefixes=None,
-        strict=False, interpolation=None, default_section="\1", empty_lines_in_values=False,
-    )  # fmt: skip
+        delimiters=("=",),
+        comment_prefixes=(";", "#"),
+        inline_comment_prefixes=None,
+        strict=False,
+        interpolation=None,
+        default_section="\1",
+        empty_lines_in_values=False,
+    )
     found.optionxform = str  # type: ignore[assignment]  # keys as they are
     try:
         found.read_string(f"[{_BEGINNING}]\n{Path(path).read_text('utf-8')}", path)
@@ -52,8 +57,9 @@ def read(path: str, parser: Parser) -> dict[str, Preset]:
         raise ModelError(f"{path}: {' '.join(str(e).split())}") from None
     options = {
         key: (o, isinstance(f.default, bool) or bool(o.off))
-        for _, f, o in parser.added for key in (*o.flags, *o.off, o.env)
-    }  # fmt: skip
+        for _, f, o in parser.added
+        for key in (*o.flags, *o.off, o.env)
+    }
     lines = {name: [*found[name].items()] for name in found.sections() if name != _BEGINNING}
     for_all = lines.get(ALL, [])
     return {

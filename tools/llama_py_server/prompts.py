@@ -20,7 +20,10 @@ _FORMS = (
 
 
 def tokens_of(
-    tokenizer: Tokenizer, value: Any, add_special: bool = True, parse_special: bool = True,
+    tokenizer: Tokenizer,
+    value: Any,
+    add_special: bool = True,
+    parse_special: bool = True,
     see: See | None = None,
 ) -> list[int]:
     """The ids of one prompt: a text, ids, texts and ids in any order, or {"prompt_string": ...}.

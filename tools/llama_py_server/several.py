@@ -36,17 +36,21 @@ async def models(request: Request, shelf: Shelf) -> Response:
     infos = {info.name: info for info in shelf.models.info()}
     shown = [p for p in shelf.places.values() if not p.hidden and p.name in infos]
     coming = [_coming(fetch) for fetch in shelf.fetches.running.values()]
-    return as_json({
-        "object": "list", "data": [*(_shown(shelf, p, infos[p.name]) for p in shown), *coming],
-    })  # fmt: skip
+    return as_json(
+        {"object": "list", "data": [*(_shown(shelf, p, infos[p.name]) for p in shown), *coming]}
+    )
 
 
 def _coming(fetch: Fetch) -> dict[str, Any]:
     """A model that is being fetched."""
     return {
-        "id": fetch.name, "object": "model", "owned_by": "llama-py", "created": int(time.time()),
-        "status": {"value": "downloading", "progress": fetch.progress}, "source": "cache",
-    }  # fmt: skip
+        "id": fetch.name,
+        "object": "model",
+        "owned_by": "llama-py",
+        "created": int(time.time()),
+        "status": {"value": "downloading", "progress": fetch.progress},
+        "source": "cache",
+    }
 
 
 async def model(request: Request, shelf: Shelf) -> Response:
@@ -70,14 +74,21 @@ def _shown(shelf: Shelf, place: Place, info: ModelInfo) -> dict[str, Any]:
     told = shelf.told(place)
     sees = place.sees if told is None else told.sees
     found = {
-        "id": place.name, "aliases": sorted(place.others), "tags": [], "object": "model",
-        "owned_by": "llama-py", "created": int(time.time()), "status": status,
-        "path": place.path, "source": place.kind, "can_remove": place.is_of_hub,
+        "id": place.name,
+        "aliases": sorted(place.others),
+        "tags": [],
+        "object": "model",
+        "owned_by": "llama-py",
+        "created": int(time.time()),
+        "status": status,
+        "path": place.path,
+        "source": place.kind,
+        "can_remove": place.is_of_hub,
         "architecture": {
             "input_modalities": ["text", "image"] if sees else ["text"],
             "output_modalities": ["text"],
         },
-    }  # fmt: skip
+    }
     return found if told is None else {**told.model, **found, "tags": told.model["tags"]}
 
 
@@ -119,12 +130,20 @@ async def props(request: Request, shelf: Shelf) -> Response:
     """Of a model; where there are several and none is named, of the server."""
     ui: bool = request.app.state.ui
     if shelf.several and not request.query_params.get("model"):
-        return as_json({
-            "role": "router", "ui": ui, "max_instances": shelf.models.most,
-            "models_autoload": shelf.autoload, "model_alias": "llama-py", "model_path": "none",
-            "default_generation_settings": {"params": None, "n_ctx": 0}, "ui_settings": {},
-            "build_info": build(), "cors_proxy_enabled": False,
-        })  # fmt: skip
+        return as_json(
+            {
+                "role": "router",
+                "ui": ui,
+                "max_instances": shelf.models.most,
+                "models_autoload": shelf.autoload,
+                "model_alias": "llama-py",
+                "model_path": "none",
+                "default_generation_settings": {"params": None, "n_ctx": 0},
+                "ui_settings": {},
+                "build_info": build(),
+                "cors_proxy_enabled": False,
+            }
+        )
     found = await shelf.told_of(request)
     if found is None:
         return GONE

@@ -121,11 +121,18 @@ class Shelf:
     """
 
     def __init__(
-        self, places: Sequence[Place], *, several: bool = False, budget: int | None = None,
-        most: int = 0, autoload: bool = True, idle: float = -1.0,
-        again: Callable[[], Sequence[Place]] | None = None, loss: Loss | None = None,
+        self,
+        places: Sequence[Place],
+        *,
+        several: bool = False,
+        budget: int | None = None,
+        most: int = 0,
+        autoload: bool = True,
+        idle: float = -1.0,
+        again: Callable[[], Sequence[Place]] | None = None,
+        loss: Loss | None = None,
         manages: Manages | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.places = {place.name: place for place in places}
         self.several, self.autoload, self.idle, self.again = several, autoload, idle, again
         self.models: Models[Loaded] = Models(

@@ -25,9 +25,7 @@ _FORBIDDEN = set('/\\:*?"<>|')
 
 async def get(request: Request, state: State) -> Response:
     if not state.params.slots:
-        raise not_supported(
-            "This server does not support slots endpoint. Start it with `--slots`"
-        )
+        raise not_supported("This server does not support slots endpoint. Start it with `--slots`")
     slots = state.engine.slots()
     if request.query_params.get("fail_on_no_slot") and all(s.state != "idle" for s in slots):
         raise HTTPError("unavailable_error", "no slot available")
@@ -36,9 +34,11 @@ async def get(request: Request, state: State) -> Response:
 
 def _shown(slot: SlotInfo, state: State) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "id": slot.id, "n_ctx": state.engine.n_ctx, "speculative": bool(state.drafters),
+        "id": slot.id,
+        "n_ctx": state.engine.n_ctx,
+        "speculative": bool(state.drafters),
         "is_processing": slot.state != "idle",
-    }  # fmt: skip
+    }
     answer = state.work.get(slot.id_request)
     if slot.state == "idle" or answer is None:
         return found
@@ -48,11 +48,15 @@ def _shown(slot: SlotInfo, state: State) -> dict[str, Any]:
         "n_prompt_tokens_processed": slot.n_done - answer.n_cached,
         "n_prompt_tokens_cache": answer.n_cached,
         "params": settings(answer.task, state, short=True),
-        "next_token": [{
-            "has_next_token": True, "has_new_line": answer.has_new_line, "n_remain": slot.n_left,
-            "n_decoded": slot.n_gen,
-        }],
-    }  # fmt: skip
+        "next_token": [
+            {
+                "has_next_token": True,
+                "has_new_line": answer.has_new_line,
+                "n_remain": slot.n_left,
+                "n_decoded": slot.n_gen,
+            }
+        ],
+    }
 
 
 async def post(request: Request, state: State) -> Response:
@@ -98,9 +102,14 @@ async def _save(request: Request, state: State, id: int) -> Response:
     n, n_bytes = await asyncio.wrap_future(state.engine.save_slot(id, path))
     ms = 1000 * (time.perf_counter() - start)
     return as_json(
-        {"id_slot": id, "filename": name, "n_saved": n, "n_written": n_bytes,
-         "timings": {"save_ms": ms}}
-    )  # fmt: skip
+        {
+            "id_slot": id,
+            "filename": name,
+            "n_saved": n,
+            "n_written": n_bytes,
+            "timings": {"save_ms": ms},
+        }
+    )
 
 
 async def _restore(request: Request, state: State, id: int) -> Response:
@@ -112,6 +121,11 @@ async def _restore(request: Request, state: State, id: int) -> Response:
         raise invalid(f"Unable to restore slot: {e.strerror or e}") from None
     ms = 1000 * (time.perf_counter() - start)
     return as_json(
-        {"id_slot": id, "filename": name, "n_restored": n, "n_read": n_bytes,
-         "timings": {"restore_ms": ms}}
-    )  # fmt: skip
+        {
+            "id_slot": id,
+            "filename": name,
+            "n_restored": n,
+            "n_read": n_bytes,
+            "timings": {"restore_ms": ms},
+        }
+    )

@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 TYPES = {
-    "index.html": "text/html; charset=utf-8", "page.css": "text/css; charset=utf-8",
-    "page.js": "text/javascript; charset=utf-8", "LICENSES.txt": "text/plain; charset=utf-8",
-}  # fmt: skip
+    "index.html": "text/html; charset=utf-8",
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "LICENSES.txt": "text/plain; charset=utf-8",
+}
 
 # Nothing but what is here: a model's words can load nothing, and no other page can frame this one.
 HEADERS = {
@@ -22,7 +24,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
-}  # fmt: skip
+}
 
 Handle = Callable[[Request], Awaitable[Response]]
 

@@ -80,7 +80,6 @@ class Task:
         response = self.response
         return found or ((response.warning,) if response and response.warning else ())
 
-
     @property
     def logprobs(self) -> int | None:
         """How many of the most likely tokens each token has; None for no log probabilities."""
@@ -125,9 +124,7 @@ def names(fields: Mapping[str, Field]) -> set[str]:
 KNOWN = names(_TASK) | names(_SAMPLING)
 
 
-def read(
-    body: Mapping[str, Any], defaults: Task, tokenizer: Tokenizer, n_parallel: int
-) -> Task:
+def read(body: Mapping[str, Any], defaults: Task, tokenizer: Tokenizer, n_parallel: int) -> Task:
     """The task that a request describes. HTTPError, with the field's name, for what none can be;
     a null is as if it were not there."""
     found = _taken(body, _TASK, defaults)
@@ -194,5 +191,7 @@ def _preserved(value: Any, tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 _MORE: dict[str, Callable[..., Any]] = {
-    "logit_bias": biases, "lora": _lora, "preserved_tokens": _preserved,
-}  # fmt: skip
+    "logit_bias": biases,
+    "lora": _lora,
+    "preserved_tokens": _preserved,
+}

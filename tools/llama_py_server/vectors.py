@@ -37,9 +37,7 @@ async def openai(request: Request, state: State) -> Response:
 
 async def _embedded(request: Request, state: State, openai: bool) -> Response:
     if not state.params.embedding:
-        raise not_supported(
-            "This server does not support embeddings. Start it with `--embeddings`"
-        )
+        raise not_supported("This server does not support embeddings. Start it with `--embeddings`")
     if openai and state.pooling == "none":
         raise invalid(
             "Pooling type 'none' is not OAI compatible. Please use a different pooling type"
@@ -60,10 +58,14 @@ async def _embedded(request: Request, state: State, openai: bool) -> Response:
         return as_json([{"index": i, "embedding": rows.tolist()} for i, rows in enumerate(found)])
     data = [_item(i, rows[0], form) for i, rows in enumerate(found)]
     n = sum(map(len, prompts))
-    return as_json({
-        "model": text(body, "model", state.name), "object": "list",
-        "usage": {"prompt_tokens": n, "total_tokens": n}, "data": data,
-    })  # fmt: skip
+    return as_json(
+        {
+            "model": text(body, "model", state.name),
+            "object": "list",
+            "usage": {"prompt_tokens": n, "total_tokens": n},
+            "data": data,
+        }
+    )
 
 
 def _dimensions(state: State, body: Body) -> int | None:
@@ -122,9 +124,7 @@ async def _rows(state: State, prompts: Sequence[Sequence[int]], norm: int) -> li
 async def rerank(request: Request, state: State) -> Response:
     """How well documents answer a query, as Jina and TEI have it."""
     if not state.params.reranking:
-        raise not_supported(
-            "This server does not support reranking. Start it with `--reranking`"
-        )
+        raise not_supported("This server does not support reranking. Start it with `--reranking`")
     body = await object_of(request)
     if "query" not in body:
         raise invalid('"query" must be provided')
@@ -155,6 +155,8 @@ def _ranked(body: Body, texts: list[str], scores: list[float], n_tokens: int, na
     if is_tei:
         return order
     return {
-        "model": text(body, "model", name), "object": "list",
-        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens}, "results": order,
-    }  # fmt: skip
+        "model": text(body, "model", name),
+        "object": "list",
+        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+        "results": order,
+    }

@@ -107,8 +107,12 @@ class Work:
         """An error is heard of as one of an answer would be."""
         try:
             n = -1
-            while self._todo and not self._is_cancelled and (
-                len(self._todo) != n or not self._n_running  # whose end would ask again
+            while (
+                self._todo
+                and not self._is_cancelled
+                and (
+                    len(self._todo) != n or not self._n_running  # whose end would ask again
+                )
             ):
                 n = len(self._todo)
                 await run_in_threadpool(self._submit)
@@ -121,9 +125,11 @@ class Work:
         self._loop.call_soon_threadsafe(self._events.put_nowait, (answer, event))
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cancel()
 
     def cancel(self) -> None:

@@ -16,16 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llama_py.hparams import HParams
-from llama_py.memory.kept import (
-    Compressed,
-    Index,
-    Keeps,
-    Kept,
-    KeysValues,
-    SameAs,
-    State,
-    Tokens,
-)
+from llama_py.memory.kept import Compressed, Index, Keeps, Kept, KeysValues, SameAs, State, Tokens
 from llama_py.models import architecture, tiny
 from llama_py.models._architecture import Architecture
 from llama_py.models.tiny._invent import Invented
@@ -82,9 +73,7 @@ def table() -> str:
 def lines(n_theirs: int, theirs: float) -> str:
     """The median of lines of architectures' files beside llama.cpp's."""
     files = {_file(arch) for arch, _ in tiny.every()}
-    return LINES.format(
-        n=len(files), ours=_median(files), n_theirs=n_theirs, theirs=theirs
-    )
+    return LINES.format(n=len(files), ours=_median(files), n_theirs=n_theirs, theirs=theirs)
 
 
 def _median(files: Iterable[Path]) -> float:
@@ -118,9 +107,13 @@ def _row(arch: str, variants: list[str]) -> str:
     about = " ".join((inspect.getdoc(inspect.getmodule(kind)) or "").split("\n\n")[0].split())
     models = ", ".join(f"{variant} ({_runs(arch, variant)})" for variant in variants)
     cells = (
-        f"`{arch}`", f"[{path.name}](../{file})", str(len(text.splitlines())), about,
-        "; ".join(dict.fromkeys(what for v in variants for what in _keeps(kind, v))), models,
-    )  # fmt: skip
+        f"`{arch}`",
+        f"[{path.name}](../{file})",
+        str(len(text.splitlines())),
+        about,
+        "; ".join(dict.fromkeys(what for v in variants for what in _keeps(kind, v))),
+        models,
+    )
     return f"| {' | '.join(cells)} |\n"
 
 
@@ -147,9 +140,11 @@ def _word(one: Keeps) -> str:
         what = "keys and values" if one.n_embd_head_v else "latent keys"
         return f"{what} of a window ({one.window.kind})" if one.window else what
     names: dict[type, str] = {
-        Index: "keys of an indexer", State: "a state", SameAs: "what another layer keeps",
+        Index: "keys of an indexer",
+        State: "a state",
+        SameAs: "what another layer keeps",
         Tokens: "the tokens",
-    }  # fmt: skip
+    }
     if isinstance(one, Compressed):
         return f"one key of every {one.ratio} tokens"
     return names[type(one)]

@@ -107,17 +107,23 @@ def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
             model, loaded = None, test.weights
             file = FileParams(model=test.model, repack=not test.no_repack)
             how = ModelParams(
-                device=device_names(test.device), n_gpu_layers=test.n_gpu_layers,
-                split_mode=test.split_mode, parallel=test.parallel,
+                device=device_names(test.device),
+                n_gpu_layers=test.n_gpu_layers,
+                split_mode=test.split_mode,
+                parallel=test.parallel,
                 tensor_split=shares(test.tensor_split) if test.tensor_split else (),
-            )  # fmt: skip
+            )
             model = session.load(file, how, test.threads)
         ctx = model.context(
-            test.n_prompt + test.n_gen + test.n_depth, n_batch=test.n_batch,
-            n_ubatch=test.n_ubatch, flash_attn=test.flash_attn, type_k=test.type_k,
-            type_v=test.type_v, forms=FormParams(delta_net=test.delta_net).forms,
+            test.n_prompt + test.n_gen + test.n_depth,
+            n_batch=test.n_batch,
+            n_ubatch=test.n_ubatch,
+            flash_attn=test.flash_attn,
+            type_k=test.type_k,
+            type_v=test.type_v,
+            forms=FormParams(delta_net=test.delta_net).forms,
             n_threads=test.threads,
-        )  # fmt: skip
+        )
         make_ready(ctx, max(test.n_prompt, test.n_depth))
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""
         yield test, model, Measure(ctx, model, test, says)

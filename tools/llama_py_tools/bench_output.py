@@ -66,22 +66,38 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result
     tensors = model.file.tensors.values()
     use = ctx.memory_breakdown().values()
     return Result(
-        version=llama_py.__version__, cpu_info=host.cpu_name(),
+        version=llama_py.__version__,
+        cpu_info=host.cpu_name(),
         backends="+".join(_backend(d.name) for d in model.devices),
         model_filename=test.model or "demo",
-        model_type=model.desc, model_size=sum(t.nbytes for t in tensors),
-        model_n_params=sum(n_elements(t.ne) for t in tensors), n_batch=test.n_batch,
-        n_ubatch=test.n_ubatch, n_threads=test.threads, type_k=test.type_k, type_v=test.type_v,
-        n_gpu_layers=test.n_gpu_layers, split_mode=test.split_mode, parallel=test.parallel,
-        tensor_split=test.tensor_split, flash_attn=FLASH_ATTN[test.flash_attn],
-        delta_net=test.delta_net, devices=model.device_names.replace(",", "/"),
-        repack=not test.no_repack, compute_size=sum(u["compute"] for u in use),
-        n_prompt=test.n_prompt, n_gen=test.n_gen, n_depth=test.n_depth,
+        model_type=model.desc,
+        model_size=sum(t.nbytes for t in tensors),
+        model_n_params=sum(n_elements(t.ne) for t in tensors),
+        n_batch=test.n_batch,
+        n_ubatch=test.n_ubatch,
+        n_threads=test.threads,
+        type_k=test.type_k,
+        type_v=test.type_v,
+        n_gpu_layers=test.n_gpu_layers,
+        split_mode=test.split_mode,
+        parallel=test.parallel,
+        tensor_split=test.tensor_split,
+        flash_attn=FLASH_ATTN[test.flash_attn],
+        delta_net=test.delta_net,
+        devices=model.device_names.replace(",", "/"),
+        repack=not test.no_repack,
+        compute_size=sum(u["compute"] for u in use),
+        n_prompt=test.n_prompt,
+        n_gen=test.n_gen,
+        n_depth=test.n_depth,
         test_time=time.strftime("%FT%TZ", time.gmtime()),
-        avg_ns=round(statistics.mean(samples)), stddev_ns=round(_stdev(samples)),
-        avg_ts=statistics.mean(rates), stddev_ts=_stdev(rates), samples_ns=samples,
+        avg_ns=round(statistics.mean(samples)),
+        stddev_ns=round(_stdev(samples)),
+        avg_ts=statistics.mean(rates),
+        stddev_ts=_stdev(rates),
+        samples_ns=samples,
         samples_ts=rates,
-    )  # fmt: skip
+    )
 
 
 def _backend(device: str) -> str:
@@ -208,10 +224,14 @@ class Markdown(CSV):
 
     def row(self, r: Result) -> None:
         values = {
-            **vars(r), "model": r.model_type, "size": bytes_text(r.model_size),
-            "params": count_text(r.model_n_params), "compute": bytes_text(r.compute_size),
-            "test": r.test, "rate": f"{r.avg_ts:.2f} ± {r.stddev_ts:.2f}",
-        }  # fmt: skip
+            **vars(r),
+            "model": r.model_type,
+            "size": bytes_text(r.model_size),
+            "params": count_text(r.model_n_params),
+            "compute": bytes_text(r.compute_size),
+            "test": r.test,
+            "rate": f"{r.avg_ts:.2f} ± {r.stddev_ts:.2f}",
+        }
         self._line([c.pad(str(_plain(values[c.key]))) for c in self.columns])
 
     def footer(self) -> None:
@@ -232,8 +252,12 @@ def count_text(n: int) -> str:
 
 
 PRINTERS: dict[str, type[CSV]] = {
-    "md": Markdown, "csv": CSV, "json": JSON, "jsonl": JSONLines, "sql": SQL,
-}  # fmt: skip
+    "md": Markdown,
+    "csv": CSV,
+    "json": JSON,
+    "jsonl": JSONLines,
+    "sql": SQL,
+}
 
 
 def printer(options: BenchParams) -> CSV:

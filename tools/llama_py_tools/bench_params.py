@@ -56,10 +56,12 @@ def several(kind: type[Params], name: str, default: Any = None, **other: Any) ->
         return tuple(map(o.parse, words(text)))
 
     how: dict[str, Any] = {
-        "env": o.env.removeprefix(PREFIX), "help": o.help, "metavar": o.metavar,
+        "env": o.env.removeprefix(PREFIX),
+        "help": o.help,
+        "metavar": o.metavar,
         "check": o.check and each(o.check),
         "parse": int_ranges if isinstance(default, int) else values,
-    }  # fmt: skip
+    }
     return option((default,), " ".join(o.flags), many=True, **{**how, **other})
 
 
@@ -77,9 +79,14 @@ class BenchParams(Params):
         (128,), "-n --n-gen", "generated tokens (0: no such test)", parse=int_ranges, many=True
     )
     pg: tuple[tuple[int, int], ...] = option(
-        (), "-pg", "a prompt, then generation, in one time", env="PG", parse=pair, many=True,
+        (),
+        "-pg",
+        "a prompt, then generation, in one time",
+        env="PG",
+        parse=pair,
+        many=True,
         metavar="P,N",
-    )  # fmt: skip
+    )
     n_depth: tuple[int, ...] = option(
         (0,), "-d --n-depth", "tokens in the memory before the test", parse=int_ranges, many=True
     )
@@ -94,41 +101,66 @@ class BenchParams(Params):
     flash_attn: tuple[str, ...] = several(ContextParams, "flash_attn")
     delta_net: tuple[str, ...] = several(FormParams, "delta_net")
     device: tuple[str, ...] = several(
-        ModelParams, "device", metavar="NAME", parse=words,
+        ModelParams,
+        "device",
+        metavar="NAME",
+        parse=words,
         help="devices, one after the other; those of one model as a/b",
-    )  # fmt: skip
+    )
     split_mode: tuple[str, ...] = several(ModelParams, "split_mode", parse=words)
     parallel: tuple[str, ...] = several(
-        ModelParams, "parallel", parse=words, metavar="tp=N/pp=N/ep=N",
+        ModelParams,
+        "parallel",
+        parse=words,
+        metavar="tp=N/pp=N/ep=N",
         help="how the devices of one model are divided, as tp=2/pp=2",
-    )  # fmt: skip
+    )
     tensor_split: tuple[str, ...] = several(
-        ModelParams, "tensor_split", "", metavar="N", parse=words,
+        ModelParams,
+        "tensor_split",
+        "",
+        metavar="N",
+        parse=words,
         help="shares of the devices of one model, as 3/1",
-    )  # fmt: skip
+    )
     no_repack: tuple[bool, ...] = option(
-        (False,), "-nr --no-repack", "leave weights as the file has them", parse=switches,
-        many=True, metavar="0|1",
-    )  # fmt: skip
+        (False,),
+        "-nr --no-repack",
+        "leave weights as the file has them",
+        parse=switches,
+        many=True,
+        metavar="0|1",
+    )
     repetitions: int = option(5, "-r --repetitions", "runs of each test", check=integers(1))
     output: str = option("md", "-o --output", "what is written", choices=FORMATS)
     roofline: bool = option(
-        False, "--roofline", "instead of rates, what one run's time goes to, against what the"
+        False,
+        "--roofline",
+        "instead of rates, what one run's time goes to, against what the"
         " device can read and compute",
-    )  # fmt: skip
+    )
     predict: str = option(
-        "", "--predict", "instead of measuring, tell what several machines would do",
-        metavar="hosts=a:2,b|hosts=N,...", env="",
-    )  # fmt: skip
+        "",
+        "--predict",
+        "instead of measuring, tell what several machines would do",
+        metavar="hosts=a:2,b|hosts=N,...",
+        env="",
+    )
     link: str = option(
-        "0.1ms,10Gbit", "--link", "for --predict: latency and rate between two machines, what a"
+        "0.1ms,10Gbit",
+        "--link",
+        "for --predict: latency and rate between two machines, what a"
         " message takes besides, and at what rate the two processes exchange bytes",
-        metavar="LATENCY,RATE[,MESSAGE[,ENDS]]", env="",
-    )  # fmt: skip
+        metavar="LATENCY,RATE[,MESSAGE[,ENDS]]",
+        env="",
+    )
     speed: str = option(
-        "", "--speed", "for --predict: bytes and flops a second of a machine (default: this one's,"
-        " measured)", metavar="BYTES,FLOPS", env="",
-    )  # fmt: skip
+        "",
+        "--speed",
+        "for --predict: bytes and flops a second of a machine (default: this one's, measured)",
+        metavar="BYTES,FLOPS",
+        env="",
+    )
     warmup: bool = option(True, "--warmup", "run each test once before", off="--no-warmup")
     progress: bool = option(False, "--progress", "tell on stderr what is being run")
 
@@ -162,9 +194,7 @@ class Test:
     @property
     def weights(self) -> tuple[str, int, str, str, str, str, bool]:
         """Tests that agree in these share a loaded model."""
-        placed = (
-            self.n_gpu_layers, self.device, self.split_mode, self.parallel, self.tensor_split
-        )  # fmt: skip
+        placed = (self.n_gpu_layers, self.device, self.split_mode, self.parallel, self.tensor_split)
         return self.model, *placed, self.no_repack
 
 
@@ -180,10 +210,23 @@ def combinations(o: BenchParams) -> list[Test]:
     kinds += [pg for pg in o.pg if sum(pg) > 0]
     threads = [n if n > 0 else _cores() for n in o.threads]
     values: Iterator[Any] = product(
-        o.model, o.n_gpu_layers, o.device, o.split_mode, o.parallel, o.tensor_split, o.no_repack,
-        o.n_batch, o.n_ubatch, o.type_k, o.type_v, o.flash_attn, o.delta_net, threads, o.n_depth,
+        o.model,
+        o.n_gpu_layers,
+        o.device,
+        o.split_mode,
+        o.parallel,
+        o.tensor_split,
+        o.no_repack,
+        o.n_batch,
+        o.n_ubatch,
+        o.type_k,
+        o.type_v,
+        o.flash_attn,
+        o.delta_net,
+        threads,
+        o.n_depth,
         kinds,
-    )  # fmt: skip
+    )
     return [Test(*how, *kind) for *how, kind in values]
 
 

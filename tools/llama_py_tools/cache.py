@@ -21,9 +21,13 @@ class CacheParams(Params):
     """What of the cache is shown or removed."""
 
     action: str = option(
-        "list", "action", "list: environments (versions and CPU) with their kernels; path: of the"
-        " present one; clear: remove the present one's kernels", choices=ACTIONS, nargs="?",
-    )  # fmt: skip
+        "list",
+        "action",
+        "list: environments (versions and CPU) with their kernels; path: of the"
+        " present one; clear: remove the present one's kernels",
+        choices=ACTIONS,
+        nargs="?",
+    )
     unused: bool = option(False, "--unused", "clear all others instead", env="")
     weights: bool = option(
         False, "--weights", "clear what rank 0 has sent to this machine instead", env=""
@@ -33,9 +37,10 @@ class CacheParams(Params):
 
 def parser() -> Parser:
     p = Parser(
-        "llama-py-cli cache", usage="%(prog)s [list|path|clear [--unused|--weights|--all]]",
+        "llama-py-cli cache",
+        usage="%(prog)s [list|path|clear [--unused|--weights|--all]]",
         description="Compiled kernels, and weights that were sent here: list or remove them.",
-    )  # fmt: skip
+    )
     p.add(CacheParams, CommonParams)
     return p
 
@@ -82,7 +87,6 @@ def _list(at: Path) -> None:
         used = _date(e.used)
         what = f"{e.n_kernels:5} kernels {_size(e.size):>10}   used {used}   {e.made_for}"
         print(f"{'*' if e.present else ' '} {e.path.name} {what}")
-
 
     if (sent := kept.about()) is not None:
         print(

@@ -33,63 +33,95 @@ class ChatParams(Params):
     """Conversations."""
 
     conversation: bool | None = option(
-        None, "-cnv --conversation", "talk, through a chat template (default: if the model has"
-        " one; the demo: if there is no -p); /help lists commands", off="-no-cnv --no-conversation",
-    )  # fmt: skip
+        None,
+        "-cnv --conversation",
+        "talk, through a chat template (default: if the model has"
+        " one; the demo: if there is no -p); /help lists commands",
+        off="-no-cnv --no-conversation",
+    )
     single_turn: bool = option(False, "-st --single-turn", "one question, one answer")
     simple_io: bool = option(
         False, "--simple-io", "plain lines, for consoles and programs that know no others"
     )
     multiline_input: bool = option(
-        False, "-mli --multiline-input", "a message ends behind a line that ends with a backslash;"
+        False,
+        "-mli --multiline-input",
+        "a message ends behind a line that ends with a backslash;"
         " without this, such a line goes on in the next",
-    )  # fmt: skip
+    )
     system_prompt: str = option("", "-sys --system-prompt", "what to be", metavar="TEXT")
     system_prompt_file: str = option(
         "", "-sysf --system-prompt-file", "read that from a file", metavar="FILE"
     )
     chat_template: str = option(
-        "", "--chat-template", "instead of the model's: the name of a template that llama.cpp knows"
-        " (a wrong one lists them), or a Jinja text", metavar="NAME|JINJA",
-    )  # fmt: skip
+        "",
+        "--chat-template",
+        "instead of the model's: the name of a template that llama.cpp knows"
+        " (a wrong one lists them), or a Jinja text",
+        metavar="NAME|JINJA",
+    )
     chat_template_file: str = option(
-        "", "--chat-template-file", "instead of the model's: a file with a Jinja text",
+        "",
+        "--chat-template-file",
+        "instead of the model's: a file with a Jinja text",
         metavar="FILE",
-    )  # fmt: skip
+    )
     chat_template_kwargs: Mapping[str, Any] = option(
-        dict, "--chat-template-kwargs", "more variables for the template", metavar="JSON",
-        parse=json_object, many=True,
-    )  # fmt: skip
+        dict,
+        "--chat-template-kwargs",
+        "more variables for the template",
+        metavar="JSON",
+        parse=json_object,
+        many=True,
+    )
     jinja: bool = option(True, "--jinja", "templates are Jinja texts (always so)")
     reasoning_format: str = option(
-        "auto", "--reasoning-format", "thoughts: none leaves them in the answer; else they are no"
+        "auto",
+        "--reasoning-format",
+        "thoughts: none leaves them in the answer; else they are no"
         " part of it, but shown dimmed on a terminal",
-        choices=("auto", "none", "deepseek", "deepseek-legacy"), env="THINK",
-    )  # fmt: skip
+        choices=("auto", "none", "deepseek", "deepseek-legacy"),
+        env="THINK",
+    )
     skip_chat_parsing: bool = option(
-        False, "--skip-chat-parsing", "the same as --reasoning-format none",
+        False,
+        "--skip-chat-parsing",
+        "the same as --reasoning-format none",
         off="--no-skip-chat-parsing",
-    )  # fmt: skip
+    )
     reasoning: str = option(
-        "auto", "-rea --reasoning", "think before an answer; auto: as the template has it",
-        choices=("on", "off", "auto"), parse=on_off_auto,
-    )  # fmt: skip
+        "auto",
+        "-rea --reasoning",
+        "think before an answer; auto: as the template has it",
+        choices=("on", "off", "auto"),
+        parse=on_off_auto,
+    )
     reasoning_effort: str = option(
-        "default", "--reasoning-effort", "how much to think, for templates that can tell the model:"
-        " minimal, low, medium, high, ...", metavar="LEVEL",
-    )  # fmt: skip
+        "default",
+        "--reasoning-effort",
+        "how much to think, for templates that can tell the model: minimal, low, medium, high, ...",
+        metavar="LEVEL",
+    )
     reasoning_budget: int = option(
-        -1, "--reasoning-budget", "tokens of thoughts at most (-1: no limit, 0: none)",
-        env="THINK_BUDGET", check=integers(-1),
-    )  # fmt: skip
+        -1,
+        "--reasoning-budget",
+        "tokens of thoughts at most (-1: no limit, 0: none)",
+        env="THINK_BUDGET",
+        check=integers(-1),
+    )
     reasoning_budget_message: str = option(
-        "", "--reasoning-budget-message", "what the model thinks last when that is used up",
-        env="THINK_BUDGET_MESSAGE", metavar="TEXT",
-    )  # fmt: skip
+        "",
+        "--reasoning-budget-message",
+        "what the model thinks last when that is used up",
+        env="THINK_BUDGET_MESSAGE",
+        metavar="TEXT",
+    )
     reasoning_preserve: bool = option(
-        True, "--reasoning-preserve", "show the model its thoughts of all earlier answers, if the"
-        " template can", off="--no-reasoning-preserve",
-    )  # fmt: skip
+        True,
+        "--reasoning-preserve",
+        "show the model its thoughts of all earlier answers, if the template can",
+        off="--no-reasoning-preserve",
+    )
 
     @property
     def asked(self) -> bool:

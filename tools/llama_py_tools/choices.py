@@ -48,9 +48,11 @@ class ChoiceParams(Params):
         False, "--multiple-choice", "score the multiple-choice tasks in -bf FILE"
     )
     multiple_choice_tasks: int = option(
-        0, "--multiple-choice-tasks", "maximum number of multiple-choice tasks (0: all)",
+        0,
+        "--multiple-choice-tasks",
+        "maximum number of multiple-choice tasks (0: all)",
         check=integers(0),
-    )  # fmt: skip
+    )
 
     @property
     def any(self) -> bool:
@@ -210,8 +212,10 @@ def _rows(ctx: Context, task: Task) -> tuple[Any, list[list[int]], int]:
     from llama_py import Batch
 
     texts = [ctx.model.tokenizer.tokenize(text, parse_special=False) for text in task.texts]
-    n = next((i for i, ids in enumerate(zip(*texts, strict=False)) if len({*ids}) > 1),
-             min(map(len, texts)) - 1)  # fmt: skip
+    n = next(
+        (i for i, ids in enumerate(zip(*texts, strict=False)) if len({*ids}) > 1),
+        min(map(len, texts)) - 1,
+    )
     ids, pos, seqs = list(texts[0][:n]), [*range(n)], [tuple(range(len(texts)))] * n
     for s, text in enumerate(texts):
         ids += text[n:]

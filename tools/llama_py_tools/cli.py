@@ -74,9 +74,11 @@ OTHERS = ("cache", "warmup")  # commands
 
 def parser() -> Parser:
     p = Parser(
-        "llama-py-cli", usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
-        description="Generate text with a GGUF model.", epilog=EPILOG,
-    )  # fmt: skip
+        "llama-py-cli",
+        usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
+        description="Generate text with a GGUF model.",
+        epilog=EPILOG,
+    )
     p.others = OTHERS
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
@@ -247,9 +249,13 @@ def gap_ids(run: Run, text: CompletionParams, prompt: str | None) -> list[int]:
 
     prefix, suffix = (escaped(t or "", text) for t in (text.fim_prefix, text.fim_suffix))
     return infill_ids(
-        run.model.tokenizer, prefix, suffix, prompt=prompt or "", n_ctx=run.ctx.n_ctx,
+        run.model.tokenizer,
+        prefix,
+        suffix,
+        prompt=prompt or "",
+        n_ctx=run.ctx.n_ctx,
         spm=text.spm_infill,
-    )  # fmt: skip
+    )
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:

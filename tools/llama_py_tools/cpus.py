@@ -36,9 +36,12 @@ class CpuParams(Params):
     """The CPUs of the threads."""
 
     cpu_mask: frozenset[int] = option(
-        frozenset(), "-C --cpu-mask", "run on these CPUs only: bits of a hexadecimal number",
-        parse=mask, metavar="M",
-    )  # fmt: skip
+        frozenset(),
+        "-C --cpu-mask",
+        "run on these CPUs only: bits of a hexadecimal number",
+        parse=mask,
+        metavar="M",
+    )
     cpu_range: frozenset[int] = option(
         frozenset(), "-Cr --cpu-range", "and on these", parse=span, metavar="LO-HI"
     )
@@ -46,25 +49,35 @@ class CpuParams(Params):
         0, "--cpu-strict", "1: each thread on one of them", choices=PINNED, parse=integer
     )
     cpu_mask_batch: frozenset[int] = option(
-        frozenset(), "-Cb --cpu-mask-batch", "the same for several tokens at once, as in prompts"
-        " (default: as -C)", parse=mask, metavar="M",
-    )  # fmt: skip
+        frozenset(),
+        "-Cb --cpu-mask-batch",
+        "the same for several tokens at once, as in prompts (default: as -C)",
+        parse=mask,
+        metavar="M",
+    )
     cpu_range_batch: frozenset[int] = option(
         frozenset(), "-Crb --cpu-range-batch", "and on these", parse=span, metavar="LO-HI"
     )
     cpu_strict_batch: int | None = option(
-        None, "--cpu-strict-batch", "1: each thread on one of them (default: as --cpu-strict)",
-        choices=PINNED, parse=integer,
-    )  # fmt: skip
+        None,
+        "--cpu-strict-batch",
+        "1: each thread on one of them (default: as --cpu-strict)",
+        choices=PINNED,
+        parse=integer,
+    )
     prio: int = option(
-        0, "--prio", "priority of the process: low (-1), normal (0), medium (1), high (2), highest"
-        " (3)", check=integers(-1, 3),
-    )  # fmt: skip
+        0,
+        "--prio",
+        "priority of the process: low (-1), normal (0), medium (1), high (2), highest (3)",
+        check=integers(-1, 3),
+    )
     numa: str = option(
-        "", "--numa", "with several memory nodes: threads on all of them in turn (distribute), on"
+        "",
+        "--numa",
+        "with several memory nodes: threads on all of them in turn (distribute), on"
         " the node of the start (isolate), or as numactl says (numactl)",
         choices=("distribute", "isolate", "numactl"),
-    )  # fmt: skip
+    )
 
     @property
     def cpus(self) -> frozenset[int]:

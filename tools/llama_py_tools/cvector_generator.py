@@ -40,17 +40,25 @@ class CvectorParams(Params):
         "", "--template", "a prompt with {} in the place of each line", metavar="TEXT"
     )
     suffix_file: str = option(
-        "", "--suffix-file", "beginnings of answers, one a line: each pair with each of them",
+        "",
+        "--suffix-file",
+        "beginnings of answers, one a line: each pair with each of them",
         metavar="FILE",
-    )  # fmt: skip
+    )
     method: str = option(
-        "pca", "--method", "the first principal direction of the differences, or their mean",
-        choices=("pca", "mean"), metavar="{pca,mean}",
-    )  # fmt: skip
+        "pca",
+        "--method",
+        "the first principal direction of the differences, or their mean",
+        choices=("pca", "mean"),
+        metavar="{pca,mean}",
+    )
     tokens: str = option(
-        "all", "--tokens", "differences of all tokens, or of each prompt's last",
-        choices=("all", "last"), metavar="{all,last}",
-    )  # fmt: skip
+        "all",
+        "--tokens",
+        "differences of all tokens, or of each prompt's last",
+        choices=("all", "last"),
+        metavar="{all,last}",
+    )
     output: str = option(
         "control_vector.gguf", "-o --output --output-file", "where it is written", metavar="FILE"
     )

@@ -42,17 +42,25 @@ class DebugParams(Params):
     """What is printed and saved."""
 
     tensor_filter: tuple[re.Pattern[str], ...] = option(
-        (), "--tensor-filter", "only nodes whose name has a match of ^REGEX; may be repeated",
-        parse=regex, many=True, metavar="REGEX",
-    )  # fmt: skip
+        (),
+        "--tensor-filter",
+        "only nodes whose name has a match of ^REGEX; may be repeated",
+        parse=regex,
+        many=True,
+        metavar="REGEX",
+    )
     save_tensors: str = option(
-        "", "--save-tensors", "write the nodes as <graph>-<node>-<name>.npy, and nodes.jsonl, for"
-        " llama-py-graph diff", metavar="DIR",
-    )  # fmt: skip
+        "",
+        "--save-tensors",
+        "write the nodes as <graph>-<node>-<name>.npy, and nodes.jsonl, for llama-py-graph diff",
+        metavar="DIR",
+    )
     save_logits: str = option(
-        "", "--save-logits", "write float32 [n_rows, n_vocab]: the last prompt token's row, then"
-        " those of --decode", metavar="FILE.npy",
-    )  # fmt: skip
+        "",
+        "--save-logits",
+        "write float32 [n_rows, n_vocab]: the last prompt token's row, then those of --decode",
+        metavar="FILE.npy",
+    )
     all_logits: bool = option(False, "--all-logits", "rows of all prompt tokens")
 
     @property
@@ -80,9 +88,11 @@ def _command(args: argparse.Namespace) -> None:
     ids = session.input_tokens(args, model)
     nodes = Nodes(options)
     ctx = session.open_context(
-        args, model, n_ctx=session.enough_context(args, len(ids) + n_decode),
+        args,
+        model,
+        n_ctx=session.enough_context(args, len(ids) + n_decode),
         watch=nodes if options.prints or options.save_tensors else None,
-    )  # fmt: skip
+    )
     ctx.on_graph = nodes.next_graph
     logits = decode_greedily(ctx, ids, n_decode, options.all_logits)
     if ctx.checker is not None:

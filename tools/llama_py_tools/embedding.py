@@ -43,23 +43,36 @@ class EmbeddingParams(Params):
         True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape", env=""
     )
     separator: str = option(
-        "\n", "--embd-separator", "what stands between texts (default: the end of a line)",
-        metavar="TEXT", env="",
-    )  # fmt: skip
+        "\n",
+        "--embd-separator",
+        "what stands between texts (default: the end of a line)",
+        metavar="TEXT",
+        env="",
+    )
     cls_separator: str = option(
-        "\t", "--cls-separator", "what stands between a query and a text (default: a tab)",
-        metavar="TEXT", env="",
-    )  # fmt: skip
+        "\t",
+        "--cls-separator",
+        "what stands between a query and a text (default: a tab)",
+        metavar="TEXT",
+        env="",
+    )
     normalize: int = option(
-        2, "--embd-normalize", "rows are divided by their size: -1 not at all, 0 the largest value"
+        2,
+        "--embd-normalize",
+        "rows are divided by their size: -1 not at all, 0 the largest value"
         " becomes 32760, 1 the sum is 1, 2 the length is 1, N by the p-norm; scores never are",
-        check=integers(-1), env="",
-    )  # fmt: skip
+        check=integers(-1),
+        env="",
+    )
     output_format: str = option(
-        "", "--embd-output-format", "array: [[...],...]; json: as OpenAI's; json+: with"
-        " similarities; raw: a row a line (default: for people)", choices=FORMATS,
-        metavar="FORMAT", env="",
-    )  # fmt: skip
+        "",
+        "--embd-output-format",
+        "array: [[...],...]; json: as OpenAI's; json+: with"
+        " similarities; raw: a row a line (default: for people)",
+        choices=FORMATS,
+        metavar="FORMAT",
+        env="",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +80,19 @@ class ReadingParams(ContextParams):
     """ContextParams, where whole texts are read."""
 
     pooling: str = option(
-        "auto", "--pooling", "how the rows of a text become one; none: they do not (default: the"
-        " model's)", choices=("auto", *POOLING), env="",
-    )  # fmt: skip
+        "auto",
+        "--pooling",
+        "how the rows of a text become one; none: they do not (default: the model's)",
+        choices=("auto", *POOLING),
+        env="",
+    )
     attention: str = option(
-        "auto", "--attention", "whether tokens see those after them (default: the model's)",
-        choices=("auto", *ATTENTION), env="",
-    )  # fmt: skip
+        "auto",
+        "--attention",
+        "whether tokens see those after them (default: the model's)",
+        choices=("auto", *ATTENTION),
+        env="",
+    )
 
 
 @dataclass(frozen=True)

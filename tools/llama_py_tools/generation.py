@@ -40,40 +40,49 @@ class CompletionParams(Params):
         "", "-bf --binary-file", "the same, its last newline too", metavar="FILE"
     )
     fim_prefix: str | None = option(
-        None, "--fim-prefix", "fill in what stands behind this text and before that of"
-        " --fim-suffix; -p is how it begins", metavar="TEXT",
-    )  # fmt: skip
+        None,
+        "--fim-prefix",
+        "fill in what stands behind this text and before that of --fim-suffix; -p is how it begins",
+        metavar="TEXT",
+    )
     fim_suffix: str | None = option(
         None, "--fim-suffix", "what stands behind the gap", metavar="TEXT"
     )
     spm_infill: bool = option(
-        False, "--spm-infill", "suffix, prefix, middle instead of prefix, suffix, middle, as some"
-        " models prefer it",
-    )  # fmt: skip
+        False,
+        "--spm-infill",
+        "suffix, prefix, middle instead of prefix, suffix, middle, as some models prefer it",
+    )
     verbose_prompt: bool = option(
         False, "--verbose-prompt", "tell the tokens of the prompt before it is read"
     )
     color: str = option(
-        "auto", "-co --color", "colour the prompt, to tell it from what is written behind it; auto:"
-        " on a terminal, unless NO_COLOR is set", choices=("on", "off", "auto"),
+        "auto",
+        "-co --color",
+        "colour the prompt, to tell it from what is written behind it; auto:"
+        " on a terminal, unless NO_COLOR is set",
+        choices=("on", "off", "auto"),
         parse=on_off_auto,
-    )  # fmt: skip
-    print_token_count: int = option(
-        -1, "-ptc --print-token-count", "tell how full the context is every so many tokens"
-        " (-1: never)",
-    )  # fmt: skip
-    perf: bool = option(
-        True, "--perf", "tell times, rates and memory at the end", off="--no-perf"
     )
+    print_token_count: int = option(
+        -1,
+        "-ptc --print-token-count",
+        "tell how full the context is every so many tokens (-1: never)",
+    )
+    perf: bool = option(True, "--perf", "tell times, rates and memory at the end", off="--no-perf")
     display_prompt: bool = option(
-        True, "--display-prompt", "show the prompt before its continuation",
+        True,
+        "--display-prompt",
+        "show the prompt before its continuation",
         off="--no-display-prompt",
-    )  # fmt: skip
+    )
     escape: bool = option(True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape")
     warmup: bool = option(
-        True, "--warmup", "run the model on a few tokens before, so that the rates are those of a"
-        " warm one", off="--no-warmup",
-    )  # fmt: skip
+        True,
+        "--warmup",
+        "run the model on a few tokens before, so that the rates are those of a warm one",
+        off="--no-warmup",
+    )
 
     @property
     def fills_in(self) -> bool:

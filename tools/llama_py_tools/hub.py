@@ -63,9 +63,12 @@ def eyes_of(name: str, names: Sequence[str]) -> str:
 
     folder = name.rpartition("/")[0]
     found = [
-        n for n in names if n.endswith(".gguf") and "mmproj" in n
+        n
+        for n in names
+        if n.endswith(".gguf")
+        and "mmproj" in n
         and f"{folder}/".startswith(f"{n.rpartition('/')[0]}/".lstrip("/"))
-    ]  # fmt: skip
+    ]
     return min(found, key=lambda n: (-n.count("/"), abs(bits(n) - bits(name))), default="")
 
 
@@ -83,8 +86,12 @@ def downloaded(file: FileParams, name: str) -> str:
     """The path of one file of a repository; ModelError where it cannot be had."""
     hub, repo = _library(), file.hf_repo.partition(":")[0]
     token = file.hf_token or None
-    return str(_asked(repo, lambda: hub.hf_hub_download(
-        repo, name, token=token, local_files_only=file.offline)))  # fmt: skip
+    return str(
+        _asked(
+            repo,
+            lambda: hub.hf_hub_download(repo, name, token=token, local_files_only=file.offline),
+        )
+    )
 
 
 def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
@@ -92,8 +99,12 @@ def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
     come with it: of a model in several files all, and the encoder of images. ModelError"""
     file, name, names = _wanted(file)
     repo, eyes = file.hf_repo.partition(":")[0], eyes_of(name, names)
-    tree = _asked(repo, lambda: _library().HfApi().list_repo_tree(
-        repo, recursive=True, token=file.hf_token or None))  # fmt: skip
+    tree = _asked(
+        repo,
+        lambda: (
+            _library().HfApi().list_repo_tree(repo, recursive=True, token=file.hf_token or None)
+        ),
+    )
     sizes = {entry.path: entry.size for entry in tree if hasattr(entry, "size")}
     wanted = [*parts_of(name, names), *([eyes] if eyes else [])]
     return _full_name(repo, name), {path: sizes.get(path, 0) for path in wanted}
@@ -209,8 +220,14 @@ def parts_of(name: str, names: Sequence[str]) -> list[str]:
     if found is None:
         return [name]
     stem = name[: found.start()]
-    return sorted(n for n in names if n.startswith(stem) and (p := _PART.search(n))
-                  and p.start() == len(stem) and p[2] == found[2])  # fmt: skip
+    return sorted(
+        n
+        for n in names
+        if n.startswith(stem)
+        and (p := _PART.search(n))
+        and p.start() == len(stem)
+        and p[2] == found[2]
+    )
 
 
 def _named(repo: str, names: Sequence[str], name: str) -> str:

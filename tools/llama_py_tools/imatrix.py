@@ -43,23 +43,39 @@ class ImatrixParams(Params):
     output: str = option(
         "imatrix.gguf", "-o --output --output-file", "the new file", metavar="FILE", env=""
     )
-    format: str = option("", "--output-format", "dat is the older form (default: gguf)",
-                         choices=("gguf", "dat", ""), metavar="gguf|dat", env="")  # fmt: skip
+    format: str = option(
+        "",
+        "--output-format",
+        "dat is the older form (default: gguf)",
+        choices=("gguf", "dat", ""),
+        metavar="gguf|dat",
+        env="",
+    )
     in_files: tuple[str, ...] = option(
-        (), "--in-file", "add what was collected before; may be given again",
-        parse=lambda t: (t,), many=True, metavar="FILE", env="",
-    )  # fmt: skip
-    chunks: int = option(-1, "--chunks", "at most so many chunks; -1: all", check=integers(-1),
-                         env="")  # fmt: skip
-    first: int = option(0, "--chunk --from-chunk", "leave so many chunks out first",
-                        check=integers(0), env="")  # fmt: skip
+        (),
+        "--in-file",
+        "add what was collected before; may be given again",
+        parse=lambda t: (t,),
+        many=True,
+        metavar="FILE",
+        env="",
+    )
+    chunks: int = option(
+        -1, "--chunks", "at most so many chunks; -1: all", check=integers(-1), env=""
+    )
+    first: int = option(
+        0, "--chunk --from-chunk", "leave so many chunks out first", check=integers(0), env=""
+    )
     output_frequency: int = option(
         10, "--output-frequency", "save after so many chunks", check=integers(1), env=""
     )
     save_frequency: int = option(
-        0, "--save-frequency", "keep a copy of its own (FILE.at_N) after so many chunks; 0: none",
-        check=integers(0), env="",
-    )  # fmt: skip
+        0,
+        "--save-frequency",
+        "keep a copy of its own (FILE.at_N) after so many chunks; 0: none",
+        check=integers(0),
+        env="",
+    )
     process_output: bool = option(
         False, "--process-output", "collect for output.weight, too", env=""
     )

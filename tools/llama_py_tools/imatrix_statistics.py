@@ -13,8 +13,21 @@ import numpy.typing as npt
 from llama_py.imatrix.file import Imatrix
 
 INACTIVE = 1e-5
-HEAD = ("Layer", "Tensor", "sum(x^2)", "Min", "Max", "Mean", "Std", "% Active", "N", "Entropy",
-        "E (norm)", "ZD", "CosSim")  # fmt: skip
+HEAD = (
+    "Layer",
+    "Tensor",
+    "sum(x^2)",
+    "Min",
+    "Max",
+    "Mean",
+    "Std",
+    "% Active",
+    "N",
+    "Entropy",
+    "E (norm)",
+    "ZD",
+    "CosSim",
+)
 _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
@@ -96,10 +109,19 @@ def _of(
     shares = x[x > 0] / total if total > 0 else np.ones(1)
     z = float(((x - mean) > deviation).mean()) if deviation > 0 else 0.0
     return Statistics(
-        layer, kind, float(total), float(x.min()), float(x.max()), float(mean), float(deviation),
-        float((np.abs(x) > INACTIVE).mean()), len(x), float(-(shares * np.log2(shares)).sum()), z,
+        layer,
+        kind,
+        float(total),
+        float(x.min()),
+        float(x.max()),
+        float(mean),
+        float(deviation),
+        float((np.abs(x) > INACTIVE).mean()),
+        len(x),
+        float(-(shares * np.log2(shares)).sum()),
+        z,
         _cosine(imatrix, name, layer),
-    )  # fmt: skip
+    )
 
 
 def _cosine(imatrix: Imatrix, name: str, layer: int) -> float:

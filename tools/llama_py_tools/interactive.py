@@ -27,9 +27,12 @@ class InteractiveParams(Params):
     """A text by turns."""
 
     interactive: bool = option(
-        False, "-i --interactive", "after a reverse prompt (-r), an end or -n tokens the user goes"
-        " on with the text; an empty line leaves it to the model", env="",
-    )  # fmt: skip
+        False,
+        "-i --interactive",
+        "after a reverse prompt (-r), an end or -n tokens the user goes"
+        " on with the text; an empty line leaves it to the model",
+        env="",
+    )
     interactive_first: bool = option(
         False, "-if --interactive-first", "the same, beginning with the user", env=""
     )

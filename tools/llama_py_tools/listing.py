@@ -13,10 +13,11 @@ from llama_py_tools.params import CommonParams
 
 def parser() -> Parser:
     p = Parser(
-        "llama-py list", usage="%(prog)s",
+        "llama-py list",
+        usage="%(prog)s",
         description="Models by short name: files in LLAMA_PY_MODELS, in the folder of -mu and in"
         " the hub's cache.",
-    )  # fmt: skip
+    )
     p.add(CommonParams)
     return p
 

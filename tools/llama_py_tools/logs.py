@@ -33,25 +33,34 @@ class CommonParams(Params):
     """What every command takes: what it tells besides its results."""
 
     verbose: bool = option(
-        False, "-v --verbose --log-verbose", "log everything, and show where errors come from",
+        False,
+        "-v --verbose --log-verbose",
+        "log everything, and show where errors come from",
         env="VERBOSE",
-    )  # fmt: skip
+    )
     log_verbosity: int = option(
-        2, "-lv --verbosity --log-verbosity", "log errors only (0, 1), warnings too (2), what is"
-        " being done (3), everything (4 and more)", check=integers(0),
-    )  # fmt: skip
+        2,
+        "-lv --verbosity --log-verbosity",
+        "log errors only (0, 1), warnings too (2), what is being done (3), everything (4 and more)",
+        check=integers(0),
+    )
     log_file: str = option("", "--log-file", "log to this file too", metavar="FILE")
     log_disable: bool = option(
         False, "--log-disable", "tell nothing on stderr but the error that ends the command", env=""
     )
     log_colors: str = option(
-        "auto", "--log-colors", "colour marks of warnings and errors; auto: on a terminal",
-        choices=("on", "off", "auto"), parse=on_off_auto,
-    )  # fmt: skip
+        "auto",
+        "--log-colors",
+        "colour marks of warnings and errors; auto: on a terminal",
+        choices=("on", "off", "auto"),
+        parse=on_off_auto,
+    )
     log_prefix: bool = option(
-        False, "--log-prefix", "each line begins with the letter of its level",
+        False,
+        "--log-prefix",
+        "each line begins with the letter of its level",
         off="--no-log-prefix",
-    )  # fmt: skip
+    )
     log_timestamps: bool = option(
         False, "--log-timestamps", "and with the time since the start", off="--no-log-timestamps"
     )
@@ -95,9 +104,11 @@ class _Stream(logging.Handler):
     `print`."""
 
     def __init__(
-        self, stream: Callable[[], TextIO], form: logging.Formatter,
+        self,
+        stream: Callable[[], TextIO],
+        form: logging.Formatter,
         at_end: Callable[[], None] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.stream, self.at_end = stream, at_end
         self.setFormatter(form)
@@ -175,6 +186,10 @@ class _JSON(_Flagged):
     def format(self, record: logging.LogRecord) -> str:
         level = _NAMES.get(record.levelno) or record.levelname.lower()
         return json.dumps(
-            {"type": "log", "time": int(record.relativeCreated * 1000), "level": level,
-             "msg": self.text(record)}
-        )  # fmt: skip
+            {
+                "type": "log",
+                "time": int(record.relativeCreated * 1000),
+                "level": level,
+                "msg": self.text(record),
+            }
+        )

@@ -1,8 +1,8 @@
 """llama-py: every command behind one word, with the model as the first argument.
 
-    llama-py run sea-0.6b "Why is the sky blue?"
-    llama-py chat user/model-GGUF:Q4_K_M
-    llama-py model.gguf                         # the same as llama-py run model.gguf
+llama-py run sea-0.6b "Why is the sky blue?"
+llama-py chat user/model-GGUF:Q4_K_M
+llama-py model.gguf                         # the same as llama-py run model.gguf
 """
 
 from __future__ import annotations
@@ -57,9 +57,11 @@ examples:
 def parser() -> Parser:
     lines = [f"  {word:18} {one.about}" for word, one in WORDS.items()]
     return Parser(
-        "llama-py", usage="%(prog)s [COMMAND] [MODEL] [options]",
-        description="Run GGUF models.\n\ncommands:\n" + "\n".join(lines), epilog=EPILOG,
-    )  # fmt: skip
+        "llama-py",
+        usage="%(prog)s [COMMAND] [MODEL] [options]",
+        description="Run GGUF models.\n\ncommands:\n" + "\n".join(lines),
+        epilog=EPILOG,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

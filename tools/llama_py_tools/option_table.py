@@ -29,9 +29,20 @@ from llama_py_tools import (
 from llama_py_tools.options import Parser, default_text
 
 COMMANDS = (
-    cli, cache, warmup, debug, gguf, graph, bench, imatrix, embedding, perplexity,
-    cvector_generator, import_module("llama_py_server.command"), test_backend_ops,
-)  # fmt: skip
+    cli,
+    cache,
+    warmup,
+    debug,
+    gguf,
+    graph,
+    bench,
+    imatrix,
+    embedding,
+    perplexity,
+    cvector_generator,
+    import_module("llama_py_server.command"),
+    test_backend_ops,
+)
 
 HEAD = """# Options
 
@@ -52,13 +63,15 @@ def table() -> str:
             commands.setdefault(f, []).append(parser.prog.removeprefix("llama-py-"))
     return HEAD + "".join(
         f"\n## {kind.__name__}\n\n{(kind.__doc__ or '').splitlines()[0]}\n\n"
-        + _row("option", "variable", "default", "meaning", "commands") + "|---" * 5 + "|\n"
+        + _row("option", "variable", "default", "meaning", "commands")
+        + "|---" * 5
+        + "|\n"
         + "".join(
             _row(_flags(o), _code(o.env or ""), _default(f), _plain(o.help), ", ".join(commands[f]))
             for f, o in section.items()
         )
         for kind, section in sections.items()
-    )  # fmt: skip
+    )
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterator[Parser]:

@@ -40,21 +40,32 @@ class Parser(argparse.ArgumentParser):
         if called_as and prog.startswith("llama-py-"):
             prog = called_as
         super().__init__(
-            prog, allow_abbrev=False, add_help=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter, **how,
-        )  # fmt: skip
+            prog,
+            allow_abbrev=False,
+            add_help=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **how,
+        )
         self.added: list[tuple[type[Params], Field[Any], Option]] = []
         self.others: Sequence[str] = ()
         self.add_argument("-h", "--help", "--usage", action="help", help="show this and exit")
         self.add_argument("--version", action=Version, help="show versions and exit")
         self.add_argument(
-            "--completion", action=Completion, choices=SHELLS, dest=argparse.SUPPRESS,
-            default=argparse.SUPPRESS, help="print a script that lets this shell complete flags",
-        )  # fmt: skip
+            "--completion",
+            action=Completion,
+            choices=SHELLS,
+            dest=argparse.SUPPRESS,
+            default=argparse.SUPPRESS,
+            help="print a script that lets this shell complete flags",
+        )
         self.add_argument(
-            "--completion-bash", action=Completion, nargs=0, dest=argparse.SUPPRESS,
-            default=argparse.SUPPRESS, help="the same as --completion bash",
-        )  # fmt: skip
+            "--completion-bash",
+            action=Completion,
+            nargs=0,
+            dest=argparse.SUPPRESS,
+            default=argparse.SUPPRESS,
+            help="the same as --completion bash",
+        )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's, of words that `exact_flags` has looked through."""
@@ -122,9 +133,15 @@ def read(args: argparse.Namespace, kind: type[P]) -> P:
 def _add_value(group: argparse._ArgumentGroup, f: Field[Any], o: Option) -> None:
     how: dict[str, Any] = {"dest": f.name} if o.flags[0].startswith("-") else {}
     group.add_argument(
-        *o.flags, type=converter(o), action=_Extend if o.many else "store", nargs=o.nargs,
-        default=os.environ.get(o.env), metavar=o.metavar, help=_help(f, o), **how,
-    )  # fmt: skip
+        *o.flags,
+        type=converter(o),
+        action=_Extend if o.many else "store",
+        nargs=o.nargs,
+        default=os.environ.get(o.env),
+        metavar=o.metavar,
+        help=_help(f, o),
+        **how,
+    )
 
 
 def _help(f: Field[Any], o: Option) -> str:

@@ -44,32 +44,45 @@ class FileParams(Params):
         "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
     )
     model_url: str = option(
-        "", "-mu --model-url", "fetch the model from there, once, to the file that -m names or a"
-        " folder of the user's (LLAMA_CACHE)", metavar="URL",
-    )  # fmt: skip
+        "",
+        "-mu --model-url",
+        "fetch the model from there, once, to the file that -m names or a"
+        " folder of the user's (LLAMA_CACHE)",
+        metavar="URL",
+    )
     hf_repo: str = option(
-        "", "-hf -hfr --hf-repo", "instead of -m: a model of the Hugging Face hub, kept in its"
-        " cache; without a type Q4_K_M, Q8_0 or the first file", metavar="USER/MODEL[:TYPE]",
-    )  # fmt: skip
+        "",
+        "-hf -hfr --hf-repo",
+        "instead of -m: a model of the Hugging Face hub, kept in its"
+        " cache; without a type Q4_K_M, Q8_0 or the first file",
+        metavar="USER/MODEL[:TYPE]",
+    )
     hf_file: str = option("", "-hff --hf-file", "which file of it", metavar="NAME")
     hf_token: str = option(
-        "", "-hft --hf-token", "access token of the hub (default: what its own login keeps)",
-        env="/HF_TOKEN", metavar="TOKEN",
-    )  # fmt: skip
+        "",
+        "-hft --hf-token",
+        "access token of the hub (default: what its own login keeps)",
+        env="/HF_TOKEN",
+        metavar="TOKEN",
+    )
     offline: bool = option(False, "--offline", "ask no network: use what is in the cache")
     load_mode: str = option(
-        "auto", "-lm --load-mode", "how the file is read: mapped (auto, mmap), at the start as a"
-        " whole (none); with mlock its weights stay in memory", choices=tuple(LOAD_MODES),
+        "auto",
+        "-lm --load-mode",
+        "how the file is read: mapped (auto, mmap), at the start as a"
+        " whole (none); with mlock its weights stay in memory",
+        choices=tuple(LOAD_MODES),
         metavar="MODE",
-    )  # fmt: skip
+    )
     check_tensors: bool = option(
         False, "--check-tensors", "look first whether all weights are finite numbers"
     )
     repack: bool = option(
-        True, "--repack", "lay weights out anew for speed; off: use them as the file has them",
+        True,
+        "--repack",
+        "lay weights out anew for speed; off: use them as the file has them",
         off="-nr --no-repack",
-    )  # fmt: skip
-
+    )
 
     @property
     def named(self) -> bool:
@@ -86,9 +99,12 @@ class DraftFileParams(Params):
     """A model that drafts, of the hub."""
 
     hf_repo_draft: str = option(
-        "", "-hfd -hfrd --hf-repo-draft --spec-draft-hf", "instead of -md: a model of the hub, as"
-        " -hf has them", env="SPEC_DRAFT_HF_REPO", metavar="USER/MODEL[:TYPE]",
-    )  # fmt: skip
+        "",
+        "-hfd -hfrd --hf-repo-draft --spec-draft-hf",
+        "instead of -md: a model of the hub, as -hf has them",
+        env="SPEC_DRAFT_HF_REPO",
+        metavar="USER/MODEL[:TYPE]",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +112,11 @@ class FormParams(Params):
     """Short for --form."""
 
     delta_net: str = option(
-        "auto", "--delta-net", "how gated delta nets are computed, as --form delta_net=FORM",
+        "auto",
+        "--delta-net",
+        "how gated delta nets are computed, as --form delta_net=FORM",
         metavar="FORM",
-    )  # fmt: skip
+    )
 
     @property
     def forms(self) -> dict[str, str]:
@@ -110,28 +128,48 @@ class SteeringParams(Params):
     """Adapters and control vectors."""
 
     lora: tuple[tuple[str, float], ...] = option(
-        (), "--lora", "use the model with these LoRA adapters", parse=plain_files, many=True,
+        (),
+        "--lora",
+        "use the model with these LoRA adapters",
+        parse=plain_files,
+        many=True,
         metavar="FILE,...",
-    )  # fmt: skip
+    )
     lora_scaled: tuple[tuple[str, float], ...] = option(
-        (), "--lora-scaled", "the same, each adapter times its factor", parse=scaled_files,
-        many=True, metavar="FILE:SCALE,...",
-    )  # fmt: skip
+        (),
+        "--lora-scaled",
+        "the same, each adapter times its factor",
+        parse=scaled_files,
+        many=True,
+        metavar="FILE:SCALE,...",
+    )
     lora_init_without_apply: bool = option(
         False, "--lora-init-without-apply", "only load the adapters"
     )
     control_vector: tuple[tuple[str, float], ...] = option(
-        (), "--control-vector", "add the directions of these files to the layers' results",
-        parse=plain_files, many=True, metavar="FILE,...",
-    )  # fmt: skip
+        (),
+        "--control-vector",
+        "add the directions of these files to the layers' results",
+        parse=plain_files,
+        many=True,
+        metavar="FILE,...",
+    )
     control_vector_scaled: tuple[tuple[str, float], ...] = option(
-        (), "--control-vector-scaled", "the same, each file times its factor",
-        parse=scaled_files, many=True, metavar="FILE:SCALE,...",
-    )  # fmt: skip
+        (),
+        "--control-vector-scaled",
+        "the same, each file times its factor",
+        parse=scaled_files,
+        many=True,
+        metavar="FILE:SCALE,...",
+    )
     control_vector_layer_range: tuple[int, ...] = option(
-        (), "--control-vector-layer-range", "only to the results of layers START to END",
-        parse=integer, nargs=2, metavar=("START", "END"),
-    )  # fmt: skip
+        (),
+        "--control-vector-layer-range",
+        "only to the results of layers START to END",
+        parse=integer,
+        nargs=2,
+        metavar=("START", "END"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,22 +54,32 @@ class TextParams(Params):
         "", "-bf --binary-file", "file whose last line break counts, for tasks", metavar="FILE"
     )
     ppl_stride: int = option(
-        0, "--ppl-stride", "tokens between the starts of windows, of which only the last N are"
-        " scored (0: windows without overlap)", check=integers(0),
-    )  # fmt: skip
+        0,
+        "--ppl-stride",
+        "tokens between the starts of windows, of which only the last N are"
+        " scored (0: windows without overlap)",
+        check=integers(0),
+    )
     chunks: int = option(-1, "--chunks", "windows at most (-1: all)", check=integers(-1))
     kl_divergence: bool = option(
-        False, "--kl-divergence", "compare with the predictions in --kl-divergence-base, of its"
+        False,
+        "--kl-divergence",
+        "compare with the predictions in --kl-divergence-base, of its"
         " tokens and windows (-f and -c are not needed)",
-    )  # fmt: skip
+    )
     logits_file: str = option(
-        "", "--kl-divergence-base --save-all-logits", "write the predictions there, or with"
-        " --kl-divergence read them", metavar="FILE",
-    )  # fmt: skip
+        "",
+        "--kl-divergence-base --save-all-logits",
+        "write the predictions there, or with --kl-divergence read them",
+        metavar="FILE",
+    )
     ppl_output_type: int = option(
-        0, "--ppl-output-type", "0: the estimate after each window; 1: a line each, with the number"
-        " of its first token", check=integers(0, 1), metavar="0|1",
-    )  # fmt: skip
+        0,
+        "--ppl-output-type",
+        "0: the estimate after each window; 1: a line each, with the number of its first token",
+        check=integers(0, 1),
+        metavar="0|1",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +194,7 @@ def _predictions(
     n_ctx, most = windows.shape[1], read(args, WindowParams).n_batch
     n_seqs = max(1, most // n_ctx)
     n_batch = min(most, n_seqs * n_ctx)
-    ctx = session.open_context(
-        args, model, n_ctx=n_seqs * n_ctx, n_batch=n_batch, n_seq_max=n_seqs
-    )
+    ctx = session.open_context(args, model, n_ctx=n_seqs * n_ctx, n_batch=n_batch, n_seq_max=n_seqs)
     make_ready(ctx, n_batch)
     # llama-perplexity writes BOS into overlapping windows after it has computed them
     bos = model.tokenizer.bos if model.tokenizer.add_bos and not stride else None

@@ -23,9 +23,13 @@ class PromptCacheParams(Params):
     """A file with what was computed of a prompt."""
 
     prompt_cache: str = option(
-        "", "--prompt-cache", "keep the state of the prompt in this file, and start from what it"
-        " has in common with this one", metavar="FILE", env="",
-    )  # fmt: skip
+        "",
+        "--prompt-cache",
+        "keep the state of the prompt in this file, and start from what it"
+        " has in common with this one",
+        metavar="FILE",
+        env="",
+    )
     prompt_cache_all: bool = option(
         False, "--prompt-cache-all", "also keep what is generated", env=""
     )

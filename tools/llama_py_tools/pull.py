@@ -17,9 +17,12 @@ class PullParams(Params):
     """What is fetched."""
 
     models: tuple[str, ...] = option(
-        (), "models", "models of the hub; without a type Q4_K_M, Q8_0 or the first file",
-        nargs="+", metavar="USER/MODEL[:TYPE]",
-    )  # fmt: skip
+        (),
+        "models",
+        "models of the hub; without a type Q4_K_M, Q8_0 or the first file",
+        nargs="+",
+        metavar="USER/MODEL[:TYPE]",
+    )
 
 
 FETCHING = ("hf_file", "hf_token", "offline")
@@ -27,9 +30,10 @@ FETCHING = ("hf_file", "hf_token", "offline")
 
 def parser() -> Parser:
     p = Parser(
-        "llama-py pull", usage="%(prog)s USER/MODEL[:TYPE] ... [-hff NAME] [-hft TOKEN]",
+        "llama-py pull",
+        usage="%(prog)s USER/MODEL[:TYPE] ... [-hff NAME] [-hft TOKEN]",
         description="Fetch models of the Hugging Face hub and print where they are.",
-    )  # fmt: skip
+    )
     without = {f for f in FileParams.__dataclass_fields__ if f not in FETCHING}
     p.add(PullParams, CommonParams)
     p.add(FileParams, without=without)

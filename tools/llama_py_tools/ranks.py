@@ -33,9 +33,12 @@ class HostsParams(Params):
     """Machines that run a model together."""
 
     hosts: str = option(
-        "", FLAG, "run on these machines, over MPI; :N starts so many processes there",
-        metavar="HOST[:N],...", env="",
-    )  # fmt: skip
+        "",
+        FLAG,
+        "run on these machines, over MPI; :N starts so many processes there",
+        metavar="HOST[:N],...",
+        env="",
+    )
 
 
 def joined(serves: bool = False, plans: bool = False) -> int | None:

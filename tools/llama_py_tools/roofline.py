@@ -152,10 +152,13 @@ def table(name: str, found: Sequence[Row], most: Limits) -> str:
     for row in found:
         seconds = max(row.seconds, 1e-9)
         cells = [
-            row.what, f"{row.n_nodes}", f"{row.seconds * 1e3:.3f}", f"{row.seconds / total:.1%}",
+            row.what,
+            f"{row.n_nodes}",
+            f"{row.seconds * 1e3:.3f}",
+            f"{row.seconds / total:.1%}",
             f"{row.nbytes / seconds / 1e9:.1f}",
             f"{row.flops / seconds / 1e9:.1f}" if row.flops else "",
             f"{most.seconds(row) / seconds:.0%}",
-        ]  # fmt: skip
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

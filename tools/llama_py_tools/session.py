@@ -112,9 +112,10 @@ def _of_system(e: OSError) -> str:
 
 
 _TO_DO = {
-    FileNotFoundError: "; check the path", PermissionError: "; check its permissions",
+    FileNotFoundError: "; check the path",
+    PermissionError: "; check its permissions",
     IsADirectoryError: "; give the path of a file",
-}  # fmt: skip
+}
 
 
 def _harmless(text: str) -> str:

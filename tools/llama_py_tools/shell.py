@@ -46,8 +46,10 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Parsers by the first word that leads to them."""
-    found = {word: import_module(f"llama_py_tools.{word}").parser()
-             for word in getattr(parser, "others", ())}  # fmt: skip
+    found = {
+        word: import_module(f"llama_py_tools.{word}").parser()
+        for word in getattr(parser, "others", ())
+    }
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             found |= action.choices
@@ -89,9 +91,13 @@ def _by_values(flags: list[Flag]) -> dict[str, list[str]]:
 def _bash(prog: str, commands: Mapping[str, list[Flag]]) -> str:
     name = "_" + re.sub(r"\W", "_", prog)
     words = " ".join(filter(None, commands))
-    lines = [f"{name}() {{", '    local cur="${COMP_WORDS[COMP_CWORD]}"',
-             '    local prev="${COMP_WORDS[COMP_CWORD-1]}"', "    COMPREPLY=()",
-             '    case "${COMP_WORDS[1]}" in']  # fmt: skip
+    lines = [
+        f"{name}() {{",
+        '    local cur="${COMP_WORDS[COMP_CWORD]}"',
+        '    local prev="${COMP_WORDS[COMP_CWORD-1]}"',
+        "    COMPREPLY=()",
+        '    case "${COMP_WORDS[1]}" in',
+    ]
     for word, flags in reversed([*commands.items()]):
         lines.append(f"    {word or '*'})")
         lines.append('        case "$prev" in')
@@ -109,8 +115,12 @@ def _bash(prog: str, commands: Mapping[str, list[Flag]]) -> str:
         if words and not word:
             lines.append(f'        [ "$COMP_CWORD" = 1 ] && offered="{words} $offered"')
         lines.append("        ;;")
-    lines += ["    esac", '    COMPREPLY=($(compgen -W "$offered" -- "$cur"))', "}",
-              f"complete -F {name} {prog}"]  # fmt: skip
+    lines += [
+        "    esac",
+        '    COMPREPLY=($(compgen -W "$offered" -- "$cur"))',
+        "}",
+        f"complete -F {name} {prog}",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -130,8 +140,12 @@ def _zsh(prog: str, commands: Mapping[str, list[Flag]]) -> str:
         each = " ".join(_quoted(f"{f.name}:{f.help}", ":") for f in flags)
         lines.append(f"        flags=({each}) ;;")
     called = f'[ "$funcstack[1]" = "{name}" ]'
-    lines += ["    esac", "    _describe -o option flags", "}",
-              f'if {called}; then {name} "$@"; else compdef {name} {prog}; fi']  # fmt: skip
+    lines += [
+        "    esac",
+        "    _describe -o option flags",
+        "}",
+        f'if {called}; then {name} "$@"; else compdef {name} {prog}; fi',
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -155,9 +169,13 @@ def _fish(prog: str, commands: Mapping[str, list[Flag]]) -> str:
         for flag in flags:
             long = flag.name.startswith("--")
             short = "s" if len(flag.name) == 2 else "o"
-            parts = [f"complete -c {prog}", f"-n '{where}'" if where else "",
-                     f"-{'l' if long else short} {flag.name.lstrip('-')}",
-                     _fish_values(flag.values), f"-d {_quoted(flag.help)}"]  # fmt: skip
+            parts = [
+                f"complete -c {prog}",
+                f"-n '{where}'" if where else "",
+                f"-{'l' if long else short} {flag.name.lstrip('-')}",
+                _fish_values(flag.values),
+                f"-d {_quoted(flag.help)}",
+            ]
             lines.append(" ".join(filter(None, parts)))
     return "\n".join(lines) + "\n"
 

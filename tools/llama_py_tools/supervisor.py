@@ -115,10 +115,14 @@ class _Run:
         self.is_ready, self._signals = False, signals
         signals.of(None)
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**os.environ, AGAIN: str(n)}, start_new_session=True,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, AGAIN: str(n)},
+            start_new_session=True,
             preexec_fn=end_with_parent,
-        )  # fmt: skip
+        )
         signals.of(self._process)
         streams = (self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr)
         self._reading = [

@@ -24,29 +24,41 @@ class VisionParams(Params):
     """Images."""
 
     mmproj: str = option(
-        "", "-mm --mmproj", "the encoder of images that was made with the model, a GGUF file of its"
-        " own", metavar="FILE",
-    )  # fmt: skip
-    mmproj_auto: bool = option(
-        True, "--mmproj-auto", "take one that is beside the model: in its repository (-hf), or"
-        " in its folder (--models-dir)", off="--no-mmproj --no-mmproj-auto",
-    )  # fmt: skip
-    mmproj_device: str = option(
-        "", "-mmdev --mmproj-device", "where it runs (default: where the model's token embeddings"
-        " are)", metavar="DEVICE",
-    )  # fmt: skip
-    image: Sequence[str] = option(
-        (), "--image", "show the model these images (comma-separated), before the first message; in"
-        " a text that is continued, each where <__media__> stands", metavar="FILE", parse=words,
-        many=True, env="",
-    )  # fmt: skip
-    image_min_tokens: int = option(
-        0, "--image-min-tokens", "rows that an image becomes at least, where its size decides (0:"
-        " as the model was trained)", check=integers(0),
-    )  # fmt: skip
-    image_max_tokens: int = option(
-        0, "--image-max-tokens", "and at most", check=integers(0)
+        "",
+        "-mm --mmproj",
+        "the encoder of images that was made with the model, a GGUF file of its own",
+        metavar="FILE",
     )
+    mmproj_auto: bool = option(
+        True,
+        "--mmproj-auto",
+        "take one that is beside the model: in its repository (-hf), or"
+        " in its folder (--models-dir)",
+        off="--no-mmproj --no-mmproj-auto",
+    )
+    mmproj_device: str = option(
+        "",
+        "-mmdev --mmproj-device",
+        "where it runs (default: where the model's token embeddings are)",
+        metavar="DEVICE",
+    )
+    image: Sequence[str] = option(
+        (),
+        "--image",
+        "show the model these images (comma-separated), before the first message; in"
+        " a text that is continued, each where <__media__> stands",
+        metavar="FILE",
+        parse=words,
+        many=True,
+        env="",
+    )
+    image_min_tokens: int = option(
+        0,
+        "--image-min-tokens",
+        "rows that an image becomes at least, where its size decides (0: as the model was trained)",
+        check=integers(0),
+    )
+    image_max_tokens: int = option(0, "--image-max-tokens", "and at most", check=integers(0))
 
     def check(self) -> None:
         """ModelError for images that nothing can see."""
@@ -70,9 +82,11 @@ def load(args: argparse.Namespace, model: Model) -> None:
     if path:
         session.loading()
         model.load_vision(
-            path, p.mmproj_device or None, min_tokens=p.image_min_tokens,
+            path,
+            p.mmproj_device or None,
+            min_tokens=p.image_min_tokens,
             max_tokens=p.image_max_tokens,
-        )  # fmt: skip
+        )
 
 
 def usable(path: str) -> str:

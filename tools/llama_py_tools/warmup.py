@@ -34,17 +34,21 @@ class WarmupParams(Params):
     """What is prepared for."""
 
     n_parallel: int = option(
-        4, "--parallel", "also for batches of so many sequences (1: for one only)",
-        env="N_PARALLEL", check=integers(1, MAX_SEQ),
-    )  # fmt: skip
+        4,
+        "--parallel",
+        "also for batches of so many sequences (1: for one only)",
+        env="N_PARALLEL",
+        check=integers(1, MAX_SEQ),
+    )
 
 
 def parser() -> Parser:
     p = Parser(
-        "llama-py-cli warmup", usage="%(prog)s [-m FILE] [options]",
+        "llama-py-cli warmup",
+        usage="%(prog)s [-m FILE] [options]",
         description="Compile all kernels that a model needs with these options, if they are not"
         " kept already: for prompts of any length, for single tokens, for several sequences.",
-    )  # fmt: skip
+    )
     p.add(WarmupParams, CommonParams, FileParams, SpeculativeParams, DraftFileParams)
     p.add(ContextParams, FormParams, SteeringParams, ModelParams)
     return p
@@ -79,9 +83,7 @@ def _warm(args: argparse.Namespace, n_seqs: int) -> None:
     fields = {f.name: getattr(drafting, f.name) for f, _ in options_of(SpeculativeParams)}
     p = GenerateParams(**fields, max_tokens=MANY)
     model = session.open_model(args, load_mtp=needs_nextn(p))
-    with model, session.open_context(
-        args, model, n_rs_seq=n_planes(p), n_seq_max=n_seqs
-    ) as ctx:
+    with model, session.open_context(args, model, n_rs_seq=n_planes(p), n_seq_max=n_seqs) as ctx:
         make_all_ready(ctx, force=True)
         if n_seqs == 1 and ctx.memory.parts:
             _decode(model, ctx, p)

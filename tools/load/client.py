@@ -43,10 +43,16 @@ async def ask(
     """n tokens after a prompt of ids, by llama-server's own /completion. RuntimeError for a
     refusal, or an answer of another length."""
     body = {
-        "prompt": list(prompt), "n_predict": n, "stream": True, "cache_prompt": True,
-        "temperature": 0, "ignore_eos": True, "return_tokens": True, "return_progress": False,
+        "prompt": list(prompt),
+        "n_predict": n,
+        "stream": True,
+        "cache_prompt": True,
+        "temperature": 0,
+        "ignore_eos": True,
+        "return_tokens": True,
+        "return_progress": False,
         "id_slot": id_slot,
-    }  # fmt: skip
+    }
     answer = Answer(time.perf_counter())
     async with client.stream("POST", "/completion", json=body, timeout=LIMIT) as response:
         if response.status_code != 200:

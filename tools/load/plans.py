@@ -74,5 +74,3 @@ def ids(draw: random.Random, n: int) -> list[int]:
 
 async def _in_turn(client: httpx.AsyncClient, plan: Sequence[Ask]) -> list[Answer]:
     return [await ask(client, prompt, n) for prompt, n in plan]
-
-

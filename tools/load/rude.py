@@ -10,10 +10,22 @@ from typing import Any
 
 HUGE = 64 * 2**20  # bytes that are announced
 ROUTES = (
-    "/completion", "/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/messages",
-    "/v1/responses", "/v1/rerank", "/tokenize", "/detokenize", "/apply-template", "/infill",
-    "/slots/0?action=save", "/slots/9?action=erase", "/lora-adapters", "/nothing",
-)  # fmt: skip
+    "/completion",
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/embeddings",
+    "/v1/messages",
+    "/v1/responses",
+    "/v1/rerank",
+    "/tokenize",
+    "/detokenize",
+    "/apply-template",
+    "/infill",
+    "/slots/0?action=save",
+    "/slots/9?action=erase",
+    "/lora-adapters",
+    "/nothing",
+)
 VALUES: tuple[Any, ...] = (
     None, -1, 0, 1, 2**63, -1e308, 1e308, "", "x" * 5000, [], {}, [[]], [None], True,
     "\ud800\u0000",
@@ -21,12 +33,41 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 NO_JSON = (b"", b"{", b"\xff\xfe\x00", b"[" * 100_000, b"1e999", b'{"a": NaN}')
 KEYS = (
-    "prompt", "messages", "n_predict", "max_tokens", "temperature", "top_p", "top_k", "seed",
-    "stop", "n", "stream", "grammar", "json_schema", "response_format", "tools", "tool_choice",
-    "logprobs", "n_probs", "input", "query", "documents", "content", "tokens", "id_slot",
-    "cache_prompt", "logit_bias", "model", "samplers", "lora", "t_max_predict_ms", "min_keep",
-    "mirostat", "dry_sequence_breakers", "filename",
-)  # fmt: skip
+    "prompt",
+    "messages",
+    "n_predict",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "stop",
+    "n",
+    "stream",
+    "grammar",
+    "json_schema",
+    "response_format",
+    "tools",
+    "tool_choice",
+    "logprobs",
+    "n_probs",
+    "input",
+    "query",
+    "documents",
+    "content",
+    "tokens",
+    "id_slot",
+    "cache_prompt",
+    "logit_bias",
+    "model",
+    "samplers",
+    "lora",
+    "t_max_predict_ms",
+    "min_keep",
+    "mirostat",
+    "dry_sequence_breakers",
+    "filename",
+)
 
 
 class Rude:
@@ -40,15 +81,29 @@ class Rude:
         self.asked = ""
 
     def any(self) -> Callable[[], Awaitable[str]]:
-        return self.draw.choice([
-            self.hangs_up, self.hangs_up, self.half_a_request, self.wrong_fields, self.wrong_fields,
-            self.wrong_fields, self.no_json, self.no_http, self.huge, self.slow,
-        ])  # fmt: skip
+        return self.draw.choice(
+            [
+                self.hangs_up,
+                self.hangs_up,
+                self.half_a_request,
+                self.wrong_fields,
+                self.wrong_fields,
+                self.wrong_fields,
+                self.no_json,
+                self.no_http,
+                self.huge,
+                self.slow,
+            ]
+        )
 
     async def hangs_up(self) -> str:
         """After some of a stream, or before its first byte."""
-        body = {"prompt": "Once", "n_predict": 400, "stream": self.draw.random() < 0.8,
-                "ignore_eos": True}  # fmt: skip
+        body = {
+            "prompt": "Once",
+            "n_predict": 400,
+            "stream": self.draw.random() < 0.8,
+            "ignore_eos": True,
+        }
         reader, writer = await self._post("/completion", json.dumps(body).encode())
         try:
             n, seconds = self.draw.choice((1, 300, 5000)), self.draw.choice((0, 0.05, 0.3, 1))
@@ -123,9 +178,11 @@ class Rude:
 
     def _head(self, route: str, length: int) -> bytes:
         fields: Mapping[str, Any] = {
-            "Host": self.host, "Content-Type": "application/json", "Content-Length": length,
+            "Host": self.host,
+            "Content-Type": "application/json",
+            "Content-Length": length,
             "Connection": "close",
-        }  # fmt: skip
+        }
         lines = [f"POST {route} HTTP/1.1", *(f"{k}: {v}" for k, v in fields.items()), "", ""]
         return "\r\n".join(lines).encode()
 

@@ -64,9 +64,10 @@ def _parts(tokenizer: Tokenizer) -> tuple[float, float, float]:
     constraint.accept(tokenizer.tokenize('"', False, False)[0])
     logits, bits = _rows(tokenizer.n_vocab)[0], constraint._now.compute_bitmask()
     return (
-        _least(constraint._now.compute_bitmask), _least(lambda: by_numpy(logits, bits)),
+        _least(constraint._now.compute_bitmask),
+        _least(lambda: by_numpy(logits, bits)),
         _least(lambda: mask()(logits, bits)),
-    )  # fmt: skip
+    )
 
 
 def _least(run: Callable[[], object], times: int = 20) -> float:

@@ -1,6 +1,6 @@
 """Random schemas that describe one object in several places, judged by the jsonschema package.
 
-    python -m schemas.described 10000    # from tools/; prints counts, exits with 1 if one is wrong
+python -m schemas.described 10000    # from tools/; prints counts, exits with 1 if one is wrong
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from ggml_py.errors import GrammarError
 Schema = dict[str, Any]
 NAMES = ("a", "b", "c", "d")
 LEAVES: tuple[Schema, ...] = (
-    {"type": "integer"}, {"type": "boolean"}, {"const": "x"}, {"enum": [1, True]},
-)  # fmt: skip
+    {"type": "integer"},
+    {"type": "boolean"},
+    {"const": "x"},
+    {"enum": [1, True]},
+)
 VALUES = (1, True, "x")
 N_VALUES = 12  # objects that are tried for each schema
 BRANCHES = ("anyOf", "anyOf", "oneOf", "allOf", "$ref")

@@ -9,9 +9,15 @@ Schema = dict[str, Any]
 NAMES = ("name", "age", "id", "tags", "a b", "é", "x-1", "of", "next", "Value", "")
 WORDS = ("red", "green", "blue", "no", "", "to be", "é", '"', "\\", "\n", "[]", "ROMEO")
 PATTERNS = (
-    "^[a-z]{2,6}$", "^[A-Z][a-z]{1,5}( [A-Z][a-z]{1,5})?$", "^(yes|no|maybe)$", "^\\d{3}-\\d{4}$",
-    "^#[0-9a-f]{6}$", "^[^\\s]{1,4}$", "^v\\d{1,2}(\\.\\d{1,2}){0,2}$", "^[aeiou]{0,3}x$",
-)  # fmt: skip
+    "^[a-z]{2,6}$",
+    "^[A-Z][a-z]{1,5}( [A-Z][a-z]{1,5})?$",
+    "^(yes|no|maybe)$",
+    "^\\d{3}-\\d{4}$",
+    "^#[0-9a-f]{6}$",
+    "^[^\\s]{1,4}$",
+    "^v\\d{1,2}(\\.\\d{1,2}){0,2}$",
+    "^[aeiou]{0,3}x$",
+)
 FORMATS = ("date", "time", "date-time", "uuid", "ipv4")
 LEAVES = ("string", "integer", "number", "enum", "const", "boolean", "null", "types")
 NODES = ("object", "object", "object", "array", "array", "tuple", "anyOf", "ref", "map")
@@ -47,9 +53,10 @@ class _Maker:
     def object(self, depth: int) -> Schema:
         names = self.rng.sample(NAMES, self.rng.randint(1, 5))
         found: Schema = {
-            "type": "object", "properties": {name: self.any(depth) for name in names},
+            "type": "object",
+            "properties": {name: self.any(depth) for name in names},
             "required": [name for name in names if self.rng.random() < 0.7],
-        }  # fmt: skip
+        }
         if self.rng.random() < 0.4:
             found["additionalProperties"] = False
         return found
@@ -58,10 +65,13 @@ class _Maker:
         """Properties by name or by what their names are like."""
         pattern = self.rng.choice(("^[a-c]$", "^x_[0-9]$"))
         return {
-            "type": "object", "properties": {"id": self._integer()}, "required": ["id"],
-            "patternProperties": {pattern: self.any(depth)}, "additionalProperties": False,
+            "type": "object",
+            "properties": {"id": self._integer()},
+            "required": ["id"],
+            "patternProperties": {pattern: self.any(depth)},
+            "additionalProperties": False,
             "maxProperties": 3,
-        }  # fmt: skip
+        }
 
     def array(self, depth: int) -> Schema:
         least = self.rng.randint(0, 2)
@@ -83,10 +93,10 @@ class _Maker:
         self.defs[name] = {}
         inner = self.any(depth)
         self.defs[name] = {
-            "type": "object", "properties": {
-                "value": inner, "next": {"anyOf": [{"type": "null"}, here]}},
+            "type": "object",
+            "properties": {"value": inner, "next": {"anyOf": [{"type": "null"}, here]}},
             "required": ["value", "next"],
-        }  # fmt: skip
+        }
         if self.rng.random() < 0.5:
             self.defs[name] = inner
         return here

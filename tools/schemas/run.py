@@ -47,9 +47,11 @@ def answers(model: Model, numbers: Sequence[int], max_tokens: int) -> Iterator[T
 def answer(model: Model, number: int, way: str, max_tokens: int) -> Told:
     wanted = nth(number)
     options: dict[str, Any] = {
-        "json_schema": wanted, "max_tokens": max_tokens, "seed": number,
+        "json_schema": wanted,
+        "max_tokens": max_tokens,
+        "seed": number,
         "temp": 0.0 if way == "greedy" else 1.0,
-    }  # fmt: skip
+    }
     if way == "shuffled":
         options["logits_processors"] = [shuffled(number)]
     began = perf_counter()

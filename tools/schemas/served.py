@@ -37,10 +37,15 @@ def served(
 def answer(client: httpx.Client, number: int, max_tokens: int) -> Told:
     wanted, way = nth(number), [*WAYS][number % len(WAYS)]
     body: dict[str, Any] = {
-        "messages": [{"role": "user", "content": PROMPT}], "max_tokens": max_tokens,
-        "seed": number, "temperature": WAYS[way], "response_format": {
-            "type": "json_schema", "json_schema": {"name": "wanted", "schema": wanted}},
-    }  # fmt: skip
+        "messages": [{"role": "user", "content": PROMPT}],
+        "max_tokens": max_tokens,
+        "seed": number,
+        "temperature": WAYS[way],
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "wanted", "schema": wanted},
+        },
+    }
     began = perf_counter()
     response = client.post("/v1/chat/completions", json=body)
     seconds = perf_counter() - began

@@ -111,9 +111,13 @@ class Comparison:
 
     def sizes(self, test: Test) -> dict[str, Any]:
         return {
-            "n_ctx": padded(test.cells), "n_seqs": test.n_seqs, "n_batch": self.n_batch,
-            "n_ubatch": self.n_ubatch, "type_k": test.type_k, "type_v": test.type_v,
-        }  # fmt: skip
+            "n_ctx": padded(test.cells),
+            "n_seqs": test.n_seqs,
+            "n_batch": self.n_batch,
+            "n_ubatch": self.n_ubatch,
+            "type_k": test.type_k,
+            "type_v": test.type_v,
+        }
 
     def measured(self, test: Test, workers: Sequence[Worker], out: dict[str, str]) -> Record:
         """In turns; the first round only warms up. Who fails is told and gets into `out`."""

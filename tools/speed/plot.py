@@ -38,8 +38,9 @@ def draw(records: Sequence[Record], path: Path) -> None:
     axes = figure.subplots()
     counts = sorted({n for found in tests.values() for n, _ in found}, reverse=True)
     for i, count in enumerate(counts):
-        at = [(ratio, y) for y, found in enumerate(tests.values())
-              for n, ratio in found if n == count]  # fmt: skip
+        at = [
+            (ratio, y) for y, found in enumerate(tests.values()) for n, ratio in found if n == count
+        ]
         ratios, lines = zip(*at, strict=True)
         shift = (i - (len(counts) - 1) / 2) * 0.25
         label = f"{count} thread{'s' * (count != 1)}"

@@ -43,9 +43,12 @@ class Worker:
 
     def __enter__(self) -> Worker:
         self.process = subprocess.Popen(
-            worker_command(self.peer.python, self.peer.file), stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, env={**os.environ, **self.environment},
-        )  # fmt: skip
+            worker_command(self.peer.python, self.peer.file),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self.environment},
+        )
         return self
 
     def __exit__(self, *_: object) -> None:

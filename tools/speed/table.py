@@ -48,8 +48,11 @@ def notes(records: Sequence[Record]) -> list[str]:
     """What the table does not say: the mean, small batches against one, memory, who is missing."""
     mean = mean_ratio(records)
     found = [] if mean is None else [f"geometric mean of ours / best: {mean:.3f}"]
-    found += [line for threads in sorted({r.threads for r in records})
-              for line in batch_costs([r for r in records if r.threads == threads])]  # fmt: skip
+    found += [
+        line
+        for threads in sorted({r.threads for r in records})
+        for line in batch_costs([r for r in records if r.threads == threads])
+    ]
     found += kept_beside(records)
     for r in records:
         if r.test.kind == "memory" and r.floor:
@@ -146,9 +149,11 @@ def overview(records: Sequence[Record]) -> list[str]:
     ratios = list(found.values())
     lines = [
         f"Ours to the best of the others, with {of} threads. {len(ratios)} tests: the least"
-        f" {min(ratios):.3f}, geometric mean {mean_ratio(records):.2f}.", "",
-        f"| model | {' | '.join(test.label for test in tests)} |", f"|---|{'---:|' * len(tests)}",
-    ]  # fmt: skip
+        f" {min(ratios):.3f}, geometric mean {mean_ratio(records):.2f}.",
+        "",
+        f"| model | {' | '.join(test.label for test in tests)} |",
+        f"|---|{'---:|' * len(tests)}",
+    ]
     for model in models:
         cells = (", ".join(_ratio(found.get((model, test, n))) for n in threads) for test in tests)
         lines.append(f"| {model} | {' | '.join(cells)} |")

@@ -36,10 +36,12 @@ class Test:
     @property
     def label(self) -> str:
         names = {
-            "batch": f"{self.n_seqs} x tg{self.n}", "at once": f"{self.n} at once",
-            "first": f"first token, cold, pp{self.n}", "warm": f"first token, warm, pp{self.n}",
+            "batch": f"{self.n_seqs} x tg{self.n}",
+            "at once": f"{self.n} at once",
+            "first": f"first token, cold, pp{self.n}",
+            "warm": f"first token, warm, pp{self.n}",
             "memory": f"peak memory, pp{self.n}",
-        }  # fmt: skip
+        }
         text = names.get(self.kind, f"{self.kind}{self.n}")
         if self.depth:
             text += f" @ d{self.depth}"
@@ -76,16 +78,24 @@ def matrix(depths: tuple[int, int] = (4096, 16384)) -> list[Test]:
     """The whole comparison of one model, the long tests last."""
     near, far = depths
     return [
-        Test("pp", 512), Test("tg", 128), *(Test("at once", n) for n in (1, 2, 4, 8)),
-        Test("batch", 64, n_seqs=8), Test("tg", 32, near), Test("tg", 32, far),
+        Test("pp", 512),
+        Test("tg", 128),
+        *(Test("at once", n) for n in (1, 2, 4, 8)),
+        Test("batch", 64, n_seqs=8),
+        Test("tg", 32, near),
+        Test("tg", 32, far),
         Test("pp", 512, far),
-    ]  # fmt: skip
+    ]
 
 
 def chosen(
-    prompt: Iterable[int], gen: Iterable[int], depths: Iterable[int], sequences: Iterable[int],
-    n_batched: int, at_once: Iterable[int],
-) -> Iterator[Test]:  # fmt: skip
+    prompt: Iterable[int],
+    gen: Iterable[int],
+    depths: Iterable[int],
+    sequences: Iterable[int],
+    n_batched: int,
+    at_once: Iterable[int],
+) -> Iterator[Test]:
     """Tests by their numbers; 0 is none."""
     kinds = [("pp", n) for n in prompt if n] + [("tg", n) for n in gen if n]
     for depth in depths:

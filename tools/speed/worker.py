@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 MEASURES: dict[str, Callable[..., float]] = {
-    "pp": lambda e, n: e.pp(n), "warm": lambda e, n: e.pp(n), "tg": lambda e, n: e.tg(n),
-    "batch": lambda e, n: e.batch(n), "at once": lambda e, n: e.at_once(n),
-}  # fmt: skip
+    "pp": lambda e, n: e.pp(n),
+    "warm": lambda e, n: e.pp(n),
+    "tg": lambda e, n: e.tg(n),
+    "batch": lambda e, n: e.batch(n),
+    "at once": lambda e, n: e.at_once(n),
+}
 
 
 def serve(file: str) -> None:
@@ -47,9 +50,11 @@ class Served:
             self.engine = import_module(f"speed.peers.{self.file}").Loaded(**how)
             return None
         asked: dict[str, Callable[[], Any]] = {
-            "context": lambda: self.engine.context(**how), "check": self.engine.first_token,
-            "cache": self.engine.cache_bytes, "peak": peak,
-        }  # fmt: skip
+            "context": lambda: self.engine.context(**how),
+            "check": self.engine.first_token,
+            "cache": self.engine.cache_bytes,
+            "peak": peak,
+        }
         return asked[do]() if do in asked else MEASURES[do](self.engine, **how)
 
 

@@ -104,9 +104,16 @@ def in_pairs(weight: Weight, panels: bool = False) -> Weight:
     kind = weight.type
     assert AT_ONCE % (blocks_of(kind).together * kind.block_size) == 0
     return replace(
-        weight, activations=STEPS, of_dots=None, rows=2 * LANES, panel=panel, unpack=unpack,
-        k_block=AT_ONCE // PAIRS, registers=True, of_panels=weight if panels else None,
-    )  # fmt: skip
+        weight,
+        activations=STEPS,
+        of_dots=None,
+        rows=2 * LANES,
+        panel=panel,
+        unpack=unpack,
+        k_block=AT_ONCE // PAIRS,
+        registers=True,
+        of_panels=weight if panels else None,
+    )
 
 
 def bf16_weight(pairs: Weight) -> Weight:
@@ -120,6 +127,11 @@ def bf16_weight(pairs: Weight) -> Weight:
             v.store(at, v.i32(0))
 
     return replace(
-        pairs, activations=STEPS, of_dots=pairs.activations, panel=panel_bytes, unpack=unpack,
-        k_block=AT_ONCE // PAIRS, registers=True,
-    )  # fmt: skip
+        pairs,
+        activations=STEPS,
+        of_dots=pairs.activations,
+        panel=panel_bytes,
+        unpack=unpack,
+        k_block=AT_ONCE // PAIRS,
+        registers=True,
+    )

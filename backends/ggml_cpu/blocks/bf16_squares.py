@@ -93,6 +93,10 @@ def squares_weight(pairs: Weight) -> Weight:
     columns = Activations("bf16_fours", STEP, STEP_BYTES, pack, 2)
     assert pairs.rows == ROWS
     return replace(
-        pairs, activations=columns, of_dots=pairs.activations, panel=length(Blocks(PANEL)),
-        unpack=unpack, tile=tile,
-    )  # fmt: skip
+        pairs,
+        activations=columns,
+        of_dots=pairs.activations,
+        panel=length(Blocks(PANEL)),
+        unpack=unpack,
+        tile=tile,
+    )

@@ -175,9 +175,13 @@ def _dot(products: Products, size: int, column_bytes: int) -> Function:
 
 
 def weight(
-    name: str, activations: Activations, panel: Panel, products: Products, decode: Function,
+    name: str,
+    activations: Activations,
+    panel: Panel,
+    products: Products,
+    decode: Function,
     encode: Function,
-) -> Weight:  # fmt: skip
+) -> Weight:
     """A weight type of this family. panel, decode, encode: see walk.py."""
     kind = BY_NAME[name]
     tile = _tile(products, kind, activations.block_bytes)
@@ -244,9 +248,15 @@ def first_f16s(panel):
 
 
 def with_offset(
-    name: str, offset: int, activations: Activations, panel: Panel, pairs_of: Function,
-    values_of: Function, decode: Function, encode: Function,
-) -> Weight:  # fmt: skip
+    name: str,
+    offset: int,
+    activations: Activations,
+    panel: Panel,
+    pairs_of: Function,
+    values_of: Function,
+    decode: Function,
+    encode: Function,
+) -> Weight:
     """A value is its bits, less `offset`, times the f16 at the start of its block.
 
     pairs_of(panel, i), values_of(block): as four_bits makes them.
@@ -264,9 +274,14 @@ def with_offset(
 
 
 def with_minimum(
-    name: str, largest: int, activations: Activations, panel: Panel, pairs_of: Function,
-    values_of: Function, encode: Function,
-) -> Weight:  # fmt: skip
+    name: str,
+    largest: int,
+    activations: Activations,
+    panel: Panel,
+    pairs_of: Function,
+    values_of: Function,
+    encode: Function,
+) -> Weight:
     """A value is its bits, at most `largest`, times the f16 at the start of its block, plus the f16
     after that; so a product is scale * dot + minimum * (sum of the activations). Panels are word by
     word.

@@ -85,4 +85,3 @@ def four_odd_scales(d, nibbles):
     """f32x4: d times 2 * s + 1 for the four nibbles of a 16-bit number, lowest first."""
     steps = (v.i32x4(nibbles) >> v.i32x4_load(v.table(NIBBLES))) & 15
     return v.to_f32((steps << 1) + 1) * d
-

@@ -189,9 +189,7 @@ def fma_f32(total, x, y):
     return v.fma(x, y, total)
 
 
-def f32_weight(
-    name: str, activations: Activations, load: Function, load_n: Function
-) -> Weight:
+def f32_weight(name: str, activations: Activations, load: Function, load_n: Function) -> Weight:
     """A type whose elements become f32: `load(address)`, `load_n(address, n)` give f32 vectors."""
     kind = BY_NAME[name]
     size = kind.type_size
@@ -206,13 +204,19 @@ def f32_weight(
         return v.as_i32(load_n(address, n))
 
     return Weight(
-        type=kind, activations=activations, rows=2 * LANES, panel=length(Blocks(ROW)),
+        type=kind,
+        activations=activations,
+        rows=2 * LANES,
+        panel=length(Blocks(ROW)),
         unpack=_unpack(interleaver(words, words_n, size)),
         tile=_tile(load_f32, spread_f32, fma_f32),
         dot=_dot(operands),
         dots=_few_dots(operands),
-        dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK, few=FEW,
-    )  # fmt: skip
+        dot_rows=ROWS_AT_ONCE,
+        dot_columns=COLUMNS_AT_ONCE,
+        k_block=K_BLOCK,
+        few=FEW,
+    )
 
 
 @fn
@@ -251,10 +255,16 @@ def bf16_pairs_weight(name: str, activations: Activations) -> Weight:
         load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
     )
     return Weight(
-        type=BY_NAME[name], activations=activations, rows=2 * LANES, panel=length(Blocks(ROW)),
+        type=BY_NAME[name],
+        activations=activations,
+        rows=2 * LANES,
+        panel=length(Blocks(ROW)),
         unpack=_unpack(interleaver(pair_words, pair_words_n, 2, 2)),
         tile=_tile(load_pairs, spread_pairs, dot_pairs),
         dot=_dot(operands),
         dots=_few_dots(operands),
-        dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK, few=FEW,
-    )  # fmt: skip
+        dot_rows=ROWS_AT_ONCE,
+        dot_columns=COLUMNS_AT_ONCE,
+        k_block=K_BLOCK,
+        few=FEW,
+    )

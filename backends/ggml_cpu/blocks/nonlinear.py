@@ -21,9 +21,14 @@ from ggml_py.types import BY_NAME
 
 
 def weight(
-    name: str, levels: tuple[int, ...], offset: int, activations: Activations,
-    scale_of: Function, scales_of: Function, encode: Function,
-) -> Weight:  # fmt: skip
+    name: str,
+    levels: tuple[int, ...],
+    offset: int,
+    activations: Activations,
+    scale_of: Function,
+    scales_of: Function,
+    encode: Function,
+) -> Weight:
     """A weight type of such blocks.
 
     offset             I8_BIAS, or what leaves the levels in 0..127

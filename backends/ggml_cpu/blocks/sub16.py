@@ -65,9 +65,13 @@ def from_offset(width: int, offset: int) -> Function:
 
 
 def _add_block(
-    largest: int, word_of: Function, scale_words: Function, factors: Function, panel_bytes: int,
+    largest: int,
+    word_of: Function,
+    scale_words: Function,
+    factors: Function,
+    panel_bytes: int,
     offset: int,
-) -> Callable[[int], Function]:  # fmt: skip
+) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
         subtract, add_scaled = group_sums(width), adder(width)
         size, _, _, one, _, _, scaled, words = dots_of(width, 4, largest)
@@ -208,10 +212,19 @@ def _decode(values_of: Function, scales_of: Function, factors_of: Function) -> F
 
 
 def weight(
-    name: str, largest: int, activations: Activations, panel: tuple[Function, Function],
-    word_of: Function, scale_words: Function, factors: Function, values_of: Function,
-    scales_of: Function, factors_of: Function, encode: Function, offset: int = 0,
-) -> Weight:  # fmt: skip
+    name: str,
+    largest: int,
+    activations: Activations,
+    panel: tuple[Function, Function],
+    word_of: Function,
+    scale_words: Function,
+    factors: Function,
+    values_of: Function,
+    scales_of: Function,
+    factors_of: Function,
+    encode: Function,
+    offset: int = 0,
+) -> Weight:
     """A weight type of this family, of values up to `largest`. Minima and scales are signed bytes.
 
     Of a panel (panel itself, and encode: see walk.py):

@@ -58,9 +58,7 @@ def even_bytes(words):
     return v.as_i16(words & 0x00FF00FF)
 
 
-def _add_block(
-    value_of: Function, largest: int, panel_bytes: int
-) -> Callable[[int], Function]:
+def _add_block(value_of: Function, largest: int, panel_bytes: int) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
         add_scaled, fetch = adder(width), fetcher(width, panel_bytes, 4, 2)
         size, run, _, one, _, _, scaled, _ = dots_of(width, 8, largest)
@@ -252,9 +250,13 @@ def encoder(q_max: float, start: float, n_steps: int) -> tuple[Function, Functio
 
 
 def weight(
-    name: str, largest: int, activations: Activations, value_of: Function, quads_of: Function,
+    name: str,
+    largest: int,
+    activations: Activations,
+    value_of: Function,
+    quads_of: Function,
     encode: Function,
-) -> Weight:  # fmt: skip
+) -> Weight:
     """A weight type of this family, of values up to `largest`.
 
     value_of(w, j, high, i): from a panel, word i of the 32 low or high values of 64-chunk j.

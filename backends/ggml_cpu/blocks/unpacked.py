@@ -309,20 +309,33 @@ def one_scale(at: int) -> Function:
 
 
 def weight(
-    name: str, activations: Activations, per: int, bytes_of: Function, scales_of: Function,
-    signs_of: Function | None = None, *, offset: int = 0, cheap: bool = False, whole: bool = False,
+    name: str,
+    activations: Activations,
+    per: int,
+    bytes_of: Function,
+    scales_of: Function,
+    signs_of: Function | None = None,
+    *,
+    offset: int = 0,
+    cheap: bool = False,
+    whole: bool = False,
     encode: Function | None = None,
-) -> Weight:  # fmt: skip
+) -> Weight:
     """A weight type of this family, see Decoder; activations in chunks, encode: see walk.py."""
     kind = BY_NAME[name]
     decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap, whole)
     dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)
     blocks = Blocks(decoder.chunks * decoder.panel_bytes)
     return Weight(
-        type=kind, dequantize=walk.dequantize(kind, _decode(decoder)),
+        type=kind,
+        dequantize=walk.dequantize(kind, _decode(decoder)),
         quantize=None if encode is None else walk.quantize(kind, encode),
-        activations=activations, rows=LANES, panel=length(Blocks(decoder.panel_bytes)),
+        activations=activations,
+        rows=LANES,
+        panel=length(Blocks(decoder.panel_bytes)),
         unpack=walk.unpack(kind, blocks, _pack(decoder)),
         values=walk.values(kind, blocks, _words_of(decoder)),
-        tile=_tile(decoder), dot=dot, k_block=K_BLOCK,
-    )  # fmt: skip
+        tile=_tile(decoder),
+        dot=dot,
+        k_block=K_BLOCK,
+    )

@@ -194,18 +194,30 @@ def dot(
 
 
 def weight(
-    kind: GGMLType, activations: Activations, panel: tuple[Function, Function],
-    tile: Callable[[int], Function], dot: Function, decode: Function, encode: Function,
+    kind: GGMLType,
+    activations: Activations,
+    panel: tuple[Function, Function],
+    tile: Callable[[int], Function],
+    dot: Function,
+    decode: Function,
+    encode: Function,
     words_of: Callable[[Function, int], Function],
-) -> Weight:  # fmt: skip
+) -> Weight:
     """A type of weights whose panels, as large as the rows, are those of panels.py.
 
     panel: `pack` and `gather`, see unpack and row; words_of: see values.
     """
     blocks = blocks_of(kind)
     return Weight(
-        type=kind, dequantize=dequantize(kind, decode), quantize=quantize(kind, encode),
-        activations=activations, rows=LANES, panel=length(blocks), tile=tile, dot=dot,
-        unpack=unpack(kind, blocks, panel[0]), row=row(kind, blocks, panel[1]),
+        type=kind,
+        dequantize=dequantize(kind, decode),
+        quantize=quantize(kind, encode),
+        activations=activations,
+        rows=LANES,
+        panel=length(blocks),
+        tile=tile,
+        dot=dot,
+        unpack=unpack(kind, blocks, panel[0]),
+        row=row(kind, blocks, panel[1]),
         values=values(kind, blocks, words_of),
-    )  # fmt: skip
+    )

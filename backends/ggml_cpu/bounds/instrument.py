@@ -22,9 +22,12 @@ PURE = ("readnone", "nounwind")
 # Which operand is the pointer, and whether it is written to; of intrinsics, after the function, the
 # mask, too.
 ACCESSES = {
-    "load": (0, 0), "store": (1, 1), "load atomic": (0, 0), "store atomic": (1, 1),
+    "load": (0, 0),
+    "store": (1, 1),
+    "load atomic": (0, 0),
+    "store atomic": (1, 1),
     "atomicrmw": (0, 1),
-}  # fmt: skip
+}
 MASKED = {"load": (1, 0, 3), "store": (2, 1, 4), "gather": (1, 0, 3), "scatter": (2, 1, 4)}
 CODE = "an address"  # of a function
 

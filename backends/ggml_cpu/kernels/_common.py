@@ -119,9 +119,7 @@ def store_n_bf16(a, x, n):
 
 F32 = Element("f32", 4, load_f32, load_n_f32, store_f32, store_n_f32, ld_f32, st_f32)
 F16 = Element("f16", 2, load_f16, load_n_f16, store_f16, store_n_f16, ld_f16, st_f16)
-BF16 = Element(
-    "bf16", 2, load_bf16, load_n_bf16, store_bf16, store_n_bf16, ld_bf16, st_bf16
-)  # fmt: skip
+BF16 = Element("bf16", 2, load_bf16, load_n_bf16, store_bf16, store_n_bf16, ld_bf16, st_bf16)
 FLOATS = (F32, F16, BF16)
 FLOAT_NAMES = tuple(e.name for e in FLOATS)
 

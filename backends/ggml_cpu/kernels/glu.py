@@ -91,9 +91,12 @@ def limit_alone(p):
 
 for _e in FLOATS:
     for _op, _apply in (
-        ("REGLU", reglu), ("GEGLU", geglu), ("SWIGLU", swiglu), ("GEGLU_ERF", geglu_erf),
+        ("REGLU", reglu),
+        ("GEGLU", geglu),
+        ("SWIGLU", swiglu),
+        ("GEGLU_ERF", geglu_erf),
         ("GEGLU_QUICK", geglu_quick),
-    ):  # fmt: skip
+    ):
         _glu(_op, _apply, _e)
     _glu("SWIGLU_OAI", swiglu_oai, _e, alpha_and_limit)
     _glu("SWIGLU_CLAMP", swiglu_clamp, _e, limit_alone)

@@ -181,13 +181,33 @@ def _unary(op: str, apply: Function, element: Element, params: Function = no_par
 
 for _e in FLOATS:
     for _op, _apply in (
-        ("ABS", absolute), ("SGN", sgn), ("NEG", neg), ("STEP", step), ("TANH", tanh), ("ELU", elu),
-        ("RELU", relu), ("SIGMOID", sigmoid), ("GELU", gelu), ("GELU_QUICK", gelu_quick),
-        ("SILU", silu), ("HARDSWISH", hardswish), ("HARDSIGMOID", hardsigmoid), ("EXP", exp),
-        ("EXPM1", expm1), ("SOFTPLUS", softplus), ("GELU_ERF", gelu_erf), ("FLOOR", floor),
-        ("CEIL", ceil), ("ROUND", round_half_away), ("TRUNC", trunc), ("SQR", sqr), ("SQRT", sqrt),
-        ("LOG", log), ("SIN", sin), ("COS", cos),
-    ):  # fmt: skip
+        ("ABS", absolute),
+        ("SGN", sgn),
+        ("NEG", neg),
+        ("STEP", step),
+        ("TANH", tanh),
+        ("ELU", elu),
+        ("RELU", relu),
+        ("SIGMOID", sigmoid),
+        ("GELU", gelu),
+        ("GELU_QUICK", gelu_quick),
+        ("SILU", silu),
+        ("HARDSWISH", hardswish),
+        ("HARDSIGMOID", hardsigmoid),
+        ("EXP", exp),
+        ("EXPM1", expm1),
+        ("SOFTPLUS", softplus),
+        ("GELU_ERF", gelu_erf),
+        ("FLOOR", floor),
+        ("CEIL", ceil),
+        ("ROUND", round_half_away),
+        ("TRUNC", trunc),
+        ("SQR", sqr),
+        ("SQRT", sqrt),
+        ("LOG", log),
+        ("SIN", sin),
+        ("COS", cos),
+    ):
         _unary(_op, _apply, _e)
     _unary("LEAKY_RELU", leaky_relu, _e, first_param)
     _unary("XIELU", xielu, _e, xielu_params)

@@ -143,9 +143,12 @@ def blend_columns(d, x, last, taps, n, n0):
 
 
 @kernel(
-    "UPSCALE", when=types_are("f32", "f32"), scratch=upscale_scratch, prepare=(upscale_taps,),
+    "UPSCALE",
+    when=types_are("f32", "f32"),
+    scratch=upscale_scratch,
+    prepare=(upscale_taps,),
     extra=lambda node: (n_taps(node),),
-)  # fmt: skip
+)
 def upscale_f32(p, ith, nth):
     """For each row, rows are blended first, then columns of that."""
     n0, n1, n2, n3 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2), v.ne(p, 0, 3)

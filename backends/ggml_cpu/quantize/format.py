@@ -29,7 +29,11 @@ REGISTERED: dict[str, Quantizer] = {}
 
 
 def register(
-    name: str, plain: Function | None, weighted: Function | None = None, *, by_row: bool = False,
+    name: str,
+    plain: Function | None,
+    weighted: Function | None = None,
+    *,
+    by_row: bool = False,
     codebook: tuple[str, int] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     REGISTERED[name] = Quantizer(BY_NAME[name], plain, weighted, by_row, codebook)

@@ -6,17 +6,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.quantize.lanes import (
-    LANES,
-    SPARE,
-    TABLES,
-    VECTOR,
-    at,
-    clipped,
-    mul,
-    put,
-    step_by,
-)
+from ggml_cpu.quantize.lanes import LANES, SPARE, TABLES, VECTOR, at, clipped, mul, put, step_by
 from ggml_cpu.quantize.tables import BITS
 
 # Tiles of codes, and of whether they stand for points that were off the grid.
@@ -86,9 +76,15 @@ def searcher(length: int, step: float) -> Function:
 
 
 def fitter(
-    group: int, length: int, q_max: int, tries: int, step: float, off_only: bool, off_first: bool,
+    group: int,
+    length: int,
+    q_max: int,
+    tries: int,
+    step: float,
+    off_only: bool,
+    off_first: bool,
     always: bool = False,
-) -> Function:  # fmt: skip
+) -> Function:
     """A function that fits groups of values to points of magnitudes 2 * level + 1.
 
     tries, step  factors (2 * q_max - 1 + step * i) / largest are tried, i from -tries to tries

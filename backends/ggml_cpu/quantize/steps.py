@@ -70,8 +70,8 @@ def levels_around(m, groups, n, n_max, d, steps):
 
 
 def with_scales_and_minima(
-    groups: int, q_max: float, most: float, base: Function, search: tuple[float, float, int, bool],
-) -> tuple[Function, Function]:  # fmt: skip
+    groups: int, q_max: float, most: float, base: Function, search: tuple[float, float, int, bool]
+) -> tuple[Function, Function]:
     """Two functions of m that search scales and minima, without importance and with; both store
     levels and steps and return d and d_min.
 

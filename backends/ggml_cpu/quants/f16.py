@@ -34,11 +34,17 @@ _in_f32 = f32_weight("f16", F16, load, load_n)
 if target.VNNI:
     register(
         replace(
-            _in_f32, activations=integers16.INTEGERS, of_dots=F16, few=FEW,
-            panel=integers16.panel_bytes, k_block=integers16.K_BLOCK,
-            unpack=integers16.unpacker(load_n, 2), tile=integers16.tile,
-            together=integers16.TOGETHER, rounded=target.ZEN4,
+            _in_f32,
+            activations=integers16.INTEGERS,
+            of_dots=F16,
+            few=FEW,
+            panel=integers16.panel_bytes,
+            k_block=integers16.K_BLOCK,
+            unpack=integers16.unpacker(load_n, 2),
+            tile=integers16.tile,
+            together=integers16.TOGETHER,
+            rounded=target.ZEN4,
         )
-    )  # fmt: skip
+    )
 else:
     register(_in_f32)

@@ -83,7 +83,16 @@ def encode(x, block):
 
 register(
     weight(
-        "q2_K", 3, ACTIVATIONS, word_by_word(84), word_of, scale_words, factors, values_of,
-        scales_of, factors_of, encode,
+        "q2_K",
+        3,
+        ACTIVATIONS,
+        word_by_word(84),
+        word_of,
+        scale_words,
+        factors,
+        values_of,
+        scales_of,
+        factors_of,
+        encode,
     )
-)  # fmt: skip
+)

@@ -164,7 +164,17 @@ def encode(x, block):
 
 register(
     weight(
-        "q3_K", 7, ACTIVATIONS, (pack, gather), word_of, scale_words, factors, values_of, scales_of,
-        factors_of, encode, offset=4,
+        "q3_K",
+        7,
+        ACTIVATIONS,
+        (pack, gather),
+        word_of,
+        scale_words,
+        factors,
+        values_of,
+        scales_of,
+        factors_of,
+        encode,
+        offset=4,
     )
-)  # fmt: skip
+)

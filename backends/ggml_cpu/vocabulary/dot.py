@@ -15,17 +15,7 @@ from numba.core import types
 from numba.core.typing.templates import Signature
 
 from ggml_cpu.kernel import Function
-from ggml_cpu.target import (
-    AVX2,
-    AVX512,
-    I8_BIAS,
-    LANES,
-    NEON_DOT,
-    NEON_MATRIX,
-    PAIRS,
-    VNNI,
-    X86,
-)
+from ggml_cpu.target import AVX2, AVX512, I8_BIAS, LANES, NEON_DOT, NEON_MATRIX, PAIRS, VNNI, X86
 
 from .lanes import WORDS, even, odd, shuffle
 from .vec import I32, Vec, call, chunked, constant, inlined, intrinsic, permute
@@ -123,9 +113,7 @@ def _plain_dot4(signed: bool) -> Emit:
     return emit
 
 
-def _is_dot(
-    acc: types.Type, x: types.Type, y: types.Type, elem: str, ratio: int
-) -> TypeGuard[Vec]:
+def _is_dot(acc: types.Type, x: types.Type, y: types.Type, elem: str, ratio: int) -> TypeGuard[Vec]:
     return isinstance(acc, Vec) and acc.elem == "i32" and x == y == Vec(elem, acc.n * ratio)
 
 

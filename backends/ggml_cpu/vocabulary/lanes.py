@@ -326,8 +326,9 @@ def asr(typing, x, count):
         return None
 
     def emit(context, builder, sig, args):
-        return builder.ashr(*(broadcast(context, builder, a, k, vec)
-                              for a, k in zip(args, sig.args, strict=True)))
+        return builder.ashr(
+            *(broadcast(context, builder, a, k, vec) for a, k in zip(args, sig.args, strict=True))
+        )
 
     return vec(plain(x), plain(count)), emit
 

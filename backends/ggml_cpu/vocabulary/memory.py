@@ -291,4 +291,3 @@ _scalar("f32", types.float32, ir.FloatType(), "")
 _scalar("f64", types.float64, ir.DoubleType(), "")
 prefetch = _prefetch(0)
 prefetch_write = _prefetch(1)
-

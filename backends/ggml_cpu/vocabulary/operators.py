@@ -29,12 +29,7 @@ INTEGER = {
     operator.lshift: "shl",
     operator.rshift: "lshr",
 }
-FLOAT = {
-    operator.add: "fadd",
-    operator.sub: "fsub",
-    operator.mul: "fmul",
-    operator.truediv: "fdiv",
-}
+FLOAT = {operator.add: "fadd", operator.sub: "fsub", operator.mul: "fmul", operator.truediv: "fdiv"}
 COMPARE = {
     operator.lt: "<",
     operator.le: "<=",

@@ -146,9 +146,12 @@ def suffix(ir_type: ir.Type) -> str:
 
 
 def call(
-    builder: ir.IRBuilder, name: str, result: ir.Type, args: Sequence[ir.Value],
+    builder: ir.IRBuilder,
+    name: str,
+    result: ir.Type,
+    args: Sequence[ir.Value],
     fastmath: Sequence[str] = (),
-) -> ir.Value:  # fmt: skip
+) -> ir.Value:
     """A call of an external function or LLVM intrinsic."""
     kind = ir.FunctionType(result, [a.type for a in args])
     function = cgutils.get_or_insert_function(builder.module, kind, name)

@@ -17,8 +17,12 @@ from ggml_py.tensor import Tensor
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 HEADS = {
-    "MUL_MAT": "matrix", "RMS_NORM": "norm", "L2_NORM": "norm", "NORM": "norm", "SSM_CONV": "ssm",
-}  # fmt: skip
+    "MUL_MAT": "matrix",
+    "RMS_NORM": "norm",
+    "L2_NORM": "norm",
+    "NORM": "norm",
+    "SSM_CONV": "ssm",
+}
 
 
 def is_by_element(t: Tensor) -> bool:

@@ -41,9 +41,7 @@ def delta_net_in_the_cache(m: Match) -> list[Launch]:
     return gated_delta_net_to(m["net"], kept, m["state"].source(0), m["ids"])
 
 
-def _to(
-    launch: Callable[[Tensor, Tensor], list[Launch]], m: Match, states: States
-) -> list[Launch]:
+def _to(launch: Callable[[Tensor, Tensor], list[Launch]], m: Match, states: States) -> list[Launch]:
     return launch(m["net"], in_rows(m["kept"], *states[1:]))
 
 

@@ -16,10 +16,33 @@ def _unary(op: str, *names: str) -> None:
 
 
 for _op in (
-    "SQR", "SQRT", "LOG", "SIN", "COS", "ABS", "SGN", "NEG", "STEP", "TANH", "ELU", "RELU",
-    "SIGMOID", "GELU", "GELU_QUICK", "GELU_ERF", "SILU", "HARDSWISH", "HARDSIGMOID", "EXP",
-    "EXPM1", "SOFTPLUS", "FLOOR", "CEIL", "ROUND", "TRUNC",
-):  # fmt: skip
+    "SQR",
+    "SQRT",
+    "LOG",
+    "SIN",
+    "COS",
+    "ABS",
+    "SGN",
+    "NEG",
+    "STEP",
+    "TANH",
+    "ELU",
+    "RELU",
+    "SIGMOID",
+    "GELU",
+    "GELU_QUICK",
+    "GELU_ERF",
+    "SILU",
+    "HARDSWISH",
+    "HARDSIGMOID",
+    "EXP",
+    "EXPM1",
+    "SOFTPLUS",
+    "FLOOR",
+    "CEIL",
+    "ROUND",
+    "TRUNC",
+):
     _unary(_op)
 _unary("LEAKY_RELU", "slope")
 

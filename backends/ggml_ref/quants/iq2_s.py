@@ -11,9 +11,14 @@ from ggml_ref.quants._blocks import F32, U8
 
 # Of an index: eight bits in `low`, two in one of the pairs of bits of `high`.
 BLOCK = np.dtype(
-    [("d", "<f2"), ("low", "u1", (8, 4)), ("signs", "u1", (8, 4)), ("high", "u1", (8, 1)),
-     ("scales", "u1", 8)]
-)  # fmt: skip
+    [
+        ("d", "<f2"),
+        ("low", "u1", (8, 4)),
+        ("signs", "u1", (8, 4)),
+        ("high", "u1", (8, 1)),
+        ("scales", "u1", 8),
+    ]
+)
 PAIR = 2 * np.arange(4, dtype=np.uint8)
 
 

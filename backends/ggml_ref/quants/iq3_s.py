@@ -11,9 +11,14 @@ from ggml_ref.quants._blocks import F32, U8
 
 # Of an index: eight bits in `low`, the ninth in one of the bits of `high`.
 BLOCK = np.dtype(
-    [("d", "<f2"), ("low", "u1", (8, 8)), ("high", "u1", (8, 1)), ("signs", "u1", (8, 4)),
-     ("scales", "u1", 4)]
-)  # fmt: skip
+    [
+        ("d", "<f2"),
+        ("low", "u1", (8, 8)),
+        ("high", "u1", (8, 1)),
+        ("signs", "u1", (8, 4)),
+        ("scales", "u1", 4),
+    ]
+)
 BIT = np.arange(8, dtype=np.uint8)
 
 

@@ -10,9 +10,9 @@ from ggml_ref.quants._blocks import F32, TINY, U8
 from ggml_ref.quants._search import refined
 
 # Bit g of high[j] is the third bit of value j of eighth g of the block.
-BLOCK = np.dtype([
-    ("high", "u1", (1, 32)), ("q", "u1", (2, 1, 32)), ("scales", "u1", 12), ("d", "<f2"),
-])  # fmt: skip
+BLOCK = np.dtype(
+    [("high", "u1", (1, 32)), ("q", "u1", (2, 1, 32)), ("scales", "u1", 12), ("d", "<f2")]
+)
 SHIFTS = np.array([0, 2, 4, 6], np.uint8)[:, None]
 EIGHTH = np.arange(8, dtype=np.uint8)[:, None]
 

@@ -11,10 +11,15 @@ import numpy.typing as npt
 from ggml_ref.quants import _scales_k4 as k4
 from ggml_ref.quants._blocks import F32, U8, fields, low_high, pack_low_high
 
-BLOCK = np.dtype([
-    ("d", "<f2"), ("d_min", "<f2"), ("scales", "u1", 12), ("high", "u1", (1, 32)),
-    ("q", "u1", (4, 32)),
-])  # fmt: skip
+BLOCK = np.dtype(
+    [
+        ("d", "<f2"),
+        ("d_min", "<f2"),
+        ("scales", "u1", 12),
+        ("high", "u1", (1, 32)),
+        ("q", "u1", (4, 32)),
+    ]
+)
 GROUP = np.arange(8, dtype=np.uint8)[:, None]
 
 

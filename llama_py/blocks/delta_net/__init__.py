@@ -23,8 +23,13 @@ from llama_py.blocks.state import (
 from llama_py.graph.builder import GraphBuilder
 
 __all__ = [
-    "DELTA_NET", "Delta", "build_conv_state", "build_delta_net", "build_recurrent_attn", "l2_norm",
-]  # fmt: skip
+    "DELTA_NET",
+    "Delta",
+    "build_conv_state",
+    "build_delta_net",
+    "build_recurrent_attn",
+    "l2_norm",
+]
 
 
 def l2_norm(g: GraphBuilder, x: Tensor) -> Tensor:

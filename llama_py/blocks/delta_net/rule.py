@@ -14,9 +14,11 @@ from llama_py.graph.builder import GraphBuilder
 #   blocks: in chunks of 64, whatever the gates, whose scores are put together of 4 x 4 blocks.
 # slots: as one op of another kind, over states that lie as in ik_llama.cpp (blocks/slots.py).
 DELTA_NET = Form(
-    "delta_net", ("fused", "chunked", "autoregressive", "blocks", SLOTS),
-    "how gated delta nets are computed", go_back=(SLOTS,),
-)  # fmt: skip
+    "delta_net",
+    ("fused", "chunked", "autoregressive", "blocks", SLOTS),
+    "how gated delta nets are computed",
+    go_back=(SLOTS,),
+)
 
 
 class Delta(NamedTuple):

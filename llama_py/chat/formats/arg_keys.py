@@ -36,10 +36,15 @@ def made(asked: Asked) -> Form:
     else:  # the prompt may begin thoughts, or end them
         is_open = prompt.rfind(THINK) > prompt.rfind(THOUGHT)
     return Form(
-        _root(asked, is_open), prompt, bool(asked.tools), asked.lazy, (CALL,),
+        _root(asked, is_open),
+        prompt,
+        bool(asked.tools),
+        asked.lazy,
+        (CALL,),
         preserved=(THINK, THOUGHT, CALL, CALLED, KEY, END_KEY, VALUE, END_VALUE, END_ROLE),
-        stops=(END_ROLE,), thinking=(THINK, (THOUGHT, CALL)),
-    )  # fmt: skip
+        stops=(END_ROLE,),
+        thinking=(THINK, (THOUGHT, CALL)),
+    )
 
 
 def _root(asked: Asked, is_open: bool) -> Node:
@@ -70,14 +75,18 @@ def _call(name: str, tool: form.Tool) -> Node:
         if "string" in types and types != {"string"}:
             inner = As(choice(atomic(json), text), text)
         start = form.argument_opened(seq(KEY, form.argument_named(one.name), END_KEY))
-        found = rule(f"argument {name} {one.name}", seq(
-            SPACE, form.argument(seq(start, SPACE, VALUE, inner))
-        ))  # fmt: skip
+        found = rule(
+            f"argument {name} {one.name}",
+            seq(SPACE, form.argument(seq(start, SPACE, VALUE, inner))),
+        )
         (required if one.required else others).append(found)
     arguments = permuted(f"arguments {name}", required)
     if others:
         arguments = arguments + many(choice(*others))
-    return form.call(seq(
-        form.opened(seq(CALL, form.named(name), SPACE)), form.arguments(arguments),
-        form.closed(SPACE + CALLED),
-    ))  # fmt: skip
+    return form.call(
+        seq(
+            form.opened(seq(CALL, form.named(name), SPACE)),
+            form.arguments(arguments),
+            form.closed(SPACE + CALLED),
+        )
+    )

@@ -18,19 +18,24 @@ MAX_DEPTH = 8  # of references in references
 MAX_LENGTH = 2000  # a longer bound is not enforced
 _ANY = "(?s:.*)"
 _PLAIN = {
-    "null": "/null/", "boolean": "/true|false/", "integer": "/-?(0|[1-9][0-9]*)/",
+    "null": "/null/",
+    "boolean": "/true|false/",
+    "integer": "/-?(0|[1-9][0-9]*)/",
     "number": r"/-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/",
-}  # fmt: skip
+}
 _DAYS = "(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
 _DATE = f"[0-9]{{4}}-({_DAYS}|02-(0[1-9]|[12][0-9]))"
 _HOUR = "([01][0-9]|2[0-3]):[0-5][0-9]"
 _TIME = rf"{_HOUR}:[0-5][0-9](\.[0-9]+)?(Z|[+-]{_HOUR})"
 _BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 FORMATS = {
-    "date": f"^{_DATE}$", "time": f"^{_TIME}$", "date-time": f"^{_DATE}T{_TIME}$",
+    "date": f"^{_DATE}$",
+    "time": f"^{_TIME}$",
+    "date-time": f"^{_DATE}T{_TIME}$",
     "uuid": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
-    "ipv4": rf"^{_BYTE}(\.{_BYTE}){{3}}$", "email": r"^[^\s@]+@[^\s@]+$",
-}  # fmt: skip
+    "ipv4": rf"^{_BYTE}(\.{_BYTE}){{3}}$",
+    "email": r"^[^\s@]+@[^\s@]+$",
+}
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.S)
 
 

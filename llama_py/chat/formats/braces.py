@@ -53,9 +53,17 @@ STRING = tag("braces string", seq(QUOTE, TEXT, QUOTE))
 KEY = tag("braces key", tag("braces name", characters("[^:}]")) + ":")
 DICT: Node
 LIST: Node
-VALUE = Rule("braces value", tag("braces value", Later(lambda: choice(
-    STRING, DICT, LIST, *(tag("braces plain", one) for one in (NUMBER, BOOLEAN, NULL))
-))))  # fmt: skip
+VALUE = Rule(
+    "braces value",
+    tag(
+        "braces value",
+        Later(
+            lambda: choice(
+                STRING, DICT, LIST, *(tag("braces plain", one) for one in (NUMBER, BOOLEAN, NULL))
+            )
+        ),
+    ),
+)
 
 
 def _items(one: Node, first: str, last: str) -> Node:
@@ -97,9 +105,9 @@ def _value(schema: Schema, depth: int) -> Node:
         values = [schema["const"]] if what == "const" else schema["enum"]
         if not all(isinstance(one, str | int | float | None) for one in values):
             return VALUE
-        return choice(*(
-            f"{QUOTE}{one}{QUOTE}" if isinstance(one, str) else json.dumps(one) for one in values
-        ))  # fmt: skip
+        return choice(
+            *(f"{QUOTE}{one}{QUOTE}" if isinstance(one, str) else json.dumps(one) for one in values)
+        )
     if what == "object" and schema.get("properties") and depth:
         return _object(schema, depth - 1)
     items = schema.get("items")
@@ -117,10 +125,16 @@ def made(asked: Asked) -> Form:
     holds = asked.is_json or bool(asked.tools)
     prompt = form.continued(asked, f"{start}{THOUGHT}\n", LEFT)
     return Form(
-        _root(asked), prompt, holds, asked.lazy, (CALL,),
-        preserved=(CHANNEL, LEFT, CALL, CALLED, "<|turn>"), thinking=(THOUGHT, (LEFT,)), drops=True,
+        _root(asked),
+        prompt,
+        holds,
+        asked.lazy,
+        (CALL,),
+        preserved=(CHANNEL, LEFT, CALL, CALLED, "<|turn>"),
+        thinking=(THOUGHT, (LEFT,)),
+        drops=True,
         read=read,
-    )  # fmt: skip
+    )
 
 
 def _root(asked: Asked) -> Node:
@@ -137,12 +151,20 @@ def _root(asked: Asked) -> Node:
         return seq(start, before, form.json_of(asked.schema))
     if not asked.tools:
         return seq(start, many(rule("message", thought + form.content(until(CHANNEL, LEFT))), 1))
-    one = choice(*(
-        tool_rule(name, form.call(seq(
-            form.opened(form.named(name) + peek("{")),
-            form.arguments(As(DICT, _object(parameters_of(tool), MAX_DEPTH))),
-        ))) for name, tool in each(asked)
-    ))  # fmt: skip
+    one = choice(
+        *(
+            tool_rule(
+                name,
+                form.call(
+                    seq(
+                        form.opened(form.named(name) + peek("{")),
+                        form.arguments(As(DICT, _object(parameters_of(tool), MAX_DEPTH))),
+                    )
+                ),
+            )
+            for name, tool in each(asked)
+        )
+    )
     several = many(seq(f"{CALL}call:", one, CALLED), 1, -1 if asked.parallel else 1)
     calls = trigger("tool call", several)
     if not asked.lazy:

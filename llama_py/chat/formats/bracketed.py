@@ -17,12 +17,15 @@ def made(asked: Asked) -> Form:
         thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
     thoughts = form.thoughts(thoughts)
     if asked.tools:
-        one = choice(*(
-            tool_rule(name, form.call(
-                form.opened(form.named(name) + ARGUMENTS) + form.arguments_of(tool)
-            ))
-            for name, tool in each(asked)
-        ))  # fmt: skip
+        one = choice(
+            *(
+                tool_rule(
+                    name,
+                    form.call(form.opened(form.named(name) + ARGUMENTS) + form.arguments_of(tool)),
+                )
+                for name, tool in each(asked)
+            )
+        )
         several = many(CALL + one, 1, -1 if asked.parallel else 1)
         said = form.content(until(CALL)) + SPACE
         root = thoughts << form.calls_after(asked, said, trigger("tool call", several))
@@ -31,6 +34,11 @@ def made(asked: Asked) -> Form:
     else:
         root = thoughts << form.content(rest())
     return Form(
-        root, form.continued(asked, THINK, THOUGHT), asked.is_json or bool(asked.tools), asked.lazy,
-        (CALL,), preserved=(THINK, THOUGHT, CALL, ARGUMENTS), thinking=(THINK, (THOUGHT,)),
-    )  # fmt: skip
+        root,
+        form.continued(asked, THINK, THOUGHT),
+        asked.is_json or bool(asked.tools),
+        asked.lazy,
+        (CALL,),
+        preserved=(THINK, THOUGHT, CALL, ARGUMENTS),
+        thinking=(THINK, (THOUGHT,)),
+    )

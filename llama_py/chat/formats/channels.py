@@ -33,10 +33,13 @@ def made(asked: Asked) -> Form:
     return Form(
         _root(asked),
         form.continued(asked, START + ANALYSIS, f"{END}{START}{FINAL}{MESSAGE}"),
-        holds, asked.lazy, (), TRIGGERS,
+        holds,
+        asked.lazy,
+        (),
+        TRIGGERS,
         preserved=(CHANNEL, "<|constrain|>", MESSAGE, "<|start|>", END),
         thinking=(ANALYSIS, (END,)),
-    )  # fmt: skip
+    )
 
 
 def _root(asked: Asked) -> Node:

@@ -37,11 +37,15 @@ MAX_DEPTH = 8  # of elements in elements; deeper ones are JSON
 
 def made(asked: Asked) -> Form:
     return Form(
-        _root(asked), form.continued(asked, asked.prompt + THINK, THOUGHT),
-        asked.is_json or bool(asked.tools), asked.lazy, (CALL,),
-        preserved=(NS, "<tool_call>", "</tool_call>", THINK, THOUGHT), thinking=(THINK, (THOUGHT,)),
+        _root(asked),
+        form.continued(asked, asked.prompt + THINK, THOUGHT),
+        asked.is_json or bool(asked.tools),
+        asked.lazy,
+        (CALL,),
+        preserved=(NS, "<tool_call>", "</tool_call>", THINK, THOUGHT),
+        thinking=(THINK, (THOUGHT,)),
         read=read,
-    )  # fmt: skip
+    )
 
 
 def _root(asked: Asked) -> Node:
@@ -90,10 +94,12 @@ def _value(schema: Schema, name: str, close: str, depth: int) -> Node:
         schema = alone(found, schema) if found is not None and depth else schema
     each_kind = alternatives(schema)
     if each_kind is not None:
-        return choice(*(
-            _value(alone(one, schema), f"{name} {i}", close, depth)
-            for i, one in enumerate(each_kind)
-        ))  # fmt: skip
+        return choice(
+            *(
+                _value(alone(one, schema), f"{name} {i}", close, depth)
+                for i, one in enumerate(each_kind)
+            )
+        )
     what = kind(schema)
     if what == "object" and schema.get("properties") and depth:
         return seq(tag(OBJECT, _members(schema, name, depth - 1)), SPACE, end)

@@ -30,9 +30,13 @@ TURN, CALL, CALLED = "<|im_start|>assistant\n", "<tool_call>", "</tool_call>"
 THINK, THOUGHT = "<think>", "</think>"
 CLOSE = "\n</parameter>\n"
 VALUES = (
-    ("object", OBJECT), ("array", ARRAY), ("number", NUMBER), ("integer", NUMBER),
-    ("boolean", BOOLEAN), ("null", NULL),
-)  # fmt: skip
+    ("object", OBJECT),
+    ("array", ARRAY),
+    ("number", NUMBER),
+    ("integer", NUMBER),
+    ("boolean", BOOLEAN),
+    ("null", NULL),
+)
 
 
 def by_lines(asked: Asked) -> Form:
@@ -46,10 +50,14 @@ def by_lines(asked: Asked) -> Form:
         if thinks:
             prompt = form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n")
     return Form(
-        _root(asked, thinks, starts), prompt, asked.is_json or bool(asked.tools), asked.lazy,
-        starts, preserved=(CALL, CALLED, *((THINK, THOUGHT) if thinks else ())),
+        _root(asked, thinks, starts),
+        prompt,
+        asked.is_json or bool(asked.tools),
+        asked.lazy,
+        starts,
+        preserved=(CALL, CALLED, *((THINK, THOUGHT) if thinks else ())),
         thinking=(THINK, (f"\n{THOUGHT}", THOUGHT, CALL)) if thinks else ("", ()),
-    )  # fmt: skip
+    )
 
 
 def _root(asked: Asked, thinks: bool, starts: tuple[str, ...]) -> Node:
@@ -113,11 +121,14 @@ def in_attributes(asked: Asked) -> Form:
     else:
         root = seq(start, form.content(rest()), END)
     return Form(
-        root, form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n"),
-        asked.is_json or bool(asked.tools), asked.lazy, ("<function",),
+        root,
+        form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n"),
+        asked.is_json or bool(asked.tools),
+        asked.lazy,
+        ("<function",),
         preserved=("<function", "<param", "</function>", PARAMETER, THINK, THOUGHT),
         thinking=(THINK, (THOUGHT,)),
-    )  # fmt: skip
+    )
 
 
 def _with_names(name: str, tool: form.Tool) -> Node:

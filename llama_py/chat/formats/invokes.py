@@ -39,10 +39,14 @@ def made(asked: Asked) -> Form:
     block = "tool_calls" if later else "function_calls"
     begin, end = f"<{DSML}{block}>", f"</{DSML}{block}>"
     return Form(
-        _root(asked, later, begin, end), _continued(asked, later), bool(asked.tools)
-        or asked.is_json, asked.lazy, (begin,), preserved=(DSML, THINK, THOUGHT),
+        _root(asked, later, begin, end),
+        _continued(asked, later),
+        bool(asked.tools) or asked.is_json,
+        asked.lazy,
+        (begin,),
+        preserved=(DSML, THINK, THOUGHT),
         thinking=(THINK, (THOUGHT, begin)),
-    )  # fmt: skip
+    )
 
 
 def _continued(asked: Asked, later: bool) -> str:

@@ -58,9 +58,9 @@ class Keys:
 def json_calls(marks: tuple[str, str], keys: Keys, asked: Asked, wrapper: bool = False) -> Node:
     """Calls between two marks; in `{"type": "function", ...}`, too, if there may be a wrapper."""
     how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
-    one = choice(*(
-        tool_rule(name, call(how(name, tool, keys, wrapper))) for name, tool in each(asked)
-    ))  # fmt: skip
+    one = choice(
+        *(tool_rule(name, call(how(name, tool, keys, wrapper))) for name, tool in each(asked))
+    )
     calls = one + many(COMMA + one) if asked.parallel else one
     if keys.array:
         calls = seq("[", SPACE, calls, SPACE, "]")
@@ -94,21 +94,30 @@ def _nested(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
     outer, _, name_key = keys.name.partition(".")
     arguments_key = keys.arguments.rpartition(".")[2]
     inner = seq(
-        "{", SPACE, member(name_key, _name(name)), COMMA,
-        member(arguments_key, arguments_of(tool)), SPACE, "}",
-    )  # fmt: skip
-    ids = seq(*(
-        optional(_id(key, numbers) + COMMA)
-        for key, numbers in ((keys.id, False), (keys.made_id, True)) if key and "." not in key
-    ))  # fmt: skip
+        "{",
+        SPACE,
+        member(name_key, _name(name)),
+        COMMA,
+        member(arguments_key, arguments_of(tool)),
+        SPACE,
+        "}",
+    )
+    ids = seq(
+        *(
+            optional(_id(key, numbers) + COMMA)
+            for key, numbers in ((keys.id, False), (keys.made_id, True))
+            if key and "." not in key
+        )
+    )
     return seq(opened("{"), SPACE, ids, member(outer, inner), SPACE, closed("}"))
 
 
 def _by_name(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
     ids = [
         optional(seq(_id(key, numbers), SPACE, optional("," + SPACE)))
-        for key, numbers in ((keys.id, False), (keys.made_id, True)) if key
-    ]  # fmt: skip
+        for key, numbers in ((keys.id, False), (keys.made_id, True))
+        if key
+    ]
     value = arguments_of(tool)
     if keys.arguments:
         value = member(keys.arguments, value)

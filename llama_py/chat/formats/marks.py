@@ -95,10 +95,17 @@ def marked(marks: Marks, asked: Asked) -> Form:
     holds = asked.is_json or (bool(calls) and (asked.required or bool(start)))
     ends = (marks.thought.strip(),) if marks.thought.strip() else ()
     return Form(
-        _root(marks, asked), _continued(marks, asked), holds, not asked.is_json and asked.auto,
-        words, (), marks.shown, marks.stops, (marks.think.strip(), ends),
+        _root(marks, asked),
+        _continued(marks, asked),
+        holds,
+        not asked.is_json and asked.auto,
+        words,
+        (),
+        marks.shown,
+        marks.stops,
+        (marks.think.strip(), ends),
         late_ids=bool(marks.keys.id) and marks.keys.order[-1:] == (marks.keys.id,),
-    )  # fmt: skip
+    )
 
 
 def _continued(marks: Marks, asked: Asked) -> str:
@@ -257,9 +264,7 @@ def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Node, bool]:
     others: list[Node] = []
     before, after = marks.value
     for one in parameters(tool):
-        start = form.argument_opened(
-            seq(marks.key[0], form.argument_named(one.name), marks.key[1])
-        )
+        start = form.argument_opened(seq(marks.key[0], form.argument_named(one.name), marks.key[1]))
         text = one.may_be_text
         inner = form.string(bare(one.schema, after)) if text else form.value(of_schema(one.schema))
         whole = form.argument(seq(start, before, inner, form.argument_closed(after)))

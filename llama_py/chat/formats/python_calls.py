@@ -34,10 +34,14 @@ def made(asked: Asked) -> Form:
         root = seq(start, form.content(rest()), END)
     lists = LIST if LIST[0] in asked.source else ()
     return Form(
-        root, form.continued(asked, TURN + THINK, THOUGHT), holds,
-        asked.lazy, (CALL,), preserved=(CALL, CALLED, THINK, THOUGHT, *lists),
+        root,
+        form.continued(asked, TURN + THINK, THOUGHT),
+        holds,
+        asked.lazy,
+        (CALL,),
+        preserved=(CALL, CALLED, THINK, THOUGHT, *lists),
         thinking=(THINK, (THOUGHT,)),
-    )  # fmt: skip
+    )
 
 
 def _call(tool: form.Tool, name: str) -> Node:

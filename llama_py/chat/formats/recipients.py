@@ -25,11 +25,15 @@ def arrows(asked: Asked) -> Form:
         prompt = f"{HEAD}all\n{asked.said[1] or ''}"
     said: Node = seq("all\n", form.content(rest()))
     if asked.tools:
-        one = choice(*(
-            tool_rule(name, form.call(
-                seq(form.opened(form.named(name) + "\n"), form.arguments_of(tool))
-            )) for name, tool in each(asked)
-        ))  # fmt: skip
+        one = choice(
+            *(
+                tool_rule(
+                    name,
+                    form.call(seq(form.opened(form.named(name) + "\n"), form.arguments_of(tool))),
+                )
+                for name, tool in each(asked)
+            )
+        )
         first = one + many(seq(optional(">>>"), one)) if asked.parallel else one
         calls = trigger("tools", seq(optional(">>>"), first))
         both = seq("all\n", form.content(until(">>>")), calls)
@@ -46,9 +50,7 @@ def arrows(asked: Asked) -> Form:
 START, EOM = "<|start|>assistant", "<|eom|>"
 ENDS = optional(choice("<|eot|>", EOM))
 MESSAGE, FENCE = "<|message|>", "</atem:parameter>"
-TO_TOOL = (
-    r"<\|start\|>assistant( to=(?!self<\|message\|>)(?!user<\|message\|>)[^<]*?<\|message\|>)"
-)
+TO_TOOL = r"<\|start\|>assistant( to=(?!self<\|message\|>)(?!user<\|message\|>)[^<]*?<\|message\|>)"
 
 
 def addressed(asked: Asked) -> Form:
@@ -59,11 +61,25 @@ def addressed(asked: Asked) -> Form:
         prompt = form.continued(asked, f"{START} to=self{MESSAGE}", to_user)
     holds = asked.is_json or bool(asked.tools)
     return Form(
-        _addressed(asked, holds) + As(ENDS, NOTHING), prompt, holds,
-        asked.lazy, (), (TO_TOOL,),
-        preserved=("<|start|>", MESSAGE, EOM, "<|eot|>", "<atem:function_calls>", "<atem:invoke",
-                   "<atem:parameter", FENCE, "</atem:invoke>", "</atem:function_calls>"),
-    )  # fmt: skip
+        _addressed(asked, holds) + As(ENDS, NOTHING),
+        prompt,
+        holds,
+        asked.lazy,
+        (),
+        (TO_TOOL,),
+        preserved=(
+            "<|start|>",
+            MESSAGE,
+            EOM,
+            "<|eot|>",
+            "<atem:function_calls>",
+            "<atem:invoke",
+            "<atem:parameter",
+            FENCE,
+            "</atem:invoke>",
+            "</atem:function_calls>",
+        ),
+    )
 
 
 def _addressed(asked: Asked, holds: bool) -> Node:
@@ -98,10 +114,15 @@ def _addressed_call(name: str, tool: form.Tool) -> Node:
         each_argument.append((form.argument(found), one.required))
     inner = form.any_order(each_argument, SPACE)
     opened = seq(
-        " to=", As(until(MESSAGE), characters("[A-Za-z0-9_.:-]", 1, 64)),
-        f"{MESSAGE}<atem:function_calls>", SPACE, '<atem:invoke name="', form.named(name), '">',
+        " to=",
+        As(until(MESSAGE), characters("[A-Za-z0-9_.:-]", 1, 64)),
+        f"{MESSAGE}<atem:function_calls>",
         SPACE,
-    )  # fmt: skip
+        '<atem:invoke name="',
+        form.named(name),
+        '">',
+        SPACE,
+    )
     closed = seq("</atem:invoke>", SPACE, "</atem:function_calls>")
     return form.call(form.opened(opened) << form.arguments(inner) << form.closed(closed))
 
@@ -125,6 +146,10 @@ def roles(asked: Asked) -> Form:
         before = form.content(until("<|message_sep|>\n\n")) + SPACE
         said = form.calls_after(asked, before, calls)
     return Form(
-        lit(ROLE) + said, prompt, bool(asked.tools), asked.lazy, (CALL,),
+        lit(ROLE) + said,
+        prompt,
+        bool(asked.tools),
+        asked.lazy,
+        (CALL,),
         preserved=("<|message_sep|>\n\n", "<|role_sep|>\n"),
-    )  # fmt: skip
+    )

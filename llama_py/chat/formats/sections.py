@@ -32,18 +32,31 @@ def by_id(asked: Asked) -> Form:
         tools = []
         for name, tool in each(asked):
             id = form.identified(seq("functions.", form.named(name), ":", characters("[0-9]")))
-            tools.append(tool_rule(name, form.call(seq(
-                form.opened(id + ARGUMENTS), form.arguments_of(tool), form.closed(optional(CALLED))
-            ))))  # fmt: skip
+            tools.append(
+                tool_rule(
+                    name,
+                    form.call(
+                        seq(
+                            form.opened(id + ARGUMENTS),
+                            form.arguments_of(tool),
+                            form.closed(optional(CALLED)),
+                        )
+                    ),
+                )
+            )
         several = many(seq(CALL, choice(*tools)), 1, -1 if asked.parallel else 1)
         calls = seq(optional(BEGIN), trigger("tool call", several + optional(STOP)))
         said = form.content(until(BEGIN, CALL))
         root = seq(start, form.calls_after(asked, said, calls), END)
     return Form(
-        root, form.continued(asked, TURN + THINK, THOUGHT), bool(asked.tools), asked.lazy, (CALL,),
+        root,
+        form.continued(asked, TURN + THINK, THOUGHT),
+        bool(asked.tools),
+        asked.lazy,
+        (CALL,),
         preserved=(BEGIN, STOP, CALL, ARGUMENTS, CALLED, THINK, THOUGHT),
         thinking=(THINK, (THOUGHT, BEGIN, CALL)),
-    )  # fmt: skip
+    )
 
 
 SEP, EOM = "<|sep|>", "<|end_of_msg|>"
@@ -70,9 +83,10 @@ def nested(asked: Asked) -> Form:
     thoughts = form.thoughts(optional(seq(optional(think), said, optional(thought))))
     start = optional(MESSAGE) + thoughts
     content = seq(
-        optional(response), form.content(until(_ended("response"), tools_begin, end)),
+        optional(response),
+        form.content(until(_ended("response"), tools_begin, end)),
         optional(_ended("response")),
-    )  # fmt: skip
+    )
     trailer = seq(optional(end), optional(EOM))
     root = seq(start, content, trailer, END)
     if asked.tools:
@@ -81,10 +95,14 @@ def nested(asked: Asked) -> Form:
         calls = trigger("tool call", seq(tools_begin, several, tools_end, trailer))
         root = seq(start, form.calls_after(asked, content, calls), trailer, END)
     return Form(
-        root, form.continued(asked, MESSAGE + think, thought + response), bool(asked.tools),
-        asked.lazy, (tools_begin,), preserved=("<|open|>", "<|close|>", SEP, EOM),
+        root,
+        form.continued(asked, MESSAGE + think, thought + response),
+        bool(asked.tools),
+        asked.lazy,
+        (tools_begin,),
+        preserved=("<|open|>", "<|close|>", SEP, EOM),
         thinking=(think, (thought, response)),
-    )  # fmt: skip
+    )
 
 
 def _nested_call(name: str, tool: form.Tool) -> Node:
@@ -96,10 +114,20 @@ def _nested_call(name: str, tool: form.Tool) -> Node:
             value = form.string(bare(one.schema, end))
         else:
             value = As(form.value(until(end)), of_schema(one.schema))
-        found = rule(f"argument {name} {one.name}", form.argument(seq(
-            form.argument_opened('<|open|>argument key="'), form.argument_named(one.name), '"',
-            ATTRIBUTES, SEP, value, form.argument_closed(end),
-        )))  # fmt: skip
+        found = rule(
+            f"argument {name} {one.name}",
+            form.argument(
+                seq(
+                    form.argument_opened('<|open|>argument key="'),
+                    form.argument_named(one.name),
+                    '"',
+                    ATTRIBUTES,
+                    SEP,
+                    value,
+                    form.argument_closed(end),
+                )
+            ),
+        )
         each_argument.append((found, one.required))
     inner = form.any_order(each_argument, NOTHING)
     opened = seq('<|open|>call tool="', form.named(name), '"', ATTRIBUTES, SEP)

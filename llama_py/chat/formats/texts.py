@@ -18,9 +18,12 @@ TEXT, SAID = "<|START_TEXT|>", "<|END_TEXT|>"
 ACTION, DONE = "<|START_ACTION|>", "<|END_ACTION|>"
 RESULT, RESULTED = "<|START_TOOL_RESULT|>", "<|END_TOOL_RESULT|>"
 KEYS = Keys(
-    "tool_name", "parameters", made_id="tool_call_id",
-    order=("tool_call_id", "tool_name", "parameters"), array=True,
-)  # fmt: skip
+    "tool_name",
+    "parameters",
+    made_id="tool_call_id",
+    order=("tool_call_id", "tool_name", "parameters"),
+    array=True,
+)
 
 
 def made(asked: Asked) -> Form:
@@ -36,9 +39,25 @@ def made(asked: Asked) -> Form:
         text = calls if asked.required else choice(calls, text)
     root = seq(TURN + ROLE, form.thoughts(thoughts), text, optional(END_TURN), END)
     return Form(
-        root, form.continued(asked, TURN + ROLE + THINK, THOUGHT + TEXT),
-        bool(asked.tools) or asked.is_json, asked.auto and not asked.is_json, (ACTION,),
-        preserved=(TURN, END_TURN, ROLE, "<|USER_TOKEN|>", "<|SYSTEM_TOKEN|>", THINK, THOUGHT,
-                   TEXT, SAID, ACTION, DONE, RESULT, RESULTED),
+        root,
+        form.continued(asked, TURN + ROLE + THINK, THOUGHT + TEXT),
+        bool(asked.tools) or asked.is_json,
+        asked.auto and not asked.is_json,
+        (ACTION,),
+        preserved=(
+            TURN,
+            END_TURN,
+            ROLE,
+            "<|USER_TOKEN|>",
+            "<|SYSTEM_TOKEN|>",
+            THINK,
+            THOUGHT,
+            TEXT,
+            SAID,
+            ACTION,
+            DONE,
+            RESULT,
+            RESULTED,
+        ),
         thinking=(THINK, (THOUGHT,)),
-    )  # fmt: skip
+    )

@@ -10,12 +10,16 @@ DOUBLE = Rule("json-string", seq('"', Quoted('"'), '"'))
 SINGLE = Rule("single-quoted-string", seq("'", Quoted("'"), "'"))
 _DIGITS = characters("[0-9]")
 # It is whole once something else follows: 3 may become 3.14.
-NUMBER = Rule("json-number", seq(
-    optional("-"), choice("0", characters("[1-9]", 1, 1) + characters("[0-9]", 0)),
-    optional("." + _DIGITS),
-    optional(choice("e", "E") + optional(characters("[+-]", 1, 1)) + _DIGITS),
-    never(characters("[0-9.eE+-]", 1, 1)),
-))  # fmt: skip
+NUMBER = Rule(
+    "json-number",
+    seq(
+        optional("-"),
+        choice("0", characters("[1-9]", 1, 1) + characters("[0-9]", 0)),
+        optional("." + _DIGITS),
+        optional(choice("e", "E") + optional(characters("[+-]", 1, 1)) + _DIGITS),
+        never(characters("[0-9.eE+-]", 1, 1)),
+    ),
+)
 BOOLEAN = Rule("json-bool", choice("true", "false"))
 NULL = Rule("json-null", "null" + seq())
 
@@ -31,15 +35,16 @@ ARRAY: Node
 _DICT: Node
 _LIST: Node
 _COMMA = seq(SPACE, ",", SPACE)
-JSON = Rule("json-value", Later(
-    lambda: choice(OBJECT, ARRAY, DOUBLE, NUMBER, BOOLEAN, NULL)
-))  # fmt: skip
+JSON = Rule("json-value", Later(lambda: choice(OBJECT, ARRAY, DOUBLE, NUMBER, BOOLEAN, NULL)))
 OBJECT = container("json-object", "{", DOUBLE << ":" << JSON, "}", _COMMA)
 ARRAY = container("json-array", "[", JSON, "]", _COMMA)
 
-PYTHON = Rule("python-value", Later(lambda: choice(
-    _DICT, _LIST, DOUBLE, SINGLE, NUMBER, "True", "False", "None", BOOLEAN, NULL,
-)))  # fmt: skip
+PYTHON = Rule(
+    "python-value",
+    Later(
+        lambda: choice(_DICT, _LIST, DOUBLE, SINGLE, NUMBER, "True", "False", "None", BOOLEAN, NULL)
+    ),
+)
 _DICT = container("python-dict", "{", choice(DOUBLE, SINGLE) << ":" << PYTHON, "}", _COMMA) + SPACE
 _LIST = container("python-list", "[", PYTHON, "]", seq(",", SPACE)) + SPACE
 

@@ -86,9 +86,16 @@ COMMON: dict[str, Any] = {"vocab_size": 64, "context_length": 256}
 
 # Other forms of what is there anyway; what no graph reads; scales that llama.cpp does not know.
 ALTERNATIVES = (
-    "*.attn_qkv.weight", "*.ffn_gate_up_exps.*", "*.ssm_in.weight", "*.attn_kv_b.weight",
-    "rope_factors_*", "*.input_scale", "cls.*", "*.ffn_gate_inp*.scale", "*.ssm_conv1d.scale",
-)  # fmt: skip
+    "*.attn_qkv.weight",
+    "*.ffn_gate_up_exps.*",
+    "*.ssm_in.weight",
+    "*.attn_kv_b.weight",
+    "rope_factors_*",
+    "*.input_scale",
+    "cls.*",
+    "*.ffn_gate_inp*.scale",
+    "*.ssm_conv1d.scale",
+)
 
 
 @cache

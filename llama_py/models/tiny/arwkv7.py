@@ -3,11 +3,7 @@
 from llama_py.models.tiny import Tiny
 from llama_py.models.tiny.rwkv7 import GAIN, KEYS, MEAN, UNREAD
 
-SHIFTED = {
-    **KEYS,
-    "attention.layer_norm_rms_epsilon": 1e-6,
-    "token_shift_count": 1,
-}
+SHIFTED = {**KEYS, "attention.layer_norm_rms_epsilon": 1e-6, "token_shift_count": 1}
 del SHIFTED["attention.layer_norm_epsilon"]
 
 # one sequence: llama.cpp keeps the wrong tokens of several

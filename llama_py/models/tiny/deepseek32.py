@@ -21,8 +21,13 @@ TINY = {
     # no scaling of positions, one head for trunk and drafts
     "plain": Tiny(
         keys={k: v for k, v in MOE.items() if not k.startswith("rope.scaling.")},
-        without=["*.scale", "output.weight", "*.exp_probs_b.bias", "*.nextn.embed_*",
-                 "*.nextn.shared_*"],
+        without=[
+            "*.scale",
+            "output.weight",
+            "*.exp_probs_b.bias",
+            "*.nextn.embed_*",
+            "*.nextn.shared_*",
+        ],
         gain={"*.attn_q_b.weight": 2, "*.attn_k_b.weight": 2, "token_embd.weight": 0.4},
     ),
-}  # fmt: skip
+}

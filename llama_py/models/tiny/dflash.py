@@ -36,8 +36,14 @@ TINY = {
     "markov": Tiny(
         keys={**KEYS, "rope.dimension_sections": [16, 0, 0, 0]},
         without=(
-            "selector_*", "*.scale", "d2t", "output.weight", "token_embd.weight",
-            "rope_freqs.weight", "*.post_*_norm.weight", "*.attn_sinks.weight",
+            "selector_*",
+            "*.scale",
+            "d2t",
+            "output.weight",
+            "token_embd.weight",
+            "rope_freqs.weight",
+            "*.post_*_norm.weight",
+            "*.attn_sinks.weight",
             "*.layer_output_scale.weight",
         ),
         unread={"markov_w1.weight": (16, 64)},

@@ -15,7 +15,9 @@ TINY = {
         keys={**KEYS, "expert_shared_feed_forward_length": 80}, gain=GAIN, familiar=True
     ),
     "alone": Tiny(
-        keys=KEYS, without=["output.weight", "*.ffn_gate_exps.weight", "*.bias"],
-        gain={**GAIN, "token_embd.weight": 0.4}, familiar=True,
+        keys=KEYS,
+        without=["output.weight", "*.ffn_gate_exps.weight", "*.bias"],
+        gain={**GAIN, "token_embd.weight": 0.4},
+        familiar=True,
     ),
-}  # fmt: skip
+}

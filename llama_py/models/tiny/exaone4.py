@@ -24,5 +24,5 @@ TINY = {
         unread={f"blk.2.{stem}.weight": ne for stem, ne in NEXTN.items()},
         gain={"token_embd.weight": 0.4},
         familiar=True,
-    ),
+    )
 }

@@ -32,12 +32,17 @@ TRUNK = {k: v for k, v in KEYS.items() if not k.startswith("nextn")}
 
 TINY = {
     "moe": Tiny(
-        keys=KEYS, without=["rope_freqs.weight"], gain=GAIN, familiar=True,
+        keys=KEYS,
+        without=["rope_freqs.weight"],
+        gain=GAIN,
+        familiar=True,
         unread={f"blk.2.{stem}.weight": ne for stem, ne in NEXTN.items()},
     ),
     # Factors of frequencies, which llama.cpp cannot load beside a layer that is not run.
     "factors": Tiny(
         keys={**TRUNK, "block_count": 2, "attention.sliding_window_pattern": 2},
-        without=["*.bias", "*.scale"], gain=GAIN, familiar=True,
+        without=["*.bias", "*.scale"],
+        gain=GAIN,
+        familiar=True,
     ),
-}  # fmt: skip
+}

@@ -27,7 +27,5 @@ GAIN = {"token_embd.weight": 0.4, "*.attn_[qkv].weight": 1.5, "*.ffn_down*": 2}
 TINY = {
     "dense": Tiny(keys=KEYS, without=["output.weight"], gain=GAIN, familiar=True),
     # Experts, one for all tokens; positions do not count.
-    "moe": Tiny(
-        keys=MOE, without=["*.attn_*.bias", "rope_freqs.weight"], gain=GAIN, familiar=True
-    ),
+    "moe": Tiny(keys=MOE, without=["*.attn_*.bias", "rope_freqs.weight"], gain=GAIN, familiar=True),
 }

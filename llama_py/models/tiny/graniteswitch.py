@@ -21,8 +21,11 @@ TINY = {
     # No RoPE, no scales; a weaker router.
     "plain": Tiny(
         keys={
-            **{k: v for k, v in KEYS.items() if k.split(".")[-1] not in ("scale", "embedding_scale",
-               "residual_scale")},
+            **{
+                k: v
+                for k, v in KEYS.items()
+                if k.split(".")[-1] not in ("scale", "embedding_scale", "residual_scale")
+            },
             "rope.scaling.finetuned": False,
             "adapters.router_gain": 9.0,
         },
@@ -30,4 +33,4 @@ TINY = {
         gain={"*.attn_output.*": 0.5, "*.ffn_down.*": 0.5},
         familiar=True,
     ),
-}  # fmt: skip
+}

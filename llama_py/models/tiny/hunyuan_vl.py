@@ -13,7 +13,9 @@ DENSE = {
 TINY = {
     "axes": Tiny(keys={**DENSE, "rope.dimension_sections": [4, 4, 4, 4]}),
     "dense": Tiny(
-        keys=DENSE, without=["*.bias", "*.scale", "output.weight"],
-        gain={"token_embd.weight": 0.4}, familiar=True,
+        keys=DENSE,
+        without=["*.bias", "*.scale", "output.weight"],
+        gain={"token_embd.weight": 0.4},
+        familiar=True,
     ),
-}  # fmt: skip
+}

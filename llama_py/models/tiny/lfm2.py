@@ -20,9 +20,7 @@ WINDOW = {
     "attention.sliding_window": 9,
     "shortconv.l_cache": 4,
 }
-CENTRED = {
-    **DENSE, "attention.causal": False, "embedding_length_out": 48, "shortconv.l_cache": 5
-}  # fmt: skip
+CENTRED = {**DENSE, "attention.causal": False, "embedding_length_out": 48, "shortconv.l_cache": 5}
 GAIN = {"*.shortconv.out_proj.*": 0.8, "*.attn_output.weight": 1.6}
 
 TINY = {

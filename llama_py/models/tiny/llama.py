@@ -2,10 +2,7 @@
 
 from llama_py.models.tiny import WIDE, Tiny
 
-DENSE = {
-    **WIDE,
-    "attention.layer_norm_rms_epsilon": 1e-5,
-}
+DENSE = {**WIDE, "attention.layer_norm_rms_epsilon": 1e-5}
 
 # Logits of order one, although the head is the embeddings.
 TIED = {"token_embd.weight": 0.2, "*.attn_[qk].*": 2}

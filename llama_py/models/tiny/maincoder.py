@@ -4,7 +4,6 @@ from llama_py.models.tiny import WIDE, Tiny
 
 TINY = {
     "dense": Tiny(
-        keys={**WIDE, "attention.layer_norm_rms_epsilon": 1e-6},
-        gain={"*.attn_[qk].weight": 2},
+        keys={**WIDE, "attention.layer_norm_rms_epsilon": 1e-6}, gain={"*.attn_[qk].weight": 2}
     )
 }

@@ -26,9 +26,13 @@ PLAIN = {
     "attention.head_count_kv": [2, 0, 0],
 }
 for key in (
-    "nextn_predict_layers", "expert_feed_forward_length", "expert_weights_scale",
-    "expert_weights_norm", "moe_latent_size", "attention.layer_norm_rms_epsilon",
-):  # fmt: skip
+    "nextn_predict_layers",
+    "expert_feed_forward_length",
+    "expert_weights_scale",
+    "expert_weights_norm",
+    "moe_latent_size",
+    "attention.layer_norm_rms_epsilon",
+):
     del PLAIN[key]
 
 TINY = {

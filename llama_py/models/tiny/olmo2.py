@@ -2,11 +2,7 @@
 
 from llama_py.models.tiny import SIZES, Tiny
 
-DENSE = {
-    **SIZES,
-    "attention.layer_norm_rms_epsilon": 1e-6,
-    "rope.freq_base": 5e5,
-}
+DENSE = {**SIZES, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 5e5}
 
 TINY = {
     "dense": Tiny(keys=DENSE),

@@ -4,11 +4,7 @@ from llama_py.models.tiny import SIZES, Tiny
 
 TINY = {
     "dense": Tiny(
-        keys={
-            **SIZES,
-            "attention.layer_norm_rms_epsilon": 1e-6,
-            "rope.freq_base": 1e6,
-        },
+        keys={**SIZES, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 1e6},
         gain={"*.attn_[qk].weight": 2},
     )
 }

@@ -4,11 +4,7 @@ from llama_py.models.tiny import MOE, Tiny
 
 TINY = {
     "moe": Tiny(
-        keys={
-            **MOE,
-            "attention.layer_norm_rms_epsilon": 1e-6,
-            "rope.freq_base": 1e6,
-        },
+        keys={**MOE, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 1e6},
         without=["*.bias"],
         gain={"*.ffn_gate_inp.weight": 2},
     )

@@ -16,12 +16,7 @@ CHOSEN = {
     "attention.compress_ratios": [0, 1],
 }
 LEFT_OUT = ["*.attn_[qkv].bias"]  # llama.cpp has them, and does not add them
-GAIN = {
-    "*.ssm_dt.bias": 3,
-    "*.ssm_out.weight": 1.5,
-    "*.attn_output.weight": 1.5,
-    "*_up.weight": 2,
-}
+GAIN = {"*.ssm_dt.bias": 3, "*.ssm_out.weight": 1.5, "*.attn_output.weight": 1.5, "*_up.weight": 2}
 
 TINY = {
     # Groups of two tokens and of three, each with two rows of a table. Of equal scores llama.cpp
@@ -41,9 +36,8 @@ TINY = {
             "ple.head_offsets": [Wide(x) for x in (0, 61, 120, 187)],
             "ple.head_vocab_sizes": [Wide(x) for x in (61, 59, 67, 53)],
         },
-        without=LEFT_OUT, gain=GAIN,
+        without=LEFT_OUT,
+        gain=GAIN,
     ),
-    "chosen": Tiny(
-        keys=CHOSEN | {"attention.indexer.head_count": 12}, without=LEFT_OUT, gain=GAIN,
-    ),
+    "chosen": Tiny(keys=CHOSEN | {"attention.indexer.head_count": 12}, without=LEFT_OUT, gain=GAIN),
 }

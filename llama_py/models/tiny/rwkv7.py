@@ -15,11 +15,7 @@ KEYS = {
     "attention.value_residual_mix_lora_rank": 10,
     "attention.gate_lora_rank": 14,
 }
-MEAN = {
-    "*_lerp_*": 0.5,
-    "*.time_mix_ln.weight": 1.0,
-    "*.time_mix_k_[ka].weight": 1.0,
-}
+MEAN = {"*_lerp_*": 0.5, "*.time_mix_ln.weight": 1.0, "*.time_mix_k_[ka].weight": 1.0}
 GAIN = {"*.time_mix_r_k.weight": 4}
 # The first layer's are not read: there is nothing yet to add.
 UNREAD = {

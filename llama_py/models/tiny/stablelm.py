@@ -2,11 +2,7 @@
 
 from llama_py.models.tiny import SIZES, Tiny
 
-DENSE = {
-    **SIZES,
-    "attention.layer_norm_epsilon": 1e-5,
-    "rope.dimension_count": 4,
-}
+DENSE = {**SIZES, "attention.layer_norm_epsilon": 1e-5, "rope.dimension_count": 4}
 
 TINY = {
     "serial": Tiny(keys=DENSE, without=["*.attn_[qk]_norm.*"], gain={"*.attn_[qk].weight": 1.5}),

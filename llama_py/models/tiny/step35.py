@@ -42,11 +42,18 @@ TINY = {
             "rope.dimension_count": 24,
             "rope.dimension_count_swa": 16,
         },
-        without=["*.attn_[qk]_norm.weight", "*.attn_gate.weight", "*.bias", "*.scale",
-                 "rope_freqs.weight", "*.nextn.shared_*", "*.nextn.embed_*",
-                 "blk.0.ffn_gate_inp.weight"],
+        without=[
+            "*.attn_[qk]_norm.weight",
+            "*.attn_gate.weight",
+            "*.bias",
+            "*.scale",
+            "rope_freqs.weight",
+            "*.nextn.shared_*",
+            "*.nextn.embed_*",
+            "blk.0.ffn_gate_inp.weight",
+        ],
         keep=["*.attn_qkv.weight"],
         gain={"*.ffn_gate_inp.weight": 2},
         familiar=True,
     ),
-}  # fmt: skip
+}

@@ -22,12 +22,22 @@ def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) 
     """A context of a model that drafts, as large as the one that it drafts for."""
     p, cp = other.params, other.cparams
     made = Context(
-        model, n_ctx=cp.n_ctx, n_batch=cp.n_batch, n_ubatch=cp.n_ubatch, n_seq_max=cp.n_seq_max,
-        kv_unified=cp.kv_unified, flash_attn=p.flash_attn,
-        type_k=how.spec_draft_type_k or p.type_k, type_v=how.spec_draft_type_v or p.type_v,
-        n_threads=p.n_threads, n_threads_batch=p.n_threads_batch, offload_kqv=p.offload_kqv,
-        progress=p.progress, fuse=p.fuse, **options,
-    )  # fmt: skip
+        model,
+        n_ctx=cp.n_ctx,
+        n_batch=cp.n_batch,
+        n_ubatch=cp.n_ubatch,
+        n_seq_max=cp.n_seq_max,
+        kv_unified=cp.kv_unified,
+        flash_attn=p.flash_attn,
+        type_k=how.spec_draft_type_k or p.type_k,
+        type_v=how.spec_draft_type_v or p.type_v,
+        n_threads=p.n_threads,
+        n_threads_batch=p.n_threads_batch,
+        offload_kqv=p.offload_kqv,
+        progress=p.progress,
+        fuse=p.fuse,
+        **options,
+    )
     made.runner.n_graphs = other.runner.n_graphs
     return made
 

@@ -101,8 +101,10 @@ class Merging(Dynamic):
         n_out = self.hp.n_embd_out if infos[1] is None else infos[1].ne[1]
         return FeedForward(
             w.linear(up, n, hidden, bias="needed", scaled=False),
-            w.linear(down, hidden, n_out, bias="needed", scaled=False), None, "gelu",
-        )  # fmt: skip
+            w.linear(down, hidden, n_out, bias="needed", scaled=False),
+            None,
+            "gelu",
+        )
 
     def frames(self, g: ImageGraph) -> Tensor:
         """The patches of two frames, which are the same image. -> [n_embd, n_patches, 1]"""
@@ -111,9 +113,13 @@ class Merging(Dynamic):
         return fours(g, permute(add(both[0], both[1]), 1, 2, 0, 3))
 
     def transformed(
-        self, g: ImageGraph, cur: Tensor, positions: Tensor, masks: Sequence[Tensor | None] = (),
+        self,
+        g: ImageGraph,
+        cur: Tensor,
+        positions: Tensor,
+        masks: Sequence[Tensor | None] = (),
         each: Callable[[Tensor, int], None] | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """What comes of all layers. [n_embd, n_patches, 1] -> the same
 
         masks  of each layer;  each  is called with its result and its number

@@ -181,8 +181,12 @@ class UnifiedEyes(_Gemma4):
 
 def _limits(w: Weights, stem: str) -> Limits:
     """Of a matrix: what the file has beside it, or none."""
-    usual = {"input_min": -LARGEST, "input_max": LARGEST, "output_min": -LARGEST,
-             "output_max": LARGEST}  # fmt: skip
+    usual = {
+        "input_min": -LARGEST,
+        "input_max": LARGEST,
+        "output_min": -LARGEST,
+        "output_max": LARGEST,
+    }
     found = []
     for name, value in usual.items():
         info = w.info(f"{stem}{name}")

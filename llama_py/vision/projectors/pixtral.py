@@ -51,8 +51,10 @@ class Pixtral(Dynamic):
         self.n_embd_out = hp.n_embd_out if infos[1] is None else infos[1].ne[1]
         self.out = FeedForward(
             w.linear("mm.1", n, hidden, bias=True, scaled=False),
-            w.linear("mm.2", hidden, self.n_embd_out, bias=True, scaled=False), None, "gelu",
-        )  # fmt: skip
+            w.linear("mm.2", hidden, self.n_embd_out, bias=True, scaled=False),
+            None,
+            "gelu",
+        )
         self.row_end = w.tensor("v.token_embd.img_break", self.n_embd_out)
         self.merger = w.optional_tensor("mm.patch_merger.weight", n * hp.n_merge**2, n)
         self.norm: Tensor | None = None

@@ -44,11 +44,18 @@ class TinyEyes(Tiny):
 
 # What many start from.
 SIZES: dict[str, Any] = {
-    "vision.embedding_length": 32, "vision.feed_forward_length": 48, "vision.block_count": 2,
-    "vision.attention.head_count": 2, "vision.attention.layer_norm_epsilon": 1e-6,
-    "vision.projection_dim": 64, "vision.image_size": 32, "vision.patch_size": 4,
-    "vision.image_mean": [0.5, 0.4, 0.6], "vision.image_std": [0.5, 0.6, 0.4], "use_gelu": True,
-}  # fmt: skip
+    "vision.embedding_length": 32,
+    "vision.feed_forward_length": 48,
+    "vision.block_count": 2,
+    "vision.attention.head_count": 2,
+    "vision.attention.layer_norm_epsilon": 1e-6,
+    "vision.projection_dim": 64,
+    "vision.image_size": 32,
+    "vision.patch_size": 4,
+    "vision.image_mean": [0.5, 0.4, 0.6],
+    "vision.image_std": [0.5, 0.6, 0.4],
+    "use_gelu": True,
+}
 # What transformers do not have: plain ones, those with a gated feed-forward, those with queries,
 # keys and values in one matrix.
 _NONE = ("*.attn_?_norm.*", "*_post_norm.*", "*.ls?.*", "*.out_scale.*", "v.pre_ln.*")

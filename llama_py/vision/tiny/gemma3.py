@@ -8,5 +8,5 @@ TINY = {
         without=SIGLIP,
         sizes=((50, 40), (20, 24)),
         text=("gemma3", "dense"),
-    ),
+    )
 }

@@ -8,5 +8,5 @@ TINY = {
         without=SIGLIP[:-1],
         sizes=((70, 50), (20, 30)),
         text=("llama4", "moe"),
-    ),
+    )
 }

@@ -16,5 +16,5 @@ TINY = {
         without=(*GATED, "*.ln?.bias"),
         sizes=((300, 170),),
         like="qwen2vl_merger",
-    ),
+    )
 }

@@ -5,5 +5,5 @@ from llama_py.vision.tiny import SIGLIP, SIZES, TinyEyes
 TINY = {
     "qwen2vl_merger": TinyEyes(
         keys=SIZES, without=SIGLIP, sizes=((70, 50), (20, 90)), text=("qwen2vl", "dense")
-    ),
+    )
 }

@@ -9,5 +9,5 @@ TINY = {
         keep=("*.attn_qkv.weight",),
         sizes=((70, 50), (32, 32)),
         text=("qwen3vl", "dense"),
-    ),
+    )
 }

@@ -17,21 +17,36 @@ from llama_py.control_vector import load_directions
 from llama_py.model import Model
 
 KEYS = (
-    "general.type", "adapter.type", "general.architecture", "adapter.lora.alpha",
-    "adapter.alora.invocation_tokens", "adapter.lora.task_name",
-)  # fmt: skip
+    "general.type",
+    "adapter.type",
+    "general.architecture",
+    "adapter.lora.alpha",
+    "adapter.alora.invocation_tokens",
+    "adapter.lora.task_name",
+)
 NAMES = (
-    "direction.0", "direction.-1", "direction.99999999999", "direction.\u00b2", "x.lora_a",
-    ".lora_b", "output_norm.weight.lora_a",
-)  # fmt: skip
+    "direction.0",
+    "direction.-1",
+    "direction.99999999999",
+    "direction.\u00b2",
+    "x.lora_a",
+    ".lora_b",
+    "output_norm.weight.lora_a",
+)
 
 
 def adapter(model: Model, rng: Random) -> Image:
     """Of some matrices of a model."""
-    image = Image(pairs_of({
-        "general.type": "adapter", "adapter.type": "lora", "general.architecture": model.arch,
-        "adapter.lora.alpha": 8.0,
-    }))  # fmt: skip
+    image = Image(
+        pairs_of(
+            {
+                "general.type": "adapter",
+                "adapter.type": "lora",
+                "general.architecture": model.arch,
+                "adapter.lora.alpha": 8.0,
+            }
+        )
+    )
     if rng.random() < 0.3:
         image.set(Pair(KEYS[4], "arr", Items("u32", [3, 4])))
     matrices = [i for i in model.file.tensors.values() if i.ne[1] > 1 and i.ne[0] > 4]

@@ -29,9 +29,12 @@ class Calls(Kind):
     def case(self, rng: Random) -> Case:
         model = rng.choice(self.models)
         how: dict[str, Any] = {
-            "n_ctx": rng.choice((16, 300)), "n_threads": 1, "n_seq_max": rng.choice((1, 2, 3)),
-            "kv_unified": rng.random() < 0.4, "flash_attn": rng.choice(("on", "off", "auto")),
-        }  # fmt: skip
+            "n_ctx": rng.choice((16, 300)),
+            "n_threads": 1,
+            "n_seq_max": rng.choice((1, 2, 3)),
+            "kv_unified": rng.random() < 0.4,
+            "flash_attn": rng.choice(("on", "off", "auto")),
+        }
         if rng.random() < 0.2:
             how[rng.choice(("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_rs_seq"))] = _int(rng)
         if rng.random() < 0.1:
@@ -68,10 +71,20 @@ def _step(rng: Random) -> tuple[str, Any]:
         seq = rng.choice((0, 0, 0, 1, -1, _int(rng)))
         args = [seq, *(rng.choice((-1, 0, 1, 3, _int(rng))) for _ in range(n - 1))]
         return name, (what, args)
-    field = rng.choice((
-        "temp", "top_p", "min_p", "typical_p", "top_n_sigma", "repeat_penalty", "presence_penalty",
-        "frequency_penalty", "xtc_probability", "xtc_threshold",
-    ))  # fmt: skip
+    field = rng.choice(
+        (
+            "temp",
+            "top_p",
+            "min_p",
+            "typical_p",
+            "top_n_sigma",
+            "repeat_penalty",
+            "presence_penalty",
+            "frequency_penalty",
+            "xtc_probability",
+            "xtc_threshold",
+        )
+    )
     fields = {field: rng.choice(numbers.FLOATS), "top_k": rng.choice((0, 1, 40, _int(rng)))}
     return name, (fields, rng.choice(numbers.FLOATS), rng.randrange(3))
 

@@ -24,11 +24,11 @@ GBNF = (
     ' | "\\\\" (["\\\\bfnrt] | "u" [0-9a-fA-F]{4}))* "\\"" ws\nws ::= | " " | "\\n" [ \\t]{0,20}',
     'root ::= "- " item{1,3}\nitem ::= [^\\n\\r]+ "\\n" # one\n\nx ::= .* <[7]>? !<[8]>',
     'root ::= "a" root "b" | ("x"? "yz"{2,}) | [^\\u0041-\\U0010FFFF]',
-)  # fmt: skip
+)
 LARK = (
-    "%llguidance {}\nstart: a B+ | \"x\" /[a-z]{1,3}/\na: B? start\nB: /b|c(d)*/ \"e\"\n",
+    '%llguidance {}\nstart: a B+ | "x" /[a-z]{1,3}/\na: B? start\nB: /b|c(d)*/ "e"\n',
     'start: x{2,3} %json {"type": "integer"}\nx: "a"i | T & U\nT: /[a-c]+/\nU: ~/b+/\n',
-)  # fmt: skip
+)
 REGEX = ("(a|b)*a(a|b){5}x?", r"[^\W\d]+\s(?i:king)\p{L}{2,4}$", r"\d{3}-\d{4}|[ -~]{1,20}")
 PARTS = (
     "(", ")", "[", "]", "{", "}", "|", "*", "+", "?", '"', "\\", "/", "::=", ":", "\n", "#", "^",

@@ -53,8 +53,16 @@ def swallow() -> str:
 
 
 WAYS: tuple[Callable[[], str], ...] = (
-    refuse, crash, foreign, hang, late, raw, warn, swallow, lambda: "well",
-)  # fmt: skip
+    refuse,
+    crash,
+    foreign,
+    hang,
+    late,
+    raw,
+    warn,
+    swallow,
+    lambda: "well",
+)
 
 
 class Itself(Kind):

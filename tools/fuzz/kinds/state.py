@@ -38,9 +38,12 @@ class States(Kind):
     def case(self, rng: Random) -> Case:
         model = rng.choice(self.models)
         how: dict[str, Any] = {
-            "n_ctx": 64, "n_threads": 1, "n_seq_max": rng.choice((1, 2, 3)),
-            "kv_unified": rng.random() < 0.4, "flash_attn": rng.choice(("on", "off", "auto")),
-        }  # fmt: skip
+            "n_ctx": 64,
+            "n_threads": 1,
+            "n_seq_max": rng.choice((1, 2, 3)),
+            "kv_unified": rng.random() < 0.4,
+            "flash_attn": rng.choice(("on", "off", "auto")),
+        }
         what = rng.choice(("slot", -1, -1, 0, how["n_seq_max"] - 1))
         partial = rng.random() < 0.2
         data = self._saved(rng, model, how, what, partial)

@@ -10,13 +10,37 @@ from llama_py.chat import ChatTemplate, bounds
 
 STEPS = 30_000  # fewer than usual, since many cases use them up
 NUMBERS = (
-    "0", "1", "2", "7", "99", "1000", "99999", "100000", "10**9", "2**40", "9**9", "-1", "1.5",
-    "1e308", "9**9**9", "true", "none",
-)  # fmt: skip
+    "0",
+    "1",
+    "2",
+    "7",
+    "99",
+    "1000",
+    "99999",
+    "100000",
+    "10**9",
+    "2**40",
+    "9**9",
+    "-1",
+    "1.5",
+    "1e308",
+    "9**9**9",
+    "true",
+    "none",
+)
 TEXTS = (
-    "'a'", "'ab' * 1000", "'%s'", "'%1000000000d'", "'{:>1000000000}'", "'{0.__class__}'",
-    "'\\x1b[2J'", "messages[0].content", "bos_token", "'x' * 10**6", "messages[0]['role']",
-)  # fmt: skip
+    "'a'",
+    "'ab' * 1000",
+    "'%s'",
+    "'%1000000000d'",
+    "'{:>1000000000}'",
+    "'{0.__class__}'",
+    "'\\x1b[2J'",
+    "messages[0].content",
+    "bos_token",
+    "'x' * 10**6",
+    "messages[0]['role']",
+)
 FILTERS = (
     "length", "list", "upper", "tojson", "trim", "string", "int", "first", "last", "sort", "join",
     "replace('a', 'x' * 10**6)", "center({n})", "indent({n})", "batch({n})|list",
@@ -28,17 +52,50 @@ FILTERS = (
     "min",
 )  # fmt: skip
 METHODS = (
-    "ljust({n})", "zfill({n})", "center({n})", "expandtabs({n})", "replace('', {e})",
-    "split('a')", "join(['b'] * 1000)", "format({e})", "encode()", "strip()", "__class__",
-    "upper()", "count({e})", "items()", "append(1)", "title()", "translate({{}})", "splitlines()",
-    "rjust({n}, 'x')", "__init__.__globals__", "format_map({{}})", "partition('a')",
+    "ljust({n})",
+    "zfill({n})",
+    "center({n})",
+    "expandtabs({n})",
+    "replace('', {e})",
+    "split('a')",
+    "join(['b'] * 1000)",
+    "format({e})",
+    "encode()",
+    "strip()",
+    "__class__",
+    "upper()",
+    "count({e})",
+    "items()",
+    "append(1)",
+    "title()",
+    "translate({{}})",
+    "splitlines()",
+    "rjust({n}, 'x')",
+    "__init__.__globals__",
+    "format_map({{}})",
+    "partition('a')",
     "startswith({e})",
-)  # fmt: skip
+)
 CALLS = (
-    "range({n})", "lipsum({n})", "namespace(a={e})", "dict(a={e})", "cycler({e})", "joiner({e})",
-    "raise_exception({e})", "strftime_now({e})", "loop.index", "loop({e})", "f({e})", "caller()",
-    "self.x()", "range({n}, {n}, {n})", "loop.cycle({e})", "f()", "namespace()", "range(99999)",
-)  # fmt: skip
+    "range({n})",
+    "lipsum({n})",
+    "namespace(a={e})",
+    "dict(a={e})",
+    "cycler({e})",
+    "joiner({e})",
+    "raise_exception({e})",
+    "strftime_now({e})",
+    "loop.index",
+    "loop({e})",
+    "f({e})",
+    "caller()",
+    "self.x()",
+    "range({n}, {n}, {n})",
+    "loop.cycle({e})",
+    "f()",
+    "namespace()",
+    "range(99999)",
+)
 BINARY = ("+", "-", "*", "**", "//", "%", "~", "==", "<", "in", "and", "or", "/", "is not")
 MESSAGES = [
     {"role": "user", "content": "Hello <b>there</b>"},
@@ -94,15 +151,22 @@ class _Grammar:
             return f"{{% macro f(x) %}}{inner}{{{{ f(x) }}}}{{% endmacro %}}{{{{ f({e}) }}}}"
         if what == 8:
             return f"{{% if {e} %}}{inner}{{% else %}}b{{% endif %}}"
-        return rng.choice((
-            f"{{% set x %}}{inner}{{% endset %}}", f"{{% filter upper %}}{inner}{{% endfilter %}}",
-            f"{{% call f(1) %}}{inner}{{% endcall %}}", "{% generation %}",
-            f"{{% include {e} %}}", f"{{% block x %}}{inner}{{% endblock %}}", "{% raw %}", "{#",
-            f"{{% with x = {e} %}}{inner}{{% endwith %}}",
-            f"{{% for i in range(99) %}}{{% set ns.a = ns.a ~ ns.a %}}{inner}{{% endfor %}}",
-            f"{{% for i in range(99) %}}{{% set ns.a = ns.a + [ns.a] * 9 %}}"
-            f"{inner}{{% endfor %}}",
-        ))  # fmt: skip
+        return rng.choice(
+            (
+                f"{{% set x %}}{inner}{{% endset %}}",
+                f"{{% filter upper %}}{inner}{{% endfilter %}}",
+                f"{{% call f(1) %}}{inner}{{% endcall %}}",
+                "{% generation %}",
+                f"{{% include {e} %}}",
+                f"{{% block x %}}{inner}{{% endblock %}}",
+                "{% raw %}",
+                "{#",
+                f"{{% with x = {e} %}}{inner}{{% endwith %}}",
+                f"{{% for i in range(99) %}}{{% set ns.a = ns.a ~ ns.a %}}{inner}{{% endfor %}}",
+                f"{{% for i in range(99) %}}{{% set ns.a = ns.a + [ns.a] * 9 %}}"
+                f"{inner}{{% endfor %}}",
+            )
+        )
 
 
 class Templates(Kind):
@@ -117,8 +181,13 @@ class Templates(Kind):
         start = rng.choice(
             ("", "{% set ns = namespace(a='ab') %}", "{% set ns = namespace(a=[1]) %}")
         )
-        macro = rng.choice(("", "{% macro f(x) %}{{ x }}{% endmacro %}",
-                            "{% macro f(x) %}{{ f(x) }}{{ f(x) }}{% endmacro %}"))  # fmt: skip
+        macro = rng.choice(
+            (
+                "",
+                "{% macro f(x) %}{{ x }}{% endmacro %}",
+                "{% macro f(x) %}{{ f(x) }}{{ f(x) }}{% endmacro %}",
+            )
+        )
         source = start + macro + "".join(grammar.block(4) for _ in range(rng.randint(1, 3)))
         if rng.random() < 0.1:
             at = rng.randrange(len(source))

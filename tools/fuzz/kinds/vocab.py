@@ -15,13 +15,30 @@ from llama_py.tokenizer.models import known_models
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
 
 ENDS = ("bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "mask", "fim_pre", "prefix")
-FLAGS = ("add_bos_token", "add_eos_token", "add_space_prefix", "remove_extra_whitespaces",
-         "normalizer.lowercase", "normalizer.strip_accents")  # fmt: skip
+FLAGS = (
+    "add_bos_token",
+    "add_eos_token",
+    "add_space_prefix",
+    "remove_extra_whitespaces",
+    "normalizer.lowercase",
+    "normalizer.strip_accents",
+)
 SPECIAL = ("<unk>", "<s>", "</s>", "[CLS]", "[SEP]", "[UNK]", "<|im_end|>")
 PIECES = (
-    "a", "b", "ab", "abc", "\u2581a", "\u2581the", "\u2581", "the", "##a", "##b", "\u00e9", " a",
+    "a",
+    "b",
+    "ab",
+    "abc",
+    "\u2581a",
+    "\u2581the",
+    "\u2581",
+    "the",
+    "##a",
+    "##b",
+    "\u00e9",
+    " a",
     "12",
-)  # fmt: skip
+)
 READ = (
     "",
     " ",
@@ -43,11 +60,18 @@ def vocabulary(model: str) -> dict[str, Any]:
     texts = list(dict.fromkeys((*SPECIAL, *letters, *PIECES)))
     types = [3 if t in SPECIAL else 6 if t.startswith("<0x") else 1 for t in texts]
     found = {
-        "model": model, "pre": "gpt-2", "tokens": texts, "token_type": types,
-        "scores": [-float(i % 17) for i in range(len(texts))], "merges": ["a b", "ab c"],
-        "bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0, "seperator_token_id": 4,
+        "model": model,
+        "pre": "gpt-2",
+        "tokens": texts,
+        "token_type": types,
+        "scores": [-float(i % 17) for i in range(len(texts))],
+        "merges": ["a b", "ab c"],
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+        "seperator_token_id": 4,
         "precompiled_charsmap": [4, 0, 0, 0, 0, 0, 0, 0, 97, 0],
-    }  # fmt: skip
+    }
     return {f"tokenizer.ggml.{key}": v for key, v in found.items()}
 
 
@@ -62,7 +86,7 @@ class Vocabularies(Kind):
         self.keys = {
             m: [*(str(p.key) for p in image.pairs), *named, "tokenizer.chat_template"]
             for m, image in self.images.items()
-        }  # fmt: skip
+        }
 
     def case(self, rng: Random) -> Case:
         model = rng.choice(list(self.images))
@@ -73,8 +97,11 @@ class Vocabularies(Kind):
         def run() -> str:
             path.write_bytes(image.bytes())
             tokenizer = load_tokenizer(path)
-            ids = [tokenizer.tokenize(text, special, parse) for text in READ
-                   for special, parse in ((True, True), (False, False))]  # fmt: skip
+            ids = [
+                tokenizer.tokenize(text, special, parse)
+                for text in READ
+                for special, parse in ((True, True), (False, False))
+            ]
             for row in ids:
                 tokenizer.detokenize(row, True)
             tokenizer.detokenize(range(tokenizer.n_vocab))

@@ -10,7 +10,7 @@ from llama_py_server.sse import DONE, Event
 if TYPE_CHECKING:
     from llama_py_server.answer import Answer, Change
     from llama_py_server.errors import HTTPError
-    
+
 __all__ = ["DONE", "Event", "Writer"]
 
 

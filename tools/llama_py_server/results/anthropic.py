@@ -39,20 +39,27 @@ class Anthropic:
             blocks.append({"type": "text", "text": said.content})
         blocks += [_block(call) for call in said.calls]
         return {
-            **self._message(blocks, answer), "stop_reason": stop_reason(answer),
-            "stop_sequence": answer.stopping_word or None, **answer.mark,
-        }  # fmt: skip
+            **self._message(blocks, answer),
+            "stop_reason": stop_reason(answer),
+            "stop_sequence": answer.stopping_word or None,
+            **answer.mark,
+        }
 
     def _message(self, blocks: list[Any], answer: Answer, start: bool = False) -> dict[str, Any]:
         return {
-            "id": self.id, "type": "message", "role": "assistant", "content": blocks,
-            "model": self.state.name, "stop_reason": None, "stop_sequence": None,
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "content": blocks,
+            "model": self.state.name,
+            "stop_reason": None,
+            "stop_sequence": None,
             "usage": {
                 "cache_read_input_tokens": answer.n_cached,
                 "input_tokens": answer.n_prompt - answer.n_cached,
                 "output_tokens": 0 if start else answer.n_generated,
             },
-        }  # fmt: skip
+        }
 
     def progress(self, answer: Answer) -> list[Event]:
         return [_event("ping")]
@@ -104,9 +111,7 @@ class Anthropic:
         return _event("content_block_delta", index=self._n, delta={"type": kind, **what})
 
     def final(self, answer: Answer) -> list[Event]:
-        delta = {
-            "stop_reason": stop_reason(answer), "stop_sequence": answer.stopping_word or None,
-        }  # fmt: skip
+        delta = {"stop_reason": stop_reason(answer), "stop_sequence": answer.stopping_word or None}
         usage = {"output_tokens": answer.n_generated}
         errors = [{"id": call.id, **call.mark} for call in answer.said.calls if call.error]
         more = answer.mark | ({"validation_errors": errors} if errors else {})

@@ -46,10 +46,14 @@ class Native:
         self, answer: Answer, text: str = "", tokens: Sequence[int] = ()
     ) -> dict[str, Any]:
         return {
-            "index": answer.index, "content": text, "tokens": list(tokens), "stop": False,
-            "id_slot": answer.slot, "tokens_predicted": answer.n_generated,
+            "index": answer.index,
+            "content": text,
+            "tokens": list(tokens),
+            "stop": False,
+            "id_slot": answer.slot,
+            "tokens_predicted": answer.n_generated,
             "tokens_evaluated": answer.n_prompt,
-        }  # fmt: skip
+        }
 
     def final(self, answer: Answer) -> list[Event]:
         return [Event(whole(self.state, answer))]
@@ -93,8 +97,9 @@ def shown(state: State, ids: Sequence[int]) -> str:
     media = ids.media if isinstance(ids, Mixed) else {}
     data = b"".join(
         tokenizer.token_to_piece(id, special=True) if id >= 0 else MARKER.encode()
-        for i, id in enumerate(ids) if id >= 0 or i in media
-    )  # fmt: skip
+        for i, id in enumerate(ids)
+        if id >= 0 or i in media
+    )
     return data.decode("utf-8", "replace")
 
 

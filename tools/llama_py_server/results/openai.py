@@ -25,10 +25,12 @@ def usage(answers: Sequence[Answer]) -> dict[str, Any]:
     n_prompt, n_cached = sum(a.n_prompt for a in prompts), sum(a.n_cached for a in prompts)
     n = sum(a.n_generated for a in answers)
     return {
-        "completion_tokens": n, "prompt_tokens": n_prompt, "total_tokens": n + n_prompt,
+        "completion_tokens": n,
+        "prompt_tokens": n_prompt,
+        "total_tokens": n + n_prompt,
         "prompt_tokens_details": {"cached_tokens": n_cached},
         "completion_tokens_details": {"reasoning_tokens": sum(a.n_reasoning for a in answers)},
-    }  # fmt: skip
+    }
 
 
 class OpenAI(ABC):
@@ -43,9 +45,13 @@ class OpenAI(ABC):
 
     def body(self, choices: list[Any], stream: bool) -> dict[str, Any]:
         return {
-            "choices": choices, "created": int(time.time()), "model": self.state.name,
-            "system_fingerprint": self.state.build, "object": self.kind[stream], "id": self.id,
-        }  # fmt: skip
+            "choices": choices,
+            "created": int(time.time()),
+            "model": self.state.name,
+            "system_fingerprint": self.state.build,
+            "object": self.kind[stream],
+            "id": self.id,
+        }
 
     def logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> Any:
         """Return the tokens of the text without the end token; null for none, as at OpenAI."""
@@ -117,10 +123,12 @@ class Completion(OpenAI):
     def choice(self, answer: Answer) -> dict[str, Any]:
         text, before = self._echoed(answer)
         return {
-            "text": text + answer.text, "index": answer.index,
+            "text": text + answer.text,
+            "index": answer.index,
             "logprobs": self.logprobs(answer, answer.chosen, before),
-            "finish_reason": finish_reason(answer), **answer.mark,
-        }  # fmt: skip
+            "finish_reason": finish_reason(answer),
+            **answer.mark,
+        }
 
     def progress(self, answer: Answer) -> list[Event]:
         self.note(answer)
@@ -141,9 +149,11 @@ class Completion(OpenAI):
     ) -> dict[str, Any]:
         prompt, before = self._echoed(answer)
         choice = {
-            "text": prompt + text, "index": answer.index,
-            "logprobs": self.logprobs(answer, chosen, before), "finish_reason": reason,
-        }  # fmt: skip
+            "text": prompt + text,
+            "index": answer.index,
+            "logprobs": self.logprobs(answer, chosen, before),
+            "finish_reason": reason,
+        }
         return self.body([choice], True)
 
     def final(self, answer: Answer) -> list[Event]:

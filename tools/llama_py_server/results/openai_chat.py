@@ -32,9 +32,11 @@ class Chat(OpenAI):
 
     def choice(self, answer: Answer) -> dict[str, Any]:
         choice: dict[str, Any] = {
-            "finish_reason": self._reason(answer), "index": answer.index,
-            "message": self._renamed(message(answer)) | self._cut(answer), **answer.mark,
-        }  # fmt: skip
+            "finish_reason": self._reason(answer),
+            "index": answer.index,
+            "message": self._renamed(message(answer)) | self._cut(answer),
+            **answer.mark,
+        }
         if (logprobs := self.logprobs(answer, answer.chosen)) is not None:
             choice["logprobs"] = logprobs
         return choice
@@ -115,11 +117,13 @@ def message(answer: Answer) -> dict[str, Any]:
 def calls(said: Said) -> list[dict[str, Any]]:
     return [
         {
-            "type": "function", "id": call.id,
-            "function": {"name": call.name, "arguments": call.arguments}, **call.mark,
+            "type": "function",
+            "id": call.id,
+            "function": {"name": call.name, "arguments": call.arguments},
+            **call.mark,
         }
         for call in said.calls
-    ]  # fmt: skip
+    ]
 
 
 def delta_of(delta: Delta) -> dict[str, Any]:

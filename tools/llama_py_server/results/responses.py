@@ -23,10 +23,19 @@ Item = dict[str, Any]
 
 # Fields of a request that a response repeats, with the values of requests without them.
 _ECHOED: Item = {
-    "instructions": None, "metadata": {}, "tool_choice": "auto", "tools": [],
-    "max_output_tokens": None, "max_tool_calls": None, "reasoning": {}, "text": {}, "user": None,
-    "safety_identifier": None, "prompt_cache_key": None, "top_logprobs": None,
-}  # fmt: skip
+    "instructions": None,
+    "metadata": {},
+    "tool_choice": "auto",
+    "tools": [],
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "reasoning": {},
+    "text": {},
+    "user": None,
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+    "top_logprobs": None,
+}
 
 
 class Responses:
@@ -54,11 +63,13 @@ class Responses:
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "output": output,
             "usage": {
-                "input_tokens": n_prompt, "output_tokens": n, "total_tokens": n + n_prompt,
+                "input_tokens": n_prompt,
+                "output_tokens": n,
+                "total_tokens": n + n_prompt,
                 "input_tokens_details": {"cached_tokens": answer.n_cached},
                 "output_tokens_details": {"reasoning_tokens": answer.n_reasoning},
             },
-        }  # fmt: skip
+        }
 
     def _head(self, answer: Answer, status: str) -> dict[str, Any]:
         asked, sampling = self.asked, answer.task.sampling
@@ -67,22 +78,33 @@ class Responses:
         if not isinstance(parallel, bool):
             parallel = self.state.template.caps.parallel_tool_calls
         return {
-            **_ECHOED, **given,
-            "id": self.id, "object": "response", "created_at": self.created, "status": status,
-            "model": self.state.name, "output": [], "error": None, "incomplete_details": None,
-            "temperature": sampling.temp, "top_p": sampling.top_p,
-            "parallel_tool_calls": parallel, "previous_response_id": None, "store": False,
+            **_ECHOED,
+            **given,
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "model": self.state.name,
+            "output": [],
+            "error": None,
+            "incomplete_details": None,
+            "temperature": sampling.temp,
+            "top_p": sampling.top_p,
+            "parallel_tool_calls": parallel,
+            "previous_response_id": None,
+            "store": False,
             "background": False,
             "truncation": "auto" if self.state.context_shift else "disabled",
-        }  # fmt: skip
+        }
 
     def _items(self, answer: Answer) -> list[Item]:
         """The output as it is at the end, in the order in which it came."""
         said = answer.said
         kinds = self._kinds or [
-            *(["reasoning"] if said.reasoning else []), *(["message"] if said.content else []),
+            *(["reasoning"] if said.reasoning else []),
+            *(["message"] if said.content else []),
             *(f"call {i}" for i in range(len(said.calls))),
-        ]  # fmt: skip
+        ]
         last = len(kinds) - 1
         return [self._item(k, answer, answer.is_cut and i == last) for i, k in enumerate(kinds)]
 
@@ -102,15 +124,22 @@ class Responses:
 
     def _thoughts(self, content: list[Item], status: str = "in_progress") -> Item:
         return {
-            "id": self.ids["reasoning"], "summary": [], "type": "reasoning", "content": content,
-            "encrypted_content": "", "status": status,
-        }  # fmt: skip
+            "id": self.ids["reasoning"],
+            "summary": [],
+            "type": "reasoning",
+            "content": content,
+            "encrypted_content": "",
+            "status": status,
+        }
 
     def _message(self, content: list[Item], status: str = "in_progress") -> Item:
         return {
-            "content": content, "id": self.ids["message"], "role": "assistant",
-            "status": status, "type": "message",
-        }  # fmt: skip
+            "content": content,
+            "id": self.ids["message"],
+            "role": "assistant",
+            "status": status,
+            "type": "message",
+        }
 
     def _event(self, kind: str, **what: Any) -> Event:
         self._sequence += 1
@@ -215,7 +244,11 @@ def part(text: str, logprobs: list[Item]) -> Item:
 
 def _call(call: Call, status: str) -> Item:
     return {
-        "id": f"fc_{call.id}", "type": "function_call", "status": status,
-        "arguments": call.arguments, "call_id": f"call_{call.id}", "name": call.name,
+        "id": f"fc_{call.id}",
+        "type": "function_call",
+        "status": status,
+        "arguments": call.arguments,
+        "call_id": f"call_{call.id}",
+        "name": call.name,
         **call.mark,
-    }  # fmt: skip
+    }

@@ -11,11 +11,29 @@ if TYPE_CHECKING:
     from llama_py_server.task import Task
 
 _SAME = (
-    "seed", "dynatemp_range", "top_k", "top_p", "min_p", "top_n_sigma", "xtc_probability",
-    "xtc_threshold", "typical_p", "repeat_last_n", "repeat_penalty", "presence_penalty",
-    "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
-    "mirostat", "adaptive_target", "adaptive_decay", "ignore_eos", "min_keep",
-)  # fmt: skip
+    "seed",
+    "dynatemp_range",
+    "top_k",
+    "top_p",
+    "min_p",
+    "top_n_sigma",
+    "xtc_probability",
+    "xtc_threshold",
+    "typical_p",
+    "repeat_last_n",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "dry_multiplier",
+    "dry_base",
+    "dry_allowed_length",
+    "dry_penalty_last_n",
+    "mirostat",
+    "adaptive_target",
+    "adaptive_decay",
+    "ignore_eos",
+    "min_keep",
+)
 
 
 def settings(task: Task, state: State, short: bool = False) -> dict[str, Any]:
@@ -25,17 +43,24 @@ def settings(task: Task, state: State, short: bool = False) -> dict[str, Any]:
     if not s.has_seed:
         body["seed"] = 2**32 - 1
     body |= {
-        "temperature": s.temp, "dynatemp_exponent": s.dynatemp_exp, "mirostat_tau": s.mirostat_ent,
-        "mirostat_eta": s.mirostat_lr, "max_tokens": task.n_predict, "n_predict": task.n_predict,
-        "n_keep": task.n_keep, "n_discard": task.n_discard, "stream": task.stream,
+        "temperature": s.temp,
+        "dynatemp_exponent": s.dynatemp_exp,
+        "mirostat_tau": s.mirostat_ent,
+        "mirostat_eta": s.mirostat_lr,
+        "max_tokens": task.n_predict,
+        "n_predict": task.n_predict,
+        "n_keep": task.n_keep,
+        "n_discard": task.n_discard,
+        "stream": task.stream,
         "n_probs": task.n_probs,
         "chat_format": "Content-only" if task.answering is None else "peg",
         "reasoning_format": "none" if task.answering is None else task.answering.reasoning_format,
-        "samplers": list(s.chain), "speculative.types": ",".join(state.drafters) or "none",
+        "samplers": list(s.chain),
+        "speculative.types": ",".join(state.drafters) or "none",
         "timings_per_token": task.timings_per_token,
         "post_sampling_probs": task.post_sampling_probs,
         "lora": [{"id": id, "scale": scale} for id, scale in (task.lora or {}).items()],
-    }  # fmt: skip
+    }
     if short:
         return body
     biases = dict(s.logit_bias)

@@ -154,14 +154,23 @@ COMMANDS: dict[str, Command] = {
 USAGE = {
     f"/{name}": f"/{name} {what}"
     for name, what in {
-        "system": "[TEXT]", "edit": "[TEXT]", "read": "FILE", "image": "FILE", "save": "FILE",
-        "load": "FILE", "set": "[NAME [VALUE]]",
+        "system": "[TEXT]",
+        "edit": "[TEXT]",
+        "read": "FILE",
+        "image": "FILE",
+        "save": "FILE",
+        "load": "FILE",
+        "set": "[NAME [VALUE]]",
     }.items()
-}  # fmt: skip
+}
 ALIASES = {  # names in other chat programs
-    "/?": "/help", "/bye": "/exit", "/quit": "/exit", "/new": "/clear", "/reset": "/clear",
+    "/?": "/help",
+    "/bye": "/exit",
+    "/quit": "/exit",
+    "/new": "/clear",
+    "/reset": "/clear",
     "/retry": "/regen",
-}  # fmt: skip
+}
 FILES_OF = dict.fromkeys(("/read", "/image", "/save", "/load"), "files")  # see terminal.FILES
 
 

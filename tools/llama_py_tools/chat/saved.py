@@ -22,17 +22,18 @@ TEXTS = ("content", "reasoning_content")
 Message = dict[str, Any]
 
 
-def save(path: Path, model: str, messages: Sequence[Mapping[str, Any]], now: Mapping[str, Any],
-         ) -> None:  # fmt: skip
+def save(
+    path: Path, model: str, messages: Sequence[Mapping[str, Any]], now: Mapping[str, Any]
+) -> None:
     """Write a conversation, for nobody else to read; a file of this name is replaced.
     ModelError for one that `load` would not read."""
     data = {
-        "kind": KIND, "version": VERSION, "model": model,
+        "kind": KIND,
+        "version": VERSION,
+        "model": model,
         "messages": [{k: m[k] for k in ("role", *TEXTS) if k in m} for m in messages],
-        "settings": {
-            name: _plain(value) for name, value in now.items() if value != _usual(name)
-        },
-    }  # fmt: skip
+        "settings": {name: _plain(value) for name, value in now.items() if value != _usual(name)},
+    }
     text = json.dumps(data, indent=1) + "\n"
     if len(text) > MAX_BYTES:  # all ASCII
         raise ModelError(
@@ -124,9 +125,12 @@ def _value(name: str, value: Any) -> Any:
 
 def _pairs(name: str, value: Any) -> list[tuple[int | str, float]]:
     good = isinstance(value, list) and all(
-        isinstance(p, list) and len(p) == 2 and isinstance(p[0], (int, str))
-        and isinstance(p[1], (int, float)) for p in value
-    )  # fmt: skip
+        isinstance(p, list)
+        and len(p) == 2
+        and isinstance(p[0], (int, str))
+        and isinstance(p[1], (int, float))
+        for p in value
+    )
     if not good:
         raise ModelError(f"{name} must be a list of pairs")
     return [(key, -math.inf if bias <= -1e30 else bias) for key, bias in value]

@@ -49,10 +49,13 @@ class Talk:
         system = unescape(params.system_prompt) if escape else params.system_prompt
         self.run = run
         self.conversation = Conversation(
-            run.ctx, system, thoughts=params.reasoning_format != "none",
-            budget=params.reasoning_budget, budget_message=params.reasoning_budget_message,
+            run.ctx,
+            system,
+            thoughts=params.reasoning_format != "none",
+            budget=params.reasoning_budget,
+            budget_message=params.reasoning_budget_message,
             variables=params.variables(),
-        )  # fmt: skip
+        )
         if params.reasoning_budget >= 0 and self.conversation.tags is None:
             session.log.warning("--reasoning-budget has no effect: the template has no thoughts")
         self.single_turn = params.single_turn
@@ -189,4 +192,3 @@ class Talk:
         ctx = self.run.ctx
         held = ctx.memory.seq_pos_max(self.conversation.prefix.seq_id) + 1
         return held + self._beyond >= ctx.cparams.n_ctx_seq
-

@@ -33,10 +33,14 @@ class Terminal:
         style = Style.from_dict({"prompt": "ansigreen bold", "more": "ansigreen"})
         self.more = more
         self.session: PromptSession[str] = PromptSession(
-            history=_history(), completer=_Commands(commands), complete_while_typing=False,
-            key_bindings=self._keys(), multiline=True, prompt_continuation=_continuation,
+            history=_history(),
+            completer=_Commands(commands),
+            complete_while_typing=False,
+            key_bindings=self._keys(),
+            multiline=True,
+            prompt_continuation=_continuation,
             style=style if in_colour(sys.stdout) else None,
-        )  # fmt: skip
+        )
 
     def read(self, default: str = "") -> str | None:
         """See `lines.Source`. KeyboardInterrupt has the text of the line, if it had some."""

@@ -34,9 +34,11 @@ def keys(a: GGUFFile, b: GGUFFile) -> Iterator[str]:
         if key.startswith(PART_KEYS) or mine.get(key) == theirs.get(key):
             continue
         sides = [
-            f"{f.metadata.kind(key)} {value_text(f.metadata, key, False)}" if key in f.metadata
-            else "-" for f in (a, b)
-        ]  # fmt: skip
+            f"{f.metadata.kind(key)} {value_text(f.metadata, key, False)}"
+            if key in f.metadata
+            else "-"
+            for f in (a, b)
+        ]
         yield f"{printable(key)}: {sides[0]} | {sides[1]}"
 
 

@@ -22,8 +22,9 @@ class ShowParams(Params):
 
     file: str = option("", "file", "the file, or any part of a split one", metavar="FILE")
     keys: str = option("*", "-k --keys", "only keys that fit", metavar="PATTERN", env="")
-    tensors: str = option("*", "-t --tensors", "only tensors that fit; '' none", metavar="PATTERN",
-                          env="")  # fmt: skip
+    tensors: str = option(
+        "*", "-t --tensors", "only tensors that fit; '' none", metavar="PATTERN", env=""
+    )
     full: bool = option(False, "--full", "all of long texts and arrays", env="")
     json: bool = option(False, "--json", "as JSON", env="")
 
@@ -43,13 +44,21 @@ class SetParams(Params):
 
     file: str = option("", "file", "the file", metavar="FILE")
     changes: tuple[str, ...] = option(
-        (), "changes", "a value as the key's kind has it; arrays as JSON. A new key needs a kind",
-        nargs="*", metavar="KEY[:KIND]=VALUE",
-    )  # fmt: skip
+        (),
+        "changes",
+        "a value as the key's kind has it; arrays as JSON. A new key needs a kind",
+        nargs="*",
+        metavar="KEY[:KIND]=VALUE",
+    )
     remove: tuple[str, ...] = option(
-        (), "--remove", "a key to leave out; may be given again", parse=lambda t: (t,), many=True,
-        metavar="KEY", env="",
-    )  # fmt: skip
+        (),
+        "--remove",
+        "a key to leave out; may be given again",
+        parse=lambda t: (t,),
+        many=True,
+        metavar="KEY",
+        env="",
+    )
     output: str = option("", "-o --output", "the new file", metavar="FILE", env="")
     in_place: bool = option(
         False, "--in-place", "put the new file in the old one's place, once it is whole", env=""
@@ -62,15 +71,21 @@ class SplitParams(Params):
     """How a file is cut (as llama-gguf-split)."""
 
     file: str = option("", "file", "the file", metavar="FILE")
-    prefix: str = option("", "prefix", "parts are PREFIX-00001-of-00003.gguf, ...",
-                         metavar="PREFIX")  # fmt: skip
+    prefix: str = option(
+        "", "prefix", "parts are PREFIX-00001-of-00003.gguf, ...", metavar="PREFIX"
+    )
     max_tensors: int = option(
         128, "--split-max-tensors", "tensors of a part", check=integers(1), env=""
     )
     max_size: int = option(
-        0, "--split-max-size", "bytes of a part's tensors, instead", parse=size_of,
-        metavar="N[K|M|G]", check=integers(0), env="",
-    )  # fmt: skip
+        0,
+        "--split-max-size",
+        "bytes of a part's tensors, instead",
+        parse=size_of,
+        metavar="N[K|M|G]",
+        check=integers(0),
+        env="",
+    )
     first_empty: bool = option(
         False, "--no-tensor-first-split", "the first part has metadata only", env=""
     )
@@ -156,9 +171,11 @@ def parser() -> Parser:
     commands = p.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, (kind, _, help) in COMMANDS.items():
         command = commands.add_parser(
-            name, help=help, description=f"{help[0].upper()}{help[1:]}.",
+            name,
+            help=help,
+            description=f"{help[0].upper()}{help[1:]}.",
             epilog=quantize_params.EPILOG if name == "quantize" else None,
-        )  # fmt: skip
+        )
         command.add(kind, CommonParams)
     return p
 

@@ -19,9 +19,14 @@ KEYS = ("split.no", "split.count", "split.tensors.count")
 
 
 def split(
-    path: str, prefix: str, max_tensors: int, max_size: int, first_empty: bool, dry_run: bool,
+    path: str,
+    prefix: str,
+    max_tensors: int,
+    max_size: int,
+    first_empty: bool,
+    dry_run: bool,
     force: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Write the parts of a file; GGUFError if it is one of several already."""
     with GGUFFile.open(path) as file:
         if len(file.paths) > 1:

@@ -23,9 +23,16 @@ from llama_py_tools.progress import Progress
 
 
 def quantize(
-    path: str, output: str, wishes: Wishes, imatrix_path: str, include: Sequence[str],
-    exclude: Sequence[str], dry_run: bool, force: bool, n_threads: int,
-) -> None:  # fmt: skip
+    path: str,
+    output: str,
+    wishes: Wishes,
+    imatrix_path: str,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    dry_run: bool,
+    force: bool,
+    n_threads: int,
+) -> None:
     """Write the file, or only say what would be written."""
     imatrix = _imatrix(imatrix_path, include, exclude)
     with GGUFFile.open(path) as file:
@@ -68,9 +75,12 @@ def _files(out: Path, work: Sequence[Job], keep_split: bool) -> list[Path]:
 
 
 def _write(
-    files: Sequence[Path], stored: Mapping[str, bytes], work: Sequence[Job], rows: Rows,
+    files: Sequence[Path],
+    stored: Mapping[str, bytes],
+    work: Sequence[Job],
+    rows: Rows,
     n_parts: int,
-) -> None:  # fmt: skip
+) -> None:
     """Each file whole or not at all."""
     total = sum(job.source.nbytes for job in work)
     progress, done = Progress("quantizing"), [0]
@@ -92,9 +102,13 @@ def _write(
 
 
 def _pieces(
-    stored: Mapping[str, bytes], work: Sequence[Job], rows: Rows, progress: Progress,
-    done: list[int], total: int,
-) -> Iterator[bytes | memoryview]:  # fmt: skip
+    stored: Mapping[str, bytes],
+    work: Sequence[Job],
+    rows: Rows,
+    progress: Progress,
+    done: list[int],
+    total: int,
+) -> Iterator[bytes | memoryview]:
     made: list[TensorInfo] = [job.made for job in work]
     alignment = alignment_of(stored)
     yield head(stored, made, alignment)

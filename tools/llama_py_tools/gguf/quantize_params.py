@@ -56,50 +56,95 @@ class QuantizeParams(Params):
 
     file: str = option("", "file", "the file, of floats; of a split one, any part", metavar="IN")
     words: tuple[str, ...] = option(
-        (), "words", "the new file (by default ggml-model-TYPE.gguf beside the old one), the type,"
-        " the number of threads (by default all)", nargs="+", metavar="[OUT] TYPE [THREADS]",
-    )  # fmt: skip
-    imatrix: str = option("", "--imatrix", "importance of values, from llama-py-imatrix or"
-                          " llama-imatrix", metavar="FILE", env="")  # fmt: skip
+        (),
+        "words",
+        "the new file (by default ggml-model-TYPE.gguf beside the old one), the type,"
+        " the number of threads (by default all)",
+        nargs="+",
+        metavar="[OUT] TYPE [THREADS]",
+    )
+    imatrix: str = option(
+        "",
+        "--imatrix",
+        "importance of values, from llama-py-imatrix or llama-imatrix",
+        metavar="FILE",
+        env="",
+    )
     include_weights: tuple[str, ...] = option(
-        (), "--include-weights", "use importance for tensors with this in their name; may be given"
-        " again", parse=lambda t: (t,), many=True, metavar="TEXT", env="",
-    )  # fmt: skip
+        (),
+        "--include-weights",
+        "use importance for tensors with this in their name; may be given again",
+        parse=lambda t: (t,),
+        many=True,
+        metavar="TEXT",
+        env="",
+    )
     exclude_weights: tuple[str, ...] = option(
-        (), "--exclude-weights", "use none for tensors with this in their name; may be given again",
-        parse=lambda t: (t,), many=True, metavar="TEXT", env="",
-    )  # fmt: skip
+        (),
+        "--exclude-weights",
+        "use none for tensors with this in their name; may be given again",
+        parse=lambda t: (t,),
+        many=True,
+        metavar="TEXT",
+        env="",
+    )
     pure: bool = option(False, "--pure", "all tensors get the same type, without a mix", env="")
     leave_output_tensor: bool = option(
         False, "--leave-output-tensor", "output.weight stays as it is", env=""
     )
     output_tensor_type: GGMLType | None = option(
-        None, "--output-tensor-type", "the type of output.weight", parse=tensor_type,
-        metavar="TYPE", env="",
-    )  # fmt: skip
+        None,
+        "--output-tensor-type",
+        "the type of output.weight",
+        parse=tensor_type,
+        metavar="TYPE",
+        env="",
+    )
     token_embedding_type: GGMLType | None = option(
-        None, "--token-embedding-type", "the type of the token embeddings", parse=tensor_type,
-        metavar="TYPE", env="",
-    )  # fmt: skip
+        None,
+        "--token-embedding-type",
+        "the type of the token embeddings",
+        parse=tensor_type,
+        metavar="TYPE",
+        env="",
+    )
     tensor_types: TensorTypes = option(
-        (), "--tensor-type", "the type of tensors whose name has a match; the first one counts, and"
-        " it may be given again", parse=rules, many=True, metavar="REGEX=TYPE", env="",
-    )  # fmt: skip
+        (),
+        "--tensor-type",
+        "the type of tensors whose name has a match; the first one counts, and"
+        " it may be given again",
+        parse=rules,
+        many=True,
+        metavar="REGEX=TYPE",
+        env="",
+    )
     tensor_type_file: TensorTypes = option(
-        (), "--tensor-type-file", "a file of such, one behind the other", parse=rules_of_file,
-        many=True, metavar="FILE", env="",
-    )  # fmt: skip
+        (),
+        "--tensor-type-file",
+        "a file of such, one behind the other",
+        parse=rules_of_file,
+        many=True,
+        metavar="FILE",
+        env="",
+    )
     allow_requantize: bool = option(
-        False, "--allow-requantize", "quantize what is quantized already: it loses more than the"
-        " original would", env="",
-    )  # fmt: skip
+        False,
+        "--allow-requantize",
+        "quantize what is quantized already: it loses more than the original would",
+        env="",
+    )
     prune_layers: tuple[int, ...] = option(
         (), "--prune-layers", "leave these layers out", parse=layers, metavar="N,...", env=""
     )
     kv_overrides: dict[str, bool | int | float | str] = option(
-        dict, "--override-kv", "other metadata; a TYPE is int, float, bool or str",
-        parse=kv_overrides, many=True, metavar="KEY=TYPE:VALUE,...", env="",
-    )  # fmt: skip
+        dict,
+        "--override-kv",
+        "other metadata; a TYPE is int, float, bool or str",
+        parse=kv_overrides,
+        many=True,
+        metavar="KEY=TYPE:VALUE,...",
+        env="",
+    )
     keep_split: bool = option(False, "--keep-split", "as many files as there are parts", env="")
     dry_run: bool = option(False, "--dry-run", "only say what there would be", env="")
     force: bool = option(False, "--force", "write over a file that is there", env="")
@@ -147,11 +192,17 @@ def wishes_of(o: QuantizeParams) -> Wishes:
 
     _, type, _ = target(o)
     return Wishes(
-        type=file_type(type), pure=o.pure, leave_output=o.leave_output_tensor,
-        output_type=o.output_tensor_type, embedding_type=o.token_embedding_type,
-        tensor_types=o.tensor_types + o.tensor_type_file, allow_requantize=o.allow_requantize,
-        prune=o.prune_layers, overrides=o.kv_overrides, keep_split=o.keep_split,
-    )  # fmt: skip
+        type=file_type(type),
+        pure=o.pure,
+        leave_output=o.leave_output_tensor,
+        output_type=o.output_tensor_type,
+        embedding_type=o.token_embedding_type,
+        tensor_types=o.tensor_types + o.tensor_type_file,
+        allow_requantize=o.allow_requantize,
+        prune=o.prune_layers,
+        overrides=o.kv_overrides,
+        keep_split=o.keep_split,
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -161,6 +212,13 @@ def run(args: argparse.Namespace) -> None:
     o = read(args, QuantizeParams)
     output, _, n_threads = target(o)
     quantize(
-        o.file, output, wishes_of(o), o.imatrix, o.include_weights, o.exclude_weights, o.dry_run,
-        o.force, n_threads or len(host.logical_cpus()),
-    )  # fmt: skip
+        o.file,
+        output,
+        wishes_of(o),
+        o.imatrix,
+        o.include_weights,
+        o.exclude_weights,
+        o.dry_run,
+        o.force,
+        n_threads or len(host.logical_cpus()),
+    )

@@ -35,9 +35,11 @@ class Rows:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
     def of(self, job: Job) -> Iterator[tuple[memoryview, int]]:

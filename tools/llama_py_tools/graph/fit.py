@@ -43,9 +43,14 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     file = header_of(session.model_path(read(args, FileParams)))
     model, context = given(read(args, ModelParams), _LEFT_OUT), plan.context_options(args)
     found = fit(
-        file, devices, n_ctx=context.pop("n_ctx"), n_ctx_min=o.n_ctx_min,
-        margins=[o.target] * len(devices), model=model, context=context,
-    )  # fmt: skip
+        file,
+        devices,
+        n_ctx=context.pop("n_ctx"),
+        n_ctx_min=o.n_ctx_min,
+        margins=[o.target] * len(devices),
+        model=model,
+        context=context,
+    )
     chosen = _Chosen(args, devices, found, o.target)
     if read(args, PlanParams).json:
         session.write(json.dumps(chosen.as_data()) + "\n")
@@ -62,9 +67,10 @@ def given(params: Params, left_out: Sequence[str] = ()) -> Options:
     """The fields that are not as by default."""
     plain = type(params)()
     return {
-        f.name: value for f in fields(params)
+        f.name: value
+        for f in fields(params)
         if f.name not in left_out and (value := getattr(params, f.name)) != getattr(plain, f.name)
-    }  # fmt: skip
+    }
 
 
 def _named(devices: Sequence[Planned], args: argparse.Namespace) -> list[str]:
@@ -128,21 +134,28 @@ class _Chosen:
         yield self.python()
 
     def _rows(self) -> list[list[str]]:
-        rows = [[
-            "", "layers", "experts of", "weights", "context", "compute", "total", "memory", "left",
-        ]]  # fmt: skip
+        rows = [
+            ["", "layers", "experts of", "weights", "context", "compute", "total", "memory", "left"]
+        ]
         n_layer = self.answer.n_all - 1
         for i, (d, use) in enumerate(self._uses()):
             mine = [il for il, at in enumerate(self.answer.devices) if at == i]
             layers = ranges(il for il in mine if il < n_layer)
             output = [layers, "output"] if n_layer in mine else [layers]
             total = sum(use.values())
-            rows.append([
-                f"  {d.name}", ", ".join(filter(None, output)) or "-",
-                ranges(self._experts(i)) or "-",
-                mib(use["model"]), mib(use["context"]), mib(use["compute"]), mib(total),
-                mib(d.memory()[0]), mib(self.found.left[d.name]),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    f"  {d.name}",
+                    ", ".join(filter(None, output)) or "-",
+                    ranges(self._experts(i)) or "-",
+                    mib(use["model"]),
+                    mib(use["context"]),
+                    mib(use["compute"]),
+                    mib(total),
+                    mib(d.memory()[0]),
+                    mib(self.found.left[d.name]),
+                ]
+            )
         return rows
 
     def _uses(self) -> list[tuple[Any, Mapping[str, int]]]:
@@ -155,21 +168,22 @@ class _Chosen:
             return []
         host = len(self.ctx.devices) - 1
         return [
-            il for il, at in enumerate(self.answer.devices[:-1])
+            il
+            for il, at in enumerate(self.answer.devices[:-1])
             if (host if il in self.answer.on_host else at) == i
-        ]  # fmt: skip
+        ]
 
     def miss(self) -> str:
         """The nearest that there is, and what it lacks."""
         least = {
-            name: self.target - left
-            for name, left in self.found.left.items() if left < self.target
-        }  # fmt: skip
+            name: self.target - left for name, left in self.found.left.items() if left < self.target
+        }
         lacking = ", ".join(f"{mib(n)} on {name}" for name, n in least.items())
         small = [
             f"{d.name} has buffers of {mib(d.largest)} at most, and one of {mib(d.asked)} is needed"
-            for d in self.devices if d.largest is not None and d.asked > d.largest
-        ]  # fmt: skip
+            for d in self.devices
+            if d.largest is not None and d.asked > d.largest
+        ]
         why = "; ".join(filter(None, [lacking and f"{lacking} are missing", *small]))
         words = shlex.join(flags(ModelParams, {**self.found.options, "n_ctx": None}))
         return (
@@ -180,16 +194,24 @@ class _Chosen:
     def as_data(self) -> Options:
         """For JSON."""
         devices = [
-            {"name": d.name, "free": d.memory()[0], **use, "left": self.found.left[d.name],
-             "layers": [il for il, at in enumerate(self.answer.devices[:-1]) if at == i],
-             "experts_of": self._experts(i)}
+            {
+                "name": d.name,
+                "free": d.memory()[0],
+                **use,
+                "left": self.found.left[d.name],
+                "layers": [il for il, at in enumerate(self.answer.devices[:-1]) if at == i],
+                "experts_of": self._experts(i),
+            }
             for i, (d, use) in enumerate(self._uses())
-        ]  # fmt: skip
+        ]
         return {
-            "model": str(self.ctx.model.file.path), "fits": self.found.fits,
-            "n_ctx": self.answer.n_ctx, "args": self.words() if self.found.fits else [],
-            "options": {**self.model, **self.context}, "devices": devices,
-        }  # fmt: skip
+            "model": str(self.ctx.model.file.path),
+            "fits": self.found.fits,
+            "n_ctx": self.answer.n_ctx,
+            "args": self.words() if self.found.fits else [],
+            "options": {**self.model, **self.context},
+            "devices": devices,
+        }
 
 
 def flags(kind: type[Params], values: Mapping[str, Any]) -> list[str]:

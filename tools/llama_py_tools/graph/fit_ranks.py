@@ -40,10 +40,15 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     log.addFilter(once)
     try:
         found = fit_ranks(
-            header_of(session.model_path(own)), _memory(args, hosts), n_ctx=context.pop("n_ctx"),
-            n_ctx_min=o.n_ctx_min, margin=o.target, context=context, repack=own.repack,
+            header_of(session.model_path(own)),
+            _memory(args, hosts),
+            n_ctx=context.pop("n_ctx"),
+            n_ctx_min=o.n_ctx_min,
+            margin=o.target,
+            context=context,
+            repack=own.repack,
             model=given(read(args, ModelParams), _LEFT_OUT),
-        )  # fmt: skip
+        )
     finally:
         log.removeFilter(once)
     told = _Told(args, hosts, found)
@@ -154,8 +159,9 @@ class _Told:
         """What the nearest lacks."""
         lacking = ", ".join(
             f"{mib(margin - left)} on rank {rank} ({self.hosts[rank]})"
-            for rank, left in enumerate(self.found.left) if left < margin
-        )  # fmt: skip
+            for rank, left in enumerate(self.found.left)
+            if left < margin
+        )
         return (
             f"it does not fit with -c {self.ctx.cparams.n_ctx}: {lacking} are missing. Give more"
             " hosts, another -sm or --parallel, a smaller -c, -ub or -fitt, or a file of a smaller"
@@ -171,10 +177,13 @@ class _Told:
             )
         ]
         return {
-            "model": str(self.ctx.model.file.path), "fits": self.found.fits,
-            "n_ctx": self.ctx.cparams.n_ctx, "args": self.words() if self.found.fits else [],
-            "options": {**self.model, **self.context}, "ranks": ranks,
-        }  # fmt: skip
+            "model": str(self.ctx.model.file.path),
+            "fits": self.found.fits,
+            "n_ctx": self.ctx.cparams.n_ctx,
+            "args": self.words() if self.found.fits else [],
+            "options": {**self.model, **self.context},
+            "ranks": ranks,
+        }
 
 
 def _name(rank: int) -> str:

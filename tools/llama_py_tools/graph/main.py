@@ -44,10 +44,12 @@ class DumpParams(Params):
     """How graphs are written."""
 
     format: str = option(
-        "text", "--format", "json: one line a node, to compare; dot: for Graphviz; html: to read;"
+        "text",
+        "--format",
+        "json: one line a node, to compare; dot: for Graphviz; html: to read;"
         " ops: for test-backend-ops --test-file",
         choices=FORMATS,
-    )  # fmt: skip
+    )
     output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
 
 
@@ -56,9 +58,13 @@ class ProfileParams(Params):
     """What is told of times."""
 
     by: tuple[str, ...] = option(
-        ("op", "layer", "node"), "--by", f"tables, of {', '.join(KINDS)}", parse=kinds, env="",
+        ("op", "layer", "node"),
+        "--by",
+        f"tables, of {', '.join(KINDS)}",
+        parse=kinds,
+        env="",
         metavar="KIND,...",
-    )  # fmt: skip
+    )
     repetitions: int = option(
         3, "-r --repetitions", "runs, of which the fastest is told", check=integers(1), env=""
     )
@@ -67,9 +73,11 @@ class ProfileParams(Params):
         "", "--trace", "write a Chrome trace, which Perfetto opens", metavar="FILE.json", env=""
     )
     limits: bool = option(
-        False, "--limits", "also measure what the devices can do, and tell how much of that is"
-        " reached", env="",
-    )  # fmt: skip
+        False,
+        "--limits",
+        "also measure what the devices can do, and tell how much of that is reached",
+        env="",
+    )
     json: bool = option(False, "--json", "all steps as JSON instead of tables", env="")
 
 
@@ -79,43 +87,47 @@ def parser() -> Parser:
         dest="command", required=True, metavar="dump|view|diff|profile|placement|fit"
     )
     dump = commands.add_parser(
-        "dump", help="write the graphs of a prompt",
+        "dump",
+        help="write the graphs of a prompt",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
-    )  # fmt: skip
-    dump.add(CommonParams, FileParams, InputParams, without=("repack",))
-    dump.add(
-        ContextParams, FormParams, SteeringParams, DumpParams, without=("n_threads", "check")
     )
+    dump.add(CommonParams, FileParams, InputParams, without=("repack",))
+    dump.add(ContextParams, FormParams, SteeringParams, DumpParams, without=("n_threads", "check"))
     view = commands.add_parser(
-        "view", help="a page of the graphs of a prompt: layers, shapes, memory, times",
+        "view",
+        help="a page of the graphs of a prompt: layers, shapes, memory, times",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) -o page.html [options]",
-    )  # fmt: skip
+    )
     view.add(CommonParams, FileParams, InputParams, ViewParams)
     view.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     view.add(HostsParams)
     diff = commands.add_parser(
-        "diff", help="two graphs and their values: where they part, and which node made it; exit 0"
+        "diff",
+        help="two graphs and their values: where they part, and which node made it; exit 0"
         " equal, 1 different",
         usage="%(prog)s A B | -m FILE (-p TEXT | --tokens 1,2,3) --against WHAT [options]",
-    )  # fmt: skip
+    )
     diff.add(CommonParams, FileParams, InputParams, DiffParams)
     diff.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     profile = commands.add_parser(
-        "profile", help="where the time of a prompt and of tokens after it goes",
+        "profile",
+        help="where the time of a prompt and of tokens after it goes",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
-    )  # fmt: skip
+    )
     profile.add(CommonParams, FileParams, InputParams, ProfileParams)
     profile.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     profile.add(HostsParams)
     placement = commands.add_parser(
-        "placement", help="which device has which tensor and runs which node, and why",
+        "placement",
+        help="which device has which tensor and runs which node, and why",
         usage="%(prog)s -m FILE [-dev NAME,...] [--memory SIZE,...] [-ngl N] [-ot ...] [options]",
-    )  # fmt: skip
+    )
     plan.add(placement, plan.PlacementParams)
     fitting = commands.add_parser(
-        "fit", help="the options with which a model fits into the memory that there is",
+        "fit",
+        help="the options with which a model fits into the memory that there is",
         usage="%(prog)s -m FILE (--memory SIZE,... | --hosts HOST:N,...) [-c N] [-np N] [options]",
-    )  # fmt: skip
+    )
     plan.add(fitting, plan.FitParams, without=plan.SOUGHT)
     return p
 
@@ -127,9 +139,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command == "diff":
         check_usage(args, lambda more: p.parse_args([*given, *more]), p.error)
     commands = {
-        "dump": _dump, "view": view, "diff": diff, "profile": _profile, "placement": _placement,
+        "dump": _dump,
+        "view": view,
+        "diff": diff,
+        "profile": _profile,
+        "placement": _placement,
         "fit": _fit,
-    }  # fmt: skip
+    }
     return session.run(commands[args.command], args)
 
 

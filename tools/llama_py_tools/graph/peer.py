@@ -34,9 +34,12 @@ Floats = NDArray[np.float32]
 
 
 def records(
-    path: str, ids: Sequence[int], n_decode: int, adapters: Sequence[tuple[str, float]] = (),
+    path: str,
+    ids: Sequence[int],
+    n_decode: int,
+    adapters: Sequence[tuple[str, float]] = (),
     **context: Any,
-) -> list[Record]:  # fmt: skip
+) -> list[Record]:
     """The nodes of a prompt's graphs, then of n_decode single tokens (their ids do not matter).
 
     adapters  LoRA files with their scales
@@ -67,11 +70,22 @@ class Peer:
     """
 
     def __init__(
-        self, path: str, *, n_ctx: int, n_batch: int, n_ubatch: int, flash_attn: str = "auto",
-        cache: str = "f16", n_threads: int = 0, watch: Watch | None = None, mtp: bool = False,
-        pooling: str = "unspecified", watch_input: WatchInput | None = None,
-        target: str | None = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        path: str,
+        *,
+        n_ctx: int,
+        n_batch: int,
+        n_ubatch: int,
+        flash_attn: str = "auto",
+        cache: str = "f16",
+        n_threads: int = 0,
+        watch: Watch | None = None,
+        mtp: bool = False,
+        pooling: str = "unspecified",
+        watch_input: WatchInput | None = None,
+        target: str | None = None,
+        **more: Any,
+    ) -> None:
         self.api = api = _llama_cpp()
         api.llama_log_set(_log(api), None)
         api.llama_backend_init()
@@ -96,9 +110,14 @@ class Peer:
         self.target: Peer | None = None
         if target is not None:
             self.target = Peer(
-                target, n_ctx=n_ctx, n_batch=n_batch, n_ubatch=n_ubatch, flash_attn=flash_attn,
-                cache=cache, **more,
-            )  # fmt: skip
+                target,
+                n_ctx=n_ctx,
+                n_batch=n_batch,
+                n_ubatch=n_ubatch,
+                flash_attn=flash_attn,
+                cache=cache,
+                **more,
+            )
             params.ctx_other = self.target.ctx
         self.model = api.llama_model_load_from_file(path.encode(), model_params)
         if not self.model:

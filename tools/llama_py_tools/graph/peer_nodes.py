@@ -45,9 +45,7 @@ class Recorder:
     """Turns each node that llama.cpp computes into a record, and reads its values; and those of
     what is set before, with the graph's number and the name."""
 
-    def __init__(
-        self, llama_cpp: Any, watch: Watch, watch_input: WatchInput | None = None
-    ) -> None:
+    def __init__(self, llama_cpp: Any, watch: Watch, watch_input: WatchInput | None = None) -> None:
         from llama_cpp._ggml import libggml
 
         self.callback = llama_cpp.llama_cpp.ggml_backend_sched_eval_callback(self._node)

@@ -94,8 +94,9 @@ def report(model: PlannedModel, ctx: PlannedContext) -> Report:
         res.params.ubatch.n_tokens: _Why(ctx, res, causes, layout.assignment, found.weights).graph(
             layout
         )
-        for res, layout, causes in reversed(ctx.graphs) if res.params.gtype == ctx.gtype
-    }  # fmt: skip
+        for res, layout, causes in reversed(ctx.graphs)
+        if res.params.gtype == ctx.gtype
+    }
     found.graphs.extend([*by_size.values()][::-1])
     return found
 
@@ -127,8 +128,9 @@ def _reason(cause: str, on_host: bool, layers: Sequence[int]) -> str:
         return f"-ngl leaves {some} here" if on_host else f"{some} are here (-ngl, -ts)"
     known = {
         "table": "a table of which few rows are read stays on the host",
-        "output": "with the output", "first layer": "with the first layer",
-    }  # fmt: skip
+        "output": "with the output",
+        "first layer": "with the first layer",
+    }
     return known.get(cause, cause)
 
 
@@ -145,20 +147,25 @@ def _caches(ctx: Context) -> list[Kept]:
 def _splits(layout: Layout, names: Sequence[str]) -> list[SplitAt]:
     return [
         SplitAt(
-            names[part.device], [t for t in part.nodes if not is_view(t)],
+            names[part.device],
+            [t for t in part.nodes if not is_view(t)],
             [(source.name, source.nbytes) for source, _ in part.inputs],
         )
         for part in layout.parts
-    ]  # fmt: skip
+    ]
 
 
 class _Why:
     """Sentences on the nodes of one graph."""
 
     def __init__(
-        self, ctx: Context, res: GraphResult, causes: Causes, assignment: Assignment | None,
+        self,
+        ctx: Context,
+        res: GraphResult,
+        causes: Causes,
+        assignment: Assignment | None,
         weights: Sequence[Kept],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.ctx, self.res, self.causes, self.assignment = ctx, res, causes, assignment
         self.names = [d.name for d in ctx.devices]
         self.weights = {id(kept.tensor.buffer): kept for kept in weights}
@@ -222,10 +229,10 @@ class _Why:
 
     def _weight(self, t: Tensor) -> Kept:
         return next(
-            kept for s in t.src
-            if s is not None and s.flags & FLAG_WEIGHT
-            and (kept := self.weights.get(id(s.buffer)))
-        )  # fmt: skip
+            kept
+            for s in t.src
+            if s is not None and s.flags & FLAG_WEIGHT and (kept := self.weights.get(id(s.buffer)))
+        )
 
 
 def _batch(t: Tensor) -> int:
@@ -236,40 +243,65 @@ def as_data(found: Report) -> dict[str, Any]:
     """For JSON."""
     ctx = found.ctx
     devices = [
-        {"name": d.name, "description": d.description, "kind": d.kind, "free": d.memory()[0],
-         **found.use[d.name]}
+        {
+            "name": d.name,
+            "description": d.description,
+            "kind": d.kind,
+            "free": d.memory()[0],
+            **found.use[d.name],
+        }
         for d in ctx.devices
-    ]  # fmt: skip
+    ]
     return {
-        "model": str(ctx.model.file.path), "architecture": ctx.model.arch, "n_ctx": ctx.n_ctx,
-        "n_ubatch": ctx.cparams.n_ubatch, "n_seq_max": ctx.cparams.n_seq_max, "devices": devices,
+        "model": str(ctx.model.file.path),
+        "architecture": ctx.model.arch,
+        "n_ctx": ctx.n_ctx,
+        "n_ubatch": ctx.cparams.n_ubatch,
+        "n_seq_max": ctx.cparams.n_seq_max,
+        "devices": devices,
         "layers": [d.name for d in ctx.model.layer_devices],
-        "weights": [_kept(k) for k in found.weights], "caches": [_kept(k) for k in found.caches],
+        "weights": [_kept(k) for k in found.weights],
+        "caches": [_kept(k) for k in found.caches],
         "graphs": [_graph(g) for g in found.graphs],
-    }  # fmt: skip
+    }
 
 
 def _kept(kept: Kept) -> dict[str, Any]:
     t = kept.tensor
     return {
-        "name": t.name, "type": t.type.name, "ne": list(t.ne), "device": kept.device,
-        "bytes": kept.nbytes, "layout": t.layout, "why": kept.why,
-    }  # fmt: skip
+        "name": t.name,
+        "type": t.type.name,
+        "ne": list(t.ne),
+        "device": kept.device,
+        "bytes": kept.nbytes,
+        "layout": t.layout,
+        "why": kept.why,
+    }
 
 
 def _graph(g: GraphAt) -> dict[str, Any]:
     return {
-        "n_tokens": g.n_tokens, "n_splits": len(g.splits), "copied_bytes": g.copied,
+        "n_tokens": g.n_tokens,
+        "n_splits": len(g.splits),
+        "copied_bytes": g.copied,
         "splits": [
             {"device": s.device, "n_nodes": len(s.nodes), "copied": [*_copies(s)]} for s in g.splits
         ],
         "nodes": [
-            {"name": n.node.name, "op": n.node.op, "type": n.node.type.name,
-             "ne": list(n.node.ne), "device": n.device, "split": n.split, "cause": n.cause,
-             "why": n.why, "why_not": n.why_not}
+            {
+                "name": n.node.name,
+                "op": n.node.op,
+                "type": n.node.type.name,
+                "ne": list(n.node.ne),
+                "device": n.device,
+                "split": n.split,
+                "cause": n.cause,
+                "why": n.why,
+                "why_not": n.why_not,
+            }
             for n in g.nodes
         ],
-    }  # fmt: skip
+    }
 
 
 def _copies(split: SplitAt) -> Iterator[dict[str, Any]]:

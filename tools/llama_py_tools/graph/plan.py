@@ -49,17 +49,29 @@ class PlanParams(Params):
     """The machine that is planned for."""
 
     memory: tuple[int, ...] = option(
-        (), "--memory", "memory of each GPU, or rank, such as 24G,24G (units of 1024; default: what"
-        " those of this machine have free)", parse=sizes, metavar="SIZE,...", env="",
-    )  # fmt: skip
+        (),
+        "--memory",
+        "memory of each GPU, or rank, such as 24G,24G (units of 1024; default: what"
+        " those of this machine have free)",
+        parse=sizes,
+        metavar="SIZE,...",
+        env="",
+    )
     host_memory: int = option(
-        0, "--host-memory", "memory of the host, such as 64G (default: what is available here)",
-        parse=size_of, metavar="SIZE", env="",
-    )  # fmt: skip
+        0,
+        "--host-memory",
+        "memory of the host, such as 64G (default: what is available here)",
+        parse=size_of,
+        metavar="SIZE",
+        env="",
+    )
     n_seqs: int = option(
-        1, "-np --parallel", "how many sequences there may be (`n_seq_max` in Python)",
-        check=integers(1, MAX_SEQ), env="",
-    )  # fmt: skip
+        1,
+        "-np --parallel",
+        "how many sequences there may be (`n_seq_max` in Python)",
+        check=integers(1, MAX_SEQ),
+        env="",
+    )
     json: bool = option(False, "--json", "all of it as JSON", env="")
 
 
@@ -77,13 +89,18 @@ class FitParams(Params):
     """What is to be left, and what is told."""
 
     target: int = option(
-        1024 << 20, "-fitt --fit-target", "memory to leave free on each device, in MiB or such as"
-        " 2G", parse=size_of, metavar="SIZE",
-    )  # fmt: skip
+        1024 << 20,
+        "-fitt --fit-target",
+        "memory to leave free on each device, in MiB or such as 2G",
+        parse=size_of,
+        metavar="SIZE",
+    )
     n_ctx_min: int = option(
-        4096, "-fitc --fit-ctx", "without -c: the least context of a sequence, for which layers"
-        " rather stay on the host", check=integers(1),
-    )  # fmt: skip
+        4096,
+        "-fitc --fit-ctx",
+        "without -c: the least context of a sequence, for which layers rather stay on the host",
+        check=integers(1),
+    )
     args: bool = option(False, "--args", "only the options, for $(...)", env="")
 
 
@@ -174,7 +191,7 @@ def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[s
             for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -156,8 +156,10 @@ class _Timer:
         """By id of a node."""
         return {
             id(t): title
-            for res in self.results for title, nodes in groups(res.graph) for _, t in nodes
-        }  # fmt: skip
+            for res in self.results
+            for title, nodes in groups(res.graph)
+            for _, t in nodes
+        }
 
     def _over_ranks(self, what: str, ids: Sequence[int], plans: Sequence[Plan]) -> Run:
         """All at work at once, as ever; times are by rank 0's clock."""
@@ -177,8 +179,7 @@ class _Timer:
 
 
 def _steps(
-    device: str, times: Sequence[KernelTime], layers: Mapping[int, str],
-    splits: Sequence[SplitTime],
+    device: str, times: Sequence[KernelTime], layers: Mapping[int, str], splits: Sequence[SplitTime]
 ) -> Iterator[Step]:
     """A device with another clock ended each of its splits when the host saw that."""
     number = {id(t): i for i, s in enumerate(splits) for t in s.split.nodes}
@@ -266,10 +267,13 @@ def tables(
             yield _row(line, width, run) + limit + more
         if rest := found[top:]:
             total = Line(
-                f"{len(rest)} more", rest[0].example, sum(line.n for line in rest),
-                sum(line.seconds for line in rest), sum(line.nbytes for line in rest),
+                f"{len(rest)} more",
+                rest[0].example,
+                sum(line.n for line in rest),
+                sum(line.seconds for line in rest),
+                sum(line.nbytes for line in rest),
                 sum(line.flops for line in rest),
-            )  # fmt: skip
+            )
             yield _row(total, width, run)
     yield ""
 
@@ -306,14 +310,23 @@ def as_data(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """For JSON."""
     return [
         {
-            "run": run.what, "wall_ms": run.wall * 1e3, "steps_ms": run.seconds * 1e3,
-            "n_splits": len(run.splits), "copied_bytes": run.copied,
-            "copying_ms": run.copying * 1e3, "ranks": ranks_as_data(run.ranks, run.start),
+            "run": run.what,
+            "wall_ms": run.wall * 1e3,
+            "steps_ms": run.seconds * 1e3,
+            "n_splits": len(run.splits),
+            "copied_bytes": run.copied,
+            "copying_ms": run.copying * 1e3,
+            "ranks": ranks_as_data(run.ranks, run.start),
             "steps": [
                 {
-                    "node": s.time.node.name, "op": s.time.node.op, "kernel": s.time.kernel,
-                    "type": s.time.node.type.name, "ne": list(s.time.node.ne), "layer": s.layer,
-                    "device": s.device, "start_us": (s.start - run.start) / 1e3,
+                    "node": s.time.node.name,
+                    "op": s.time.node.op,
+                    "kernel": s.time.kernel,
+                    "type": s.time.node.type.name,
+                    "ne": list(s.time.node.ne),
+                    "layer": s.layer,
+                    "device": s.device,
+                    "start_us": (s.start - run.start) / 1e3,
                     "us": s.seconds * 1e6,
                     "bytes": moved(s.time.node) if s.last else 0,
                     "flops": flops(s.time.node) if s.last else 0,
@@ -322,4 +335,4 @@ def as_data(runs: Sequence[Run]) -> list[dict[str, Any]]:
             ],
         }
         for run in runs
-    ]  # fmt: skip
+    ]

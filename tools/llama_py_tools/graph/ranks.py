@@ -71,8 +71,9 @@ def kernels_and_messages(
 
     kernels = {
         f"mpi{rank}": list(_kernels(own, _nodes(plans, f"mpi{rank}")))
-        for rank, own in enumerate(times) if rank
-    }  # fmt: skip
+        for rank, own in enumerate(times)
+        if rank
+    }
     ranks = [
         OfRank(rank, own.n, own.n_bytes, _passed(own, waited))
         for rank, (own, waited) in enumerate(zip(times, waits(times), strict=True))
@@ -133,16 +134,22 @@ def _found(
 
 def _passed(own: Times, waits: Sequence[int]) -> list[Passed]:
     words = {
-        "send": "send to", "receive": "receive from", "sum": "sum with",
+        "send": "send to",
+        "receive": "receive from",
+        "sum": "sum with",
         "pieces": "sum in pieces with",
-    }  # fmt: skip
+    }
     return [
         Passed(
-            f"{words[m.kind]} {','.join(map(str, m.others))}", m.n, m.n_bytes,
-            m.start - own.ahead, waited, m.end - own.ahead,
+            f"{words[m.kind]} {','.join(map(str, m.others))}",
+            m.n,
+            m.n_bytes,
+            m.start - own.ahead,
+            waited,
+            m.end - own.ahead,
         )
         for m, waited in zip(own.messages, waits, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def messages_text(ranks: Sequence[OfRank]) -> Iterator[str]:
@@ -164,15 +171,20 @@ def ranks_as_data(ranks: Sequence[OfRank], start: int) -> list[dict[str, Any]]:
     """For JSON. start: of the run"""
     return [
         {
-            "rank": one.rank, "messages": one.n, "bytes": one.n_bytes,
+            "rank": one.rank,
+            "messages": one.n,
+            "bytes": one.n_bytes,
             "passed": [
                 {
-                    "what": p.what, "messages": p.n, "bytes": p.n_bytes,
-                    "start_us": (p.start - start) / 1e3, "waited_us": p.waited / 1e3,
+                    "what": p.what,
+                    "messages": p.n,
+                    "bytes": p.n_bytes,
+                    "start_us": (p.start - start) / 1e3,
+                    "waited_us": p.waited / 1e3,
                     "us": (p.end - p.start) / 1e3,
                 }
                 for p in one.passed
             ],
         }
         for one in ranks
-    ]  # fmt: skip
+    ]

@@ -110,15 +110,24 @@ def _about(s: Step) -> Event:
     node = s.time.node
     sources = [f"{t.name} {shape(t)}" for t in node.src if t is not None]
     return {
-        "op": node.op, "shape": shape(node), "kernel": s.time.kernel, "layer": s.layer,
+        "op": node.op,
+        "shape": shape(node),
+        "kernel": s.time.kernel,
+        "layer": s.layer,
         "sources": sources,
-    }  # fmt: skip
+    }
 
 
 def _span(name: str, kind: str, track: Track, start: int, end: int, args: Event) -> Event:
     """An event. It ends a nanosecond early: readers add ts and dur as floats, and what ended behind
     the start of the next would seem to overlap it."""
     return {
-        "name": name, "cat": kind, "ph": "X", "pid": track[0], "tid": track[1], "ts": start / 1e3,
-        "dur": max(end - start - 1, 0) / 1e3, "args": args,
-    }  # fmt: skip
+        "name": name,
+        "cat": kind,
+        "ph": "X",
+        "pid": track[0],
+        "tid": track[1],
+        "ts": start / 1e3,
+        "dur": max(end - start - 1, 0) / 1e3,
+        "args": args,
+    }

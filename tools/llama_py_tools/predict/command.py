@@ -102,9 +102,13 @@ def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[Row]:
         for t, p in dict.fromkeys([(1, n), (n, 1), best(one, how, n)]):
             if p <= len(one.layers) and t <= MAX_SRC:
                 yield Row(
-                    n, t, p, n_prompt / prompt(many, how, t, p, n_batches),
-                    1 / token(one, how, t, p), model.n_bytes / n / 2**30,
-                )  # fmt: skip
+                    n,
+                    t,
+                    p,
+                    n_prompt / prompt(many, how, t, p, n_batches),
+                    1 / token(one, how, t, p),
+                    model.n_bytes / n / 2**30,
+                )
 
 
 def shape_of(model: PlannedModel, limits: Limits, n_tokens: int, n_ctx: int) -> Shape:
@@ -138,8 +142,9 @@ def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) 
     seconds = [min(r.samples_ns) / 1e9 for r in measure(here)]
     reached = []
     for took, n_tokens, n_batches in (
-        (seconds[1] / n_gen, 1, 1), (seconds[0], min(o.n_ubatch[0], n), -(-n // o.n_ubatch[0]))
-    ):  # fmt: skip
+        (seconds[1] / n_gen, 1, 1),
+        (seconds[0], min(o.n_ubatch[0], n), -(-n // o.n_ubatch[0])),
+    ):
         layers, head = work_of(model, n_tokens, max(n, n_gen)).seconds(found)
         reached.append((sum(layers) + head) * n_batches / took)
     return replace(found, reached=(reached[0], reached[1]))

@@ -77,9 +77,7 @@ def batch(shape: Shape, link: Link, t: int, p: int) -> list[float]:
     logits of one token to the first rank."""
     shared = one_sum(shape, link, t)
     counts = stages(shape.n_sums or [N_SUMS] * len(shape.layers), p)
-    found = [
-        c / t + k * shared for c, k in zip(stages(shape.layers, p), counts, strict=True)
-    ]
+    found = [c / t + k * shared for c, k in zip(stages(shape.layers, p), counts, strict=True)]
     for i in range(p - 1):
         found[i] += link.seconds(shape.row_bytes)
     if t > 1:

@@ -42,27 +42,40 @@ class HarnessParams(Params):
     """What is run, on which device, and who judges."""
 
     mode: str = option(
-        "test", "mode", "test: compare values; grad: compare gradients with differences of the"
+        "test",
+        "mode",
+        "test: compare values; grad: compare gradients with differences of the"
         " judge's values; perf: time; support: list what backends can run",
-        choices=("test", "grad", "perf", "support"), nargs="?",
-    )  # fmt: skip
+        choices=("test", "grad", "perf", "support"),
+        nargs="?",
+    )
     against: str = option(
-        "", "--against", "the judge: the NumPy reference (default), the CPU backend, or llama.cpp's"
+        "",
+        "--against",
+        "the judge: the NumPy reference (default), the CPU backend, or llama.cpp's"
         " libggml (needs llama-cpp-python); in perf mode, whom to time beside the backend, by"
-        " turns", choices=("ref", "cpu", "ggml"), env="",
-    )  # fmt: skip
+        " turns",
+        choices=("ref", "cpu", "ggml"),
+        env="",
+    )
     ops: str | None = option(None, "-o", "op names, regexes or printed cases", metavar="OP,..")
     backend: str | None = option(None, "-b", "only this backend or device", metavar="BACKEND")
     params: str | None = option(None, "-p", "only cases whose parameters match", metavar="REGEX")
     test_file: str = option(
-        "", "--test-file", "the cases are the nodes in this file, as llama.cpp's"
-        " test-export-graph-ops and `llama-py-graph dump --format ops` write it", metavar="FILE",
+        "",
+        "--test-file",
+        "the cases are the nodes in this file, as llama.cpp's"
+        " test-export-graph-ops and `llama-py-graph dump --format ops` write it",
+        metavar="FILE",
         env="",
-    )  # fmt: skip
+    )
     output: str = option(
-        "console", "--output", "markdown (support mode): the table of docs/ops.md",
-        choices=("console", "csv", "json", "sql", "markdown"), env="",
-    )  # fmt: skip
+        "console",
+        "--output",
+        "markdown (support mode): the table of docs/ops.md",
+        choices=("console", "csv", "json", "sql", "markdown"),
+        env="",
+    )
     list_ops: bool = option(False, "--list-ops", "list all ops and exit", env="")
     show_coverage: bool = option(
         False, "--show-coverage", "list ops with and without cases", env=""
@@ -72,16 +85,21 @@ class HarnessParams(Params):
         1, "-j", "processes that share the cases (test and grad mode)", check=integers(1)
     )
     threads: int | None = option(
-        None, "-t --threads", "host threads of the backend", parse=above_zero, check=integers(1),
+        None,
+        "-t --threads",
+        "host threads of the backend",
+        parse=above_zero,
+        check=integers(1),
         env="",
-    )  # fmt: skip
+    )
 
 
 def parser() -> Parser:
     p = Parser(
-        "test-backend-ops", description="Compare every op of every backend with a judge.",
+        "test-backend-ops",
+        description="Compare every op of every backend with a judge.",
         epilog=EPILOG,
-    )  # fmt: skip
+    )
     p.add(HarnessParams)
     return p
 

@@ -38,9 +38,12 @@ def table(answers: Answers) -> str:
     views = ", ".join(sorted(name for name, spec in OPS.items() if spec.view))
     known = [_row(d.op, _code(d.cases()), d.why) for d in sorted(DIFFERENCES, key=lambda d: d.op)]
     return (
-        HEAD.format(views=views) + "\n".join(lines) + "\n" + DIFFERENCES_HEAD
+        HEAD.format(views=views)
+        + "\n".join(lines)
+        + "\n"
+        + DIFFERENCES_HEAD
         + "".join(f"{line}\n" for line in known)
-    )  # fmt: skip
+    )
 
 
 def _row(*cells: str) -> str:

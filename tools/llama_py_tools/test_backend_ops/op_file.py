@@ -170,9 +170,15 @@ def _bound(op: str) -> float:
 
 
 def _build(
-    spec: OpSpec, params: tuple[object, ...], new: Leaves, type: GGMLType, ne: Shape,
-    sources: tuple[Source, ...], op_params: OpParams, name: str = "",
-) -> Tensor:  # fmt: skip
+    spec: OpSpec,
+    params: tuple[object, ...],
+    new: Leaves,
+    type: GGMLType,
+    ne: Shape,
+    sources: tuple[Source, ...],
+    op_params: OpParams,
+    name: str = "",
+) -> Tensor:
     """The node as it is in the file: only its op's builder would check it."""
     leaves = [Tensor(s.type, s.ne, nb=None if s.dense else s.nb) for s in sources]
     for t in (*leaves, Tensor(type, ne)):

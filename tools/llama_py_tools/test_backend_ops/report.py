@@ -178,9 +178,14 @@ def _flops(n: float) -> str:
 
 
 CSV_FIELDS = (
-    "backend_name", "op_name", "op_params", "test_mode", "supported", "error_message",
+    "backend_name",
+    "op_name",
+    "op_params",
+    "test_mode",
+    "supported",
+    "error_message",
     "backend_reg_name",
-)  # fmt: skip
+)
 
 
 def _plain(r: Record) -> dict[str, Any]:
@@ -248,5 +253,9 @@ class Markdown(Report):
 
 
 REPORTS: dict[str, type[Report]] = {
-    "console": Console, "csv": Csv, "json": Json, "sql": Sql, "markdown": Markdown
-}  # fmt: skip
+    "console": Console,
+    "csv": Csv,
+    "json": Json,
+    "sql": Sql,
+    "markdown": Markdown,
+}

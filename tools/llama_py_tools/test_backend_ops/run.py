@@ -278,9 +278,11 @@ def unpoisoned(case: Case, device: Device) -> Bench:
 
 
 def warm_up(
-    cases: Iterable[Case], device: Device, progress: Callable[[int, int, str], None] | None = None,
+    cases: Iterable[Case],
+    device: Device,
+    progress: Callable[[int, int, str], None] | None = None,
     make: Callable[[Case, Device], Bench | None] = unpoisoned,
-) -> None:  # fmt: skip
+) -> None:
     """Compile all cases' nodes at once: a backend that builds kernels does so in parallel.
 
     make   a case's bench, None if it is not to be run

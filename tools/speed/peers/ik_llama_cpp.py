@@ -13,17 +13,23 @@ from speed.c_header import Header, enumerator
 from speed.engine import Sizes
 from speed.peers._c_engine import CEngine
 
-OPTION = "--ik", {
-    "metavar": "PATH",
-    "help": "a built checkout of ik_llama.cpp, or its llama-bench: with -rtr 1 and without",
-}  # fmt: skip
+OPTION = (
+    "--ik",
+    {
+        "metavar": "PATH",
+        "help": "a built checkout of ik_llama.cpp, or its llama-bench: with -rtr 1 and without",
+    },
+)
 FOLDERS = ("src", "bin", "lib", ".", "build/src", "build/bin", "build/lib")
 NAMES = ("libllama.so", "libllama.dylib")
 # As llama-bench sets them; -rtr is said by `started`.
 BEST = {
-    "flash_attn": True, "fused_moe_up_gate": True, "fused_up_gate": True, "graph_reuse": True,
+    "flash_attn": True,
+    "fused_moe_up_gate": True,
+    "fused_up_gate": True,
+    "graph_reuse": True,
     "mla_attn": 3,
-}  # fmt: skip
+}
 
 
 def started(path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -86,12 +92,20 @@ class Loaded(CEngine):
 
     def new_context(self, sizes: Sizes) -> Any:
         how = self.lib.llama_context_default_params()
-        set_known(how, {
-            **BEST, "n_ctx": sizes.n_ctx * sizes.n_seqs, "n_seq_max": sizes.n_seqs,
-            "n_batch": sizes.n_batch, "n_ubatch": sizes.n_ubatch, "n_threads": self.threads,
-            "n_threads_batch": self.threads, "type_k": self.type_id(sizes.type_k),
-            "type_v": self.type_id(sizes.type_v),
-        })  # fmt: skip
+        set_known(
+            how,
+            {
+                **BEST,
+                "n_ctx": sizes.n_ctx * sizes.n_seqs,
+                "n_seq_max": sizes.n_seqs,
+                "n_batch": sizes.n_batch,
+                "n_ubatch": sizes.n_ubatch,
+                "n_threads": self.threads,
+                "n_threads_batch": self.threads,
+                "type_k": self.type_id(sizes.type_k),
+                "type_v": self.type_id(sizes.type_v),
+            },
+        )
         return self.lib.llama_init_from_model(self.model, how)
 
     def type_id(self, name: str) -> int:

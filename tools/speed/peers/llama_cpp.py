@@ -10,10 +10,14 @@ from typing import Any
 from speed.engine import Sizes
 from speed.peers._c_engine import CEngine
 
-OPTION = "--peer-python", {
-    "metavar": "PYTHON", "default": sys.executable,
-    "help": "has llama-cpp-python: llama.cpp, with repacked weights and without",
-}  # fmt: skip
+OPTION = (
+    "--peer-python",
+    {
+        "metavar": "PYTHON",
+        "default": sys.executable,
+        "help": "has llama-cpp-python: llama.cpp, with repacked weights and without",
+    },
+)
 
 
 def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

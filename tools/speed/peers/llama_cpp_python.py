@@ -32,10 +32,16 @@ class Loaded(Engine):
         if self.llama is not None:
             self.llama.close()
         self.llama = self.lib.Llama(
-            **self.how, n_gpu_layers=0, n_ctx=sizes.n_ctx, n_batch=sizes.n_batch,
-            n_ubatch=sizes.n_ubatch, type_k=types[0], type_v=types[1], verbose=False,
+            **self.how,
+            n_gpu_layers=0,
+            n_ctx=sizes.n_ctx,
+            n_batch=sizes.n_batch,
+            n_ubatch=sizes.n_ubatch,
+            type_k=types[0],
+            type_v=types[1],
+            verbose=False,
             flash_attn=True,
-        )  # fmt: skip
+        )
         self.n_vocab = self.llama.n_vocab()
 
     def clear(self) -> None:

@@ -33,10 +33,14 @@ class Loaded(Engine):
             self.ctx.close()
         self.ctx, self.kept = None, []
         self.ctx = self.model.context(
-            sizes.n_ctx * sizes.n_seqs, n_seq_max=sizes.n_seqs, n_batch=sizes.n_batch,
-            n_ubatch=sizes.n_ubatch, type_k=sizes.type_k, type_v=sizes.type_v,
+            sizes.n_ctx * sizes.n_seqs,
+            n_seq_max=sizes.n_seqs,
+            n_batch=sizes.n_batch,
+            n_ubatch=sizes.n_ubatch,
+            type_k=sizes.type_k,
+            type_v=sizes.type_v,
             n_threads=self.threads,
-        )  # fmt: skip
+        )
         self.n_vocab = self.ctx.n_vocab
 
     def clear(self) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 from speed.engine import Engine, Sizes
 
-OPTION = "--transformers", {
-    "metavar": "PYTHON", "help": "has transformers, torch and gguf: float32 and bfloat16",
-}  # fmt: skip
+OPTION = (
+    "--transformers",
+    {"metavar": "PYTHON", "help": "has transformers, torch and gguf: float32 and bfloat16"},
+)
 
 
 def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -116,9 +116,11 @@ def loading(source: Source) -> Function:
             c, d = v.f32_bcast(at + 2 * WORD), v.f32_bcast(at + 3 * WORD)
             for i in range(0, dv, LANES):
                 high, low = two_bytes(
-                    integers(load(first + size * i), a), integers(load(second + size * i), b),
-                    integers(load(third + size * i), c), integers(load(fourth + size * i), d),
-                )  # fmt: skip
+                    integers(load(first + size * i), a),
+                    integers(load(second + size * i), b),
+                    integers(load(third + size * i), c),
+                    integers(load(fourth + size * i), d),
+                )
                 v.store(to + i // LANES * BOTH + LINE * r, high)
                 v.store(to + i // LANES * BOTH + LINE * r + PART, low)
 

@@ -192,9 +192,14 @@ def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
         return refusal(node, name, accepts) or _why_not(node, keys, values)
 
     @kernel(
-        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
-        rank=4, name=f"flash_attn_cells_{name}",
-    )  # fmt: skip
+        "FLASH_ATTN_EXT",
+        when=when,
+        scratch=scratch,
+        prepare=(flash_start,),
+        extra=extra,
+        rank=4,
+        name=f"flash_attn_cells_{name}",
+    )
     def flash_attn_cells(p, ith, nth):
         n_kv, rows, local = v.ne(p, K, 1), v.ne(p, Q, 1) * group_size(p), v.local(p, ith)
         parts = parts_of(v.ne(p, K, 3), n_kv, nth)

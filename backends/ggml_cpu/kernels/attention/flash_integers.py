@@ -281,9 +281,14 @@ def _flash(source: Source) -> None:
         return refusal(node, source.name, source.accepts)
 
     @kernel(
-        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,),
-        extra=extra, rank=1, name=f"flash_attn_integers_{source.name}",
-    )  # fmt: skip
+        "FLASH_ATTN_EXT",
+        when=when,
+        scratch=scratch,
+        prepare=(flash_start,),
+        extra=extra,
+        rank=1,
+        name=f"flash_attn_integers_{source.name}",
+    )
     def flash_attn_integers(p, ith, nth):
         take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), v.ne(p, V, 0)))
 

@@ -296,9 +296,11 @@ def weigh_rows(n, x, scales, states, weights, spare):
     for t in range(ROWS):
         row, factor = x + SCORES * t, v.f32_bcast(spare + 4 * t)
         high, low = two_bytes(
-            weight(row, 0, n, factor), weight(row, LANES, n, factor),
-            weight(row, 2 * LANES, n, factor), weight(row, 3 * LANES, n, factor),
-        )  # fmt: skip
+            weight(row, 0, n, factor),
+            weight(row, LANES, n, factor),
+            weight(row, 2 * LANES, n, factor),
+            weight(row, 3 * LANES, n, factor),
+        )
         v.store(weights + LINE * t, high)
         v.store(weights + LINE * t + PART, low)
 
@@ -417,9 +419,14 @@ def _flash(source: Source) -> None:
         return refusal(node, source.name, source.accepts)
 
     @kernel(
-        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,),
-        extra=extra, rank=1, name=f"flash_attn_registers_{source.name}",
-    )  # fmt: skip
+        "FLASH_ATTN_EXT",
+        when=when,
+        scratch=scratch,
+        prepare=(flash_start,),
+        extra=extra,
+        rank=1,
+        name=f"flash_attn_registers_{source.name}",
+    )
     def flash_attn_registers(p, ith, nth):
         take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), v.ne(p, V, 0)))
 

@@ -242,9 +242,14 @@ def _flash(
         return refusal(node, name, accepts)
 
     @kernel(
-        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
-        rank=rank, name=f"flash_attn_rows_{name}",
-    )  # fmt: skip
+        "FLASH_ATTN_EXT",
+        when=when,
+        scratch=scratch,
+        prepare=(flash_start,),
+        extra=extra,
+        rank=rank,
+        name=f"flash_attn_rows_{name}",
+    )
     def flash_attn_rows(p, ith, nth):
         pairs, rows = v.ne(p, K, 2) * v.ne(p, K, 3), v.ne(p, Q, 1) * group_size(p)
         parts, local = parts_of(pairs, v.ne(p, K, 1), nth), v.local(p, ith)

@@ -333,9 +333,13 @@ def _flash(source: Source) -> None:
         return refusal(node, source.name, source.accepts)
 
     @kernel(
-        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
+        "FLASH_ATTN_EXT",
+        when=when,
+        scratch=scratch,
+        prepare=(flash_start,),
+        extra=extra,
         name=f"flash_attn_tiles_{source.name}",
-    )  # fmt: skip
+    )
     def flash_attn_tiles(p, ith, nth):
         take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), padded(v.ne(p, V, 0))))
 

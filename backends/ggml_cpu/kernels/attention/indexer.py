@@ -62,9 +62,12 @@ def _indexer(source: Source) -> None:
         return types_are("f32", "f32", kind, "f32", "f16")(node) or rows_dense(node)
 
     @kernel(
-        "LIGHTNING_INDEXER", when=when, scratch=scratch, extra=kind_of,
+        "LIGHTNING_INDEXER",
+        when=when,
+        scratch=scratch,
+        extra=kind_of,
         name=f"indexer_{source.name}",
-    )  # fmt: skip
+    )
     def indexer(p, ith, nth):
         n, n_kv, panel = v.ne(p, Q, 0), v.ne(p, K, 2), v.local(p, ith)
         blocks = (n_kv + LANES - 1) // LANES

@@ -41,9 +41,8 @@ def _depthwise(element: Element) -> None:
     types = types_are("f32", element.name, "f32")
 
     @kernel(
-        "CONV_2D_DW", when=both(types, channels_inside), rank=1,
-        name=f"conv_2d_dw_{element.name}_c",
-    )  # fmt: skip
+        "CONV_2D_DW", when=both(types, channels_inside), rank=1, name=f"conv_2d_dw_{element.name}_c"
+    )
     def channels(p, ith, nth):
         """A vector of channels at a time."""
         ow, oh, c = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)

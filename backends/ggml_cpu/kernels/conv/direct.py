@@ -108,16 +108,25 @@ def _direct(element: Element) -> None:
             to = v.data(p, 0) + tile // tiles * batch + 4 * first
             for i in range(0, oc, v.LANES):
                 multiply(
-                    to + i * stride, stride, columns, v.shared(p) + 4 * i, taps, width, count,
+                    to + i * stride,
+                    stride,
+                    columns,
+                    v.shared(p) + 4 * i,
+                    taps,
+                    width,
+                    count,
                     oc - i,
-                )  # fmt: skip
+                )
 
     when = both(float_image, typed(element))
 
     @kernel(
-        "CONV_2D", when=when, scratch=direct_scratch, prepare=(plane_taps,),
+        "CONV_2D",
+        when=when,
+        scratch=direct_scratch,
+        prepare=(plane_taps,),
         name=f"conv_2d_{element.name}",
-    )  # fmt: skip
+    )
     def conv_2d(p, ith, nth):
         taps = v.ne(p, 1, 0) * v.ne(p, 1, 1) * v.ne(p, 1, 2)
         image = plane_image(p, v.ne(p, 0, 0), v.ne(p, 0, 1))
@@ -125,9 +134,12 @@ def _direct(element: Element) -> None:
         convolve(p, image, n, taps, oc, v.nb(p, 0, 3), v.nb(p, 0, 2), ith, nth)
 
     @kernel(
-        "CONV_3D", when=both(when, dense_kernels), scratch=direct_scratch, prepare=(volume_taps,),
+        "CONV_3D",
+        when=both(when, dense_kernels),
+        scratch=direct_scratch,
+        prepare=(volume_taps,),
         name=f"conv_3d_{element.name}",
-    )  # fmt: skip
+    )
     def conv_3d(p, ith, nth):
         channels, oc = v.op_i32(p, 9), v.op_i32(p, 11)
         taps = v.ne(p, 1, 0) * v.ne(p, 1, 1) * v.ne(p, 1, 2) * channels

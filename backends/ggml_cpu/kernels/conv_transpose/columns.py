@@ -56,9 +56,11 @@ def _col2im(element: Element) -> None:
             store_n(d + r * size, total, end - r)
 
     @kernel(
-        "COL2IM_1D", when=types_are(element.name, element.name), scratch=narrow_block,
+        "COL2IM_1D",
+        when=types_are(element.name, element.name),
+        scratch=narrow_block,
         name=f"col2im_1d_{element.name}",
-    )  # fmt: skip
+    )
     def col2im(p, ith, nth):
         stride, oc, p0 = v.op_i32(p, 0), v.op_i32(p, 1), v.op_i32(p, 2)
         n, k = v.ne(p, 0, 0), v.ne(p, 1, 0) // oc

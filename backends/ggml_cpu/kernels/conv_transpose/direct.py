@@ -106,9 +106,16 @@ def add_row(d, x, first, last, places, weights, shape):
         for u in range(first, last, v.TILE):
             for i in range(start, min(n, start + SPAN), v.LANES):
                 add_products(
-                    d + 4 * i, places + 8 * u, last - u, weights + 4 * u, width, x + 4 * i,
-                    channel, channels, n - i,
-                )  # fmt: skip
+                    d + 4 * i,
+                    places + 8 * u,
+                    last - u,
+                    weights + 4 * u,
+                    width,
+                    x + 4 * i,
+                    channel,
+                    channels,
+                    n - i,
+                )
 
 
 def _transposed(op: str, shape_of: Function, element: Element) -> None:
@@ -133,9 +140,12 @@ def _transposed(op: str, shape_of: Function, element: Element) -> None:
                     v.st_f32(weights + 4 * (c * width_of(taps) + to + k), w)
 
     @kernel(
-        op, when=when, scratch=transposed_scratch, prepare=(taps_apart,),
+        op,
+        when=when,
+        scratch=transposed_scratch,
+        prepare=(taps_apart,),
         name=f"{op.lower()}_{element.name}",
-    )  # fmt: skip
+    )
     def transposed(p, ith, nth):
         """Each plane of the result by one thread."""
         shape = shape_of(p)

@@ -80,9 +80,12 @@ def _copy(source: Element, target: Element) -> None:
                         st(d + j * d1 + i * to_size, ld(s + i * b0 + j * from_size))
 
     @kernel(
-        "CPY", "CONT", "DUP",
-        when=types_are(target.name, source.name), name=f"copy_{source.name}_{target.name}",
-    )  # fmt: skip
+        "CPY",
+        "CONT",
+        "DUP",
+        when=types_are(target.name, source.name),
+        name=f"copy_{source.name}_{target.name}",
+    )
     def copy(p, ith, nth):
         n = v.ne(p, 0, 0) * n_rows(p, 0)
         d0, s0 = v.ne(p, 0, 0), v.ne(p, 1, 0)

@@ -21,19 +21,8 @@ from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._common import FLOAT_NAMES, float_kind
-from ggml_cpu.kernels._products import (
-    SUM_BYTES,
-    matrix_at,
-    shape_of,
-    store_rows,
-)
-from ggml_cpu.kernels.matrix._columns import (
-    COLUMNS,
-    LOCAL,
-    LOCAL_OF_TILES,
-    ROWS,
-    TILES,
-)
+from ggml_cpu.kernels._products import SUM_BYTES, matrix_at, shape_of, store_rows
+from ggml_cpu.kernels.matrix._columns import COLUMNS, LOCAL, LOCAL_OF_TILES, ROWS, TILES
 from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
@@ -127,10 +116,15 @@ def _rows(weight: Weight, dense: bool = False) -> None:
         return (0, SUM_BYTES) if dense else (columns, max(LOCAL, SUM_BYTES))
 
     @kernel(
-        "MUL_MAT", when=when, scratch=scratch, prepare=() if dense else (prepared,),
-        extra=source_kind, rank=2 if dense else 1,
-        first=name, name=f"mul_mat_{name}_rows{'_dense' if dense else ''}",
-    )  # fmt: skip
+        "MUL_MAT",
+        when=when,
+        scratch=scratch,
+        prepare=() if dense else (prepared,),
+        extra=source_kind,
+        rank=2 if dense else 1,
+        first=name,
+        name=f"mul_mat_{name}_rows{'_dense' if dense else ''}",
+    )
     def mul_mat_rows(p, ith, nth):
         k, m, stride = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1)
         a2, n = v.ne(p, 1, 2), v.ne(p, 2, 1) * (v.ne(p, 2, 2) // v.ne(p, 1, 2))
@@ -170,9 +164,16 @@ def _panel(weight: Weight) -> None:
         return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
 
     @kernel(
-        "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
-        rank=1, first=weight.type.name, name=f"mul_mat_{weight.type.name}_panel", made=True,
-    )  # fmt: skip
+        "MUL_MAT",
+        when=when,
+        scratch=scratch,
+        prepare=(prepared,),
+        extra=source_kind,
+        rank=1,
+        first=weight.type.name,
+        name=f"mul_mat_{weight.type.name}_panel",
+        made=True,
+    )
     def mul_mat_panel():
         multiply, matrix = weight.tile(1), matrix_at(weight, in_place=False)
 
@@ -221,9 +222,20 @@ def _multiply_tiles(way: Way) -> Callable[..., None]:
             out = v.data(p, 0) + (i * n + c) * stride
             local = v.local(p, ith)
             product(
-                w, v.nb(p, 1, 1), k, m, first, last, columns, count, out, stride, 0, local,
+                w,
+                v.nb(p, 1, 1),
+                k,
+                m,
+                first,
+                last,
+                columns,
+                count,
+                out,
+                stride,
+                0,
+                local,
                 *given(p),
-            )  # fmt: skip
+            )
             start += last - first
 
     return multiply_tiles
@@ -244,10 +256,16 @@ def _tiles(way: Way) -> Kernel:
         return shared + way.behind, max(LOCAL_OF_TILES, way.local_bytes(k))
 
     @kernel(
-        "MUL_MAT", when=when, scratch=scratch, prepare=(TILES[weight.activations],),
-        extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
-        name=f"mul_mat_{weight.type.name}_{way.suffix}", made=True,
-    )  # fmt: skip
+        "MUL_MAT",
+        when=when,
+        scratch=scratch,
+        prepare=(TILES[weight.activations],),
+        extra=source_kind,
+        rank=1 if way.least else 0,
+        first=weight.type.name,
+        name=f"mul_mat_{weight.type.name}_{way.suffix}",
+        made=True,
+    )
     def mul_mat_tiles():
         return _multiply_tiles(way)
 

@@ -15,12 +15,7 @@ from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
 from ggml_cpu.blocks.tiles import padded
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Kernel, fn, kernel
-from ggml_cpu.kernels._products import (
-    SUM_BYTES,
-    matrix_at,
-    shape_of,
-    store_rows,
-)
+from ggml_cpu.kernels._products import SUM_BYTES, matrix_at, shape_of, store_rows
 from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
 from ggml_cpu.kernels.matrix._experts import (
     COLUMN,
@@ -64,10 +59,16 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
         return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
 
     @kernel(
-        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[activations],),
-        extra=source_kind, rank=1, first=weight.type.name,
-        name=f"mul_mat_id_{weight.type.name}_{suffix}", made=True,
-    )  # fmt: skip
+        "MUL_MAT_ID",
+        when=when,
+        scratch=scratch,
+        prepare=(ROWS[activations],),
+        extra=source_kind,
+        rank=1,
+        first=weight.type.name,
+        name=f"mul_mat_id_{weight.type.name}_{suffix}",
+        made=True,
+    )
     def mul_mat_id_few():
         dot, multiply, matrix = weight.dot, weight.tile(1), matrix_at(weight, in_place)
 
@@ -146,9 +147,20 @@ def _multiply_groups(way: Way) -> Callable[..., None]:
             while first < end:
                 last = min(end, first + group_of(k))
                 product(
-                    w, v.nb(p, 1, 1), k, m, first, last, a, n,
-                    v.data(p, 0), v.nb(p, 0, 1), names, local, *given(p),
-                )  # fmt: skip
+                    w,
+                    v.nb(p, 1, 1),
+                    k,
+                    m,
+                    first,
+                    last,
+                    a,
+                    n,
+                    v.data(p, 0),
+                    v.nb(p, 0, 1),
+                    names,
+                    local,
+                    *given(p),
+                )
                 first = last
             group += GROUP_BYTES
         if v.op_i32(p, OF) > 0:
@@ -172,10 +184,16 @@ def _grouped(way: Way) -> Kernel:
         return shared_bytes(node, weight.activations) + way.behind, local
 
     @kernel(
-        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
-        extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
-        name=f"mul_mat_id_{weight.type.name}_{way.suffix}", made=True,
-    )  # fmt: skip
+        "MUL_MAT_ID",
+        when=when,
+        scratch=scratch,
+        prepare=(EXPERTS[weight.activations],),
+        extra=source_kind,
+        rank=1 if way.least else 0,
+        first=weight.type.name,
+        name=f"mul_mat_id_{weight.type.name}_{way.suffix}",
+        made=True,
+    )
     def mul_mat_id_grouped():
         return _multiply_groups(way)
 

@@ -108,9 +108,7 @@ def _repacked(weight: Weight) -> None:
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         return 0, weight.type.row_size(node.source(0).ne[0])
 
-    @kernel(
-        "GET_ROWS", when=when, scratch=scratch, name=f"get_rows_{weight.type.name}_panel"
-    )  # fmt: skip
+    @kernel("GET_ROWS", when=when, scratch=scratch, name=f"get_rows_{weight.type.name}_panel")
     def get_rows_panel(p, ith, nth):
         n, n1, n2 = v.ne(p, 1, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
         buffer = v.local(p, ith)

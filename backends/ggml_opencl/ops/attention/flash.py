@@ -43,9 +43,13 @@ def flash_attn_ext(node: Tensor) -> list[Launch]:
     blocks = -(-q.ne[1] * q.ne[2] // k.ne[2] // rows)
     n_part, length = parts_of(max(1, blocks * k.ne[2] * q.ne[3]), k.ne[1])
     given = defines(
-        ROWS=rows, DK=k.ne[0], DV=v.ne[0], MASK=int(mask is not None),
-        SINKS=int(sinks is not None), PARTS=int(n_part > 1),
-    )  # fmt: skip
+        ROWS=rows,
+        DK=k.ne[0],
+        DV=v.ne[0],
+        MASK=int(mask is not None),
+        SINKS=int(sinks is not None),
+        PARTS=int(n_part > 1),
+    )
     parts = Tensor(F32, (v.ne[0] + 2, n_part, q.ne[1] * q.ne[2] * q.ne[3]))
     own = parts if n_part > 1 else node
     sink = q if sinks is None else sinks
@@ -54,9 +58,7 @@ def flash_attn_ext(node: Tensor) -> list[Launch]:
     scalars = (scale, bias, cap, power_of_two(q.ne[2]), n_part, length)
     groups = (blocks * n_part, k.ne[2], q.ne[3])
     family, scratch = "attention/flash", (parts,) if n_part > 1 else ()
-    main = Launch(
-        family, "flash_attn_ext", tensors, groups, scalars, given, scratch=scratch
-    )
+    main = Launch(family, "flash_attn_ext", tensors, groups, scalars, given, scratch=scratch)
     if n_part == 1:
         return [main]
     # of the same program, whose other tensors' types the merging kernel does not read

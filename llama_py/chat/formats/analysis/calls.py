@@ -58,9 +58,11 @@ def _around_calls(marks: Marks, text: str) -> Marks:
         ends = _TWO_ENDS.search(text[two.end() :])
         end, last = (ends[1], ends[2]) if ends else ("", "")
         return replace(
-            marks, section=(two[1], last.strip(SPACES)), each_call=(two[2], end.strip(SPACES)),
+            marks,
+            section=(two[1], last.strip(SPACES)),
+            each_call=(two[2], end.strip(SPACES)),
             name=(before, ""),
-        )  # fmt: skip
+        )
     one = re.search(rf"({MARK}\s*){quoted}", text)
     ended = _ONE_END.search(text[one.end() :] if one else text)
     last = ended[1].strip(SPACES) if ended else ""

@@ -127,9 +127,8 @@ class _Matched:
         if not self._first(0).is_mark and not self._first(1).is_mark:
             n = _n_same(a[: len(a) - m], b[: len(b) - m])
         return Diff(
-            self.prefix + a[:n], a[n : len(a) - m], b[n : len(b) - m],
-            a[len(a) - m :] + self.suffix,
-        )  # fmt: skip
+            self.prefix + a[:n], a[n : len(a) - m], b[n : len(b) - m], a[len(a) - m :] + self.suffix
+        )
 
 
 def _n_same(a: str, b: str) -> int:

@@ -77,6 +77,4 @@ def _keys(found: dict[str, Any], text: str) -> Keys:
     name, arguments = paths.name, paths.arguments
     if paths.outer not in ("", "function") and "." not in name:
         name, arguments = f"{paths.outer}.{name}", f"{paths.outer}.{arguments}"
-    return Keys(
-        name, arguments, paths.id, paths.made_id, tuple(order), by_name=paths.by_name
-    )
+    return Keys(name, arguments, paths.id, paths.made_id, tuple(order), by_name=paths.by_name)

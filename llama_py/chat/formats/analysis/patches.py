@@ -32,27 +32,41 @@ def _turns(marks: Marks) -> Marks:
 
 def _functions(marks: Marks) -> Marks:
     return replace(
-        marks, say="", said="", name=("", marks.name[1]), close="", section=("", ""),
+        marks,
+        say="",
+        said="",
+        name=("", marks.name[1]),
+        close="",
+        section=("", ""),
         each_call=("<function=", "</function>"),
         preserved=("<|eot_id|>", "<|eom_id|>", "<function=", ">", "</function>"),
-    )  # fmt: skip
+    )
 
 
 def _begun(marks: Marks) -> Marks:
     return replace(
-        marks, section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"), close="```",
+        marks,
+        section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+        close="```",
         each_call=("<｜tool▁call▁begin｜>function", "<｜tool▁call▁end｜>"),
         name=("<｜tool▁sep｜>", marks.name[1]),
-    )  # fmt: skip
+    )
 
 
 def _lists(marks: Marks) -> Marks:
     keys = replace(marks.keys if marks.calls == "json" else Keys(), array=True)
     return replace(
-        marks, calls="json", section=("", ""), each_call=("<TOOLCALL>", "</TOOLCALL>"), keys=keys,
-        say="", said="", think="<think>\n", thought=THINK[1],
+        marks,
+        calls="json",
+        section=("", ""),
+        each_call=("<TOOLCALL>", "</TOOLCALL>"),
+        keys=keys,
+        say="",
+        said="",
+        think="<think>\n",
+        thought=THINK[1],
         preserved=("<SPECIAL_11>", "</think>", "<TOOLCALL>", "</TOOLCALL>"),
-    )  # fmt: skip
+    )
 
 
 def _wrapped(marks: Marks) -> Marks:
@@ -62,9 +76,12 @@ def _wrapped(marks: Marks) -> Marks:
 def _trimmed(marks: Marks) -> Marks:
     """Models write nothing between tags, where the template has new lines."""
     return replace(
-        marks, think=marks.think.strip(), thought=marks.thought.strip(),
-        value=(marks.value[0].strip(), marks.value[1].strip()), stops=("</assistant>",),
-    )  # fmt: skip
+        marks,
+        think=marks.think.strip(),
+        thought=marks.thought.strip(),
+        value=(marks.value[0].strip(), marks.value[1].strip()),
+        stops=("</assistant>",),
+    )
 
 
 def _trimmed_values(marks: Marks) -> Marks:

@@ -21,17 +21,24 @@ THOUGHT = "REASON_PART I am thinking END_R"
 
 USER: Message = {"role": "user", "content": "U_USER_MSG Hello END_U"}
 PARAMETERS = {
-    "type": "object", "required": [],
+    "type": "object",
+    "required": [],
     "properties": {
         KEY: {"type": "string", "description": "First argument"},
         OTHER_KEY: {"type": "string", "description": "Second argument"},
     },
-}  # fmt: skip
+}
 TOOLS = [
-    {"type": "function", "function": {
-        "name": name, "description": f"Test function {what}", "parameters": PARAMETERS}}
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"Test function {what}",
+            "parameters": PARAMETERS,
+        },
+    }
     for name, what in ((NAME, "foo"), (OTHER_NAME, "bar"))
-]  # fmt: skip
+]
 
 
 def said(text: str | None = SAID, thought: str = "", *calls: Message) -> Message:

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 References = Iterator[tuple[Values, Bound]]
 
 
-def make_known(
-    found: Found, ctx: Context, prompt: Sequence[int], n_decode: int
-) -> dict[Key, Read]:
+def make_known(found: Found, ctx: Context, prompt: Sequence[int], n_decode: int) -> dict[Key, Read]:
     """Run again; each value is compared with the other run's, and replaced by it.
 
     Returns:
@@ -87,9 +85,13 @@ class Judge(Checker):
 
 
 def judge(
-    found: Found, wanted: Sequence[Key], ctx: Context, device: Device, prompt: Sequence[int],
+    found: Found,
+    wanted: Sequence[Key],
+    ctx: Context,
+    device: Device,
+    prompt: Sequence[int],
     n_decode: int,
-) -> dict[Key, Verdict]:  # fmt: skip
+) -> dict[Key, Verdict]:
     """What the reference says of nodes; those that rounding explains are not wrong.
 
     ctx   made with `check`: it computes nodes one by one
@@ -119,15 +121,20 @@ def judge(
 def doubtful(found: Found, verdicts: Mapping[Key, Verdict]) -> list[Node]:
     """Return nodes of steps that differ, although each node of the step is right by itself."""
     return [
-        n for n in found.wrong
+        n
+        for n in found.wrong
         if len(n.step) > 1 and not any(verdicts[k].problem for k in keys_of(n) if k in verdicts)
-    ]  # fmt: skip
+    ]
 
 
 def compare_steps(
-    found: Found, nodes: Sequence[Node], fused: Mapping[Key, Read], ctx: Context,
-    prompt: Sequence[int], n_decode: int,
-) -> None:  # fmt: skip
+    found: Found,
+    nodes: Sequence[Node],
+    fused: Mapping[Key, Read],
+    ctx: Context,
+    prompt: Sequence[int],
+    n_decode: int,
+) -> None:
     """Compare steps with their nodes one by one on the same device, which rounds alike.
 
     ctx   computes nodes one by one; a step's inputs are the other run's values

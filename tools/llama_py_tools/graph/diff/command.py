@@ -185,18 +185,35 @@ def _of_llama_cpp(args: argparse.Namespace, has_logits: bool) -> Run:
     start = model.architecture.start_token if model.has_encoder else None
     files = () if steering.lora_init_without_apply else session.adapter_files(steering)
     return record(
-        str(model.file.path), ids, n_decode, files, has_logits, forms,
-        session.directions(steering), start,
-        n_ctx=o.n_ctx or len(ids) + n_decode, n_batch=o.n_batch, n_ubatch=o.n_ubatch,
-        flash_attn=str(o.flash_attn), cache=o.type_k, n_threads=o.n_threads or 0, **_rope(o),
-    )  # fmt: skip
+        str(model.file.path),
+        ids,
+        n_decode,
+        files,
+        has_logits,
+        forms,
+        session.directions(steering),
+        start,
+        n_ctx=o.n_ctx or len(ids) + n_decode,
+        n_batch=o.n_batch,
+        n_ubatch=o.n_ubatch,
+        flash_attn=str(o.flash_attn),
+        cache=o.type_k,
+        n_threads=o.n_threads or 0,
+        **_rope(o),
+    )
 
 
 SCALINGS = {"none": 0, "linear": 1, "yarn": 2}  # llama.h:llama_rope_scaling_type
 ROPE = (
-    "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor",
-    "yarn_beta_slow", "yarn_beta_fast", "swa_full",
-)  # fmt: skip
+    "rope_freq_base",
+    "rope_freq_scale",
+    "yarn_orig_ctx",
+    "yarn_ext_factor",
+    "yarn_attn_factor",
+    "yarn_beta_slow",
+    "yarn_beta_fast",
+    "swa_full",
+)
 
 
 def _rope(o: ContextParams) -> dict[str, Any]:
@@ -219,9 +236,7 @@ def _comparable(
     made = {r["name"] for r in (*ours, *theirs)}
 
     def bare(r: Record) -> Record:
-        src = [
-            s if s["name"] in made else {k: s[k] for k in ("k", "name", "ne")} for s in r["src"]
-        ]
+        src = [s if s["name"] in made else {k: s[k] for k in ("k", "name", "ne")} for s in r["src"]]
         return {**r, "src": src}
 
     return [bare(r) for r in ours], [bare(r) for r in theirs]

@@ -48,9 +48,12 @@ def _draw(axes: Any, found: Found) -> None:
         tops = [_shown(n.made or n.error) for _, n in wrong]
         axes.semilogy([i for i, _ in wrong], tops, "o", ms=4, color="#cf222e", label="too far off")
         axes.annotate(
-            wrong[0][1].name, (wrong[0][0], tops[0]), xytext=(6, 6), textcoords="offset points",
+            wrong[0][1].name,
+            (wrong[0][0], tops[0]),
+            xytext=(6, 6),
+            textcoords="offset points",
             color="#cf222e",
-        )  # fmt: skip
+        )
     starts = [i for i, n in enumerate(nodes) if not i or n.layer != nodes[i - 1].layer]
     for i in starts[1:]:
         axes.axvline(i - 0.5, color="#dddddd", lw=0.6, zorder=0)

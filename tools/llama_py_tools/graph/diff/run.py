@@ -74,9 +74,12 @@ class Run:
 
 
 def feed(
-    run: Run, decode: Callable[[Sequence[int]], Logits], prompt: Sequence[int], n_decode: int,
+    run: Run,
+    decode: Callable[[Sequence[int]], Logits],
+    prompt: Sequence[int],
+    n_decode: int,
     chosen: Sequence[int] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Decode the prompt, then tokens: those that are given, or the most likely ones."""
     ids = list(prompt)
     for k in range(1 + n_decode):

@@ -21,10 +21,16 @@ Directions = tuple[Values, int, int]
 
 
 def record(
-    path: str, prompt: Sequence[int], n_decode: int, adapters: Sequence[tuple[str, float]],
-    has_logits: bool, forms: Mapping[str, str], directions: Directions | None = None,
-    start: int | None = None, **context: Any,
-) -> Run:  # fmt: skip
+    path: str,
+    prompt: Sequence[int],
+    n_decode: int,
+    adapters: Sequence[tuple[str, float]],
+    has_logits: bool,
+    forms: Mapping[str, str],
+    directions: Directions | None = None,
+    start: int | None = None,
+    **context: Any,
+) -> Run:
     """Run and keep all values. GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
 
     start     the token to decode once an encoder has read the prompt; None: there is no encoder

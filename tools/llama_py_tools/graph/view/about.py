@@ -60,8 +60,9 @@ def _run(ctx: Context, graphs: Sequence[Seen]) -> Iterator[Fact]:
         yield "splits", ", ".join(str(len(s.plan.splits)) for s in graphs if s.plan is not None)
         copied = [
             [t.nbytes for split in s.plan.splits for t, _ in split.inputs]
-            for s in graphs if s.plan is not None
-        ]  # fmt: skip
+            for s in graphs
+            if s.plan is not None
+        ]
         yield "copied", "; ".join(f"{len(of)} values, {shown(sum(of))}" for of in copied)
 
 

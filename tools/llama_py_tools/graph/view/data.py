@@ -86,9 +86,7 @@ class _Records:
             "kernels": sorted(set(self.seen.kernels.get(id(t), ()))),
             "copied": [k for k, s in enumerate(t.src) if s is not None and original(s) is not s],
             "between": self._between(t),
-            "overlay": {
-                printable(k): number(v) for k, v in self.seen.overlays.get(i, {}).items()
-            },
+            "overlay": {printable(k): number(v) for k, v in self.seen.overlays.get(i, {}).items()},
         }
         return record | {key: value for key, value in more.items() if value not in (None, [], {})}
 
@@ -97,8 +95,9 @@ class _Records:
         own, is_sum = self.devices.get(id(t)), "receivers" in OPS[t.op].fields
         found = {
             self.devices.get(id(original(s)))
-            for s in t.src if s is not None and (is_sum or original(s) is not s)
-        }  # fmt: skip
+            for s in t.src
+            if s is not None and (is_sum or original(s) is not s)
+        }
         return sorted(name for name in found if name is not None and name != own)
 
     def leaf(self, t: Tensor) -> Data:
@@ -106,9 +105,12 @@ class _Records:
 
     def _tensor(self, t: Tensor) -> Data:
         record: Data = {
-            "name": printable(t.name), "type": t.type.name, "ne": t.ne, "nb": t.nb,
+            "name": printable(t.name),
+            "type": t.type.name,
+            "ne": t.ne,
+            "nb": t.nb,
             "bytes": t.nbytes,
-        }  # fmt: skip
+        }
         if t.view_src is not None:
             record["root"], record["offs"] = self.of.get(id(t.view_src)), t.view_offs
         if t.buffer is not None:
@@ -121,25 +123,33 @@ class _Records:
         peak, at = m.peak
         order = {} if m.order == sorted(m.order) else {"order": m.order}
         return {
-            "device": m.device, "size": m.size, "peak": peak, "peak_at": at, "alive": m.alive,
+            "device": m.device,
+            "size": m.size,
+            "peak": peak,
+            "peak_at": at,
+            "alive": m.alive,
             **order,
             "places": [
                 [self.of.get(id(original(p.tensor))), p.first, p.last, p.offset, p.size]
                 for p in m.places
             ],
-        }  # fmt: skip
+        }
 
 
 def _item(item: Item) -> Data:
     if isinstance(item, Layer):
         return {
-            "title": item.title, "number": item.number, "blocks": [_block(b) for b in item.blocks]
-        }  # fmt: skip
+            "title": item.title,
+            "number": item.number,
+            "blocks": [_block(b) for b in item.blocks],
+        }
     return {"turns": [[_item(part) for part in turn] for turn in item.turns]}
 
 
 def _block(block: Block) -> Data:
     return {
-        "title": printable(block.title), "first": block.first, "last": block.last,
+        "title": printable(block.title),
+        "first": block.first,
+        "last": block.last,
         "like": block.signature,
-    }  # fmt: skip
+    }

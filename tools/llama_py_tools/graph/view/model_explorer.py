@@ -41,12 +41,13 @@ def _values(seen: Sequence[Seen], value: Callable[[Seen, int, Tensor], float | N
         _graph_id(number_, s): {
             "results": {
                 str(i): {"value": number(v)}
-                for i, t in enumerate(s.graph.nodes) if (v := value(s, i, t)) is not None
+                for i, t in enumerate(s.graph.nodes)
+                if (v := value(s, i, t)) is not None
             },
             "gradient": GRADIENT,
         }
         for number_, s in enumerate(seen)
-    }  # fmt: skip
+    }
 
 
 def _graph_id(number: int, seen: Seen) -> str:
@@ -102,9 +103,10 @@ def _node(i: int, t: Tensor, of: dict[int, int], space: str, device: str) -> Jso
     return _entry(i, t, t.op, space, attrs) | {
         "incomingEdges": [
             {"sourceNodeId": str(s), "sourceNodeOutputId": "0", "targetNodeInputId": str(k)}
-            for k, s in sources if s is not None
-        ],
-    }  # fmt: skip
+            for k, s in sources
+            if s is not None
+        ]
+    }
 
 
 def _leaf(i: int, t: Tensor) -> Json:
@@ -114,13 +116,18 @@ def _leaf(i: int, t: Tensor) -> Json:
 
 def _entry(i: int, t: Tensor, label: str, space: str, attrs: Json) -> Json:
     sizes = {
-        "tensor_name": t.name, "shape": f"{t.type.name}{list(t.ne)}", "strides": list(t.nb),
+        "tensor_name": t.name,
+        "shape": f"{t.type.name}{list(t.ne)}",
+        "strides": list(t.nb),
         "bytes": t.nbytes,
-    }  # fmt: skip
+    }
     return {
-        "id": str(i), "label": printable(label), "namespace": space, "attrs": _pairs(attrs),
+        "id": str(i),
+        "label": printable(label),
+        "namespace": space,
+        "attrs": _pairs(attrs),
         "outputsMetadata": [{"id": "0", "attrs": _pairs(sizes)}],
-    }  # fmt: skip
+    }
 
 
 def _pairs(values: Json) -> list[Json]:

@@ -20,9 +20,20 @@ FOLDER = files("llama_py_tools.graph.page")
 LIBRARY, LICENCE = "dagre.min.js", "dagre.LICENSE.txt"
 # In the order of their imports: a module may use what those before it export.
 MODULES = (
-    "dom.js", "format.js", "model.js", "colours.js", "layout.js", "cards.js", "boxes.js",
-    "details.js", "overview.js", "memory.js", "search.js", "keys.js", "main.js",
-)  # fmt: skip
+    "dom.js",
+    "format.js",
+    "model.js",
+    "colours.js",
+    "layout.js",
+    "cards.js",
+    "boxes.js",
+    "details.js",
+    "overview.js",
+    "memory.js",
+    "search.js",
+    "keys.js",
+    "main.js",
+)
 
 
 def page(data: Data) -> Iterator[str]:

@@ -14,14 +14,22 @@ class ViewParams(Params):
     """What is shown, and how."""
 
     format: str = option(
-        "html", "--format", "html: a page to look at, one file; model-explorer: for Google's Model"
-        " Explorer, with node data in files beside; dot, json, text: as dump", choices=VIEWS,
-    )  # fmt: skip
+        "html",
+        "--format",
+        "html: a page to look at, one file; model-explorer: for Google's Model"
+        " Explorer, with node data in files beside; dot, json, text: as dump",
+        choices=VIEWS,
+    )
     output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
     profile: bool = option(
         False, "--profile", "run the model and measure the time of each node", env=""
     )
     overlay: tuple[str, ...] = option(
-        (), "--overlay", "colour nodes by values of these files, such as errors", many=True,
-        parse=lambda text: (text,), metavar="FILE", env="",
-    )  # fmt: skip
+        (),
+        "--overlay",
+        "colour nodes by values of these files, such as errors",
+        many=True,
+        parse=lambda text: (text,),
+        metavar="FILE",
+        env="",
+    )

@@ -103,9 +103,11 @@ class Structure:
         and feed-forward network, for instance. What a layer hands through does not count."""
         start, alive = first, set[int]()
         enters = {
-            id(s.root) for t in self.nodes[first : last + 1] for s in original_sources(t)
+            id(s.root)
+            for t in self.nodes[first : last + 1]
+            for s in original_sources(t)
             if self._is_value(s.root) and self.index[id(s.root)] < first
-        }  # fmt: skip
+        }
         alive = {root for root in enters if self.last_use[root] <= last}
         for i in range(first, last):
             root = self.nodes[i].root

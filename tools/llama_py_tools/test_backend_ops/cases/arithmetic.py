@@ -53,7 +53,7 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
     @case(name, type_a=[F32], type_b=[F16, BF16], ne=[(33, 5, 3, 2)])
     @case(name, type_a=[F16], type_b=[F32], ne=[(33, 5, 3, 2)])
     @case(name, max_nmse=1e-4, type_a=[BF16], type_b=[F32], ne=[(33, 5, 3, 2), (512, 1, 1, 1)],
-          nr=[(1, 1, 1, 1), (2, 2, 2, 2), (1, 32, 1, 1)])  # fmt: skip
+          nr=[(1, 1, 1, 1), (2, 2, 2, 2), (1, 32, 1, 1)])
     def mixed(
         new: Leaves, type_a: GGMLType, type_b: GGMLType, ne: Shape, nr: Shape = (1, 1, 1, 1)
     ) -> Tensor:
@@ -65,13 +65,13 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
         return build(new.permuted(ne, perm, type), new.permuted(ne, perm, type, divisor))
 
     @case(name, max_nmse=_bound, type=FLOATS, ne=[(10, 5, 4, 3), (10, 5, 4, 1), (1, 1, 48, 40)],
-          nr=TILES[:4], perm_b=[(1, 2, 0, 3)])  # fmt: skip
+          nr=TILES[:4], perm_b=[(1, 2, 0, 3)])
     def one_permuted(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, perm_b: Shape) -> Tensor:
         shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
         return build(new(shape, type), new.permuted(ne, perm_b, type, divisor))
 
     @case(name, max_nmse=_bound, type=FLOATS, ne=[(10, 5, 4, 4), (10, 5, 4, 5), (1, 1, 4, 36)],
-          overlap=[True])  # fmt: skip
+          overlap=[True])
     def overlapping(new: Leaves, type: GGMLType, ne: Shape, overlap: bool) -> Tensor:
         """Two thirds of one tensor, from its beginning and from its middle."""
         step = ne[3] // 2
@@ -115,10 +115,10 @@ def add_id(
 
 
 @case("SCALE", type=[F32], ne=[(10, 10, 10, 10)], scale=[2.0], bias=[0.0, 1.0],
-      inplace=[False, True])  # fmt: skip
+      inplace=[False, True])
 @case("SCALE", type=[F32], ne=[(1, 1, 1, 1), (257, 3, 1, 1)], scale=[-0.5], bias=[0.25])
 @case("SCALE", max_nmse=_bound, type=[F16, BF16], ne=[(100, 10, 3, 2), (33, 1, 1, 1)], scale=[0.5],
-      bias=[0.0, 1.0], inplace=[False, True])  # fmt: skip
+      bias=[0.0, 1.0], inplace=[False, True])
 @case("SCALE", type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], scale=[2.0], bias=[1.0])
 @case("SCALE", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], scale=[2.0], bias=[0.0])
 def scale(
@@ -128,7 +128,7 @@ def scale(
 
 
 @case("CLAMP", type=[F32, F16], ne=[(1, 1, 1, 1), (7, 1, 5, 3), (257, 3, 1, 1)], min=[-0.5],
-      max=[0.5])  # fmt: skip
+      max=[0.5])
 @case("CLAMP", type=[F32, F16], ne=[(10, 5, 4, 3), (1100, 65, 1, 1)], min=[-0.5], max=[0.5])
 @case("CLAMP", type=[F32], ne=[(33, 5, 1, 1)], min=[6.103515625e-5], max=[float("inf")])
 @case("CLAMP", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], min=[-0.5], max=[0.5])
@@ -141,16 +141,16 @@ def _add1_bound(type_a: GGMLType, **_: object) -> float:
 
 
 @case("ADD1", max_nmse=_add1_bound, type_a=[F32], type_b=[F32], ne=[(10, 5, 4, 3), (257, 1, 1, 1)],
-      v=[False, True])  # fmt: skip
+      v=[False, True])
 @case("ADD1", max_nmse=_add1_bound, type_a=[F16], type_b=[F16, F32], ne=[(33, 5, 4, 3)])
 @case("ADD1", max_nmse=_add1_bound, type_a=[BF16], type_b=[BF16, F32], ne=[(33, 5, 4, 3)])
 @case("ADD1", max_nmse=_add1_bound, type_a=[F32], type_b=[F32], ne=[(33, 5, 1, 1), (5, 0, 1, 1)],
-      inplace=[True])  # fmt: skip
+      inplace=[True])
 @case("ADD1", perf=True, type_a=[F32], type_b=[F32], ne=[(4096, 512, 1, 1)])
 def add1(
     new: Leaves, type_a: GGMLType, type_b: GGMLType, ne: Shape, v: bool = False,
     inplace: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     return ops.add1((new.apart if v else new)(ne, type_a), new((1,), type_b), inplace)
 
 

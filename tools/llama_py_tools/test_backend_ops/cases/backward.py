@@ -13,9 +13,9 @@ Shape = tuple[int, ...]
 
 
 @case("RMS_NORM_BACK", type=[F32], ne=[(64, 5, 4, 3), (1025, 5, 4, 3)],
-      eps=[0.0, 1e-6, 1e-4, 1e-1, 1.0, 10.0])  # fmt: skip
+      eps=[0.0, 1e-6, 1e-4, 1e-1, 1.0, 10.0])
 @case("RMS_NORM_BACK", type=[F32], ne=[(33, 5, 4, 3), (3, 3, 1, 1), (8, 0, 1, 1)], eps=[1e-6],
-      v=[False, True])  # fmt: skip
+      v=[False, True])
 @case("RMS_NORM_BACK", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], eps=[1e-6])
 def rms_norm_back(new: Leaves, type: GGMLType, ne: Shape, eps: float, v: bool = False) -> Tensor:
     make = new.part if v else new
@@ -32,13 +32,13 @@ def silu_back(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
 @case("SOFT_MAX_BACK", max_nmse=1e-6, type=[F32],
       ne=[(16, 16, 1, 1), (15, 15, 1, 1), (16, 16, 2, 3), (16, 1024, 1, 1), (1024, 16, 1, 1),
           (1023, 15, 1, 1), (1024, 16, 2, 3)],
-      scale=[1.0, 0.1], max_bias=[0.0, 8.0])  # fmt: skip
+      scale=[1.0, 0.1], max_bias=[0.0, 8.0])
 @case("SOFT_MAX_BACK", max_nmse=1e-6, type=[F32], ne=[(1024, 1024, 1, 1), (1023, 1023, 1, 1)],
-      scale=[0.1], max_bias=[0.0])  # fmt: skip
+      scale=[0.1], max_bias=[0.0])
 @case("SOFT_MAX_BACK", max_nmse=1e-6, type=[F32], ne=[(15, 1023, 1, 1), (16, 1024, 2, 3)],
-      scale=[1.0], max_bias=[0.0, 8.0])  # fmt: skip
+      scale=[1.0], max_bias=[0.0, 8.0])
 @case("SOFT_MAX_BACK", max_nmse=1e-6, type=[F32], ne=[(33, 5, 2, 3)], scale=[0.1], max_bias=[0.0],
-      v=[True])  # fmt: skip
+      v=[True])
 @case("SOFT_MAX_BACK", perf=True, type=[F32], ne=[(512, 512, 8, 1)], scale=[0.1], max_bias=[0.0])
 def soft_max_back(
     new: Leaves, type: GGMLType, ne: Shape, scale: float, max_bias: float, v: bool = False
@@ -61,9 +61,9 @@ def get_rows_back(new: Leaves, type: GGMLType, n: int, m: int, r: int, v: bool) 
 
 @case("REPEAT_BACK", type=[F32], ne=[(8, 6, 4, 2), (33, 1, 3, 1)],
       nr=[(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2), (3, 2, 2, 2)],
-      v=[False, True])  # fmt: skip
+      v=[False, True])
 @case("REPEAT_BACK", type=[F32], ne=[(8, 6, 4, 2)], nr=[(2, 1, 1, 1), (1, 1, 2, 1)],
-      half=[0, 1, 2])  # fmt: skip
+      half=[0, 1, 2])
 @case("REPEAT_BACK", perf=True, type=[F32], ne=[(4096, 1, 1, 1)], nr=[(1, 512, 1, 1)], v=[False])
 def repeat_back(
     new: Leaves, type: GGMLType, ne: Shape, nr: Shape, v: bool = False, half: int | None = None

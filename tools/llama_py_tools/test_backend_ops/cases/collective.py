@@ -19,11 +19,11 @@ def _bound(type: GGMLType, ne: Shape, **_: object) -> float:
 
 
 @case("REDUCE", max_nmse=_bound, type=TYPES, ne=[(64, 5, 1, 1), (4096, 3, 1, 1)],
-      parts=["11", "111", "1111111111"], receivers=[()])  # fmt: skip
+      parts=["11", "111", "1111111111"], receivers=[()])
 @case("REDUCE", max_nmse=_bound, type=TYPES[:3], ne=[(33, 5, 3, 2), (1, 1, 1, 1)],
-      parts=["11", "0101", "1100"], receivers=[()])  # fmt: skip
+      parts=["11", "0101", "1100"], receivers=[()])
 @case("REDUCE", max_nmse=_bound, type=TYPES, ne=[(64, 3, 1, 1)], parts=["1111", "1011"],
-      receivers=[(0,), (2, 3)])  # fmt: skip
+      receivers=[(0,), (2, 3)])
 @case("REDUCE", perf=True, type=TYPES, ne=[(4096, 512, 1, 1)], parts=["11"], receivers=[()])
 def all_reduce(
     new: Leaves, type: GGMLType, ne: Shape, parts: str, receivers: tuple[int, ...]

@@ -15,15 +15,15 @@ BF16 = BY_NAME["bf16"]
 
 
 @case("CONCAT", max_nmse=0, type=[F32, F16, I32], ne_a=[(11, 12, 13, 2)], ne_b_d=[7],
-      dim=[0, 1, 2, 3], v=[0, 1, 2, 3])  # fmt: skip
+      dim=[0, 1, 2, 3], v=[0, 1, 2, 3])
 @case("CONCAT", max_nmse=0, type=[BF16, BY_NAME["i8"], I16, I64], ne_a=[(11, 12, 5, 2)],
-      ne_b_d=[7], dim=[0, 1, 2, 3], v=[0, 3])  # fmt: skip
+      ne_b_d=[7], dim=[0, 1, 2, 3], v=[0, 3])
 @case("CONCAT", max_nmse=0, type=STORED, ne_a=[(128, 3, 5, 2)], ne_b_d=[64], dim=[0],
-      v=[0, 1, 2, 3])  # fmt: skip
+      v=[0, 1, 2, 3])
 @case("CONCAT", max_nmse=0, type=STORED, ne_a=[(96, 3, 5, 2)], ne_b_d=[7], dim=[1, 2, 3],
-      v=[0, 1, 2, 3])  # fmt: skip
+      v=[0, 1, 2, 3])
 @case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 257, 2, 1), (1, 1, 1, 1)], ne_b_d=[1, 33],
-      dim=[0, 1], v=[0])  # fmt: skip
+      dim=[0, 1], v=[0])
 @case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 0, 2, 1)], ne_b_d=[2], dim=[1], v=[0])
 @case("CONCAT", perf=True, type=[F32], ne_a=[(4096, 512, 1, 1)], ne_b_d=[512], dim=[0, 1], v=[0])
 def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: int) -> Tensor:
@@ -36,9 +36,9 @@ def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: i
 
 
 @case("CONCAT_INPLACE", max_nmse=0, type=[F32, F16, I32], ne_a=[(11, 12, 13, 2)], ne_b_d=[7],
-      dim=[0, 1, 2, 3], v=[False, True])  # fmt: skip
+      dim=[0, 1, 2, 3], v=[False, True])
 @case("CONCAT_INPLACE", perf=True, type=[F32], ne_a=[(4096, 512, 1, 1)], ne_b_d=[512], dim=[1],
-      v=[False])  # fmt: skip
+      v=[False])
 def concat_inplace(
     new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: bool
 ) -> Tensor:
@@ -81,7 +81,7 @@ REPEATS: list[Shape] = [
 @case("REPEAT", max_nmse=0, type=[F32], ne=[(10, 5, 4, 3), (1, 1, 33, 1)], nr=REPEATS)
 @case("REPEAT", max_nmse=0, type=[F16, I32], ne=[(10, 5, 4, 3)], nr=[(1, 1, 1, 2), (3, 2, 2, 2)])
 @case("REPEAT", max_nmse=0, type=[F32, F16, BF16, I32, I16], ne=[(10, 5, 4, 1), (10, 5, 4, 3)],
-      nr=REPEATS[1:5])  # fmt: skip
+      nr=REPEATS[1:5])
 @case("REPEAT", perf=True, type=[F32], ne=[(128, 1, 8, 512)], nr=[(1, 4, 1, 1)])
 def repeat(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
     init = integers(-100, 100) if type in (I32, I16) else None
@@ -89,6 +89,6 @@ def repeat(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
 
 
 @case("REPEAT", max_nmse=0, ne=[(1, 5, 4, 3)], nr=[(7, 1, 1, 1), (7, 2, 1, 1)],
-      perm=[(0, 2, 1, 3), (1, 0, 2, 3)])  # fmt: skip
+      perm=[(0, 2, 1, 3), (1, 0, 2, 3)])
 def repeat_permuted(new: Leaves, ne: Shape, nr: Shape, perm: Shape) -> Tensor:
     return ops.repeat_4d(new.permuted(ne, perm), *(n * r for n, r in zip(ne, nr, strict=True)))

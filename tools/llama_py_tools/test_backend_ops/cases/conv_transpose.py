@@ -16,9 +16,9 @@ Shape = tuple[int, ...]
 @case("CONV_TRANSPOSE_1D", Cout=[1, 9], Cin=[1, 7], K=[1, 3, 1337], L=[1, 2, 13], s0=[1, 2, 3])
 @case("CONV_TRANSPOSE_1D", Cout=[32], Cin=[32], K=[16], L=[197], s0=[1], type_kernel=[F32, F16])
 @case("CONV_TRANSPOSE_1D", Cout=[3], Cin=[2], K=[2, 3], L=[3], s0=[1, 2, 3],
-      type_kernel=[F32, F16])  # fmt: skip
+      type_kernel=[F32, F16])
 @case("CONV_TRANSPOSE_1D", perf=True, flops=lambda Cout, Cin, K, L, **_: 2.0 * Cout * Cin * K * L,
-      Cout=[32], Cin=[64], K=[16], L=[512], s0=[8])  # fmt: skip
+      Cout=[32], Cin=[64], K=[16], L=[512], s0=[8])
 def conv_transpose_1d(
     new: Leaves, Cout: int, Cin: int, K: int, L: int, s0: int, type_kernel: GGMLType = F32
 ) -> Tensor:
@@ -37,13 +37,13 @@ def _flops_2d(ne_input: Shape, ne_kernel: Shape, **_: object) -> float:
 
 
 @case("CONV_TRANSPOSE_2D", type_kernel=[F32, F16], ne_input=[(3, 2, 3, 1)],
-      ne_kernel=[(2, 2, 1, 3)], stride=[1, 3])  # fmt: skip
+      ne_kernel=[(2, 2, 1, 3)], stride=[1, 3])
 @case("CONV_TRANSPOSE_2D", type_kernel=[F32, F16], ne_input=[(10, 10, 9, 1), (10, 10, 9, 2)],
-      ne_kernel=[(3, 3, 1, 9), (1, 4, 5, 9)], stride=[2])  # fmt: skip
+      ne_kernel=[(3, 3, 1, 9), (1, 4, 5, 9)], stride=[2])
 @case("CONV_TRANSPOSE_2D", type_kernel=[F32, F16], ne_input=[(129, 63, 35, 1)],
-      ne_kernel=[(3, 3, 48, 35)], stride=[1])  # fmt: skip
+      ne_kernel=[(3, 3, 48, 35)], stride=[1])
 @case("CONV_TRANSPOSE_2D", perf=True, flops=_flops_2d, type_kernel=[F32],
-      ne_input=[(32, 32, 16, 1)], ne_kernel=[(3, 3, 16, 16)], stride=[2])  # fmt: skip
+      ne_input=[(32, 32, 16, 1)], ne_kernel=[(3, 3, 16, 16)], stride=[2])
 def conv_transpose_2d(
     new: Leaves, type_kernel: GGMLType, ne_input: Shape, ne_kernel: Shape, stride: int
 ) -> Tensor:
@@ -71,4 +71,4 @@ def col2im_1d(new: Leaves, type: GGMLType, signal: Shape) -> Tensor:
 
 differs_from_ggml("CONV_TRANSPOSE_1D", "rounds its input to f16 too", type_kernel=[F16], L=[3])
 differs_from_ggml("CONV_TRANSPOSE_2D", "rounds its input to f16 too", type_kernel=[F16],
-                  ne_input=[(3, 2, 3, 1)])  # fmt: skip
+                  ne_input=[(3, 2, 3, 1)])

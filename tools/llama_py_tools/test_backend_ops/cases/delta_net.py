@@ -12,33 +12,33 @@ GATE, VALUES = uniform(-20, -1e-4), uniform(-0.3, 5)
 
 
 @case("GATED_DELTA_NET", head_count=[4], head_size=[16, 32, 64, 128], n_seq_tokens=[1, 5],
-      n_seqs=[1, 2], v_repeat=[1, 2], kda=[False, True])  # fmt: skip
+      n_seqs=[1, 2], v_repeat=[1, 2], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[2], head_size=[32, 64], n_seq_tokens=[63, 64, 65, 100, 129],
-      n_seqs=[1, 2], v_repeat=[2], kda=[False, True])  # fmt: skip
+      n_seqs=[1, 2], v_repeat=[2], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[3], head_size=[17, 48], n_seq_tokens=[1, 9], n_seqs=[1],
-      v_repeat=[1], kda=[False, True])  # fmt: skip
+      v_repeat=[1], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[4], head_size=[32], n_seq_tokens=[5, 65], n_seqs=[2],
-      v_repeat=[1, 3], permuted=[True], kda=[False, True])  # fmt: skip
+      v_repeat=[1, 3], permuted=[True], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[4], head_size=[32], n_seq_tokens=[1, 2, 4, 9], n_seqs=[1, 2],
-      v_repeat=[2], K=[2, 4], kda=[False, True])  # fmt: skip
+      v_repeat=[2], K=[2, 4], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[2], head_size=[64], n_seq_tokens=[1, 33], n_seqs=[1],
-      v_repeat=[1], slow=[True], kda=[False, True])  # fmt: skip
+      v_repeat=[1], slow=[True], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[2], head_size=[32], n_seq_tokens=[0], n_seqs=[1, 2],
-      v_repeat=[2], kda=[False, True])  # fmt: skip
+      v_repeat=[2], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[32], head_size=[16, 128], n_seq_tokens=[1], n_seqs=[1],
-      v_repeat=[1], kda=[False, True], permuted=[False, True])  # fmt: skip
+      v_repeat=[1], kda=[False, True], permuted=[False, True])
 @case("GATED_DELTA_NET", head_count=[2], head_size=[64], n_seq_tokens=[127, 200, 256],
-      n_seqs=[1, 2], v_repeat=[1], kda=[False, True])  # fmt: skip
+      n_seqs=[1, 2], v_repeat=[1], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[2], head_size=[16, 128], n_seq_tokens=[4, 8, 16],
-      n_seqs=[1, 2], v_repeat=[1], K=[3, 4], kda=[False, True])  # fmt: skip
+      n_seqs=[1, 2], v_repeat=[1], K=[3, 4], kda=[False, True])
 @case("GATED_DELTA_NET", head_count=[3], head_size=[128], n_seq_tokens=[2, 3, 9, 11], n_seqs=[1, 2],
-      v_repeat=[1], K=[1, 2, 9], kda=[False, True])  # fmt: skip
+      v_repeat=[1], K=[1, 2, 9], kda=[False, True])
 @case("GATED_DELTA_NET", perf=True, head_count=[16], head_size=[128], n_seq_tokens=[1, 8, 512],
-      n_seqs=[1], v_repeat=[2])  # fmt: skip
+      n_seqs=[1], v_repeat=[2])
 def gated_delta_net(
     new: Leaves, head_count: int, head_size: int, n_seq_tokens: int, n_seqs: int, v_repeat: int,
     permuted: bool = False, kda: bool = False, K: int = 1, slow: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """slow: gates so near zero that the state is remembered over all tokens."""
     h, t, s = head_count * v_repeat, n_seq_tokens, head_size
 
@@ -54,7 +54,7 @@ def gated_delta_net(
 
 
 @case("GATED_DELTA_NET", head_count=[2], head_size=[32], n_seq_tokens=[1, 5], n_seqs=[2],
-      joint=[True])  # fmt: skip
+      joint=[True])
 def gated_delta_net_views(
     new: Leaves, head_count: int, head_size: int, n_seq_tokens: int, n_seqs: int, joint: bool
 ) -> Tensor:
@@ -70,18 +70,18 @@ RAW_GATE = uniform(-4, 0.1)
 
 
 @case("DELTA_NET", S=[64, 128], heads=[(2, 4)], T=[1, 7, 64], n_seqs=[1, 2],
-      repeat=["groups", "tiles"])  # fmt: skip
+      repeat=["groups", "tiles"])
 @case("DELTA_NET", S=[16, 33], heads=[(3, 3), (1, 3)], T=[1, 5], n_seqs=[2], repeat=["tiles"],
-      kda=[False, True])  # fmt: skip
+      kda=[False, True])
 @case("DELTA_NET", S=[32], heads=[(2, 4)], T=[1, 5], n_seqs=[2], repeat=["groups"],
-      kda=[False, True], saved=[True])  # fmt: skip
+      kda=[False, True], saved=[True])
 @case("DELTA_NET", S=[32], heads=[(2, 4)], T=[5], n_seqs=[2], repeat=["groups"], kda=[False, True],
-      v=[True])  # fmt: skip
+      v=[True])
 @case("DELTA_NET", perf=True, S=[128], heads=[(16, 32)], T=[1, 64], n_seqs=[1], repeat=["groups"])
 def delta_net(
     new: Leaves, S: int, heads: tuple[int, int], T: int, n_seqs: int, repeat: str,
     kda: bool = False, saved: bool = False, v: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """heads: key heads, value heads. v: q, k, v, g and beta are heads by token in memory."""
     n_keys, n_head = heads
     make = new.permuted if v else lambda ne, axes, *more: new(ne, *more)

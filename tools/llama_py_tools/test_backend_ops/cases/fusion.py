@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 @case("RMS_NORM_MUL", fused=True, ne=[(1, 1, 1, 1), (17, 5, 3, 1), (257, 3, 1, 1), (64, 4, 3, 2)],
-      broadcast=[False, True])  # fmt: skip
+      broadcast=[False, True])
 def rms_norm_mul(new: Leaves, ne: Shape, broadcast: bool) -> Tensor:
     weight = new(ne[:1] if broadcast else ne)
     return ops.mul(ops.rms_norm(new(ne), 1e-6), weight)
@@ -50,14 +50,14 @@ def _rotated(new: Leaves, x: Tensor, mode: int) -> Tensor:
 
 @case("RMS_NORM_MUL_ROPE", fused=True, ne=[(64, 4, 3, 1), (128, 2, 17, 1)], mode=[0, 2])
 @case("RMS_NORM_MUL_ROPE", fused=True, ne=[(768, 1, 1, 1), (128, 4, 7, 2), (8192, 2, 2, 1)],
-      mode=[0, 2, IMROPE])  # fmt: skip
+      mode=[0, 2, IMROPE])
 def rms_norm_mul_rope(new: Leaves, ne: Shape, mode: int) -> Tensor:
     return _rotated(new, ops.mul(ops.rms_norm(new(ne), 1e-6), new(ne[:1])), mode)
 
 
 @case("RMS_NORM_MUL_ROPE", fused=True, max_nmse=1e-6, ne=[(128, 4, 3, 1), (256, 1, 1, 1)],
       mode=[0, 2, IMROPE], multi_add=[False, True], broadcast=[False, True],
-      set_rows=[None, F32, F16])  # fmt: skip
+      set_rows=[None, F32, F16])
 def rms_norm_mul_rope_set_rows(
     new: Leaves, ne: Shape, mode: int, multi_add: bool, broadcast: bool, set_rows: GGMLType | None
 ) -> Tensor:
@@ -80,9 +80,9 @@ def _cached(new: Leaves, k: Tensor, type: GGMLType, index: GGMLType) -> Tensor:
 
 @case("ROPE_SET_ROWS", fused=True, max_nmse=1e-6, type=[F32, F16], ne=[(64, 2, 5, 1)], mode=[0, 2])
 @case("ROPE_SET_ROWS", fused=True, max_nmse=1e-6, type=[F32, F16],
-      ne=[(128, 4, 1, 1), (128, 4, 8, 3)], mode=[0, 2, MROPE, VISION, IMROPE])  # fmt: skip
+      ne=[(128, 4, 1, 1), (128, 4, 8, 3)], mode=[0, 2, MROPE, VISION, IMROPE])
 @case("ROPE_SET_ROWS", fused=True, max_nmse=1e-6, type=[F32], ne=[(128, 4, 129, 1)], mode=[IMROPE],
-      index=[I32, I64])  # fmt: skip
+      index=[I32, I64])
 def rope_set_rows(
     new: Leaves, type: GGMLType, ne: Shape, mode: int, index: GGMLType = I64
 ) -> Tensor:
@@ -105,7 +105,7 @@ def ssm_conv_bias_silu(new: Leaves, d_inner: int, n_t: int, n_s: int, d_conv: in
 
 @case("GATED_DELTA_NET_CACHE", fused=True, n_head=[4], size=[32], n_tokens=[1, 4], n_seqs=[1, 2])
 @case("GATED_DELTA_NET_CACHE", fused=True, n_head=[4], size=[32, 64], n_tokens=[2, 8],
-      n_seqs=[1, 2], K=[2, 4])  # fmt: skip
+      n_seqs=[1, 2], K=[2, 4])
 def gated_delta_net_cache(
     new: Leaves, n_head: int, size: int, n_tokens: int, n_seqs: int, K: int = 1
 ) -> Tensor:
@@ -136,7 +136,7 @@ def gated_delta_net_in_cache(new: Leaves, n_tokens: int, n_seqs: int, K: int) ->
 
 
 @case("SSM_SCAN_CACHE", fused=True, max_nmse=2e-7, head_dim=[1, 8], n_tokens=[1, 5], n_seqs=[1, 2],
-      K=[1, 3])  # fmt: skip
+      K=[1, 3])
 def ssm_scan_cache(new: Leaves, head_dim: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
     """The last K states are copied into the cache that the scan starts from."""
     n, n_head, n_group, n_cells = 16, 20, 2 if head_dim > 1 else 1, n_seqs + 1
@@ -166,7 +166,7 @@ def rwkv_wkv7_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: 
 
 
 @case("GATED_LINEAR_ATTN_CACHE", fused=True, head_size=[16, 33], n_tokens=[1, 5], n_seqs=[1, 2],
-      K=[1, 3])  # fmt: skip
+      K=[1, 3])
 def gated_attn_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
     (k, v, q, g), state = _rows(new, 4, head_size, n_tokens, n_seqs)
     return _kept(new, ops.gated_linear_attn(k, v, q, g, state, 0.5, K), k, state, K)

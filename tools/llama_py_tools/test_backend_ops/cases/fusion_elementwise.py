@@ -31,7 +31,7 @@ def softcap(new: Leaves, ne: Shape, cap: float) -> Tensor:
 
 
 @case("SNAKE_FUSE", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(5, 7, 1, 1),
-      (33, 32, 1, 1), (1025, 13, 1, 1), (64, 32, 2, 1), (64, 32, 1, 2)])  # fmt: skip
+      (33, 32, 1, 1), (1025, 13, 1, 1), (64, 32, 2, 1), (64, 32, 1, 2)])
 def snake(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     """x + sin(a x)^2 / b, with a and b of each channel."""
     x, a, inverse_b = new(ne, type, uniform(-3, 3)), new((1, ne[1])), new((1, ne[1]))
@@ -61,12 +61,12 @@ def _operands(new: Leaves, type: GGMLType, ne: Shape, layout: str) -> tuple[Tens
 
 def _gated(name: str, function: Callable[[Tensor], Tensor]) -> None:
     @case(f"{name}_MUL", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(128, 2, 2, 2)],
-          layout=LAYOUTS, swap=[False], tail=[""])  # fmt: skip
+          layout=LAYOUTS, swap=[False], tail=[""])
     @case(f"{name}_MUL", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(128, 2, 2, 2)],
           layout=["dense", "b_half", "halves"], swap=[True],
-          tail=["", "other", "again"])  # fmt: skip
+          tail=["", "other", "again"])
     @case(f"{name}_MUL", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(5, 7, 11, 13)],
-          layout=["dense"], swap=[False], tail=["", "other", "again"])  # fmt: skip
+          layout=["dense"], swap=[False], tail=["", "other", "again"])
     def unary_mul(
         new: Leaves, type: GGMLType, ne: Shape, layout: str, swap: bool, tail: str
     ) -> Tensor:
@@ -78,12 +78,12 @@ def _gated(name: str, function: Callable[[Tensor], Tensor]) -> None:
 
 
 for _name, _function in {"GELU": ops.gelu, "SILU": ops.silu, "SIGMOID": ops.sigmoid,
-                         "SOFTPLUS": ops.softplus}.items():  # fmt: skip
+                         "SOFTPLUS": ops.softplus}.items():
     _gated(_name, _function)
 
 
 @case("ADD_ADD", fused=True, max_nmse=_bound, type=[F32, F16], type_b=[F32, F16], ne=ROWS,
-      broadcast=[False, True], v=[False, True])  # fmt: skip
+      broadcast=[False, True], v=[False, True])
 def add_add(
     new: Leaves, type: GGMLType, type_b: GGMLType, ne: Shape, broadcast: bool, v: bool
 ) -> Tensor:
@@ -95,9 +95,9 @@ TILES: list[Shape] = [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 2), (2
 
 
 @case("ADD_CHAIN", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(10, 5, 4, 3)], nr=TILES,
-      n=[2, 3, 8, 16], perm=[(0, 1, 2, 3)])  # fmt: skip
+      n=[2, 3, 8, 16], perm=[(0, 1, 2, 3)])
 @case("ADD_CHAIN", fused=True, max_nmse=_bound, type=[F32], ne=[(16, 5, 4, 3)], nr=TILES[:1],
-      n=[2, 3], perm=[(1, 2, 0, 3)])  # fmt: skip
+      n=[2, 3], perm=[(1, 2, 0, 3)])
 def add_chain(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, n: int, perm: Shape) -> Tensor:
     total = new(tuple(m * r for m, r in zip(ne, nr, strict=True)), type)
     for _ in range(n):
@@ -108,13 +108,13 @@ def add_chain(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, n: int, perm: S
 def _normed(name: str, norm: Callable[[Tensor, float], Tensor]) -> None:
     @case(f"{name}_MUL_ADD", fused=True, ne=ROWS, eps=EPS, broadcast=[False, True])
     @case(f"{name}_MUL_ADD", fused=True, ne=[(1, 1, 1, 1), (511, 1, 1, 1), (8192, 1, 1, 1),
-          (16896, 1, 1, 1)], eps=[1e-6], broadcast=[False], multi_add=[False, True])  # fmt: skip
+          (16896, 1, 1, 1)], eps=[1e-6], broadcast=[False], multi_add=[False, True])
     @case(f"{name}_MUL_ADD", fused=True, ne=[(1536, 1, 1, 1), (256, 4, 3, 2)], eps=[1e-6],
-          broadcast=[False, True], tail=["mul", "again"])  # fmt: skip
+          broadcast=[False, True], tail=["mul", "again"])
     def mul_add(
         new: Leaves, ne: Shape, eps: float, broadcast: bool, multi_add: bool = False,
         tail: str = "",
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """broadcast: one weight and bias for all rows. tail: a factor, or the norm's source."""
         a, small = new(ne), ne[:1] if broadcast else ne
         x = ops.add(ops.add(a, new(ne)), new(ne)) if multi_add else a

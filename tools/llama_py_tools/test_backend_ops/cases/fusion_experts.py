@@ -16,7 +16,7 @@ WEIGHTS = [BY_NAME[n] for n in ("f32", "f16", "q8_0", "q4_0", "q4_1", "q4_K", "m
 
 
 @case("FFN_SWIGLU", fused=True, max_nmse=5e-4, type_a=[BY_NAME[n] for n in ("f16", "q8_0", "q4_K")],
-      m=[32, 33], n=[1, 5], k=[256])  # fmt: skip
+      m=[32, 33], n=[1, 5], k=[256])
 def ffn_swiglu(new: Leaves, type_a: GGMLType, m: int, n: int, k: int) -> Tensor:
     x = new((k, n))
     gate, up = (ops.mul_mat(new.weight((k, m), type_a), x) for _ in range(2))
@@ -30,9 +30,9 @@ REPACKED = [BY_NAME[n] for n in ("q8_0", "q4_0", "q5_1", "q4_K", "q6_K", "iq4_xs
 
 
 @case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED, glu=[*GLU], m=[16, 100],
-      n=[2, 9, 33, 70], k=[256, 1024], again=[False])  # fmt: skip
+      n=[2, 9, 33, 70], k=[256, 1024], again=[False])
 @case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED[:2], glu=[*GLU], m=[700], n=[3, 130],
-      k=[2048], again=[False, True])  # fmt: skip
+      k=[2048], again=[False, True])
 def ffn_glu(
     new: Leaves, type_a: GGMLType, glu: str, m: int, n: int, k: int, again: bool
 ) -> Tensor:
@@ -44,13 +44,13 @@ def ffn_glu(
 
 
 @case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED, n_mats=[5], n_used=[2], glu=[*GLU],
-      m=[16, 100], n=[2, 9, 40, 130], k=[256], some=[False])  # fmt: skip
+      m=[16, 100], n=[2, 9, 40, 130], k=[256], some=[False])
 @case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED[:4:3], n_mats=[3], n_used=[4],
-      glu=["swiglu"], m=[33], n=[5, 40], k=[512], some=[True])  # fmt: skip
+      glu=["swiglu"], m=[33], n=[5, 40], k=[512], some=[True])
 def experts_glu(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, glu: str, m: int, n: int, k: int,
     some: bool,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """some: of eight matrices that are chosen from, those from the third on are here."""
     of, first = (8, 2) if some else (0, 0)
     ids = new((of or n_mats, n), I32, expert_ids(of or n_mats))
@@ -68,7 +68,7 @@ def _glu(name: str, gate: Tensor, up: Tensor) -> Tensor:
 
 @case("MUL_MAT_VEC_FUSION", fused=True, max_nmse=5e-3, type=WEIGHTS,
       glu=["swiglu", "geglu", "clamp", ""], m=[1, 2, 8], bias=[False, True],
-      batch=[(1, 1), (4, 2)])  # fmt: skip
+      batch=[(1, 1), (4, 2)])
 def mul_mat_vec_fusion(
     new: Leaves, type: GGMLType, glu: str, m: int, bias: bool, batch: tuple[int, int]
 ) -> Tensor:
@@ -87,7 +87,7 @@ def mul_mat_vec_fusion(
 
 @case("MUL_MAT_VEC_FUSION", fused=True, max_nmse=5e-3, type=WEIGHTS,
       glu=["swiglu", "geglu", "clamp", ""], m=[1, 4], bias=[False, True],
-      one_row=[False, True])  # fmt: skip
+      one_row=[False, True])
 def mul_mat_id_vec_fusion(
     new: Leaves, type: GGMLType, glu: str, m: int, bias: bool, one_row: bool
 ) -> Tensor:
@@ -107,7 +107,7 @@ def mul_mat_id_vec_fusion(
 
 
 @case("MUL_MAT_ID_FUSION", fused=True, max_nmse=5e-4, type_a=WEIGHTS, n_mats=[16], n_used=[8],
-      m=[33], n=[1, 4, 33], k=[256], outs=[1, 3])  # fmt: skip
+      m=[33], n=[1, 4, 33], k=[256], outs=[1, 3])
 def mul_mat_id_fusion(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, outs: int
 ) -> Tensor:
@@ -128,17 +128,17 @@ ROUTERS = ["softmax", "sigmoid", "softmax_weight", "sqrt_softplus"]
 
 
 @case("TOPK_MOE", fused=True, n_expert=[8, 33], n_used=[1, 4], n_tokens=[1, 3, 17],
-      with_norm=[False, True])  # fmt: skip
+      with_norm=[False, True])
 @case("TOPK_MOE", fused=True, n_expert=[31, 128], n_used=[8], n_tokens=[22],
-      with_norm=[False, True], biased=[False, True], gating=ROUTERS, scale=[0.0, 2.0])  # fmt: skip
+      with_norm=[False, True], biased=[False, True], gating=ROUTERS, scale=[0.0, 2.0])
 @case("TOPK_MOE", fused=True, n_expert=[129, 160], n_used=[128], n_tokens=[1, 4],
-      with_norm=[True], biased=[True], gating=ROUTERS, scale=[2.0])  # fmt: skip
+      with_norm=[True], biased=[True], gating=ROUTERS, scale=[2.0])
 @case("TOPK_MOE", fused=True, n_expert=[256, 288], n_used=[6], n_tokens=[9], with_norm=[True],
-      biased=[False, True], gating=ROUTERS)  # fmt: skip
+      biased=[False, True], gating=ROUTERS)
 def topk_moe(
     new: Leaves, n_expert: int, n_used: int, n_tokens: int, with_norm: bool, biased: bool = False,
     gating: str = "softmax", scale: float = 0.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The router: probabilities of the experts, and the weights of the chosen ones."""
     logits = new((n_expert, n_tokens), F32, uniform(-3, 3))
     if gating == "softmax":
@@ -161,7 +161,7 @@ def topk_moe(
 
 @case("TOPK_QSA", fused=True, max_nmse=0, compare=lambda ids: np.sort(ids, axis=-1),
       n_blocks=[64, 512], n_kv=[2048], n_tokens=[1, 4], n_seqs=[1, 2],
-      width=[200, 1500])  # fmt: skip
+      width=[200, 1500])
 def topk_qsa(
     new: Leaves, n_blocks: int, n_kv: int, n_tokens: int, n_seqs: int, width: int
 ) -> Tensor:
@@ -176,11 +176,11 @@ def topk_qsa(
 
 @case("MOE_REDUCE", fused=True, n_embd=[17, 64], n_used=[1, 2, 5, 8], n_tokens=[1, 3])
 @case("MOE_REDUCE", fused=True, n_embd=[63, 2048], n_used=[8, 12, 15, 16], n_tokens=[17],
-      scaled=[False, True], shifted=[False, True])  # fmt: skip
+      scaled=[False, True], shifted=[False, True])
 def moe_reduce(
     new: Leaves, n_embd: int, n_used: int, n_tokens: int, scaled: bool = False,
     shifted: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Weighted outputs of the chosen experts, added up one view after the other.
 
     scaled: by a factor of each expert before. shifted: they begin in the middle of a vector.

@@ -33,14 +33,14 @@ def _gated(
 ) -> None:
     @case(name, type=[F32, F16], ne_a=GATED_SHAPES, v=[False], swapped=[False, True])
     @case(name, max_nmse=1e-4, type=[BF16], ne_a=[(128, 2, 2, 2), (5, 7, 11, 3)], v=[False, True],
-          swapped=[False, True])  # fmt: skip
+          swapped=[False, True])
     @case(name, type=[F32, F16], ne_a=GATED_SHAPES[:2], v=[True], swapped=[False, True])
     def one(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, swapped: bool) -> Tensor:
         return halves(new.apart(ne_a, type, TAIL) if v else new(ne_a, type, TAIL), swapped)
 
     @case(name, type=[F32, F16], ne_a=GATED_SHAPES, v=[False], split=[True])
     @case(name, max_nmse=1e-4, type=[BF16], ne_a=[(128, 2, 2, 2), (5, 7, 11, 3)], v=[False, True],
-          split=[True])  # fmt: skip
+          split=[True])
     @case(name, type=[F32, F16], ne_a=GATED_SHAPES[:2], v=[True], split=[True])
     @case(name, perf=True, type=[F32], ne_a=[(12288, 1, 1, 1), (12288, 512, 1, 1)], v=[False])
     def two(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, split: bool = True) -> Tensor:
@@ -55,7 +55,7 @@ for _name, (_halves, _split) in GATED.items():
 
 
 @case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2), (257, 1, 1, 1)], alpha=[0.5, 1.702],
-      limit=[2.0, 7.0])  # fmt: skip
+      limit=[2.0, 7.0])
 @case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2)], alpha=[1.702], limit=[7.0], v=[True])
 @case("SWIGLU_OAI", perf=True, ne_a=[(2880, 2048, 1, 1)], alpha=[1.702], limit=[7.0])
 def swiglu_oai(new: Leaves, ne_a: Shape, alpha: float, limit: float, v: bool = False) -> Tensor:
@@ -67,7 +67,7 @@ for _name in ("GEGLU", "GEGLU_QUICK"):
     differs_from_ggml(
         _name, "takes it from a table of f16 values: one alone shows the rounding",
         ne_a=[(2, 1, 1, 1)],
-    )  # fmt: skip
+    )
 
 
 def _clamp_bound(type: GGMLType, **_: object) -> float:
@@ -75,7 +75,7 @@ def _clamp_bound(type: GGMLType, **_: object) -> float:
 
 
 @case("SWIGLU_CLAMP", max_nmse=_clamp_bound, type=[F32, F16, BF16],
-      ne_a=[(128, 2, 2, 2), (257, 3, 1, 1)], v=[False, True], limit=[2.0, 10.0])  # fmt: skip
+      ne_a=[(128, 2, 2, 2), (257, 3, 1, 1)], v=[False, True], limit=[2.0, 10.0])
 @case("SWIGLU_CLAMP", perf=True, type=[F32], ne_a=[(12288, 512, 1, 1)], v=[False], limit=[7.0])
 def swiglu_clamp(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, limit: float) -> Tensor:
     init = uniform(-4, 12)
@@ -94,7 +94,7 @@ SIZES: list[Shape] = [(1, 3, 1, 1), (33, 5, 3, 2), (4099, 2, 1, 1)]
 def fused_mul_unary(
     new: Leaves, kind: str, ne: Shape, limit: float, inplace: bool = False, v: bool = False,
     one: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """one: one gate for each row."""
     make, wide = new.part if v else new, uniform(-5, 5)
     a, b = make((1, *ne[1:]) if one else ne, init=wide), make(ne, init=wide)

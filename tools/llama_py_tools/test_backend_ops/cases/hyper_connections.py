@@ -11,9 +11,9 @@ from llama_py_tools.test_backend_ops.case import Leaves, case, uniform
 @case("DSV4_HC_PRE", n_embd=[1, 31, 257], n_hc=[1, 4], n_tokens=[1, 17], v=[False])
 @case("DSV4_HC_PRE", n_embd=[31], n_hc=[4], n_tokens=[17], v=[True], gated=[False, True])
 @case("DSV4_HC_PRE", n_embd=[128], n_hc=[1, 2, 3, 5, 8, 65], n_tokens=[17], v=[False],
-      gated=[False, True])  # fmt: skip
+      gated=[False, True])
 @case("DSV4_HC_PRE", n_embd=[128, 4096], n_hc=[4], n_tokens=[21, 257], v=[False],
-      gated=[False, True])  # fmt: skip
+      gated=[False, True])
 @case("DSV4_HC_PRE", perf=True, n_embd=[4096], n_hc=[4], n_tokens=[512], v=[False])
 def dsv4_hc_pre(
     new: Leaves, n_embd: int, n_hc: int, n_tokens: int, v: bool, gated: bool = False
@@ -43,7 +43,7 @@ def dsv4_hc_comb(new: Leaves, n_tokens: int, n_iter: int, v: bool = False) -> Te
 def dsv4_hc_post(
     new: Leaves, n_embd: int, n_tokens: int, identity: bool, v: bool = False, hc: int = STREAMS,
     gated: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """gated: the weights come out of a sigmoid."""
     make = new.part if v else new
     x, residual = make((n_embd, n_tokens)), make((n_embd, hc, n_tokens))

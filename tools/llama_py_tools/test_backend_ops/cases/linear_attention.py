@@ -25,7 +25,7 @@ def rwkv_wkv6(
 
 
 @case("RWKV_WKV7", head_count=[32], head_size=[64],
-      tokens=[(1, 1), (4, 4), (32, 1), (32, 4), (128, 4)])  # fmt: skip
+      tokens=[(1, 1), (4, 4), (32, 1), (32, 4), (128, 4)])
 @case("RWKV_WKV7", head_count=[3], head_size=[16, 33], tokens=TOKENS)
 @case("RWKV_WKV7", head_count=[3], head_size=[16, 33], tokens=TOKENS, K=[2, 5])
 @case("RWKV_WKV7", perf=True, head_count=[32], head_size=[64], tokens=[(1, 1), (128, 1)])
@@ -40,11 +40,11 @@ def rwkv_wkv7(
 
 
 @case("GATED_LINEAR_ATTN", head_count=[32], head_size=[64],
-      tokens=[(1, 1), (32, 1), (32, 4), (128, 4)], scale=[0.125])  # fmt: skip
+      tokens=[(1, 1), (32, 1), (32, 4), (128, 4)], scale=[0.125])
 @case("GATED_LINEAR_ATTN", head_count=[3], head_size=[16, 33], tokens=TOKENS, scale=[1.0, 0.3])
 @case("GATED_LINEAR_ATTN", head_count=[3], head_size=[16, 33], tokens=TOKENS, scale=[0.3], K=[2, 5])
 @case("GATED_LINEAR_ATTN", perf=True, head_count=[32], head_size=[64], tokens=[(1, 1), (128, 1)],
-      scale=[0.125])  # fmt: skip
+      scale=[0.125])
 def gated_linear_attn(
     new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int], scale: float, K: int = 1
 ) -> Tensor:
@@ -57,4 +57,4 @@ def gated_linear_attn(
 for name in ("RWKV_WKV6", "RWKV_WKV7", "GATED_LINEAR_ATTN"):
     differs_from_ggml(name, "gives the last state only", K=[2, 5])
 differs_from_ggml("RWKV_WKV7", "reads whole vectors: beyond the end of heads of such a size",
-                  head_size=[16, 33])  # fmt: skip
+                  head_size=[16, 33])

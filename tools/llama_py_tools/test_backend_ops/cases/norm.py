@@ -19,10 +19,10 @@ def _norm(name: str, build: Callable[[Tensor, float], Tensor]) -> None:
     @case(name, type=[F32], ne=[(64, 5, 4, 3), (1025, 2, 1, 1)], v=[False, True], eps=[0.0, 1e-1])
     @case(name, type=[F32], ne=[(132, 5, 4, 3), (260, 2, 2, 1)], v=[False, True], eps=[1e-4, 10.0])
     @case(name, type=[F32], ne=[(1024, 2, 2, 1), (8192, 2, 1, 1), (16896, 1, 1, 1)], v=[False],
-          eps=[1e-6])  # fmt: skip
+          eps=[1e-6])
     @case(name, type=[F32], ne=[(64, 0, 1, 1)], v=[False], eps=[1e-6])
     @case(name, perf=True, type=[F32], ne=[(4096, 1, 1, 1), (4096, 512, 1, 1)], v=[False],
-          eps=[1e-6])  # fmt: skip
+          eps=[1e-6])
     def norm(new: Leaves, type: GGMLType, ne: Shape, v: bool, eps: float) -> Tensor:
         # Not centred on zero, so that a mean left out shows.
         init = uniform(-1, 2)

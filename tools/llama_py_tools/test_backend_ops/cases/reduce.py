@@ -39,12 +39,12 @@ def sum_rows_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Te
 
 def _strided(name: str, build: Callable[[Tensor], Tensor]) -> None:
     @case(name, type=[F32], ne=[(11, 5, 6, 3), (16, 5, 6, 3)],
-          perm=[(0, 2, 1, 3), (0, 2, 3, 1), (0, 3, 2, 1), (0, 1, 3, 2)])  # fmt: skip
+          perm=[(0, 2, 1, 3), (0, 2, 3, 1), (0, 3, 2, 1), (0, 1, 3, 2)])
     def permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
         return build(new.permuted(ne, perm, type))
 
     @case(name, type=[F32], ne=[(11, 5, 6, 3), (16, 5, 6, 3)], half=[0, 1, 2],
-          perm=[(0, 1, 2, 3), (0, 2, 3, 1)])  # fmt: skip
+          perm=[(0, 1, 2, 3), (0, 2, 3, 1)])
     def halved(new: Leaves, type: GGMLType, ne: Shape, half: int, perm: Shape) -> Tensor:
         """Half of a tensor, its dimensions exchanged."""
         stored = tuple(ne[i] for i in perm)
@@ -116,9 +116,9 @@ def long_cumsum_axis(new: Leaves, axis: int, long: str) -> Tensor:
 
 
 @case("ARGMAX", max_nmse=0, type=[F32],
-      ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])  # fmt: skip
+      ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])
 @case("ARGMAX", max_nmse=0, type=[F32], ne=[(32, 1, 1, 1), (32, 513, 1, 1), (100, 10, 1, 1),
-      (1024, 12, 1, 1), (5438, 3, 1, 1)])  # fmt: skip
+      (1024, 12, 1, 1), (5438, 3, 1, 1)])
 @case("ARGMAX", perf=True, type=[F32], ne=[(32000, 64, 1, 1)])
 def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.argmax(new(ne, type, distinct))

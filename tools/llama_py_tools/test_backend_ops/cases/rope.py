@@ -24,46 +24,46 @@ def _pairs(mode: int, n_dims: int) -> int:
 
 
 @case("ROPE", type=[F32, F16], ne_a=[(128, 3, 2, 1), (64, 1, 33, 1)], n_dims=[64],
-      mode=[NORMAL, NEOX])  # fmt: skip
+      mode=[NORMAL, NEOX])
 @case("ROPE", type=[F32], ne_a=[(80, 5, 3, 1), (6, 1, 1, 1), (34, 2, 17, 3)], n_dims=[6],
-      mode=[NORMAL, NEOX])  # fmt: skip
+      mode=[NORMAL, NEOX])
 @case("ROPE", type=[F32], ne_a=[(128, 3, 5, 1)], n_dims=[128], mode=[NORMAL, NEOX], ff=[True])
 @case("ROPE", type=[F32], ne_a=[(128, 3, 5, 1)], n_dims=[96, 128], mode=[NORMAL, NEOX],
-      fs=[1.0, 0.25], ef=[0.0, 0.7465], af=[1.0, 1.4245], ff=[False])  # fmt: skip
+      fs=[1.0, 0.25], ef=[0.0, 0.7465], af=[1.0, 1.4245], ff=[False])
 @case("ROPE", type=[F32, F16], ne_a=[(128, 3, 5, 1)], n_dims=[128, 32], mode=[MROPE, IMROPE],
-      ff=[False, True])  # fmt: skip
+      ff=[False, True])
 @case("ROPE", type=[F32], ne_a=[(128, 3, 5, 1)], n_dims=[128], mode=[MROPE, IMROPE], fs=[0.25],
-      ef=[0.7465])  # fmt: skip
+      ef=[0.7465])
 @case("ROPE", type=[F32], ne_a=[(80, 3, 5, 1)], n_dims=[40], mode=[VISION])
 @case("ROPE", type=[F32], ne_a=[(64, 4, 7, 2)], n_dims=[32], mode=[NORMAL, NEOX, IMROPE], v=[True])
 @case("ROPE", type=[F32], ne_a=[(64, 4, 0, 1)], n_dims=[32], mode=[NEOX])
 @case("ROPE", type=[F32, F16], ne_a=[(80, 5, 2, 1)], n_dims=[20, 32, 80], mode=[NORMAL, NEOX],
       fs=[1.4245], ef=[0.0, 0.7465], af=[1.0, 1.4245], ff=[False, True],
-      v=[False, True])  # fmt: skip
+      v=[False, True])
 @case("ROPE", type=[F32, F16], ne_a=[(128, 12, 2, 1)], n_dims=[20, 128], mode=[MROPE, IMROPE],
-      fs=[1.4245], ef=[0.0, 0.7465], af=[1.4245], ff=[True], v=[False, True])  # fmt: skip
+      fs=[1.4245], ef=[0.0, 0.7465], af=[1.4245], ff=[True], v=[False, True])
 @case("ROPE", type=[F32, F16], ne_a=[(80, 16, 2, 1)], n_dims=[40], mode=[VISION],
       fs=[1.0, 1.4245], ef=[0.0, 0.7465], af=[1.4245], ff=[False, True],
-      v=[False, True])  # fmt: skip
+      v=[False, True])
 @case("ROPE", type=[F32, F16], ne_a=[(36, 5, 257, 1), (64, 3, 5, 2)], n_dims=[36],
-      mode=[NORMAL, NEOX, MROPE, IMROPE], ff=[False, True], half=[0, 1])  # fmt: skip
+      mode=[NORMAL, NEOX, MROPE, IMROPE], ff=[False, True], half=[0, 1])
 @case("ROPE", type=[F32, F16], ne_a=[(36, 5, 257, 1)], n_dims=[18], mode=[VISION], half=[0, 1, 2])
 @case("ROPE", type=[F32, F16], ne_a=[(128, 4, 2, 1), (128, 4, 2, 3)], n_dims=[64],
       mode=[NORMAL, NEOX, MROPE, IMROPE, VISION], fs=[1.4245], ef=[0.7465], af=[1.4245],
-      ff=[False, True], v=[False, True], inplace=[True])  # fmt: skip
+      ff=[False, True], v=[False, True], inplace=[True])
 @case("ROPE", type=[F32], ne_a=[(16, 2, 8192, 1)], n_dims=[16], mode=[NORMAL, NEOX, IMROPE])
 @case("ROPE", type=[F32], ne_a=[(256, 8, 65, 1)], n_dims=[64, 256], mode=[NEOX, IMROPE])
 @case("ROPE", type=[F32], ne_a=[(512, 8, 17, 1), (8192, 2, 2, 1)], n_dims=[128], mode=[NEOX],
-      ff=[False, True])  # fmt: skip
+      ff=[False, True])
 @case("ROPE", type=[F32], ne_a=[(128, 3, 5, 1)], n_dims=[128], mode=[NEOX], fs=[0.25],
-      ef=[0.7465], betas=[(0.0, 0.0), (32.0, 0.0), (0.0, 1.0)])  # fmt: skip
+      ef=[0.7465], betas=[(0.0, 0.0), (32.0, 0.0), (0.0, 1.0)])
 @case("ROPE", perf=True, type=[F32], ne_a=[(128, 32, 1, 1), (128, 32, 512, 1)], n_dims=[128],
-      mode=[NORMAL, NEOX])  # fmt: skip
+      mode=[NORMAL, NEOX])
 def rope(
     new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0,
     ef: float = 0.0, af: float = 1.0, ff: bool = False, v: bool = False, half: int | None = None,
     inplace: bool = False, betas: tuple[float, float] = (32.0, 1.0),
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """v: a window of a larger tensor; half: half of one twice as large; betas: of YaRN."""
     a = new.half(ne_a, half, type) if half is not None else (new.part if v else new)(ne_a, type)
     pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
@@ -75,25 +75,25 @@ def rope(
 
 
 @case("ROPE_BACK", type=[F32, F16], ne_a=[(128, 3, 5, 1)], n_dims=[64, 128], mode=[NORMAL, NEOX],
-      fs=[1.0, 0.25], ef=[0.0, 0.7465], ff=[False, True])  # fmt: skip
+      fs=[1.0, 0.25], ef=[0.0, 0.7465], ff=[False, True])
 @case("ROPE_BACK", type=[F32], ne_a=[(128, 12, 2, 1)], n_dims=[128, 32], mode=[MROPE, IMROPE])
 @case("ROPE_BACK", type=[F32], ne_a=[(80, 16, 2, 1)], n_dims=[40], mode=[VISION])
 @case("ROPE_BACK", type=[F32], ne_a=[(64, 4, 7, 2)], n_dims=[32], mode=[NORMAL, NEOX], v=[True])
 @case("ROPE_BACK", type=[F32, F16], ne_a=[(80, 5, 2, 1)], n_dims=[20, 32], mode=[NORMAL, NEOX],
-      fs=[1.4245], ef=[0.7465], ff=[False, True], v=[False, True])  # fmt: skip
+      fs=[1.4245], ef=[0.7465], ff=[False, True], v=[False, True])
 @case("ROPE_BACK", type=[F32, F16], ne_a=[(128, 12, 2, 1)], n_dims=[20, 128],
-      mode=[MROPE, IMROPE], fs=[1.4245], ef=[0.7465], ff=[True], v=[False, True])  # fmt: skip
+      mode=[MROPE, IMROPE], fs=[1.4245], ef=[0.7465], ff=[True], v=[False, True])
 @case("ROPE_BACK", type=[F32, F16], ne_a=[(80, 16, 2, 1)], n_dims=[40], mode=[VISION],
-      fs=[1.4245], ef=[0.7465], ff=[False, True], v=[True])  # fmt: skip
+      fs=[1.4245], ef=[0.7465], ff=[False, True], v=[True])
 @case("ROPE_BACK", type=[F32, F16], ne_a=[(36, 5, 257, 1)], n_dims=[36],
-      mode=[NORMAL, NEOX, MROPE, IMROPE], ff=[False, True], half=[0, 1])  # fmt: skip
+      mode=[NORMAL, NEOX, MROPE, IMROPE], ff=[False, True], half=[0, 1])
 @case("ROPE_BACK", type=[F32], ne_a=[(16, 2, 8192, 1)], n_dims=[16], mode=[NORMAL, NEOX, IMROPE])
 @case("ROPE_BACK", perf=True, type=[F32], ne_a=[(128, 32, 512, 1)], n_dims=[128],
-      mode=[NORMAL, NEOX])  # fmt: skip
+      mode=[NORMAL, NEOX])
 def rope_back(
     new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0,
     ef: float = 0.0, ff: bool = False, v: bool = False, half: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     a = new.half(ne_a, half, type) if half is not None else (new.part if v else new)(ne_a, type)
     pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
     factors = new((_pairs(mode, n_dims),), F32, uniform(0.9, 1.1)) if ff else None
@@ -105,13 +105,13 @@ def rope_back(
 @case("ROPE", ne_a=[(128, 3, 5, 1)], n_dims=[64], mode=[NORMAL, NEOX], n_offs=[2, 32, 64])
 @case("ROPE", ne_a=[(6, 2, 3, 1)], n_dims=[2], mode=[NORMAL, NEOX], n_offs=[4])
 @case("ROPE", ne_a=[(128, 3, 2, 1)], n_dims=[24], mode=[NORMAL, NEOX, MROPE, IMROPE], n_offs=[32],
-      type=[F32, F16], ff=[False, True], inplace=[False, True])  # fmt: skip
+      type=[F32, F16], ff=[False, True], inplace=[False, True])
 @case("ROPE_BACK", ne_a=[(128, 3, 2, 1)], n_dims=[24], mode=[NORMAL, NEOX, MROPE, IMROPE],
-      n_offs=[32], type=[F32, F16], ff=[False, True], back=[True])  # fmt: skip
+      n_offs=[32], type=[F32, F16], ff=[False, True], back=[True])
 def rope_offset(
     new: Leaves, ne_a: Shape, n_dims: int, mode: int, n_offs: int, type: GGMLType = F32,
     ff: bool = False, inplace: bool = False, back: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The rotated channels are in the middle or at the end of a head."""
     a, pos = new(ne_a, type), new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
     factors = new((_pairs(mode, n_dims),), F32, uniform(0.9, 1.1)) if ff else None

@@ -15,10 +15,7 @@ from llama_py_tools.test_backend_ops.cases._quantized import (
     WRITABLE,
     quantization_bound,
 )
-from llama_py_tools.test_backend_ops.differences import (
-    crashes_ggml,
-    differs_from_ggml,
-)
+from llama_py_tools.test_backend_ops.differences import crashes_ggml, differs_from_ggml
 
 Shape = tuple[int, ...]
 PLAIN = [F32, F16, BY_NAME["bf16"]]
@@ -31,19 +28,19 @@ Q4_0, Q4_K, Q8_0 = BY_NAME["q4_0"], BY_NAME["q4_K"], BY_NAME["q8_0"]
 @case("GET_ROWS", type=[F32, Q4_0], n=[256], m=[5], r=[0], be1=[1], be2=[1], v=[False])
 @case("GET_ROWS", type=[I32], n=[33], m=[5], r=[4], be1=[1, 7], be2=[1], v=[False, True])
 @case("GET_ROWS", type=[*PLAIN, I32, *QUANTIZED], n=[256], m=[5], r=[4], be1=[1, 7], be2=[1],
-      v=[True], half=[1])  # fmt: skip
+      v=[True], half=[1])
 @case("GET_ROWS", type=[F32, Q4_0], n=[256], m=[8], r=[2], be1=[3], be2=[2], v=[False],
-      half=[0, 1, 2])  # fmt: skip
+      half=[0, 1, 2])
 @case("GET_ROWS", type=[F32, Q4_0], n=[76800], m=[3], r=[4], be1=[1], be2=[2], v=[False])
 @case("GET_ROWS", type=[F32], n=[4], m=[80000], r=[70000], be1=[2], be2=[1], v=[False])
 @case("GET_ROWS", type=[F32], n=[4], m=[3], r=[2], be1=[700], be2=[100], v=[False])
 @case("GET_ROWS", type=[Q4_0], n=[32], m=[3], r=[2], be1=[300], be2=[30], v=[False])
 @case("GET_ROWS", perf=True, type=[F32, Q4_K], n=[4096], m=[32000], r=[512], be1=[1], be2=[1],
-      v=[False])  # fmt: skip
+      v=[False])
 def get_rows(
     new: Leaves, type: GGMLType, n: int, m: int, r: int, be1: int, be2: int, v: bool,
     half: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """v: the row numbers are part of a longer list; half: the rows are half of a larger tensor."""
     init = integers(-100, 100) if type is I32 else None
     ids = new((2 * r if v else r, be1, be2), I32, integers(0, m))
@@ -69,33 +66,33 @@ def _set_rows_bound(type: GGMLType, ne: Shape, nr23: Shape, **_: object) -> floa
 
 
 @case("SET_ROWS", type=[F32, F16, BY_NAME["bf16"]], type_idx=[I64],
-      ne=[(1, 8, 1, 3), (33, 5, 3, 2)], nr23=[(1, 1), (2, 3)], r=[1, 4], v=[False])  # fmt: skip
+      ne=[(1, 8, 1, 3), (33, 5, 3, 2)], nr23=[(1, 1), (2, 3)], r=[1, 4], v=[False])
 @case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I64],
-      ne=[(256, 11, 2, 3), (32, 8, 1, 1)], nr23=[(2, 1)], r=[1, 7], v=[False])  # fmt: skip
+      ne=[(256, 11, 2, 3), (32, 8, 1, 1)], nr23=[(2, 1)], r=[1, 7], v=[False])
 @case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I32], ne=[(64, 8, 1, 3)],
-      nr23=[(2, 1)], r=[5], v=[False, True])  # fmt: skip
+      nr23=[(2, 1)], r=[5], v=[False, True])
 @case("SET_ROWS", type=[F32, F16], type_idx=[I32], ne=[(65, 8, 1, 3)], nr23=[(1, 1)], r=[5],
-      v=[False, True])  # fmt: skip
+      v=[False, True])
 @case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(65, 8, 1, 1)], nr23=[(1, 1)], r=[0], v=[False])
 @case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(1, 256, 1, 1)], nr23=[(1, 1)], r=[200],
-      v=[False])  # fmt: skip
+      v=[False])
 @case("SET_ROWS", type=PLAIN, type_idx=[I64], ne=[(256, 11, 1, 7), (31, 3, 7, 1), (33, 5, 1, 7)],
-      nr23=[(2, 3)], r=[2], v=[False, True], type_src=[F32, F16])  # fmt: skip
+      nr23=[(2, 3)], r=[2], v=[False, True], type_src=[F32, F16])
 @case("SET_ROWS", type=[F32, F16], type_idx=[I32, I64], ne=[(1, 8, 1, 3)], nr23=[(1, 1)], r=[2],
-      v=[False, True], type_src=[F16])  # fmt: skip
+      v=[False, True], type_src=[F16])
 @case("SET_ROWS", max_nmse=_set_rows_bound, type=WRITABLE, type_idx=[I64, I32],
       ne=[(256, 11, 1, 3), (768, 3, 2, 1)], nr23=[(2, 3)], r=[3], v=[False, True],
-      type_src=[F32, F16])  # fmt: skip
+      type_src=[F32, F16])
 @case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I64], ne=[(96, 3, 7, 1)],
-      nr23=[(2, 3)], r=[2], v=[False], half=[0, 1, 2])  # fmt: skip
+      nr23=[(2, 3)], r=[2], v=[False], half=[0, 1, 2])
 @case("SET_ROWS", type=[F32, F16], type_idx=[I64], ne=[(33, 5, 3, 1)], nr23=[(2, 1)], r=[2],
-      v=[False], half=[0, 1, 2])  # fmt: skip
+      v=[False], half=[0, 1, 2])
 @case("SET_ROWS", perf=True, type=[F16, Q8_0], type_idx=[I64], ne=[(1024, 4096, 1, 1)],
-      nr23=[(1, 1)], r=[1, 512], v=[False])  # fmt: skip
+      nr23=[(1, 1)], r=[1, 512], v=[False])
 def set_rows(
     new: Leaves, type: GGMLType, type_idx: GGMLType, ne: Shape, nr23: Shape, r: int, v: bool,
     type_src: GGMLType = F32, half: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """v: of a larger tensor, and so are the row numbers; half: of one twice as large."""
     n0, n_rows, n2, n3 = ne[0], ne[1], ne[2] * nr23[0], ne[3] * nr23[1]
     shape = (n0, r, n2, n3)
@@ -107,9 +104,9 @@ def set_rows(
 
 
 crashes_ggml("GET_ROWS", "has no function that decodes them, and calls it all the same",
-             type=PARTNERS[:1])  # fmt: skip
+             type=PARTNERS[:1])
 differs_from_ggml("SET_ROWS", "rounds halves to the even level with vectors, else away from zero",
-                  type=[Q8_0], type_src=[F16])  # fmt: skip
+                  type=[Q8_0], type_src=[F16])
 differs_from_ggml("GET_ROWS", "takes the row numbers to be contiguous", gaps=[1])
 
 

@@ -20,7 +20,7 @@ MANY: list[Shape] = [(2, 8, 8192, 1), (16, 10, 10, 10), (60, 10, 10, 10)]
 
 @case("ARGSORT", max_nmse=0, type=[F32], ne=[*SORTED, (5, 0, 1, 1)], order=["asc", "desc"])
 @case("ARGSORT", max_nmse=0, type=[F32], ne=[(4, 1, 1, 1), (128, 1, 1, 1), *LONG, *HUGE, *MANY],
-      order=["asc", "desc"])  # fmt: skip
+      order=["asc", "desc"])
 @case("ARGSORT", perf=True, type=[F32], ne=[(128, 512, 1, 1)], order=["desc"])
 def argsort(new: Leaves, type: GGMLType, ne: Shape, order: str) -> Tensor:
     return ops.argsort(new(ne, type, distinct), order)
@@ -36,7 +36,7 @@ def in_any_order(ids: Array) -> Array:
 @case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=[*LONG, *HUGE], k=[1, 100, 2047])
 @case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=MANY, k=[1, 2])
 @case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=[(1024, 1, 1, 1), (1035, 1, 2, 1)],
-      k=[500, 1023, 1024])  # fmt: skip
+      k=[500, 1023, 1024])
 @case("TOP_K", perf=True, type=[F32], ne=[(128, 512, 1, 1)], k=[8])
 def top_k(new: Leaves, type: GGMLType, ne: Shape, k: int) -> Tensor:
     return ops.top_k(new(ne, type, distinct), k)
@@ -48,7 +48,7 @@ def _sorted_column(rows: Array) -> Array:
 
 @case("TOP_K", fused=True, max_nmse=0, compare=_sorted_column, type=[F32],
       ne=[(1, 2, 1, 3), (4, 2, 1, 3), (139, 1, 2, 1), (8192, 2, 1, 1)], k=[1, 3, 100, 2051],
-      ties=[True])  # fmt: skip
+      ties=[True])
 def top_k_ties(new: Leaves, type: GGMLType, ne: Shape, k: int, ties: bool) -> Tensor:
     """Which of equal elements are taken is not defined; their values are."""
     a = new(ne, type, integers(0, max(2, ne[0] // 64)))

@@ -16,7 +16,7 @@ def part_of_rows(joint: Tensor, ne: tuple[int, int], first: int) -> Tensor:
     size = joint.type.type_size
     return ops.view_4d(
         joint, *ne, *joint.ne[1:3], ne[0] * size, joint.nb[1], joint.nb[2], first * size
-    )  # fmt: skip
+    )
 
 
 @case("SSM_CONV", d_conv=[3, 4, 9], d_inner=[17, 64, 257], n_t=[1, 2, 33], n_s=[1, 3])
@@ -52,7 +52,7 @@ def sequences(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 def ssm_conv_seq(
     new: Leaves, d_conv: int, n_channels: int, T: int, n_seqs: int, saved: bool = False,
     v: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     make = new.part if v else new
     s, x = make((d_conv - 1, n_channels, n_seqs)), make((n_channels, T))
     kept = new(((d_conv - 1) * n_channels * T + 5,)) if saved else None
@@ -65,31 +65,31 @@ def different_cells(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[16, 128], head_dim=[1], n_head=[33], n_group=[1],
-      T=[1, 7], n_seqs=[1, 3])  # fmt: skip
+      T=[1, 7], n_seqs=[1, 3])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[16, 65, 128], head_dim=[8, 33], n_head=[4],
-      n_group=[1, 2], T=[1, 5], n_seqs=[2])  # fmt: skip
+      n_group=[1, 2], T=[1, 5], n_seqs=[2])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[32], head_dim=[16], n_head=[4], n_group=[2], T=[5],
-      n_seqs=[2], K=[2, 4])  # fmt: skip
+      n_seqs=[2], K=[2, 4])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[32], head_dim=[16], n_head=[4], n_group=[2], T=[5],
-      n_seqs=[2], v=[True])  # fmt: skip
+      n_seqs=[2], v=[True])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[16], head_dim=[1], n_head=[1024], n_group=[1], T=[32],
-      n_seqs=[4])  # fmt: skip
+      n_seqs=[4])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[96, 256], head_dim=[64, 80], n_head=[8], n_group=[1, 4],
-      T=[1, 33], n_seqs=[1, 2])  # fmt: skip
+      T=[1, 33], n_seqs=[1, 2])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[96, 128], head_dim=[64], n_head=[8], n_group=[2],
-      T=[64, 65, 128, 300], n_seqs=[2], slow=[False, True])  # fmt: skip
+      T=[64, 65, 128, 300], n_seqs=[2], slow=[False, True])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[128], head_dim=[64, 128], n_head=[4], n_group=[4],
-      T=[16], n_seqs=[2], v=[True])  # fmt: skip
+      T=[16], n_seqs=[2], v=[True])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[96, 128], head_dim=[64], n_head=[4], n_group=[2],
-      T=[4, 8], n_seqs=[2], K=[3, 4])  # fmt: skip
+      T=[4, 8], n_seqs=[2], K=[3, 4])
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[16, 33], head_dim=[1], n_head=[33], n_group=[1], T=[1, 7],
-      n_seqs=[1, 3], K=[3, 9])  # fmt: skip
+      n_seqs=[1, 3], K=[3, 9])
 @case("SSM_SCAN", perf=True, d_state=[128], head_dim=[64], n_head=[48], n_group=[1], T=[1, 128],
-      n_seqs=[1])  # fmt: skip
+      n_seqs=[1])
 def ssm_scan(
     new: Leaves, d_state: int, head_dim: int, n_head: int, n_group: int, T: int, n_seqs: int,
     K: int = 1, v: bool = False, slow: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """head_dim 1: Mamba-1, a decay per state; else Mamba-2. v: x, b and c are parts of one row.
 
     slow: the state decays so little that its beginning is remembered to the end.

@@ -39,7 +39,7 @@ def count_equal(new: Leaves, ne: Shape) -> Tensor:
 
 
 @case("COUNT_EQUAL", max_nmse=0, ne=[(33, 5, 4, 3), (1, 1, 1, 1), (9001, 3, 1, 1)],
-      v=["", "part", "permuted"])  # fmt: skip
+      v=["", "part", "permuted"])
 @case("COUNT_EQUAL", perf=True, ne=[(4096, 512, 1, 1)], v=[""])
 def count_equal_strided(new: Leaves, ne: Shape, v: str) -> Tensor:
     few = integers(0, 3)
@@ -49,7 +49,7 @@ def count_equal_strided(new: Leaves, ne: Shape, v: str) -> Tensor:
 
 
 differs_from_ggml("COUNT_EQUAL", "computes wrong row numbers in tensors with a dimension 3",
-                  ne=[(33, 5, 4, 3)])  # fmt: skip
+                  ne=[(33, 5, 4, 3)])
 differs_from_ggml("COUNT_EQUAL", "takes the source of ARGMAX to be contiguous", gaps=[0, 1])
 
 STEPS: list[Shape] = [(10, 5, 4, 3), (1, 1, 1, 1), (4099, 3, 1, 1)]

@@ -38,10 +38,10 @@ def _bound(type: GGMLType, **_: object) -> float:
 
 def _unary(name: str, build: Callable[[Tensor], Tensor], init: Init) -> None:
     @case(name, max_nmse=_bound, type=FLOATS, ne_a=[(128, 2, 2, 2), (5, 7, 11, 13)],
-          v=[False, True])  # fmt: skip
+          v=[False, True])
     @case(name, type=[F32, F16], ne_a=[(1100, 65, 1, 1), (10, 2, 2, 2)], v=[False])
     @case(name, type=[F32], ne_a=[(1, 1, 1, 1), (3, 65, 1, 1), (257, 3, 1, 1), (5, 0, 1, 1)],
-          v=[False])  # fmt: skip
+          v=[False])
     @case(name, perf=True, type=[F32], ne_a=[(4096, 512, 1, 1)], v=[False])
     def unary(new: Leaves, type: GGMLType, ne_a: Shape, v: bool) -> Tensor:
         return build(new.part(ne_a, type, init) if v else new(ne_a, type, init))
@@ -72,7 +72,7 @@ for _name in ("GELU", "GELU_QUICK"):
     differs_from_ggml(
         _name, "takes it from a table of f16 values: one alone shows the rounding",
         ne_a=[(1, 1, 1, 1)],
-    )  # fmt: skip
+    )
 
 
 differs_from_ggml("SOFTPLUS", "computes log(1 + exp(x)): 0 for x < -17", ne_a=[(1, 1, 1, 1)])
@@ -84,20 +84,20 @@ def _activation_bound(type: GGMLType, **_: object) -> float:
 
 @case("LEAKY_RELU", max_nmse=_activation_bound, type=FLOATS,
       ne_a=[(10, 5, 4, 3), (7, 1, 5, 3), (257, 3, 1, 1)], negative_slope=[0.1],
-      inplace=[False, True])  # fmt: skip
+      inplace=[False, True])
 @case("LEAKY_RELU", max_nmse=_activation_bound, type=[F32], ne_a=[(33, 5, 2, 2), (5, 0, 1, 1)],
-      negative_slope=[-0.5, 0.0], v=[True])  # fmt: skip
+      negative_slope=[-0.5, 0.0], v=[True])
 @case("LEAKY_RELU", perf=True, type=[F32], ne_a=[(17408, 512, 1, 1)], negative_slope=[0.1])
 def leaky_relu(
     new: Leaves, type: GGMLType, ne_a: Shape, negative_slope: float, inplace: bool = False,
     v: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     return ops.leaky_relu((new.part if v else new)(ne_a, type), negative_slope, inplace)
 
 
 @case("XIELU", max_nmse=_activation_bound, type=FLOATS, ne=[(10, 5, 4, 3), (512, 16, 1, 1)])
 @case("XIELU", max_nmse=_activation_bound, type=[F32], ne=[(33, 5, 2, 2)], range=[8.0],
-      v=[False, True])  # fmt: skip
+      v=[False, True])
 @case("XIELU", perf=True, type=[F32], ne=[(14336, 512, 1, 1)])
 def xielu(new: Leaves, type: GGMLType, ne: Shape, range: float = 1.0, v: bool = False) -> Tensor:
     a = (new.part if v else new)(ne, type, uniform(-range, range))

@@ -16,11 +16,11 @@ def _bound(mode: str, **_: object) -> float:
 
 
 @case("UPSCALE", max_nmse=_bound, ne=[(128, 96, 3, 2)], scale_factor=[2, 3], mode=MODES,
-      transpose=[False, True])  # fmt: skip
+      transpose=[False, True])
 @case("UPSCALE", ne=[(128, 96, 3, 2)], scale_factor=[2], mode=["bilinear"],
-      transpose=[False, True], antialias=[True])  # fmt: skip
+      transpose=[False, True], antialias=[True])
 @case("UPSCALE", max_nmse=_bound, ne=[(512, 130, 1, 2)], scale_factor=[2], mode=MODES,
-      transpose=[False, True])  # fmt: skip
+      transpose=[False, True])
 @case("UPSCALE", perf=True, ne=[(512, 512, 3, 2)], scale_factor=[2], mode=MODES, transpose=[False])
 def upscale(
     new: Leaves, ne: Shape, scale_factor: int, mode: str, transpose: bool, antialias: bool = False
@@ -30,19 +30,19 @@ def upscale(
 
 
 @case("UPSCALE", max_nmse=_bound, ne=[(2, 5, 7, 11)], ne_tgt=[(5, 7, 11, 13)], mode=MODES,
-      align_corners=[False, True])  # fmt: skip
+      align_corners=[False, True])
 @case("UPSCALE", max_nmse=_bound, ne=[(5, 7, 11, 13)], ne_tgt=[(2, 5, 7, 11)], mode=MODES,
-      align_corners=[False, True])  # fmt: skip
+      align_corners=[False, True])
 @case("UPSCALE", max_nmse=_bound, ne=[(1, 4, 3, 2)], ne_tgt=[(2, 8, 3, 2)], mode=MODES,
-      align_corners=[True])  # fmt: skip
+      align_corners=[True])
 @case("UPSCALE", max_nmse=_bound, ne=[(4, 1, 3, 2)], ne_tgt=[(1, 1, 3, 2)], mode=MODES,
-      align_corners=[True])  # fmt: skip
+      align_corners=[True])
 @case("UPSCALE", max_nmse=_bound, ne=[(49, 30, 2, 1), (33, 9, 1, 1)],
-      ne_tgt=[(21, 90, 2, 1), (77, 3, 1, 3)], mode=MODES, align_corners=[False])  # fmt: skip
+      ne_tgt=[(21, 90, 2, 1), (77, 3, 1, 3)], mode=MODES, align_corners=[False])
 @case("UPSCALE", ne=[(2, 5, 7, 11)], ne_tgt=[(5, 7, 11, 13), (1, 3, 2, 11)], mode=["bilinear"],
-      align_corners=[False], antialias=[True])  # fmt: skip
+      align_corners=[False], antialias=[True])
 @case("UPSCALE", ne=[(97, 64, 3, 1)], ne_tgt=[(13, 10, 3, 1), (96, 200, 3, 1), (1, 1, 1, 1)],
-      mode=["bilinear"], align_corners=[False, True], antialias=[True])  # fmt: skip
+      mode=["bilinear"], align_corners=[False, True], antialias=[True])
 def interpolate(
     new: Leaves, ne: Shape, ne_tgt: Shape, mode: str, align_corners: bool, antialias: bool = False
 ) -> Tensor:
@@ -50,4 +50,4 @@ def interpolate(
 
 
 differs_from_ggml("UPSCALE", "leaves out the last of the pixels that contribute",
-                  align_corners=[True], antialias=[True])  # fmt: skip
+                  align_corners=[True], antialias=[True])

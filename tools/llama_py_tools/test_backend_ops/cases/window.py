@@ -41,7 +41,7 @@ def get_rel_pos(new: Leaves, n_embd: int, size: int, v: bool = False) -> Tensor:
 
 
 @case("ADD_REL_POS", size=[1, 2, 14, 33], queries=[(1, 1), (5, 3)], batch=[1, 3],
-      inplace=[False, True])  # fmt: skip
+      inplace=[False, True])
 @case("ADD_REL_POS", perf=True, size=[14], queries=[(14, 14)], batch=[300], inplace=[False])
 def add_rel_pos(
     new: Leaves, size: int, queries: tuple[int, int], batch: int, inplace: bool

@@ -98,9 +98,7 @@ class Ggml:
         """llama-cpp-python's; BackendError if it is not installed, or another one than we know."""
         spec = find_spec("llama_cpp")
         if spec is None or spec.origin is None:
-            raise BackendError(
-                f"--against ggml needs llama-cpp-python: {install_hint('parity')}"
-            )
+            raise BackendError(f"--against ggml needs llama-cpp-python: {install_hint('parity')}")
         try:
             return Ggml(Path(spec.origin).parent / "lib")
         except (OSError, AttributeError, KeyError) as e:

@@ -54,54 +54,54 @@ ONE: Shape = (1, 1)
 
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[64], nh=[2], nr23=[ONE, (4, 1), (1, 3)],
-      kv=[1, 33, 113, 512], nb=[1, 3, 33], mask=[True])  # fmt: skip
+      kv=[1, 33, 113, 512], nb=[1, 3, 33], mask=[True])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[32, 40, 80, 128, 256], hsv=[0], nh=[2], nr23=[(2, 1)],
-      kv=[65], nb=[1, 9], mask=[False, True])  # fmt: skip
+      kv=[65], nb=[1, 9], mask=[False, True])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[192, 576], hsv=[128, 512], nh=[1], nr23=[(4, 1)],
-      kv=[65], nb=[1, 3], mask=[True])  # fmt: skip
+      kv=[65], nb=[1, 3], mask=[True])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[113],
       nb=[1, 5], mask=[True], sinks=[False, True], max_bias=[0.0, 8.0],
-      logit_softcap=[0.0, 10.0])  # fmt: skip
+      logit_softcap=[0.0, 10.0])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[96],
-      nb=[1, 7], mask=[True], type_K=[F32, BF16, Q8_0, Q4_0])  # fmt: skip
+      nb=[1, 7], mask=[True], type_K=[F32, BF16, Q8_0, Q4_0])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[100],
-      nb=[1, 7], mask=[True], layout=["cache", "tokens"])  # fmt: skip
+      nb=[1, 7], mask=[True], layout=["cache", "tokens"])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64, 72], hsv=[0], nh=[2], nr23=[(4, 1), (1, 3)],
       kv=[113], nb=[1, 35], mask=[True], type_K=[F16],
-      layout=["window", "rows", "sequences"])  # fmt: skip
+      layout=["window", "rows", "sequences"])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[113],
-      nb=[1, 35], mask=[True], type_K=CACHED, layout=["heads", "window", "rows"])  # fmt: skip
+      nb=[1, 35], mask=[True], type_K=CACHED, layout=["heads", "window", "rows"])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[113],
-      nb=[1, 3], mask=[False, True], sinks=[False, True], type_K=CACHED)  # fmt: skip
+      nb=[1, 3], mask=[False, True], sinks=[False, True], type_K=CACHED)
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[40, 72, 80, 96, 192, 320, 512], hsv=[0], nh=[2],
-      nr23=[(1, 1), (4, 1)], kv=[65], nb=[1, 33], mask=[True])  # fmt: skip
+      nr23=[(1, 1), (4, 1)], kv=[65], nb=[1, 33], mask=[True])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[96, 72, 128], hsv=[64], nh=[2], nr23=[(1, 1)],
-      kv=[129], nb=[2, 32], mask=[True])  # fmt: skip
+      kv=[129], nb=[2, 32], mask=[True])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[72, 128], nh=[2], nr23=[(1, 1)], kv=[129],
-      nb=[2, 32], mask=[True])  # fmt: skip
+      nb=[2, 32], mask=[True])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[65], hsv=[67], nh=[4], nr23=[(1, 1)], kv=[17, 113],
       nb=[1, 75], mask=[False, True], sinks=[False, True],
-      logit_softcap=[0.0, 1.0])  # fmt: skip
+      logit_softcap=[0.0, 1.0])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[320], hsv=[256], nh=[1], nr23=[(32, 1)], kv=[65],
-      nb=[1, 3], mask=[True])  # fmt: skip
+      nb=[1, 3], mask=[True])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[2], nr23=[(12, 1), (16, 2)],
-      kv=[130], nb=[1, 32], mask=[True], sinks=[False, True], max_bias=[0.0, 8.0])  # fmt: skip
+      kv=[130], nb=[1, 32], mask=[True], sinks=[False, True], max_bias=[0.0, 8.0])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[2], nr23=[(4, 1)], kv=[1024],
       nb=[1, 64], mask=[False, True], logit_softcap=[0.0, 30.0],
-      prec=["default", "f32"])  # fmt: skip
+      prec=["default", "f32"])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64, 256], hsv=[0], nh=[1], nr23=[(4, 1), (6, 1)],
-      kv=[1025], nb=[1, 32, 75], mask=[True], type_K=[F16, Q8_0])  # fmt: skip
+      kv=[1025], nb=[1, 32, 75], mask=[True], type_K=[F16, Q8_0])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[1], nr23=[(4, 1)], kv=[16384],
-      nb=[1], mask=[True], type_K=[F16, Q8_0])  # fmt: skip
+      nb=[1], mask=[True], type_K=[F16, Q8_0])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[32], hsv=[0], nh=[1], nr23=[(2, 1)], kv=[1024],
-      nb=[512], mask=[True])  # fmt: skip
+      nb=[512], mask=[True])
 @case("FLASH_ATTN_EXT", perf=True, hsk=[128], hsv=[0], nh=[8], nr23=[(4, 1)], kv=[4096],
-      nb=[1, 512], mask=[True])  # fmt: skip
+      nb=[1, 512], mask=[True])
 def flash_attn_ext(
     new: Leaves, hsk: int, hsv: int, nh: int, nr23: Shape, kv: int, nb: int, mask: bool,
     sinks: bool = False, max_bias: float = 0.0, logit_softcap: float = 0.0, type_K: GGMLType = F16,
     layout: str = "heads", prec: str = "f32",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """nh key heads, nh * nr23[0] query heads, nr23[1] sequences; hsv 0: as hsk."""
     q_layout = "tokens" if layout != "heads" else "heads"
     n_head, n_seqs = nh * nr23[0], nr23[1]
@@ -135,7 +135,7 @@ def flash_attn_blind(new: Leaves, kv: int, nb: int, hidden: str) -> Tensor:
 
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, kv=[33, 300], nb=[1, 5, 40], type_K=[F16, F32],
-      hidden=["nan"])  # fmt: skip
+      hidden=["nan"])
 def flash_attn_hidden_nan(new: Leaves, kv: int, nb: int, type_K: GGMLType, hidden: str) -> Tensor:
     """What a hidden cell holds does not matter; the token that does see one gets NaN."""
 
@@ -157,7 +157,7 @@ def flash_attn_hidden_nan(new: Leaves, kv: int, nb: int, type_K: GGMLType, hidde
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, types=[("q8_0", "q4_0"), ("q4_0", "f16"), ("q4_0", "q8_0"),
       ("f16", "f32"), ("f16", "q4_0"), ("bf16", "f16")], d=[64], kv=[113], nb=[1, 2, 35],
-      mask=[False, True])  # fmt: skip
+      mask=[False, True])
 def flash_attn_mixed(
     new: Leaves, types: tuple[str, str], d: int, kv: int, nb: int, mask: bool
 ) -> Tensor:
@@ -168,9 +168,9 @@ def flash_attn_mixed(
 
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[576], hsv=[512], nr=[16, 20], kv=[113, 512],
-      nb=[1, 3, 32], type_K=[F16, Q8_0], shared=[True])  # fmt: skip
+      nb=[1, 3, 32], type_K=[F16, Q8_0], shared=[True])
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64, 128], hsv=[64], nr=[1, 4], kv=[113], nb=[1, 8],
-      type_K=[F16, Q8_0], shared=[True])  # fmt: skip
+      type_K=[F16, Q8_0], shared=[True])
 def flash_attn_shared(
     new: Leaves, hsk: int, hsv: int, nr: int, kv: int, nb: int, type_K: GGMLType, shared: bool
 ) -> Tensor:
@@ -188,11 +188,11 @@ def sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, d=[64, 256], nr=[8, 12], n_seqs=[1, 2], kv=[1024],
-      nb=[1, 3, 33], n_kv_max=[128], type_K=[F16, Q8_0], max_bias=[0.0, 8.0])  # fmt: skip
+      nb=[1, 3, 33], n_kv_max=[128], type_K=[F16, Q8_0], max_bias=[0.0, 8.0])
 def flash_attn_sparse(
     new: Leaves, d: int, nr: int, n_seqs: int, kv: int, nb: int, n_kv_max: int, type_K: GGMLType,
     max_bias: float,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Most cells are hidden, and the op is told how many are not."""
     q = new((d, nb, nr, n_seqs))
     k, v = (new((d, kv, 1, n_seqs), type_K) for _ in "kv")

@@ -23,23 +23,23 @@ def _flops(hsk: int, nh: int, kv: int, nb: int, **_: object) -> float:
 
 
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=KEYS, hsk=[128], nh=[32, 64], kv=[256], nb=[1],
-      streams=[(1, 1), (4, 4), (4, 1)])  # fmt: skip
+      streams=[(1, 1), (4, 4), (4, 1)])
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=KEYS, hsk=[128], nh=[64],
-      kv=[1, 7, 8, 63, 64, 65], nb=[32], streams=[(4, 1)])  # fmt: skip
+      kv=[1, 7, 8, 63, 64, 65], nb=[32], streams=[(4, 1)])
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=[F32, F16, KEYS[3]], hsk=[64], nh=[3, 5],
-      kv=[33], nb=[3], streams=[(4, 2)])  # fmt: skip
+      kv=[33], nb=[3], streams=[(4, 2)])
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=[F16, KEYS[3]], hsk=[128], nh=[32], kv=[256],
-      nb=[512], streams=[(1, 1)])  # fmt: skip
+      nb=[512], streams=[(1, 1)])
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=KEYS, hsk=[128], nh=[32], kv=[64], nb=[9],
-      streams=[(4, 4)])  # fmt: skip
+      streams=[(4, 4)])
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=[F32, F16, KEYS[3]], hsk=[64], nh=[4],
-      kv=[33], nb=[3], streams=[(2, 1)], v=[True])  # fmt: skip
+      kv=[33], nb=[3], streams=[(2, 1)], v=[True])
 @case("LIGHTNING_INDEXER", perf=True, flops=_flops, type_K=[F16, KEYS[3]], hsk=[128], nh=[64],
-      kv=[4096], nb=[1, 16], streams=[(1, 1)])  # fmt: skip
+      kv=[4096], nb=[1, 16], streams=[(1, 1)])
 def lightning_indexer(
     new: Leaves, type_K: GGMLType, hsk: int, nh: int, kv: int, nb: int, streams: tuple[int, int],
     v: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """streams: of the keys, of the mask. v: q and k are parts of larger tensors."""
     make = new.part if v else new
     q, k = make((hsk, nh, nb, streams[0])), make((hsk, 1, kv, streams[0]), type_K)

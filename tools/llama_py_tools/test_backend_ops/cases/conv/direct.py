@@ -40,7 +40,7 @@ SMALL = [
     ((w, h, c, 2), (kw, kh, c, oc))
     for w, h in ((1, 133), (141, 1), (141, 31)) for kw, kh in ((1, 3), (2, 2), (3, 1), (11, 3))
     for c, oc in ((1, 12), (25, 1), (7, 33))
-]  # fmt: skip
+]
 
 
 def _fits(ne_input: Shape, ne_kernel: Shape, p: Shape) -> bool:
@@ -52,12 +52,12 @@ def _fits(ne_input: Shape, ne_kernel: Shape, p: Shape) -> bool:
 def _conv_2d(
     new: Leaves, ne_input: Shape, ne_kernel: Shape, type_kernel: GGMLType, p: Shape, cwhn: bool,
     kernel_offset: int = 0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     b = new(ne_input)
     kw, kh, c, oc = ne_kernel
     a = new((kw * kh * c * oc + kernel_offset,), type_kernel)
     a = ops.view_4d(a, kw, kh, c, oc, *Tensor(type_kernel, ne_kernel).nb[1:],
-                    kernel_offset * type_kernel.type_size)  # fmt: skip
+                    kernel_offset * type_kernel.type_size)
     if cwhn:
         a, b = _inner_last(a), _inner_channels(b)
     return ops.conv_2d_direct(a, b, *p)
@@ -69,45 +69,45 @@ for _input, _kernel in SMALL:
     for _p in ((1, 5, 5, 2, 2, 4), (3, 5, 5, 5, 2, 4)):
         if _fits(_input, _kernel, _p):
             case("CONV_2D", ne_input=[_input], ne_kernel=[_kernel], type_kernel=[F32, F16], p=[_p],
-                 cwhn=[False, True])(_conv_2d)  # fmt: skip
+                 cwhn=[False, True])(_conv_2d)
 
 
 for _input, _kernel, _p in (
     ((19, 17, 8, 2), (3, 3, 8, 65), UNITS), ((19, 17, 16, 3), (3, 3, 16, 33), (2, 3, 4, 2, 2, 1)),
     ((13, 11, 16, 3), (1, 1, 16, 33), (1, 1, 0, 0, 1, 1)), ((64, 64, 48, 1), (3, 3, 48, 96), UNITS),
-):  # fmt: skip
+):
     case("CONV_2D", ne_input=[_input], ne_kernel=[_kernel], type_kernel=[F32, F16, BF16], p=[_p],
-         cwhn=[False, True])(_conv_2d)  # fmt: skip
+         cwhn=[False, True])(_conv_2d)
 
 
 _p = (1, 5, 5, 5, 2, 4)
 for _channels, _out in ((1, 1), (1, 12), (25, 1), (25, 12)):
     for _input, _size in (((141, 133), (11, 11)), ((1, 1), (1, 1)), ((141, 1), (11, 2)),
-                          ((1, 133), (2, 11)), ((141, 133), (1, 1))):  # fmt: skip
+                          ((1, 133), (2, 11)), ((141, 133), (1, 1))):
         case("CONV_2D", ne_input=[(*_input, _channels, 2)], type_kernel=[F32, F16],
              ne_kernel=[(*_size, _channels, _out)], p=[_p, (3, 5, 5, 2, 2, 1)],
-             cwhn=[False, True])(_conv_2d)  # fmt: skip
+             cwhn=[False, True])(_conv_2d)
 
 
 case("CONV_2D", ne_input=[(19, 17, 8, 2)], ne_kernel=[(3, 3, 8, 17)], type_kernel=[F32, F16],
-     p=[UNITS], cwhn=[False], kernel_offset=[1])(_conv_2d)  # fmt: skip
+     p=[UNITS], cwhn=[False], kernel_offset=[1])(_conv_2d)
 case("CONV_2D", perf=True, flops=_flops_2d, ne_input=[(256, 256, 192, 1)],
      ne_kernel=[(3, 3, 192, 96)], type_kernel=[F32, F16], p=[UNITS],
-     cwhn=[False, True])(_conv_2d)  # fmt: skip
+     cwhn=[False, True])(_conv_2d)
 
 
 @case("CONV_2D_DW", ne_input=[(17, 34, 9, 1)], ne_kernel=[(3, 3, 1, 9)], type_kernel=[F32, F16],
-      stride=[1], padding=[0], dilation=[1], cwhn=[False, True])  # fmt: skip
+      stride=[1], padding=[0], dilation=[1], cwhn=[False, True])
 @case("CONV_2D_DW", ne_input=[(32, 8, 64, 1)], ne_kernel=[(3, 3, 1, 64)], type_kernel=[F32, F16],
-      stride=[2], padding=[1], dilation=[1], cwhn=[False, True])  # fmt: skip
+      stride=[2], padding=[1], dilation=[1], cwhn=[False, True])
 @case("CONV_2D_DW", ne_input=[(33, 12, 35, 3)], ne_kernel=[(5, 2, 1, 35)], type_kernel=[F32, F16],
-      stride=[1, 3], padding=[0, 4], dilation=[1, 2], cwhn=[False, True])  # fmt: skip
+      stride=[1, 3], padding=[0, 4], dilation=[1, 2], cwhn=[False, True])
 @case("CONV_2D_DW", perf=True, ne_input=[(112, 112, 32, 1)], ne_kernel=[(3, 3, 1, 32)],
-      type_kernel=[F32], stride=[1], padding=[1], dilation=[1], cwhn=[False, True])  # fmt: skip
+      type_kernel=[F32], stride=[1], padding=[1], dilation=[1], cwhn=[False, True])
 def conv_2d_dw(
     new: Leaves, ne_input: Shape, ne_kernel: Shape, type_kernel: GGMLType, stride: int,
     padding: int, dilation: int, cwhn: bool,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     a, b = new(ne_kernel, type_kernel), new(ne_input)
     if cwhn:
         a, b = _inner_last(a), _inner_channels(b)
@@ -131,32 +131,32 @@ def _flops_3d(size: ops.Triple, kernel: ops.Triple, IC: int, OC: int, N: int, **
 
 
 @case("CONV_3D", N=[1, 2], IC=[1, 3], OC=[1, 4], size=[(20, 12, 8)], kernel=[(3, 3, 3)], s=[ONES],
-      p=[(0, 0, 0), ONES], d=[ONES, (2, 2, 2)], type_kernel=[F32, F16])  # fmt: skip
+      p=[(0, 0, 0), ONES], d=[ONES, (2, 2, 2)], type_kernel=[F32, F16])
 @case("CONV_3D", N=[1, 2], IC=[1, 3], OC=[4], size=[(20, 12, 8)], kernel=[(3, 3, 3), (5, 1, 3)],
-      s=[(2, 2, 2), (2, 1, 1)], p=[(2, 0, 1)], d=[(1, 1, 2)], type_kernel=[F32, F16])  # fmt: skip
+      s=[(2, 2, 2), (2, 1, 1)], p=[(2, 0, 1)], d=[(1, 1, 2)], type_kernel=[F32, F16])
 @case("CONV_3D", N=[1], IC=[4], OC=[8], size=[(8, 8, 8)], kernel=[(1, 1, 1)], s=[ONES],
-      p=[(0, 0, 0)], d=[ONES], type_kernel=[F32, F16])  # fmt: skip
+      p=[(0, 0, 0)], d=[ONES], type_kernel=[F32, F16])
 @case("CONV_3D", N=[2], IC=[8], OC=[65], size=[(9, 11, 5)], kernel=[(3, 3, 3)], s=[ONES],
-      p=[ONES], d=[ONES], type_kernel=[F32, F16, BF16], kernel_offset=[0, 1])  # fmt: skip
+      p=[ONES], d=[ONES], type_kernel=[F32, F16, BF16], kernel_offset=[0, 1])
 @case("CONV_3D", N=[2], IC=[5], OC=[17], size=[(13, 9, 7)], kernel=[(4, 3, 2)], s=[(2, 1, 3)],
-      p=[(3, 2, 2)], d=[(2, 1, 2)], type_kernel=[F32, F16])  # fmt: skip
+      p=[(3, 2, 2)], d=[(2, 1, 2)], type_kernel=[F32, F16])
 @case("CONV_3D", N=[3], IC=[16], OC=[33], size=[(9, 7, 3)], kernel=[(1, 1, 1), (1, 1, 3)],
-      s=[(1, 1, 2)], p=[(0, 0, 2)], d=[(1, 1, 2)], type_kernel=[F32, F16])  # fmt: skip
+      s=[(1, 1, 2)], p=[(0, 0, 2)], d=[(1, 1, 2)], type_kernel=[F32, F16])
 @case("CONV_3D", N=[2], IC=[3], OC=[7], size=[(1, 2, 1)], kernel=[(1, 1, 1)], s=[ONES],
-      p=[(3, 4, 2)], d=[ONES], type_kernel=[F32, F16])  # fmt: skip
+      p=[(3, 4, 2)], d=[ONES], type_kernel=[F32, F16])
 @case("CONV_3D", N=[1, 2], IC=[1, 3], OC=[4], size=[(20, 22, 9)], kernel=[(3, 3, 3)],
-      s=[(2, 2, 2)], p=[(0, 0, 0), ONES], d=[(2, 2, 2)], type_kernel=[F32, F16])  # fmt: skip
+      s=[(2, 2, 2)], p=[(0, 0, 0), ONES], d=[(2, 2, 2)], type_kernel=[F32, F16])
 @case("CONV_3D", N=[2], IC=[8], OC=[33], size=[(9, 5, 7)], kernel=[(1, 1, 3)], s=[(1, 1, 2)],
-      p=[(0, 0, 2)], d=[(1, 1, 2)], type_kernel=[F32, F16])  # fmt: skip
+      p=[(0, 0, 2)], d=[(1, 1, 2)], type_kernel=[F32, F16])
 @case("CONV_3D", N=[1], IC=[1], OC=[1], size=[(2, 2, 2)],
       kernel=[(0, 1, 1), (1, 0, 1), (1, 1, 0)], s=[ONES], p=[(0, 0, 0)], d=[ONES],
-      type_kernel=[F32, F16])  # fmt: skip
+      type_kernel=[F32, F16])
 @case("CONV_3D", perf=True, flops=_flops_3d, N=[1], IC=[16], OC=[32], size=[(32, 32, 8)],
-      kernel=[(3, 3, 3)], s=[ONES], p=[ONES], d=[ONES], type_kernel=[F32, F16])  # fmt: skip
+      kernel=[(3, 3, 3)], s=[ONES], p=[ONES], d=[ONES], type_kernel=[F32, F16])
 def conv_3d(
     new: Leaves, N: int, IC: int, OC: int, size: ops.Triple, kernel: ops.Triple, s: ops.Triple,
     p: ops.Triple, d: ops.Triple, type_kernel: GGMLType, kernel_offset: int = 0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     ne = (*kernel, IC * OC)
     a = new((ne[0] * ne[1] * ne[2] * ne[3] + kernel_offset,), type_kernel)
     a = ops.view_4d(a, *ne, *Tensor(type_kernel, ne).nb[1:], kernel_offset * type_kernel.type_size)

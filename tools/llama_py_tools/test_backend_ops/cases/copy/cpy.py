@@ -29,23 +29,23 @@ def _cpy_bound(type_src: GGMLType, type_dst: GGMLType, ne: Shape, **_: object) -
 
 
 @case("CPY", max_nmse=_cpy_bound, type_src=[F32, F16, BF16], type_dst=[F32, F16, BF16],
-      ne=[(33, 4, 3, 2)], permute_src=PERMUTATIONS[:3])  # fmt: skip
+      ne=[(33, 4, 3, 2)], permute_src=PERMUTATIONS[:3])
 @case("CPY", max_nmse=_cpy_bound, type_src=[F32], type_dst=STORED,
-      ne=[(256, 4, 3, 2), (32, 1, 1, 1)], permute_src=[(0, 1, 2, 3), (0, 2, 1, 3)])  # fmt: skip
+      ne=[(256, 4, 3, 2), (32, 1, 1, 1)], permute_src=[(0, 1, 2, 3), (0, 2, 1, 3)])
 @case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=[F32], ne=[(256, 4, 3, 2)],
-      permute_src=[AS_IT_IS])  # fmt: skip
+      permute_src=[AS_IT_IS])
 @case("CPY", max_nmse=_cpy_bound, type_src=READABLE, type_dst=[F32], ne=[(256, 4, 3, 2)],
-      permute_src=[AS_IT_IS])  # fmt: skip
+      permute_src=[AS_IT_IS])
 @case("CPY", max_nmse=_cpy_bound, type_src=[F32], type_dst=STORED, ne=[(64, 5, 3, 2)],
-      permute_src=[(1, 0, 2, 3), (3, 1, 0, 2)])  # fmt: skip
+      permute_src=[(1, 0, 2, 3), (3, 1, 0, 2)])
 @case("CPY", max_nmse=0, type_src=[I32, I64], type_dst=[I32, I64], ne=[(33, 5, 1, 1)],
-      permute_src=PERMUTATIONS[:2])  # fmt: skip
+      permute_src=PERMUTATIONS[:2])
 @case("CPY", max_nmse=0, type_src=[F32], type_dst=[I32], ne=[(33, 5, 1, 1)],
-      permute_src=[AS_IT_IS])  # fmt: skip
+      permute_src=[AS_IT_IS])
 @case("CPY", max_nmse=0, type_src=[I32], type_dst=[F32], ne=[(33, 5, 1, 1)],
-      permute_src=[AS_IT_IS])  # fmt: skip
+      permute_src=[AS_IT_IS])
 @case("CPY", perf=True, type_src=[F32], type_dst=[F32, F16, STORED[4]], ne=[(4096, 512, 1, 1)],
-      permute_src=[AS_IT_IS])  # fmt: skip
+      permute_src=[AS_IT_IS])
 def cpy(
     new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, permute_src: Shape
 ) -> Tensor:
@@ -59,14 +59,14 @@ def cpy_blocks(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
 
 
 @case("CPY", max_nmse=0, type=STORED, ne=[(64, 4, 3, 1)], ne_dst=[(32, 24), (96, 8)],
-      max_dst=[True])  # fmt: skip
+      max_dst=[True])
 def cpy_block_shape(new: Leaves, type: GGMLType, ne: Shape, ne_dst: Shape, max_dst: bool) -> Tensor:
     """Blocks to rows of f32 of another length."""
     return ops.cpy(new(ne, type), new(ne_dst))
 
 
 @case("CPY", max_nmse=0, type_src=[F32], ne=[(3, 8, 2, 1)], to=[(48,), (6, 8), (2, 4, 6)],
-      view=[False, True])  # fmt: skip
+      view=[False, True])
 def cpy_shape(new: Leaves, type_src: GGMLType, ne: Shape, to: Shape, view: bool) -> Tensor:
     """Element order is kept when shapes differ; with a view, the destination is a window."""
     dst = new.part(to) if view else new(to)
@@ -80,32 +80,32 @@ def cast(new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, cast: b
 
 
 @case("CPY", max_nmse=_cpy_bound, type_src=[F32, F16, BF16], type_dst=WRITABLE, ne=[(256, 2, 3, 4)],
-      permute_src=[AS_IT_IS, (0, 2, 1, 3)])  # fmt: skip
+      permute_src=[AS_IT_IS, (0, 2, 1, 3)])
 @case("CPY", max_nmse=_cpy_bound, type_src=STORED + READABLE, type_dst=[F32], ne=[(256, 2, 3, 4)],
-      permute_src=[(0, 2, 1, 3)])  # fmt: skip
+      permute_src=[(0, 2, 1, 3)])
 @case("CPY", max_nmse=_cpy_bound, type_src=[F32], type_dst=STORED, ne=[(96, 1, 1, 1)],
-      permute_src=[AS_IT_IS])  # fmt: skip
+      permute_src=[AS_IT_IS])
 @case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=[F32], ne=[(96, 1, 1, 1)],
-      permute_src=[AS_IT_IS])  # fmt: skip
+      permute_src=[AS_IT_IS])
 @case("CPY", max_nmse=0, type_src=[F32], type_dst=[I32], ne=[(64, 2, 3, 4)],
-      permute_src=PERMUTATIONS[1:])  # fmt: skip
+      permute_src=PERMUTATIONS[1:])
 @case("CPY", max_nmse=0, type_src=[I32], type_dst=[F32], ne=[(64, 2, 3, 4)],
-      permute_src=PERMUTATIONS[1:])  # fmt: skip
+      permute_src=PERMUTATIONS[1:])
 @case("CPY", max_nmse=0, type_src=[F32], type_dst=[F32], ne=[(2, 300001, 1, 1), (2, 2, 70001, 1)],
-      permute_src=[(1, 0, 2, 3)])  # fmt: skip
+      permute_src=[(1, 0, 2, 3)])
 @case("CPY", max_nmse=_cpy_bound, type_src=[F32, F16, BF16], type_dst=[F32, F16, BF16],
       ne=[(256, 4, 3, 3), (1, 256, 4, 1)], permute_src=[(1, 0, 2, 3), (2, 0, 1, 3), (3, 1, 0, 2)],
-      large=[True])  # fmt: skip
+      large=[True])
 def cpy_more(
     new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, permute_src: Shape,
     large: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     return cpy(new, type_src, type_dst, ne, permute_src)
 
 
 @case("CPY", max_nmse=0, type=[F32, F16, BF16, I32, *STORED, *READABLE], blocks=[1, 3],
       permute_src=[AS_IT_IS, (0, 2, 1, 3), (0, 3, 1, 2)],
-      permute_dst=[AS_IT_IS, (0, 2, 1, 3)])  # fmt: skip
+      permute_dst=[AS_IT_IS, (0, 2, 1, 3)])
 def cpy_same_type(
     new: Leaves, type: GGMLType, blocks: int, permute_src: Shape, permute_dst: Shape
 ) -> Tensor:
@@ -116,7 +116,7 @@ def cpy_same_type(
 
 
 @case("CPY", max_nmse=0, type=[F32, F16, BF16, I32], ne=[(256, 4, 3, 3), (33, 5, 1, 1)],
-      transposed=["src", "dst", "both"])  # fmt: skip
+      transposed=["src", "dst", "both"])
 def cpy_transposed(new: Leaves, type: GGMLType, ne: Shape, transposed: str) -> Tensor:
     n0, n1, *outer = ne
 
@@ -129,7 +129,7 @@ def cpy_transposed(new: Leaves, type: GGMLType, ne: Shape, transposed: str) -> T
 
 
 @case("CPY", max_nmse=0, type=[F32, F16, STORED[0]], ne=[(128, 2, 3, 2)], half_src=[None, 0, 1],
-      half_dst=[0, 1, 2])  # fmt: skip
+      half_dst=[0, 1, 2])
 def cpy_halves(
     new: Leaves, type: GGMLType, ne: Shape, half_src: int | None, half_dst: int
 ) -> Tensor:
@@ -140,7 +140,7 @@ def cpy_halves(
 
 ORDERS: list[Shape] = [
     (3, 5, 7, 32), (5, 3, 32, 7), (7, 32, 3, 5), (32, 3, 5, 7), (32, 7, 5, 3), (5, 7, 32, 3),
-]  # fmt: skip
+]
 
 
 @case("CPY", max_nmse=0, type=[F32, F16], ne=ORDERS, to=[(3, 5, 7, 32), (32, 7, 5, 3)])
@@ -150,6 +150,6 @@ def cpy_reshaped(new: Leaves, type: GGMLType, ne: Shape, to: Shape) -> Tensor:
 
 
 differs_from_ggml("CPY", "rounds halves to the even level with vectors, else away from zero",
-                  type_src=[F16, BF16], type_dst=[BY_NAME["q8_0"]])  # fmt: skip
+                  type_src=[F16, BF16], type_dst=[BY_NAME["q8_0"]])
 crashes_ggml("CPY", "has no function that decodes them, and calls it all the same",
-             type_src=PARTNERS)  # fmt: skip
+             type_src=PARTNERS)

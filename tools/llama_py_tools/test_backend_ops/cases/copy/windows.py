@@ -42,7 +42,7 @@ def acc(new: Leaves, ne: Shape, window: tuple[Shape, Shape], inplace: bool) -> T
 
 
 @case("ACC", ne=[(256, 17, 1, 1), (256, 17, 2, 3)],
-      strided=["b_part", "b_permuted", "b_half0", "b_half1", "b_half2"])  # fmt: skip
+      strided=["b_part", "b_permuted", "b_half0", "b_half1", "b_half2"])
 def acc_strided(new: Leaves, ne: Shape, strided: str) -> Tensor:
     a, small = new(ne), (128, 9, ne[2], ne[3])
     if strided.startswith("b_half"):

@@ -35,38 +35,38 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[65], n=[1, 2, 33], k=[512], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=OTHERS, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=RARE, m=[1, 65], n=[1, 2, 33], k=[768],
-      prepared=[False, True])  # fmt: skip
+      prepared=[False, True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=REST, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=REST, m=[1, 65], n=[1, 33], k=[768], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + SMALL, m=[5, 16], n=[1, 9], k=[32, 96],
-      prepared=[True])  # fmt: skip
+      prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=SMALL, m=[17], n=[1, 2, 9, 33], k=[96, 384],
-      prepared=[False])  # fmt: skip
+      prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1, 3, 33], n=[1, 2, 17], k=[1, 3, 63, 65, 257],
-      prepared=[False])  # fmt: skip
+      prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], m=[5], n=[0], k=[64], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS, m=[16], n=[1, 4, 8], k=[4096],
-      prepared=[True])  # fmt: skip
+      prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS, m=[1], n=[64], k=[256], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS, m=[16], n=[4, 6, 7, 10, 127], k=[256],
-      prepared=[False])  # fmt: skip
+      prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS + REST, m=[49], n=[200],
-      k=[1280], prepared=[False, True])  # fmt: skip
+      k=[1280], prepared=[False, True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + SMALL, m=[16], n=[1], k=[32],
-      prepared=[False])  # fmt: skip
+      prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1], n=[7, 127, 512], k=[2048, 2051],
-      prepared=[False])  # fmt: skip
+      prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], m=[31, 32], n=[509], k=[2112],
-      prepared=[False])  # fmt: skip
+      prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1056, 1057], n=[1], k=[4, 129],
-      prepared=[False, True])  # fmt: skip
+      prepared=[False, True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=BLOCKS[:4], m=[1023], n=[2, 5], k=[1024], prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + OTHERS[-1:], m=[288], n=[32], k=[2880],
-      prepared=[True])  # fmt: skip
+      prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=[BLOCKS[1]], m=[1], n=[2048], k=[8192], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=[BLOCKS[0]], m=[6], n=[1024], k=[5120], prepared=[True])
 @case("MUL_MAT", perf=True, flops=flops, type_a=TYPES + RARE + REST, m=[4096], n=[1, 512], k=[4096],
-      prepared=[True])  # fmt: skip
+      prepared=[True])
 def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: bool) -> Tensor:
     # A sum that happens to be near zero has no relative precision: few of them must not cancel.
     init = uniform(0, 1) if m * n < 6 else None
@@ -83,7 +83,7 @@ def hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[32, 64, 128, 256, 512, 1024, 2048],
-      m=[1, 7], bs=[(1, 1)])  # fmt: skip
+      m=[1, 7], bs=[(1, 1)])
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[2, 4, 128], m=[4, 32], bs=[(2, 3)])
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[4096], m=[1], bs=[(1, 1)])
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32], n=[8192], m=[1], bs=[(1, 1)])

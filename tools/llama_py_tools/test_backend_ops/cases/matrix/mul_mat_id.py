@@ -33,43 +33,43 @@ def expert_ids(n_mats: int) -> Init:
 
 
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=TYPES, n_mats=[4], n_used=[2], b=[False, True], m=[33],
-      n=[1, 2, 9, 33], k=[256], prepared=[True])  # fmt: skip
+      n=[1, 2, 9, 33], k=[256], prepared=[True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[2]], n_mats=[8], n_used=[1, 4],
-      b=[False, True], m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
+      b=[False, True], m=[17], n=[1, 5, 129], k=[256], prepared=[False])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=RARE, n_mats=[4], n_used=[2], b=[False], m=[33],
-      n=[1, 9, 33], k=[256], prepared=[False, True])  # fmt: skip
+      n=[1, 9, 33], k=[256], prepared=[False, True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=REST, n_mats=[4], n_used=[2], b=[False], m=[33],
-      n=[1, 33], k=[256], prepared=[True])  # fmt: skip
+      n=[1, 33], k=[256], prepared=[True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=SMALL, n_mats=[4], n_used=[2], b=[False], m=[33],
-      n=[1, 9, 33], k=[96], prepared=[False, True])  # fmt: skip
+      n=[1, 9, 33], k=[96], prepared=[False, True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=TYPES + OTHERS, n_mats=[2], n_used=[1], b=[False],
-      m=[49], n=[400], k=[768], prepared=[False, True])  # fmt: skip
+      m=[49], n=[400], k=[768], prepared=[False, True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17],
-      n=[0, 5], k=[65], prepared=[False])  # fmt: skip
+      n=[0, 5], k=[65], prepared=[False])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[BLOCKS[2], F16], n_mats=[4], n_used=[4], b=[False],
-      m=[64], n=[1, 15, 16, 17, 31, 47, 49], k=[256], prepared=[True])  # fmt: skip
+      m=[64], n=[1, 15, 16, 17, 31, 47, 49], k=[256], prepared=[True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F16, BF16], n_mats=[16], n_used=[16], b=[False, True],
-      m=[32, 50], n=[200], k=[16, 64], prepared=[False])  # fmt: skip
+      m=[32, 50], n=[200], k=[16, 64], prepared=[False])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F16], n_mats=[2], n_used=[2], b=[False, True], m=[8],
-      n=[8192], k=[16], prepared=[False])  # fmt: skip
+      n=[8192], k=[16], prepared=[False])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F16], n_mats=[1], n_used=[1], b=[False], m=[8], n=[16],
-      k=[1, 63, 65], prepared=[False])  # fmt: skip
+      k=[1, 63, 65], prepared=[False])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[BLOCKS[1]], n_mats=[512, 1024], n_used=[10], b=[False],
-      m=[32], n=[1, 5, 300], k=[64], prepared=[True])  # fmt: skip
+      m=[32], n=[1, 5, 300], k=[64], prepared=[True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=TYPES + OTHERS, n_mats=[4], n_used=[2], b=[False],
-      m=[64], n=[16], k=[768], prepared=[True])  # fmt: skip
+      m=[64], n=[16], k=[768], prepared=[True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[*BLOCKS[:3], *OTHERS[:1]], n_mats=[8], n_used=[1, 4],
-      b=[False, True], m=[64], n=[1, 4, 5, 17, 129], k=[256], prepared=[True])  # fmt: skip
+      b=[False, True], m=[64], n=[1, 4, 5, 17, 129], k=[256], prepared=[True])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[BLOCKS[0], BLOCKS[2]], n_mats=[8], n_used=[2],
-      b=[False], m=[64], n=[1, 16, 64], k=[256], prepared=[True], range=[1e5])  # fmt: skip
+      b=[False], m=[64], n=[1, 16, 64], k=[256], prepared=[True], range=[1e5])
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], n_mats=[4], n_used=[2], b=[False],
-      m=[8], n=[1, 16], k=[64], prepared=[False], half=[1, 2])  # fmt: skip
+      m=[8], n=[1, 16], k=[64], prepared=[False], half=[1, 2])
 @case("MUL_MAT_ID", perf=True, flops=flops, type_a=[F16, BLOCKS[2]], n_mats=[64], n_used=[8],
-      b=[False], m=[768], n=[1, 512], k=[2048], prepared=[True])  # fmt: skip
+      b=[False], m=[768], n=[1, 512], k=[2048], prepared=[True])
 def mul_mat_id(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, b: bool, m: int, n: int, k: int,
     prepared: bool, range: float = 1.0, half: int | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """b: every chosen expert reads the same row of the token. The ids are part of a longer list.
 
     range: b's largest value; beyond f16's it may not be rounded to f16. half: the matrices are half
@@ -86,7 +86,7 @@ def mul_mat_id(
 
 
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], n_mats=[4], n_used=[3], m=[17], n=[5],
-      k=[64], same=[True])  # fmt: skip
+      k=[64], same=[True])
 def mul_mat_id_same(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, same: bool
 ) -> Tensor:
@@ -96,11 +96,11 @@ def mul_mat_id_same(
 
 
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, BLOCKS[0], BLOCKS[2]], n_mats=[3], n_used=[4],
-      m=[33], n=[1, 3, 40], k=[256], prepared=[False, True], first=[0, 2, 5], of=[8])  # fmt: skip
+      m=[33], n=[1, 3, 40], k=[256], prepared=[False, True], first=[0, 2, 5], of=[8])
 def mul_mat_id_some(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int,
     prepared: bool, first: int, of: int,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Of the matrices that are chosen from, some are here."""
     ids = ops.view_2d(x := new((of, n), I32, expert_ids(of)), n_used, n, x.nb[1], 0)
     as_ = (new.weight if prepared else new)((k, m, n_mats), type_a)

@@ -19,14 +19,14 @@ HEADS = [((8, 1), (4, 1)), ((4, 3), (4, 1)), ((12, 1), (1, 1)), ((1, 3), (4, 1))
 
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], m=[16, 5], n=[1, 8], k=[64],
-      bs_nr=BATCHES)  # fmt: skip
+      bs_nr=BATCHES)
 @case("MUL_MAT", max_nmse=BOUND, type_a=FEW, m=[16], n=[1, 4, 16], k=[256],
-      bs_nr=[BATCHES[0], BATCHES[3]])  # fmt: skip
+      bs_nr=[BATCHES[0], BATCHES[3]])
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, *BLOCKS[:3]], m=[16], n=[1, 16], k=[1024],
-      bs_nr=[((3, 2), (1, 1))])  # fmt: skip
+      bs_nr=[((3, 2), (1, 1))])
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[64, 83], n=[2, 45, 77], k=[77, 128], bs_nr=HEADS)
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], m=[16], n=[8], k=[64],
-      bs_nr=[((1536, 1), (1, 1))])  # fmt: skip
+      bs_nr=[((1536, 1), (1, 1))])
 def mul_mat_batch(
     new: Leaves, type_a: GGMLType, m: int, n: int, k: int, bs_nr: tuple[Shape, Shape]
 ) -> Tensor:
@@ -36,7 +36,7 @@ def mul_mat_batch(
 
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[17], n=[1, 9], k=[64, 65],
-      per=[(0, 2, 1, 3), (0, 3, 2, 1)])  # fmt: skip
+      per=[(0, 2, 1, 3), (0, 3, 2, 1)])
 def mul_mat_permuted(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape) -> Tensor:
     """Attention without flash: both are heads laid out by token."""
     a = new.permuted((k, m, 2, 3), per, type_a)
@@ -50,9 +50,9 @@ def mul_mat_strided(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, b_par
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], type_b=[F16], m=[17], n=[1, 9], k=[65, 256])
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, type_b=[F16, BF16], m=[1, 64], n=[1, 32, 509],
-      k=[4, 80, 588])  # fmt: skip
+      k=[4, 80, 588])
 @case("MUL_MAT", max_nmse=BOUND, type_a=BLOCKS + OTHERS, type_b=[F16, BF16], m=[16], n=[1, 4, 16],
-      k=[256])  # fmt: skip
+      k=[256])
 def mul_mat_half(new: Leaves, type_a: GGMLType, type_b: GGMLType, m: int, n: int, k: int) -> Tensor:
     return ops.mul_mat(new((k, m), type_a), new((k, n), type_b))
 
@@ -65,9 +65,9 @@ def mul_mat_transposed(
 
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=FEW, m=[16], n=[1, 4, 16], k=[256],
-      per=[(0, 2, 1, 3), (0, 1, 3, 2), (0, 3, 2, 1)], bs=[(2, 3)])  # fmt: skip
+      per=[(0, 2, 1, 3), (0, 1, 3, 2), (0, 3, 2, 1)], bs=[(2, 3)])
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[129, 1057], n=[1], k=[67, 128],
-      per=[(0, 2, 1, 3)], bs=[(2, 1), (4, 3)], nr=[1, 4])  # fmt: skip
+      per=[(0, 2, 1, 3)], bs=[(2, 1), (4, 3)], nr=[1, 4])
 def mul_mat_both_permuted(
     new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape, bs: Shape, nr: int = 1
 ) -> Tensor:
@@ -77,9 +77,9 @@ def mul_mat_both_permuted(
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=FEW, m=[16], n=[1, 3, 32], k=[256], half=[(0, 0)])
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[128, 129], n=[1], k=[1056, 1057],
-      half=[(0, 0), (1, 0), (2, 0), (0, 1)])  # fmt: skip
+      half=[(0, 0), (1, 0), (2, 0), (0, 1)])
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], m=[8], n=[1, 16], k=[64],
-      half=[(1, None), (2, None), (None, 1), (None, 2), (1, 2)])  # fmt: skip
+      half=[(1, None), (2, None), (None, 1), (None, 2), (1, 2)])
 def mul_mat_halves(
     new: Leaves, type_a: GGMLType, m: int, n: int, k: int, half: tuple[int | None, int | None]
 ) -> Tensor:

@@ -14,18 +14,18 @@ OTHERS = [BY_NAME[n] for n in ("q2_K", "q3_K", "q5_K", "iq4_nl", "iq4_xs", "mxfp
 
 
 @case("OUT_PROD", type_a=[F32, F16, BF16], m=[256], n=[1, 16], k=[1, 16],
-      bs=[(1, 1), (3, 1), (3, 3)], nr=[(1, 1), (2, 1), (2, 2)])  # fmt: skip
+      bs=[(1, 1), (3, 1), (3, 3)], nr=[(1, 1), (2, 1), (2, 2)])
 @case("OUT_PROD", type_a=STORED, m=[256], n=[1, 16], k=[1, 16], bs=[(3, 3)],
-      nr=[(1, 1), (2, 2)])  # fmt: skip
+      nr=[(1, 1), (2, 2)])
 @case("OUT_PROD", type_a=OTHERS, m=[256], n=[16], k=[1, 16], bs=[(1, 3)], nr=[(2, 2)])
 @case("OUT_PROD", type_a=[F32, F16, STORED[0]], m=[256], n=[1, 16], k=[16], bs=[(1, 3)],
-      nr=[(1, 1), (1, 2)])  # fmt: skip
+      nr=[(1, 1), (1, 2)])
 @case("OUT_PROD", type_a=[F32], m=[256], n=[16], k=[16], bs=[(8, 1), (32, 1)], nr=[(1, 1)])
 @case("OUT_PROD", type_a=[F32], m=[256], n=[16], k=[16], bs=[(1, 1)], nr=[(8, 1), (32, 1)])
 @case("OUT_PROD", type_a=[F32, F16], m=[37], n=[5], k=[9], bs=[(2, 1)], nr=[(1, 3)],
-      v=["", "a", "trans_b"])  # fmt: skip
+      v=["", "a", "trans_b"])
 @case("OUT_PROD", perf=True, flops=lambda m, n, k, **_: 2.0 * m * n * k, type_a=[F32], m=[1024],
-      n=[1024], k=[512], bs=[(1, 1)], nr=[(1, 1)])  # fmt: skip
+      n=[1024], k=[512], bs=[(1, 1)], nr=[(1, 1)])
 def out_prod(
     new: Leaves, type_a: GGMLType, m: int, n: int, k: int, bs: Shape, nr: Shape, v: str = ""
 ) -> Tensor:

@@ -22,12 +22,12 @@ def lower_triangle(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 @case("SOLVE_TRI", type=[F32],
       ne_lhs=[(10, 10, 4, 3), (17, 17, 2, 4), (64, 64, 2, 2), (65, 65, 1, 3)],
-      n_rhs=[1, 3, 33, 64])  # fmt: skip
+      n_rhs=[1, 3, 33, 64])
 @case("SOLVE_TRI", type=[F32], ne_lhs=[(1, 1, 5, 1), (3, 3, 1, 1), (128, 128, 2, 1)],
-      n_rhs=[1, 17, 100])  # fmt: skip
+      n_rhs=[1, 17, 100])
 @case("SOLVE_TRI", type=[F32],
       ne_lhs=[(11, 11, 1, 1), (30, 30, 7, 1), (42, 42, 5, 2), (80, 80, 2, 8), (128, 128, 4, 2)],
-      n_rhs=[5, 10, 32, 79, 81])  # fmt: skip
+      n_rhs=[5, 10, 32, 79, 81])
 @case("SOLVE_TRI", type=[F32], ne_lhs=[(79, 79, 2, 3), (64, 64, 2, 2)], n_rhs=[200, 384, 417])
 @case("SOLVE_TRI", perf=True, type=[F32], ne_lhs=[(64, 64, 8, 32)], n_rhs=[64])
 def solve_tri(new: Leaves, type: GGMLType, ne_lhs: Shape, n_rhs: int) -> Tensor:
@@ -35,7 +35,7 @@ def solve_tri(new: Leaves, type: GGMLType, ne_lhs: Shape, n_rhs: int) -> Tensor:
 
 
 @case("DIAG", max_nmse=0, type=[F32], ne=[(1, 1, 1, 1), (10, 1, 4, 3), (65, 1, 3, 1)],
-      v=[False, True])  # fmt: skip
+      v=[False, True])
 @case("DIAG", max_nmse=0, type=[F32], ne=[(79, 1, 19, 13), (256, 1, 8, 3)], v=[False])
 @case("DIAG", perf=True, type=[F32], ne=[(64, 1, 32, 16)], v=[False])
 def diag(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
