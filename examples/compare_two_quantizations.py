@@ -20,8 +20,8 @@ from ggml_py.backend import get_tensor
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer, quantizer
-from llama_py.gguf_file import GGUFFile
-from llama_py.loaded import DEMO
+from llama_py.gguf.file import GGUFFile
+from llama_py.loading.model import DEMO
 
 F64 = NDArray[np.float64]
 TEXT = "ROMEO:\nBut soft, what light through yonder window breaks?\nIt is the east."

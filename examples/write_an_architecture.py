@@ -1,6 +1,6 @@
 """An architecture of one's own, from its hyperparameters to text.
 
-    python examples/write_an_architecture.py
+    python -m examples.write_an_architecture       # in a checkout: `dev` is not installed
 
 Attention and feed-forward read the same normed input, side by side. The class says what is new; the
 rest comes with `Decoder`. The file is made here, of the tensors that the class declares.
@@ -15,18 +15,18 @@ from pathlib import Path
 import numpy as np
 
 import llama_py
+from dev.tiny_models import Tiny, write_file
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import number
-from llama_py.linear import Norm
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models import register
-from llama_py.models._decoder import Decoder
-from llama_py.models.tiny import Tiny, write_file
+from llama_py.models.trunks.decoder import Decoder
 from llama_py.weights import Weights
 
 

@@ -21,6 +21,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llama_py._moved import install
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
     from ggml_py.backend import Device
     from llama_py.batch import Batch
     from llama_py.context import Context
-    from llama_py.conversation import Conversation
-    from llama_py.generate import Piece, stream
-    from llama_py.loaded import LoadOptions
+    from llama_py.decoding.drafting.speculator import Speculator
+    from llama_py.loading.model import LoadOptions
     from llama_py.model import Model
     from llama_py.params import (
         AnswerParams,
@@ -43,8 +44,11 @@ if TYPE_CHECKING:
     )
     from llama_py.params.speculative import SpeculativeParams
     from llama_py.sampler import Sampler
-    from llama_py.speculative.speculator import Speculator
+    from llama_py.text.conversation import Conversation
+    from llama_py.text.generate import Piece, stream
     from llama_py.tokenizer import Tokenizer, load_tokenizer
+
+install()
 
 __version__ = "0.1.0"
 __all__ = [
@@ -72,18 +76,18 @@ _HOME = {
     "Batch": "batch",
     "Context": "context",
     "ContextParams": "params",
-    "Conversation": "conversation",
+    "Conversation": "text.conversation",
     "GenerateParams": "params",
     "Model": "model",
     "ModelParams": "params",
-    "Piece": "generate",
+    "Piece": "text.generate",
     "Sampler": "sampler",
     "SamplingParams": "params",
     "SpeculativeParams": "params.speculative",
-    "Speculator": "speculative.speculator",
+    "Speculator": "decoding.drafting.speculator",
     "Tokenizer": "tokenizer",
     "load_tokenizer": "tokenizer",
-    "stream": "generate",
+    "stream": "text.generate",
 }
 
 
@@ -108,7 +112,7 @@ def load(
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        from llama_py.hints import MODULE
+        from llama_py.support.hints import MODULE
 
         hint = f"; {MODULE[name]}" if name in MODULE else ""
         raise AttributeError(f"module 'llama_py' has no attribute {name!r}{hint}")

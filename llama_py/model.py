@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ggml_py.errors import ModelError
 from llama_py.batch import F32
+from llama_py.batch.prompts import Prompt, ids_of, n_cells, n_whole, text_of
 from llama_py.context import Context
-from llama_py.loaded import Loaded
+from llama_py.decoding.prefix import Prefix
+from llama_py.loading.model import Loaded
 from llama_py.params import AnswerParams, ContextParams, GenerateParams, ModelParams, SamplingParams
-from llama_py.prefix import Prefix
-from llama_py.prompts import Prompt, ids_of, n_cells, n_whole, text_of
-from llama_py.signature import describe, described, takes
+from llama_py.support.signature import describe, described, takes
 
 # What makes text of logits is imported by the methods: who computes only needs none of it.
 if TYPE_CHECKING:
-    from llama_py.calling import Tool
     from llama_py.chat.answer import Answer
     from llama_py.chat.stream import Parser
-    from llama_py.conversation import Pieces
-    from llama_py.generate import Piece
-    from llama_py.rendered import Message
     from llama_py.sampler import Constraint
+    from llama_py.text.chat_prompt import Message
+    from llama_py.text.conversation import Pieces
+    from llama_py.text.generate import Piece
+    from llama_py.text.tool_calls import Tool
     from llama_py.vision.messages import Given
     from llama_py.vision.prompt import ImagePrompt
 
@@ -57,14 +57,14 @@ class Model(Loaded):
         if an answer of a `json_schema` does not meet what no grammar enforces of it (with the
         jsonschema package; `Piece.error` of `stream`).
         """
-        from llama_py.calling import join_pieces
+        from llama_py.text.tool_calls import join_pieces
 
         return join_pieces(self.stream(prompt, **options))
 
     @takes(AnswerParams)
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """`generate`, piece by piece. It ends the answer before."""
-        from llama_py.calling import check_pieces
+        from llama_py.text.tool_calls import check_pieces
 
         p = AnswerParams(**options)
         return check_pieces(self._started(ids_of(self.tokenizer, prompt), p), p)
@@ -74,9 +74,9 @@ class Model(Loaded):
         self, prefix: str, suffix: str, extra: Sequence[Mapping[str, str]] = (), **options: Any
     ) -> str:
         """The text between two texts, of a model that was trained for it; `extra` has others, as
-        `llama_py.infill.infill_ids` takes them. TokenizerError for another model."""
-        from llama_py.calling import check_pieces, join_pieces
-        from llama_py.infill import infill_ids
+        `llama_py.text.infill.infill_ids` takes them. TokenizerError for another model."""
+        from llama_py.text.infill import infill_ids
+        from llama_py.text.tool_calls import check_pieces, join_pieces
 
         p = AnswerParams(**options)
         ids = infill_ids(
@@ -118,13 +118,13 @@ class Model(Loaded):
         messages: Sequence[Message],
         constraint: Constraint | None,
     ) -> Pieces:
-        from llama_py.generate import stream
-        from llama_py.rendered import marks
         from llama_py.sampler import Sampler
+        from llama_py.text.chat_prompt import marks
+        from llama_py.text.generate import stream
 
         n_back = 0
         if p.drafts:
-            from llama_py.speculative.needs import n_planes
+            from llama_py.decoding.drafting.needs import n_planes
 
             n_back = n_planes(p)
         prefix = self._prefix(n_cells(ids) + max(p.max_tokens, 0), n_back, n_whole(ids))
@@ -221,7 +221,7 @@ class Model(Loaded):
         What is in common with the call before is not computed again. AnswerError is raised as by
         `generate`.
         """
-        from llama_py.calling import join_pieces
+        from llama_py.text.tool_calls import join_pieces
 
         if tools is None:
             seen = self.stream_chat(messages, images=images, media_path=media_path, **options)
@@ -247,11 +247,11 @@ class Model(Loaded):
     ) -> Iterator[Piece]:
         """`chat`, piece by piece; thoughts are in `Piece.thought`, calls of tools in `Piece.calls`.
         It ends the answer before."""
-        from llama_py.calling import check_pieces
         from llama_py.chat.ends import turn_end
         from llama_py.chat.thinking import control_tokens, thinking_of
-        from llama_py.conversation import Conversation, parted_pieces
-        from llama_py.rendered import stops_of, template_of, tokens_of
+        from llama_py.text.chat_prompt import stops_of, template_of, tokens_of
+        from llama_py.text.conversation import Conversation, parted_pieces
+        from llama_py.text.tool_calls import check_pieces
 
         messages = _with_images(_messages(messages), images)
         if tools is not None:
@@ -281,11 +281,11 @@ class Model(Loaded):
         options: Mapping[str, Any],
     ) -> tuple[Iterator[Piece], Parser]:
         """An answer that may call tools, and what reads it."""
-        from llama_py.calling import asked_with, read_pieces
         from llama_py.chat.ends import turn_end
         from llama_py.chat.functions import tools_of
         from llama_py.chat.tools import format_of
-        from llama_py.rendered import template_of, tokens_of, without_images
+        from llama_py.text.chat_prompt import template_of, tokens_of, without_images
+        from llama_py.text.tool_calls import asked_with, read_pieces
 
         p, template = AnswerParams(**options), template_of(self)
         form = format_of(
@@ -308,7 +308,7 @@ class Model(Loaded):
         **variables: Any,
     ) -> str:
         """The prompt that the model's chat template makes; `ChatTemplate.render` says of what."""
-        from llama_py.conversation import Conversation
+        from llama_py.text.conversation import Conversation
 
         variables |= {"tools": tools, "add_generation_prompt": add_generation_prompt}
         return Conversation.text(self, messages, **variables)
@@ -320,8 +320,8 @@ class Model(Loaded):
         normalize: bool | int = True,
         attention: str = "auto",
     ) -> F32:
-        """F32 [n] of a text, or [n_texts, n] of several; see llama_py.embed.embed."""
-        from llama_py.embed import embed
+        """F32 [n] of a text, or [n_texts, n] of several; see llama_py.text.embed.embed."""
+        from llama_py.text.embed import embed
 
         if not isinstance(texts, Iterable):
             raise ModelError(f"embed takes a text or a list of texts, not {type(texts).__name__}")
@@ -332,8 +332,8 @@ class Model(Loaded):
 
     def rerank(self, query: str, texts: Sequence[str]) -> F32:
         """How well texts answer a query, by a reranker: F32 [n_texts], or [n_texts, n_cls_out]; see
-        llama_py.rerank.rerank."""
-        from llama_py.rerank import rerank
+        llama_py.text.rerank.rerank."""
+        from llama_py.text.rerank import rerank
 
         return rerank(self, query, texts)
 

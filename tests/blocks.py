@@ -15,7 +15,7 @@ from ggml_py.registry import device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
-from llama_py.lora import NO_LORAS
+from llama_py.adapters.lora import NO_LORAS
 from llama_py.weights import Weights
 from tests.live_models import info_of
 

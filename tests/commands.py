@@ -11,7 +11,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from llama_py.models import tiny
+from dev import tiny_models as tiny
 from tests.graph_models import split
 from tests.limits import SECONDS
 
@@ -76,8 +76,8 @@ def demo_with_template(folder: Path, template: str | None) -> Path:
 
 @cache
 def demo_template() -> Any:
-    """The module tools/demo_model/template.py; its package needs torch."""
-    spec = spec_from_file_location("demo_template", ROOT / "tools" / "demo_model" / "template.py")
+    """The module dev/make/demo_model/template.py; its package needs torch."""
+    spec = spec_from_file_location("demo_template", ROOT / "dev/make/demo_model/template.py")
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)

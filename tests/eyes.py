@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 import llama_py
-from llama_py.models import tiny as texts
-from llama_py.vision import Image, tiny
+from dev import tiny_models as texts
+from dev import tiny_vision as tiny
+from llama_py.vision import Image
 
 # A text model with recurrent states and positions on axes, for an encoder of such.
 HYBRID = ("qwen35", "dense"), "qwen2vl_merger"

@@ -8,9 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.gguf_bytes import KINDS, SCALARS, Tensor, array, encode, gguf, kv, string, u32, u64
+from dev.torture.fuzz.gguf_bytes import (
+    KINDS,
+    SCALARS,
+    Tensor,
+    array,
+    encode,
+    gguf,
+    kv,
+    string,
+    u32,
+    u64,
+)
 from ggml_py.errors import GGUFError
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 
 __all__ = [
     "KINDS",

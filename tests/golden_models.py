@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golden import store
-from golden.engines import Ours
-from golden.runs import RUNS, Case
-from llama_py.models import tiny
+from dev import tiny_models as tiny
+from dev.record.golden import store
+from dev.record.golden.engines import Ours
+from dev.record.golden.runs import RUNS, Case
 from tests.graph_models import split
 from tests.live_models import nmse
 

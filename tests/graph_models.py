@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from dev import tiny_models as tiny
+from dev.tiny_models._invent import NUMBERS, shapes
 from ggml_py.null import NullDevice
 from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch
-from llama_py.cparams import CParams, make_cparams
-from llama_py.gguf_file import TensorInfo
+from llama_py.batch.splitter import BatchSplitter
+from llama_py.gguf.file import TensorInfo
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
+from llama_py.hparams.cparams import CParams, make_cparams
 from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.memory.kept import Keeps
 from llama_py.model import Model
-from llama_py.models import tiny
-from llama_py.models.tiny._invent import NUMBERS, shapes
-from llama_py.splitter import BatchSplitter
 
 
 def stands_for_others(arch: str, variant: str) -> bool:

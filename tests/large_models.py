@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fuzz.gguf_bytes import array, kv, string, u32, u64
+from dev import tiny_models as tiny
+from dev.tiny_models._invent import shapes
+from dev.torture.fuzz.gguf_bytes import array, kv, string, u32, u64
 from ggml_py.types import BY_NAME, GGMLType
-from llama_py.models import tiny
-from llama_py.models.tiny._invent import shapes
 
 ALIGNMENT = 32
 # A qwen3moe of 235B parameters, 22B of them active; a deepseek2 of 671B, 37B active.

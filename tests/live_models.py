@@ -13,18 +13,18 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from dev import tiny_models as tiny
+from dev.tiny_models._invent import tensors
 from ggml_py.backend import tensor_bytes
 from ggml_py.types import BY_NAME, F32, I32, I64, GGMLType
 from ggml_ref.quants import quantizer
-from llama_py import loaded
 from llama_py.context import Context
-from llama_py.gguf_file import TensorInfo
+from llama_py.gguf.file import TensorInfo
+from llama_py.loading import model as loaded
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.model import Model
-from llama_py.models import tiny
-from llama_py.models._architecture import Architecture
-from llama_py.models.tiny._invent import tensors
-from llama_py.placement import Placement
+from llama_py.models.trunks.architecture import Architecture
+from llama_py.weights.placement import Placement
 from tests.graph_models import split
 
 N_VOCAB = tiny.COMMON["vocab_size"]

@@ -11,7 +11,7 @@ import numpy as np
 from ggml_py.types import GGMLType
 from llama_py.context import Context
 from llama_py.model import Model
-from llama_py.placement import Placement, arranged, devices_in_use
+from llama_py.weights.placement import Placement, arranged, devices_in_use
 from tests.live_models import made, model_of, tokens
 
 HEADS: dict[str, Any] = {"attention__head_count": 8, "attention__head_count_kv": 4}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from llama_py.tokenizer import Tokenizer, TokenType
 from tests.gguf_writer import array, gguf, kv
 

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.batch import Batch, UBatch
-from llama_py.cparams import make_cparams
-from llama_py.following import Following, following
-from llama_py.geometry import Window
+from llama_py.batch.splitter import BatchSplitter
+from llama_py.context.next_token import Following, following
+from llama_py.decoding.prefix_cache import Reuse
 from llama_py.hparams import HParams
+from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.geometry import Window
 from llama_py.memory import GroupContext, Placing, create_memory
 from llama_py.memory.base import write_part
 from llama_py.memory.kept import Index, Kept, KeysValues, State
 from llama_py.params import ContextParams
-from llama_py.reuse import Reuse
-from llama_py.splitter import BatchSplitter
 from tests.graph_models import load
 from tests.host_device import HostDevice
 

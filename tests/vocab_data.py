@@ -1,4 +1,4 @@
-"""Whole vocabularies with llama.cpp's test vectors, as tools/pack_vocab.py has packed them."""
+"""Whole vocabularies with llama.cpp's test vectors, as dev/record/pack_vocab.py has packed them."""
 
 from __future__ import annotations
 

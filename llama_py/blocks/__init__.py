@@ -1,4 +1,4 @@
-"""What layers are made of: weights with the part of the graph that uses them.
+"""What layers are made of: attention, experts, delta nets. Each has weights and builds its nodes.
 
 A block declares its weights when it is made and builds nodes when it is called:
 

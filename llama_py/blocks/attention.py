@@ -11,10 +11,10 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import heads, inv_sqrt, split
 from llama_py.blocks.rope import RopeFactors, rope
 from llama_py.blocks.softmax import Scores, mha
-from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams import HParams
-from llama_py.linear import Linear, Norm
+from llama_py.hparams.geometry import LayerShape
 from llama_py.memory.kept import KeysValues
 from llama_py.memory.kv_rot import rotate
 from llama_py.weights import Bias, Weights

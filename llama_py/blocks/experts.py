@@ -31,8 +31,8 @@ from llama_py.blocks.activation import SILU, Activation
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import split
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import ExpertLinear, Linear
 from llama_py.hparams import HParams
-from llama_py.linear import ExpertLinear, Linear
 from llama_py.weights import Bias, Weights
 
 F16_SMALLEST_NORMAL = 6.103515625e-5

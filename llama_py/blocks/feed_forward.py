@@ -8,7 +8,7 @@ from ggml_py.ops import add, div, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
 from llama_py.graph.builder import GraphBuilder
-from llama_py.linear import Linear
+from llama_py.graph.linear import Linear
 from llama_py.weights import Bias, Weights
 
 

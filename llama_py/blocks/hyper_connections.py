@@ -27,8 +27,8 @@ from ggml_py.ops.hyper_connections import MIXES, STREAMS
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.streams import mixes, row, stream, weighted
-from llama_py.forms import Form
 from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams.forms import Form
 from llama_py.weights import Weights
 
 HYPER_CONNECTIONS = Form(

@@ -23,8 +23,8 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Projections
 from llama_py.blocks.delta_net import Delta, build_recurrent_attn, l2_norm
 from llama_py.blocks.state import first_cell, n_snapshots, read_states, store_inputs
-from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams.geometry import LayerShape
 from llama_py.weights import Weights
 
 

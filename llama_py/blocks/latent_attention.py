@@ -20,7 +20,7 @@ from llama_py.blocks.indexer import only
 from llama_py.blocks.rope import RopeFactors, rope
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
-from llama_py.linear import Linear, Norm
+from llama_py.graph.linear import Linear, Norm
 from llama_py.memory.kept import KeysValues
 from llama_py.weights import Weights
 

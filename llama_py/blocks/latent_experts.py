@@ -9,9 +9,9 @@ from ggml_py.ops import add, cont, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import Experts
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.linear import Norm
-from llama_py.share import Share, Steps, alone
+from llama_py.hparams.share import Share, Steps, alone
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from llama_py.blocks.delta_net import (
 )
 from llama_py.blocks.functions import heads
 from llama_py.blocks.state import read_states
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number, uint
+from llama_py.hparams.share import Share
 from llama_py.memory.kept import State
-from llama_py.share import Share
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:

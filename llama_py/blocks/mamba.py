@@ -29,12 +29,12 @@ from llama_py.blocks.state import (
     store_inputs,
     store_states,
 )
+from llama_py.gguf.keys import Keys, flag, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.keys import Keys, flag, uint
-from llama_py.linear import Norm
+from llama_py.hparams.share import Share, Steps, alone
 from llama_py.memory.kept import State
-from llama_py.share import Share, Steps, alone
 from llama_py.weights import Bias, Weights
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from ggml_py.ops import concat, cont, div, mul, reshape, scale, sqr, sqrt, sum_r
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.linear import Norm
+from llama_py.hparams.share import Steps
 from llama_py.memory.kept import KeysValues
-from llama_py.share import Steps
 from llama_py.weights import Weights
 
 

@@ -9,8 +9,8 @@ from ggml_py.ops import cont, get_rows, mul_mat, tanh, transpose
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.pooling import InputCls, InputMean
+from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams import HParams
-from llama_py.linear import Linear, Norm
 from llama_py.weights import Weights
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ggml_py.ops import rope_ext
 from ggml_py.tensor import Tensor
-from llama_py.cparams import CParams
-from llama_py.geometry import Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputConstant
 from llama_py.hparams import HParams
+from llama_py.hparams.cparams import CParams
+from llama_py.hparams.geometry import Rope
+from llama_py.hparams.yarn import yarn
 from llama_py.weights import Weights
-from llama_py.yarn import yarn
 
 
 def rope(

@@ -9,10 +9,10 @@ from ggml_py.ops import add, concat, cpy, mul, relu, reshape, sigmoid, sqr, sub,
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import tokens
 from llama_py.blocks.state import cells_1d, read_states, slots
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import EPS, RMS_EPS, HParams
-from llama_py.keys import Keys, number, uint
-from llama_py.share import Share
+from llama_py.hparams.share import Share
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from ggml_py.ops import (
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import dense, heads
 from llama_py.blocks.linear_attention import LinearAttention
-from llama_py.forms import Form
 from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams.forms import Form
 from llama_py.memory.kept import State
 
 SLOT_UPDATE = Form(

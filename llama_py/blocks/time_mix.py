@@ -27,10 +27,10 @@ from ggml_py.ops import (
 from ggml_py.tensor import Tensor
 from llama_py.blocks.rwkv import GROUP_EPS, RwkvHParams
 from llama_py.blocks.state import n_snapshots, read_states, store_states
+from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, uint
+from llama_py.hparams.share import Share
 from llama_py.memory.kept import State
-from llama_py.share import Share
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from ggml_py.ops import (
 from ggml_py.tensor import Tensor
 from llama_py.blocks.rwkv import GROUP_EPS, RwkvHParams
 from llama_py.blocks.state import n_snapshots, read_states, store_states
+from llama_py.gguf.keys import uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import uint
 from llama_py.weights import Weights
 
 Act = Callable[[Tensor], Tensor]

@@ -17,7 +17,7 @@ from llama_py.chat.caps import Caps, caps_of, watch
 from llama_py.chat.history import render_history
 from llama_py.chat.messages import Message, copied, fitted, whole, whole_tool, with_content
 from llama_py.chat.thinking import Tags, tags_of
-from llama_py.gguf_metadata import printable
+from llama_py.gguf.metadata import printable
 
 if TYPE_CHECKING:
     from jinja2 import Template

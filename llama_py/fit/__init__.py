@@ -1,8 +1,8 @@
-"""Where a model's parts go so that it fits into the memory that there is (common/fit.cpp).
+"""What a model would take, and options with which it fits into memory (common/fit.cpp).
 
 `fit` looks for the best answer in sizes alone (`shares`), makes model and context as they would be
-then, on devices that only plan (`llama_py.planning`), and looks again with what these took: what it
-returns has been planned as it will be, not estimated.
+then, on devices that only plan (`llama_py.fit.planning`), and looks again with what these took:
+what it returns has been planned as it will be, not estimated.
 
 Best is, in this order: all of the model on the devices before the host; all but experts, of as few
 layers as can be, the first ones; as many layers as can be, from the output on. A context that is
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ggml_py.planned import Planned
-from llama_py.cparams import N_CTX_STEP
 from llama_py.fit.answer import Answer
+from llama_py.fit.planning import PlannedContext, PlannedModel
 from llama_py.fit.shares import Shares, best
 from llama_py.fit.sizes import Sizes, sizes_of
-from llama_py.gguf_file import GGUFFile
-from llama_py.planning import PlannedContext, PlannedModel
+from llama_py.gguf.file import GGUFFile
+from llama_py.hparams.cparams import N_CTX_STEP
 
 MARGIN = 1 << 30  # bytes that are left free on each device (llama.cpp's fit_params_target)
 N_CTX_MIN = 4096  # tokens of a sequence, for which layers rather leave (fit_params_min_ctx)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_py.fit.ranges import any_of
-from llama_py.placement import EXPERTS
+from llama_py.weights.placement import EXPERTS
 
 
 @dataclass(frozen=True, slots=True)

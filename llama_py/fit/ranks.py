@@ -5,7 +5,7 @@
 
 How it is divided is given: whole layers, shared ones, or stages (`split_mode`, `parallel`). Shares
 follow the memory that each has; where a rank has too little nevertheless, and others have room, it
-gets less. All is planned as it will be (`llama_py.planning`).
+gets less. All is planned as it will be (`llama_py.fit.planning`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llama_py.cparams import N_CTX_STEP
 from llama_py.fit import MARGIN, N_CTX_MIN
-from llama_py.gguf_file import GGUFFile
-from llama_py.loaded import placement_of
+from llama_py.fit.planning import PlannedContext, PlannedModel, stand_ins
+from llama_py.gguf.file import GGUFFile
+from llama_py.hparams.cparams import N_CTX_STEP
+from llama_py.loading.model import placement_of
 from llama_py.models import architecture
 from llama_py.params import ModelParams
-from llama_py.placement import Placement, coarse
-from llama_py.planning import PlannedContext, PlannedModel, stand_ins
+from llama_py.weights.placement import Placement, coarse
 
 PREFIX = "mpi"  # of the names of ranks' devices
 MOST_PLANS = 8  # with other shares

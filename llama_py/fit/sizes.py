@@ -13,11 +13,11 @@ from ggml_py.dump import layer_of
 from ggml_py.planned import Planned
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
+from llama_py.context.checks import settled
+from llama_py.fit.planning import PlannedModel
 from llama_py.memory import Placing, create_memory
 from llama_py.params import ContextParams
-from llama_py.placement import EXPERTS
-from llama_py.planning import PlannedModel
-from llama_py.settled import settled
+from llama_py.weights.placement import EXPERTS
 
 if TYPE_CHECKING:
     from llama_py.fit.answer import Answer

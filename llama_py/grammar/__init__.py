@@ -1,4 +1,4 @@
-"""What an answer must be: a JSON schema, a regular expression, or a grammar.
+"""What a text may be: GBNF, JSON schemas, regular expressions, Lark grammars.
 
     sampler = Sampler(SamplingParams(json_schema={"type": "integer"}), n_vocab, tokenizer)
 

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from ggml_py.ops import cont, get_rows, mul, mul_mat, pad, scale, view
 from ggml_py.tensor import Tensor
-from llama_py.forms import Form
-from llama_py.geometry import Window
 from llama_py.graph.inputs.attention import InputAttnKV, InputAttnNoCache, InputCross
 from llama_py.graph.inputs.recurrent import InputRS, InputSlots
 from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult, Input
+from llama_py.hparams.forms import Form
+from llama_py.hparams.geometry import Window
 from llama_py.memory.kept import INDEX
 
 Made = TypeVar("Made")

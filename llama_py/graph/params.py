@@ -8,13 +8,13 @@ from typing import Literal
 
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
+from llama_py.adapters.control_vector import PlacedDirections
+from llama_py.adapters.lora import NO_LORAS, Loras
 from llama_py.batch import UBatch
-from llama_py.control_vector import PlacedDirections
-from llama_py.cparams import CParams
 from llama_py.graph.borrowed import Borrowed
 from llama_py.graph.cross import Cross
 from llama_py.hparams import HParams
-from llama_py.lora import NO_LORAS, Loras
+from llama_py.hparams.cparams import CParams
 from llama_py.memory.group_context import GroupContext
 
 GraphType = Literal["decoder", "decoder_mtp", "encoder"]

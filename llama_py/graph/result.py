@@ -32,7 +32,7 @@ class GraphResult:
     of_host_keys  ids of nodes that attend to keys on the host: the scheduler decides, in parts too
     attention  nodes that attend without having weights in memory, by layer, and what builds these
                of what the node reads
-    fused      nodes that could be other ones, by the form that decides (see llama_py.forms)
+    fused      nodes that could be other ones, by the form that decides (see llama_py.hparams.forms)
     """
 
     def __init__(self, params: GraphParams) -> None:

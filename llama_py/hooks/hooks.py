@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
+from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.taps import Taps, keeps_sources
 from ggml_py.tensor import Tensor
@@ -16,9 +17,24 @@ from llama_py.hooks.hook import Hook
 from llama_py.hooks.names import Found, Names
 from llama_py.hooks.patch import Change, Patch
 from llama_py.hooks.values import Values, as_leaf, computed, read
-from llama_py.runner import Runner
 
 Graphs = Callable[[], list[GraphResult]]
+Wants = Callable[[GraphResult], Taps | None]
+
+
+class RunsGraphs(Protocol):
+    """What hooks need of a context's runner."""
+
+    ubatch: UBatch | None  # that is computed now
+
+    @property
+    def devices(self) -> Sequence[Device]: ...
+    @property
+    def shares_layers(self) -> bool:
+        """Whether a node has a part, or a copy, on each device."""
+
+    def set_taps(self, taps: Wants | None) -> None:
+        """Plan each graph for the values that `taps` wants of it."""
 
 
 class Hooks:
@@ -27,7 +43,7 @@ class Hooks:
     While there are some, the context's runner plans graphs for them, which it does not keep.
     """
 
-    def __init__(self, runner: Runner, graphs: Graphs) -> None:
+    def __init__(self, runner: RunsGraphs, graphs: Graphs) -> None:
         """graphs   builds a few of the graphs that will be run, to look for names in"""
         self._runner = runner
         self._graphs = graphs
@@ -40,7 +56,7 @@ class Hooks:
         return Patch(pattern, change, self.switch, self.value)
 
     @contextmanager
-    def tapped(self, of: Callable[[GraphResult], Taps | None]) -> Iterator[None]:
+    def tapped(self, of: Wants) -> Iterator[None]:
         """Meanwhile tell of the nodes that a function wants of each graph, and of no others'."""
         if self._all:
             raise ContextError("tapped: values are captured or patched; end that first")
@@ -59,7 +75,7 @@ class Hooks:
         self._runner.set_taps(self.taps if self._all else None)
 
     def value(self, found: Found) -> Values:
-        devices = list(self._runner.model.placement.devices)
+        devices = list(self._runner.devices)
         if found.weights is None:
             return read(found.node, devices)
         sources = [as_leaf(s) for s in found.node.src if s is not None]
@@ -88,7 +104,7 @@ class Hooks:
         return ubatch
 
     def _check(self, hook: Hook) -> None:
-        if hook.changes and self._runner.model.placement.shares_layers:
+        if hook.changes and self._runner.shares_layers:
             raise ContextError(
                 "patch: devices that share layers each have a part, or a copy, of a node; load the"
                 " model with split_mode='layer'"

@@ -10,6 +10,7 @@ from typing import ClassVar
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.batch import END, UBatch
+from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory.base import log, mib, sizes_by_device
 from llama_py.memory.compressed_plan import Plan, largest_plan, plan_of
 from llama_py.memory.compressed_tensors import CompressedTensors
@@ -17,7 +18,6 @@ from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_slots import all_or_none, check_seqs, span
 from llama_py.memory.recurrent_cells import steps_of_one
 from llama_py.memory.walk import Walk
-from llama_py.splitter import BatchSplitter
 
 
 @dataclass(slots=True)

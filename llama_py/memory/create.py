@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.types import GGMLType
-from llama_py.cparams import N_CTX_STEP, CParams
-from llama_py.geometry import Window
+from llama_py.hparams.cparams import N_CTX_STEP, CParams
+from llama_py.hparams.geometry import Window
 from llama_py.memory.cache_types import check_types
 from llama_py.memory.group import MemoryGroup, States
 from llama_py.memory.kept import (

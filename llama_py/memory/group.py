@@ -15,13 +15,13 @@ from ggml_py.errors import ContextError
 from ggml_py.shield import shielded
 from ggml_py.tensor import Tensor
 from llama_py.batch import END, SeqIds, UBatch
+from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_slots import span
 from llama_py.memory.recurrent import RecurrentMemory
 from llama_py.memory.slots import SlotMemory
-from llama_py.splitter import BatchSplitter
 
 if TYPE_CHECKING:
     from llama_py.memory.compressed import CompressedMemory

@@ -14,12 +14,12 @@ from ggml_py.plan import Plan
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, I32
-from llama_py.cparams import CParams
-from llama_py.geometry import Rope
+from llama_py.hparams.cparams import CParams
+from llama_py.hparams.geometry import Rope
+from llama_py.hparams.yarn import Yarn, yarn
 from llama_py.memory.base import LayerKey
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_rot import rotate
-from llama_py.yarn import Yarn, yarn
 
 RopeFactors = Callable[[int], Tensor | None]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llama_py.geometry import Rope, Window
+from llama_py.hparams.geometry import Rope, Window
 
 BASE, INDEX = "kv", "index"  # the caches of layers that see everything, and of indexers' keys
 

@@ -12,7 +12,7 @@ from ggml_py.ops import view_2d
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
 from llama_py.batch import I32, Index, UBatch
-from llama_py.geometry import Window
+from llama_py.hparams.geometry import Window
 from llama_py.memory.base import log, mib, sizes_by_device
 from llama_py.memory.cache_types import can_rewrite
 from llama_py.memory.cells import Bools, Indices, KVCells

@@ -14,6 +14,7 @@ from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.batch import END, UBatch
+from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory.base import (
     LayerKey,
     allocate,
@@ -29,7 +30,6 @@ from llama_py.memory.joined import cut, join
 from llama_py.memory.kept import State
 from llama_py.memory.recurrent_slots import RecurrentSlots
 from llama_py.memory.walk import Walk
-from llama_py.splitter import BatchSplitter
 
 
 class StateLayer(NamedTuple):

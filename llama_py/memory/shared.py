@@ -9,13 +9,13 @@ from ggml_py.backend import set_tensor
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from llama_py.batch import UBatch
-from llama_py.geometry import Window
+from llama_py.batch.splitter import BatchSplitter
+from llama_py.hparams.geometry import Window
 from llama_py.memory.group import MemoryGroup
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.kv import KVCache, KVCacheContext
 from llama_py.memory.kv_slots import SlotInfo
 from llama_py.memory.mask import MaskRule, kq_mask
-from llama_py.splitter import BatchSplitter
 
 
 class SharedMemory(MemoryGroup):

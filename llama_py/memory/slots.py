@@ -16,6 +16,7 @@ from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.batch import END, UBatch
+from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory.base import (
     LayerKey,
     allocate,
@@ -32,7 +33,6 @@ from llama_py.memory.kv_slots import all_or_none, check_seqs, span
 from llama_py.memory.recurrent import StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
 from llama_py.memory.walk import Walk
-from llama_py.splitter import BatchSplitter
 
 
 @dataclass(slots=True)

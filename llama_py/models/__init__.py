@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from ggml_py.errors import UnknownArchitecture
-from llama_py.models._architecture import Architecture
+from llama_py.models.trunks.architecture import Architecture
 from llama_py.params.near import nearest
 
 if TYPE_CHECKING:

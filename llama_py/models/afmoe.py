@@ -9,12 +9,12 @@ import numpy as np
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.gated_heads import GatedHeads
-from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.gguf.keys import Keys, base, number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, base, number
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._experts import LeadingDenseHParams, expert_layer
+from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.weights import Weights
 
 ROPE_PERIOD = 4  # the last of so many layers has no RoPE

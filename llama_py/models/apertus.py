@@ -10,12 +10,12 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import Activation
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import numbers
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import numbers
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Block, LongDecoder
-from llama_py.models._plain import Plain, WholeHParams
+from llama_py.models.trunks.decoder import Block, LongDecoder
+from llama_py.models.trunks.plain import Plain, WholeHParams
 from llama_py.weights import Weights
 
 

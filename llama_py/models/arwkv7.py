@@ -7,7 +7,7 @@ own.
 from __future__ import annotations
 
 from llama_py.blocks.time_mix7 import Rwkv7HParams, TimeMix7
-from llama_py.models._rwkv import SIZES_7, ShiftedDecoder
+from llama_py.models.trunks.rwkv import SIZES_7, ShiftedDecoder
 from llama_py.weights import Weights
 
 

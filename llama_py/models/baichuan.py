@@ -3,9 +3,9 @@ counts less (models/baichuan.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_NORMAL
-from llama_py.keys import Keys
-from llama_py.models._plain import Plain, WholeHParams
+from llama_py.gguf.keys import Keys
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.plain import Plain, WholeHParams
 
 
 class BaichuanHParams(WholeHParams):

@@ -15,17 +15,17 @@ from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.blocks.state import slots
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import Keys, flag, number, numbers, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, flag, number, numbers, uint
+from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.memory.kept import KeysValues, State
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._axes import AxesHParams, check_axes
-from llama_py.models._decoder import Block, Layer
-from llama_py.models._experts import expert_layer
-from llama_py.models._kimi import KimiHParams
-from llama_py.models._latent import Latent, turn
-from llama_py.models._nextn import DraftingDecoder, NextN
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.axes import AxesHParams, check_axes
+from llama_py.models.trunks.decoder import Block, Layer
+from llama_py.models.trunks.experts import expert_layer
+from llama_py.models.trunks.kimi import KimiHParams
+from llama_py.models.trunks.latent import Latent, turn
+from llama_py.models.trunks.nextn import DraftingDecoder, NextN
 from llama_py.weights import Weights
 
 UNNAMED = (

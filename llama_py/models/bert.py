@@ -6,7 +6,7 @@ from ggml_py.ops import add, get_rows
 from ggml_py.tensor import Tensor
 from llama_py.blocks.pooling import classifier
 from llama_py.graph.builder import GraphBuilder
-from llama_py.models._bert import BertEncoder
+from llama_py.models.trunks.bert import BertEncoder
 from llama_py.weights import Weights
 
 

@@ -7,14 +7,14 @@ from ggml_py.ops import div, mul, scale, sqr, sqrt, sum_rows
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.linear import Norm
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.share import Steps
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Block
-from llama_py.models._plain import Plain, PlainHParams
-from llama_py.share import Steps
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.plain import Plain, PlainHParams
 from llama_py.weights import Weights
 
 

@@ -11,12 +11,12 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import Keys, flag
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, flag
-from llama_py.linear import Linear, Norm
-from llama_py.models._decoder import AnyLayer, Block, Decoder, Layer
-from llama_py.models._plain import WholeHParams
+from llama_py.graph.linear import Linear, Norm
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder, Layer
+from llama_py.models.trunks.plain import WholeHParams
 from llama_py.weights import Weights
 
 _LOWEST = -3.4028234663852886e38  # FLT_MAX

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NORMAL
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import Block
-from llama_py.models._plain import Plain, PlainHParams
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.plain import Plain, PlainHParams
 from llama_py.weights import Weights
 
 

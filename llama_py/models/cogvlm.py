@@ -11,12 +11,12 @@ from ggml_py.ops import rope_ext
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.gguf.keys import Keys
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys
+from llama_py.hparams.geometry import ROPE_NEOX, Rope
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Block, Decoder, Layer
-from llama_py.models._plain import WholeHParams
+from llama_py.models.trunks.decoder import Block, Decoder, Layer
+from llama_py.models.trunks.plain import WholeHParams
 from llama_py.weights import Weights
 
 

@@ -3,16 +3,16 @@ that drafts (models/cohere2moe.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.geometry import Rope
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm, NormKind
 from llama_py.hparams import EPS, RMS_EPS, HParams
-from llama_py.keys import Keys, number, uint
-from llama_py.linear import Norm, NormKind
-from llama_py.models._decoder import ParallelLayer
-from llama_py.models._experts import LeadingDenseHParams, expert_layer
-from llama_py.models._nextn import DRAFT_NAMES, DraftingDecoder
+from llama_py.hparams.geometry import Rope
 from llama_py.models.cohere2 import Cohere2HParams
 from llama_py.models.glm4moe import NamedAttention
+from llama_py.models.trunks.decoder import ParallelLayer
+from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
+from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.weights import Weights
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
-from llama_py.geometry import ROPE_NEOX
-from llama_py.keys import number
-from llama_py.models._decoder import Layer
-from llama_py.models._experts import RoutedHParams
-from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.gguf.keys import number
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.experts import RoutedHParams
+from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
 

@@ -7,14 +7,14 @@ from ggml_py.ops import mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import GATING_FUNCS
 from llama_py.blocks.latent_attention import LatentAttention
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnTemp
-from llama_py.keys import Keys, number, uint
-from llama_py.models._decoder import Layer
-from llama_py.models._dsa import DRAFT_NAMES_DSA
-from llama_py.models._latent import Latent, YarnLatentHParams, kq_scale, turn
-from llama_py.models._nextn import DraftingDecoder
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.dsa import DRAFT_NAMES_DSA
+from llama_py.models.trunks.latent import Latent, YarnLatentHParams, kq_scale, turn
+from llama_py.models.trunks.nextn import DraftingDecoder
 from llama_py.weights import Weights
 
 NAMES = {"qr": "q"}

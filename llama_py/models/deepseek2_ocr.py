@@ -7,14 +7,14 @@ from ggml_py.ops import rope_ext
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.softmax import Scores
-from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import number
+from llama_py.hparams.geometry import ROPE_NEOX, Rope
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._experts import LeadingDenseHParams, expert_layer
-from llama_py.models._latent import yarn_kq_scale
+from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
+from llama_py.models.trunks.latent import yarn_kq_scale
 from llama_py.weights import Weights
 
 

@@ -3,9 +3,9 @@ layers, a NextN layer that drafts (models/deepseek32.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.models._decoder import Layer
-from llama_py.models._dsa import ChoosingAttention, ChoosingDrafter, ChoosingHParams
-from llama_py.models._latent import YarnLatentHParams
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.dsa import ChoosingAttention, ChoosingDrafter, ChoosingHParams
+from llama_py.models.trunks.latent import YarnLatentHParams
 from llama_py.weights import Weights
 
 

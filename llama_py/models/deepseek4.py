@@ -21,16 +21,16 @@ from llama_py.blocks.compressed_attention import CompressedAttention, Sizes
 from llama_py.blocks.compressed_indexer import CompressedIndexer
 from llama_py.blocks.experts import GATING, GATING_FUNCS, Experts, SharedExperts
 from llama_py.blocks.hyper_connections import HeadConnections, HyperConnections
-from llama_py.geometry import ROPE_NORMAL, NonCausal, Rope, Window
+from llama_py.gguf.keys import Keys, base, flag, number, numbers, uint, uints
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Linear
 from llama_py.graph.params import GraphType
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import Keys, base, flag, number, numbers, uint, uints
-from llama_py.linear import Linear
+from llama_py.hparams.geometry import ROPE_NORMAL, NonCausal, Rope, Window
 from llama_py.memory.kept import Compressed, Kept, KeysValues
-from llama_py.models._experts import RoutedHParams
-from llama_py.models._nextn import DraftingDecoder
-from llama_py.models._streams import (
+from llama_py.models.trunks.experts import RoutedHParams
+from llama_py.models.trunks.nextn import DraftingDecoder
+from llama_py.models.trunks.streams import (
     DRAFT_NAMES_STREAMS,
     StreamLayer,
     StreamNextN,

@@ -24,20 +24,20 @@ from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.hyper_connections import HeadConnections
 from llama_py.blocks.rope import rope
 from llama_py.blocks.softmax import Scores
-from llama_py.cparams import CParams
-from llama_py.geometry import ROPE_MROPE, ROPE_NEOX, ROPE_NORMAL, Rope, Window
+from llama_py.gguf.keys import Keys, divisor, flag, number, text, uint, uints
 from llama_py.graph.borrowed import Borrowed
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, divisor, flag, number, text, uint, uints
+from llama_py.hparams.cparams import CParams
+from llama_py.hparams.geometry import ROPE_MROPE, ROPE_NEOX, ROPE_NORMAL, Rope, Window
 from llama_py.memory.kept import Kept, KeysValues
 from llama_py.memory.kv_rot import rotate
-from llama_py.models._architecture import Architecture, Blocks
-from llama_py.models._dflash_streams import StreamBlockLayer, StreamSizes
-from llama_py.models._draft import Ends, target_layers
-from llama_py.models._draft_heads import BlockConv, MarkovHead, Selector
-from llama_py.models._streams import spread
+from llama_py.models.trunks.architecture import Architecture, Blocks
+from llama_py.models.trunks.dflash_streams import StreamBlockLayer, StreamSizes
+from llama_py.models.trunks.draft import Ends, target_layers
+from llama_py.models.trunks.draft_heads import BlockConv, MarkovHead, Selector
+from llama_py.models.trunks.streams import spread
 from llama_py.weights import Weights
 
 MARKOV = "markov_w1.weight"

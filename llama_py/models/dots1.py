@@ -3,12 +3,12 @@ head (models/dots1.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import number
-from llama_py.models._decoder import Block
-from llama_py.models._experts import LeadingDenseHParams, expert_layer
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.qwen3 import Qwen3
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.weights import Weights
 
 

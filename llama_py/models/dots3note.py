@@ -8,12 +8,12 @@ from ggml_py.ops import mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.latent_attention import LatentSizes
+from llama_py.gguf.keys import Keys, base, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import WindowedHParams
-from llama_py.keys import Keys, base, uint
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Layer
-from llama_py.models._dsa import INDEXER_TENSORS, Choosing, ChoosingAttention, ChoosingHParams
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.dsa import INDEXER_TENSORS, Choosing, ChoosingAttention, ChoosingHParams
 from llama_py.weights import Weights
 
 

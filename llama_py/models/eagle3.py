@@ -14,15 +14,15 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.rope import RopeFactors
-from llama_py.cparams import CParams
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import Keys, flag, number, uint
 from llama_py.graph.borrowed import Borrowed
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, flag, number, uint
-from llama_py.models._architecture import Architecture
-from llama_py.models._draft import Ends, target_layers
+from llama_py.hparams.cparams import CParams
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.architecture import Architecture
+from llama_py.models.trunks.draft import Ends, target_layers
 from llama_py.weights import Weights
 
 N_TARGETS = 3

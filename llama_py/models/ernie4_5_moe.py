@@ -8,10 +8,10 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import Keys, number, uint, uints
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number, uint, uints
-from llama_py.models._decoder import Block, Decoder, Layer
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.weights import Weights
 
 

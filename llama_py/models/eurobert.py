@@ -5,12 +5,12 @@ from __future__ import annotations
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import number
-from llama_py.models._decoder import Layer
-from llama_py.models._encoder import Encoder
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.encoder import Encoder
 from llama_py.weights import Weights
 
 

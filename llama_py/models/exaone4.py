@@ -4,11 +4,11 @@ window of tokens, and the others have no RoPE (models/exaone4.cpp)."""
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.keys import Keys, number, uint
-from llama_py.models._decoder import Layer, LongDecoder
-from llama_py.models._plain import Plain
+from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.models.trunks.decoder import Layer, LongDecoder
+from llama_py.models.trunks.plain import Plain
 from llama_py.weights import Weights
 
 N_LAYER_WINDOWED = 64  # layers of the model with windows; llama.cpp reads no other model's

@@ -4,11 +4,11 @@ and only those are turned by positions (models/exaone-moe.cpp)."""
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.keys import Keys, number, uint
-from llama_py.models._decoder import Layer, LongDecoder
-from llama_py.models._experts import LeadingDenseHParams, expert_layer
+from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.models.trunks.decoder import Layer, LongDecoder
+from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.weights import Weights
 
 

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_NEOX
-from llama_py.models._decoder import ParallelLayer
-from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import ParallelLayer
+from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
 

@@ -13,13 +13,13 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.mamba import Mamba2, SSMHParams
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import Keys, number
-from llama_py.linear import Norm
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import Kept, KeysValues, State
-from llama_py.models._decoder import Block, Blocks, LongDecoder
+from llama_py.models.trunks.decoder import Block, Blocks, LongDecoder
 from llama_py.weights import Weights
 
 NAMES = {"mamba_out": "ssm_out"}

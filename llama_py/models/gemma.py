@@ -8,10 +8,10 @@ from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
-from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
-from llama_py.models._decoder import Block
-from llama_py.models._plain import Plain, PlainHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.plain import Plain, PlainHParams
 from llama_py.weights import Weights
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
+from llama_py.gguf.keys import Keys, base, divisor, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, base, divisor, uint
-from llama_py.models._decoder import Layer
-from llama_py.models._gemma import GemmaDecoder, GemmaHParams
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.gemma import GemmaDecoder, GemmaHParams
 from llama_py.weights import Weights
 
 

@@ -9,9 +9,9 @@ from llama_py.blocks.altup import AltUp, AltUpEnds, others, stream
 from llama_py.blocks.attention import Projections
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.per_layer import LayerGate, PerLayerInputs
+from llama_py.gguf.keys import Keys
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys
-from llama_py.models._kv_shared import SharedKVDecoder, SharedKVHParams, attention
+from llama_py.models.trunks.kv_shared import SharedKVDecoder, SharedKVHParams, attention
 from llama_py.weights import Weights
 
 # Sizes that all models share; their files are not asked.

@@ -13,11 +13,16 @@ from llama_py.blocks.experts import Experts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.per_layer import LayerGate, PerLayerInputs
-from llama_py.cparams import CParams
+from llama_py.gguf.keys import Keys, uint, uints
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, uint, uints
-from llama_py.linear import Linear, Norm
-from llama_py.models._kv_shared import NormedValues, SharedKVDecoder, SharedKVHParams, attention
+from llama_py.graph.linear import Linear, Norm
+from llama_py.hparams.cparams import CParams
+from llama_py.models.trunks.kv_shared import (
+    NormedValues,
+    SharedKVDecoder,
+    SharedKVHParams,
+    attention,
+)
 from llama_py.weights import Weights
 
 

@@ -17,17 +17,17 @@ from ggml_py.types import F32
 from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Projections
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.cparams import CParams
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.borrowed import Borrowed
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
+from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, number, uint
-from llama_py.linear import Linear
+from llama_py.hparams.cparams import CParams
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import Kept, KeysValues
-from llama_py.models._architecture import Architecture
-from llama_py.models._kv_shared import QueriesOnly
+from llama_py.models.trunks.architecture import Architecture
+from llama_py.models.trunks.kv_shared import QueriesOnly
 from llama_py.weights import Weights
 
 

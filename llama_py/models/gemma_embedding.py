@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from llama_py.keys import Keys, uint
-from llama_py.models._encoder import Encoder
+from llama_py.gguf.keys import Keys, uint
 from llama_py.models.gemma3 import Gemma3, Gemma3HParams
+from llama_py.models.trunks.encoder import Encoder
 from llama_py.weights import Weights
 
 

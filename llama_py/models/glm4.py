@@ -7,12 +7,12 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import number
-from llama_py.models._axes import AxesHParams, check_axes
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.axes import AxesHParams, check_axes
+from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 

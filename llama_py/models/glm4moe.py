@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import number
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
-from llama_py.models._axes import AxesHParams, check_axes
-from llama_py.models._decoder import Layer
-from llama_py.models._experts import LeadingDenseHParams, expert_layer
-from llama_py.models._nextn import DRAFT_NAMES, DraftingDecoder
+from llama_py.models.trunks.axes import AxesHParams, check_axes
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
+from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.weights import Weights
 
 NAMES = {

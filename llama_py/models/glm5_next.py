@@ -20,18 +20,18 @@ from llama_py.blocks.hyper_connections import HyperConnections
 from llama_py.blocks.kda import BoundedKDA
 from llama_py.blocks.kpool_indexer import KPoolIndexer, PoolSizes
 from llama_py.blocks.softmax import Scores, mha
+from llama_py.gguf.keys import Keys, flag, number, numbers, trunk_layers, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.kpool import InputKPool
+from llama_py.graph.linear import Linear
 from llama_py.hparams import EPS, L2_EPS
-from llama_py.keys import Keys, flag, number, numbers, trunk_layers, uint, uints
-from llama_py.linear import Linear
 from llama_py.memory.kept import Index, Kept, State
-from llama_py.models._decoder import Block
-from llama_py.models._dsa import INDEXER_TENSORS
-from llama_py.models._experts import expert_layer
-from llama_py.models._kimi import BoundedKimiHParams
-from llama_py.models._latent import Latent
-from llama_py.models._streams import StreamLayer, flattened, mean, spread
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.dsa import INDEXER_TENSORS
+from llama_py.models.trunks.experts import expert_layer
+from llama_py.models.trunks.kimi import BoundedKimiHParams
+from llama_py.models.trunks.latent import Latent
+from llama_py.models.trunks.streams import StreamLayer, flattened, mean, spread
 from llama_py.weights import Weights
 
 MORE_INDEXER_TENSORS = ("indexer_compressor_gate.weight", "indexer_compressor_ape.weight")

@@ -4,11 +4,11 @@ layer's; experts after the first layers, a NextN layer that drafts (models/glm-d
 from __future__ import annotations
 
 from ggml_py.tensor import Tensor
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import Keys, trunk_layers, uints
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, trunk_layers, uints
-from llama_py.models._decoder import Layer
-from llama_py.models._dsa import (
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.dsa import (
     ChoosingAttention,
     ChoosingDrafter,
     ChoosingHParams,

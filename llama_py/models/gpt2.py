@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_py.tensor import Tensor
 from llama_py.blocks.learned_positions import LearnedPositions
 from llama_py.graph.builder import GraphBuilder
-from llama_py.models._layer_norm import LayerNormDecoder
+from llama_py.models.trunks.layer_norm import LayerNormDecoder
 from llama_py.weights import Weights
 
 

@@ -3,11 +3,11 @@ side, each with a norm of its own (models/gptneox.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_NEOX
-from llama_py.keys import flag
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import AnyLayer, Layer, ParallelLayer
-from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.gguf.keys import flag
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import AnyLayer, Layer, ParallelLayer
+from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
 # by layers and hidden size

@@ -6,11 +6,11 @@ from __future__ import annotations
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts, SharedExperts
-from llama_py.geometry import Rope
+from llama_py.gguf.keys import Keys, flags, uint
 from llama_py.hparams import HParams, WindowedHParams
-from llama_py.keys import Keys, flags, uint
-from llama_py.models._decoder import Block
+from llama_py.hparams.geometry import Rope
 from llama_py.models.granite import GraniteHParams, Stacked
+from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights
 
 

@@ -6,11 +6,11 @@ The states' inner size may be any; llama.cpp ends where it is not twice the chan
 from __future__ import annotations
 
 from llama_py.blocks.mamba import Mamba2, SSMHParams
-from llama_py.keys import Keys, divisor
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import Block
-from llama_py.models._hybrid import MixedHParams
+from llama_py.gguf.keys import Keys, divisor
 from llama_py.models.granite import Scaled, SwitchedHParams
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.hybrid import MixedHParams
 from llama_py.weights import Weights
 
 

@@ -15,13 +15,13 @@ from llama_py.blocks.switched_lora import (
     SwitchedFeedForward,
     SwitchHParams,
 )
-from llama_py.geometry import Rope
+from llama_py.gguf.keys import Keys, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.adapter import Switches
 from llama_py.hparams import MAX_LAYERS
-from llama_py.keys import Keys, number, uint, uints
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.hparams.geometry import Rope
 from llama_py.models.granite import SwitchedHParams
+from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 MAX_ADAPTERS = 2**11  # F16 has all numbers up to it

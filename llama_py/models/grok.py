@@ -14,13 +14,13 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.softmax import Scores
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import HIGHEST_BASE, Keys, divisor, number, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import HIGHEST_BASE, Keys, divisor, number, uints
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Block, Decoder, Layer
-from llama_py.models._experts import RoutedHParams
+from llama_py.models.trunks.decoder import Block, Decoder, Layer
+from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.weights import Weights
 
 HALF_ROOT = 2**0.5 / 2

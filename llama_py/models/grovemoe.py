@@ -12,15 +12,15 @@ from ggml_py.ops import add, cast, cont, scale
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 from llama_py.blocks.experts import Experts
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import Keys, number, uint
-from llama_py.linear import Linear
-from llama_py.models._decoder import Block
-from llama_py.models._experts import ExpertHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.share import Share, Steps
 from llama_py.models.qwen3 import Qwen3
-from llama_py.share import Share, Steps
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.experts import ExpertHParams
 from llama_py.weights import Weights
 
 

@@ -7,13 +7,13 @@ from ggml_py.ops import add, mul, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number, uint
-from llama_py.linear import Norm
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_NEOX
-from llama_py.keys import Keys
+from llama_py.gguf.keys import Keys
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.hunyuan_vl import HunyuanHParams, HunyuanVL
 
 

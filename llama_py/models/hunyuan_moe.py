@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from llama_py.blocks.experts import Experts, SharedExperts
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number, uint, uints
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import Keys, number, uint, uints
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._experts import RoutedHParams
-from llama_py.models._hunyuan import NAMES, late_normed
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.experts import RoutedHParams
+from llama_py.models.trunks.hunyuan import NAMES, late_normed
 from llama_py.weights import Weights
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import HIGHEST_BASE, LOWEST_BASE, Keys, number
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import HIGHEST_BASE, LOWEST_BASE, Keys, number
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._axes import AxesHParams
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._hunyuan import NAMES, late_normed
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.axes import AxesHParams
+from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.hunyuan import NAMES, late_normed
 from llama_py.weights import Weights
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, flag, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import Keys, flag, number, uint
-from llama_py.models._decoder import Block, Layer
-from llama_py.models._experts import ExpertHParams
-from llama_py.models._nextn import DraftingDecoder
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Block, Layer
+from llama_py.models.trunks.experts import ExpertHParams
+from llama_py.models.trunks.nextn import DraftingDecoder
 from llama_py.weights import Weights
 
 NAMES = {"Qcur_normed": "", "Kcur_normed": "", "ffn_shexp": "ffn_shared_out"}

@@ -12,13 +12,13 @@ from ggml_py.types import F32
 from llama_py.blocks.activation import clamped_silu
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.streams import mixes, row, stream, weighted
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import Keys, number, numbers, trunk_layers, uint, uints
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, number, numbers, trunk_layers, uint, uints
-from llama_py.linear import Norm
-from llama_py.models._decoder import Block
-from llama_py.models._dsa import Choosing, ChoosingHParams, SharingAttention
-from llama_py.models._experts import expert_layer
+from llama_py.graph.linear import Norm
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.dsa import Choosing, ChoosingHParams, SharingAttention
+from llama_py.models.trunks.experts import expert_layer
 from llama_py.weights import Weights
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from llama_py.blocks.activation import SILU
 from llama_py.blocks.attention import Attention
-from llama_py.keys import number
-from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.gguf.keys import number
+from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
 

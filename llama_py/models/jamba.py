@@ -10,10 +10,10 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.mamba import Mamba, SSMHParams
+from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import number
-from llama_py.models._decoder import Block, Decoder
-from llama_py.models._hybrid import MixedHParams, OperatorLayer
+from llama_py.models.trunks.decoder import Block, Decoder
+from llama_py.models.trunks.hybrid import MixedHParams, OperatorLayer
 from llama_py.weights import Weights
 
 

@@ -10,9 +10,9 @@ from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import Classifier
 from llama_py.graph.builder import GraphBuilder
-from llama_py.linear import Norm
-from llama_py.models._bert import BertEncoder, BertHParams, PostNormLayer
-from llama_py.models._decoder import Block
+from llama_py.graph.linear import Norm
+from llama_py.models.trunks.bert import BertEncoder, BertHParams, PostNormLayer
+from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_NEOX
-from llama_py.models._bert import BertEncoder, BertHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.bert import BertEncoder, BertHParams
 
 
 class JinaBertV3HParams(BertHParams):

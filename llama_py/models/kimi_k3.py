@@ -15,13 +15,13 @@ from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.residual_bank import Bank
 from llama_py.blocks.situ import Situ, SituFeedForward
+from llama_py.gguf.keys import Keys, divisor, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, divisor, uint
-from llama_py.linear import Norm
+from llama_py.graph.linear import Norm
 from llama_py.memory.kept import KeysValues, State
-from llama_py.models._decoder import Block
-from llama_py.models._kimi import BoundedKimiHParams
-from llama_py.models._latent import Latent
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.kimi import BoundedKimiHParams
+from llama_py.models.trunks.latent import Latent
 from llama_py.weights import Weights
 
 # Not named in this graph.

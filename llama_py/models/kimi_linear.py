@@ -15,9 +15,9 @@ from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.graph.builder import GraphBuilder
 from llama_py.memory.kept import State
-from llama_py.models._decoder import Block, Layer
-from llama_py.models._kimi import KimiHParams
-from llama_py.models._latent import Latent
+from llama_py.models.trunks.decoder import Block, Layer
+from llama_py.models.trunks.kimi import KimiHParams
+from llama_py.models.trunks.latent import Latent
 from llama_py.weights import Weights
 
 NAMES = {

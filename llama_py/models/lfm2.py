@@ -9,16 +9,16 @@ from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.rope import rope
 from llama_py.blocks.short_conv import ShortConv
-from llama_py.geometry import ROPE_NEOX, Window
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import Keys, number, uint
-from llama_py.linear import Linear
+from llama_py.hparams.geometry import ROPE_NEOX, Window
+from llama_py.hparams.share import Share
 from llama_py.memory.kept import KeysValues
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import Block, Decoder
-from llama_py.models._hybrid import MixedHParams, OperatorLayer
-from llama_py.share import Share
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import Block, Decoder
+from llama_py.models.trunks.hybrid import MixedHParams, OperatorLayer
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NORMAL
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import Block, LongDecoder
-from llama_py.models._plain import Plain, WholeHParams
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import Block, LongDecoder
+from llama_py.models.trunks.plain import Plain, WholeHParams
 from llama_py.weights import Weights
 
 

@@ -10,16 +10,16 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.experts import Experts, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NORMAL, Rope
+from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnTemp
+from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, base, number, uint, uints
-from llama_py.linear import Norm
+from llama_py.hparams.geometry import ROPE_NORMAL, Rope
+from llama_py.hparams.share import Share
 from llama_py.memory.kept import KeysValues
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import Block, Layer, LongDecoder
-from llama_py.share import Share
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import Block, Layer, LongDecoder
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ There a cache is made that nothing reads; with one for each sequence their batch
 
 from __future__ import annotations
 
-from llama_py.models._encoder import Encoder
 from llama_py.models.llama import Llama, LlamaHParams
+from llama_py.models.trunks.encoder import Encoder
 
 
 class LlamaEmbedHParams(LlamaHParams):

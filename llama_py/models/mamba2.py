@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from llama_py.blocks.mamba import Mamba2 as Block
-from llama_py.keys import Keys
-from llama_py.models._decoder import Decoder
-from llama_py.models._ssm import PureSSMHParams, SSMLayer
+from llama_py.gguf.keys import Keys
+from llama_py.models.trunks.decoder import Decoder
+from llama_py.models.trunks.ssm import PureSSMHParams, SSMLayer
 from llama_py.weights import Weights
 
 

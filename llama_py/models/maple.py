@@ -6,11 +6,11 @@ from __future__ import annotations
 from llama_py.blocks.activation import clamped_silu
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
-from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.gguf.keys import Keys, base, number, numbers, uint
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, base, number, numbers, uint
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._experts import ExpertHParams
+from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.experts import ExpertHParams
 from llama_py.weights import Weights
 
 

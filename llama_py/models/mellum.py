@@ -3,8 +3,8 @@ not scaled (models/mellum.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.models._unscaled_windows import UnscaledWindows
 from llama_py.models.qwen3moe import Qwen3Moe, Qwen3MoeHParams
+from llama_py.models.trunks.unscaled_windows import UnscaledWindows
 
 
 class MellumHParams(Qwen3MoeHParams, UnscaledWindows):

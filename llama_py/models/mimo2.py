@@ -13,14 +13,14 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number, uints
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import AnyLayer, Block, Decoder, Layer
-from llama_py.models._flagged_windows import FlaggedWindows
-from llama_py.models._nextn import UnnormedDrafter, UnnormedNextN
+from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder, Layer
+from llama_py.models.trunks.flagged_windows import FlaggedWindows
+from llama_py.models.trunks.nextn import UnnormedDrafter, UnnormedNextN
 from llama_py.weights import Weights
 
 DRAFT_NAMES = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from llama_py.gguf.keys import divisor, number
 from llama_py.hparams import HParams
-from llama_py.keys import divisor, number
 from llama_py.models.granite import Scaled, ScaledHParams
 
 

@@ -8,11 +8,11 @@ import numpy as np
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.rope import RopeFactors
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, uint
-from llama_py.models._latent import LatentSizesHParams
-from llama_py.models._latent_dense import LatentDense
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.latent import LatentSizesHParams
+from llama_py.models.trunks.latent_dense import LatentDense
 from llama_py.weights import Weights
 
 # Of all models; their files are not asked.

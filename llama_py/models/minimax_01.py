@@ -16,14 +16,14 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.lightning import LightningAttention
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import Keys, number
-from llama_py.linear import Norm
-from llama_py.models._decoder import Block, Decoder
-from llama_py.models._experts import RoutedHParams
-from llama_py.models._hybrid import IntervalHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Block, Decoder
+from llama_py.models.trunks.experts import RoutedHParams
+from llama_py.models.trunks.hybrid import IntervalHParams
 from llama_py.weights import Weights
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from llama_py.blocks.experts import GATING_FUNCS, Experts
 from llama_py.blocks.normed_rows import NormedRows
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number, uint, uints
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import number, uint, uints
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._experts import RoutedHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.weights import Weights
 
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from ggml_py.ops import mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
+from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnTemp
-from llama_py.keys import Keys, number
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Block
 from llama_py.models.llama import Llama, LlamaHParams
+from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights
 
 

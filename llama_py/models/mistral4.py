@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import Experts, Optional, SharedExperts
+from llama_py.gguf.keys import Keys
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.params import GraphType
-from llama_py.keys import Keys
-from llama_py.models._decoder import Block, Decoder
 from llama_py.models.deepseek2 import Deepseek2, Deepseek2HParams
+from llama_py.models.trunks.decoder import Block, Decoder
 from llama_py.weights import Weights
 
 

@@ -8,13 +8,13 @@ from llama_py.blocks.activation import GEGLU, REGLU, SWIGLU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import Classifier
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number, text, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import EPS, WindowedHParams
-from llama_py.keys import Keys, number, text, uint
-from llama_py.linear import Norm
-from llama_py.models._decoder import Layer
-from llama_py.models._encoder import Encoder
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.encoder import Encoder
 from llama_py.weights import Weights
 
 # llama-model.cpp:llm_ffn_op_type_from_string; others are GELU

@@ -8,10 +8,10 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.learned_positions import LearnedPositions
+from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import number
-from llama_py.linear import Norm
-from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.graph.linear import Norm
+from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
 

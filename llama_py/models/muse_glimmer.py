@@ -6,12 +6,12 @@ from __future__ import annotations
 from ggml_py.tensor import Tensor
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.gated_heads import GatedHeads
-from llama_py.geometry import ROPE_NORMAL, Rope
+from llama_py.gguf.keys import base, divisor, number, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import base, divisor, number, uint
-from llama_py.linear import Norm
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.hparams.geometry import ROPE_NORMAL, Rope
+from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 POST_EPS = 1e-8  # of the norms after blocks

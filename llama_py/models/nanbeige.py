@@ -6,11 +6,11 @@ from __future__ import annotations
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import Keys, flag, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import MAX_LAYERS, RMS_EPS, HParams
-from llama_py.keys import Keys, flag, number, uint
-from llama_py.models._decoder import Layer, LongDecoder
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.decoder import Layer, LongDecoder
 from llama_py.weights import Weights
 
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from llama_py.blocks.activation import RELU_SQR
-from llama_py.geometry import ROPE_NEOX
-from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 
 
 class NemotronHParams(LayerNormHParams):

@@ -15,14 +15,14 @@ from llama_py.blocks.experts import Experts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.gguf.keys import Keys, flag, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import EPS, RMS_EPS
-from llama_py.keys import Keys, flag, number, uint, uints
 from llama_py.memory.kept import Kept
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import AnyLayer, Block, Decoder
-from llama_py.models._nextn import normed
-from llama_py.models._ssm import SSMLayer
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder
+from llama_py.models.trunks.nextn import normed
+from llama_py.models.trunks.ssm import SSMLayer
 from llama_py.weights import Weights
 
 EXPERT_ACT = Activation("relu_sqr", lambda x: sqr(relu(x)))

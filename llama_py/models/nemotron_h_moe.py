@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.models._decoder import Layer
-from llama_py.models._nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.models.nemotron_h import NemotronH
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.weights import Weights
 
 NAMES = {key: DRAFT_NAMES[key] for key in ("attn_norm", "ffn_out", "ffn_moe_out", "ffn_shexp")} | {

@@ -7,12 +7,12 @@ from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import classifier
-from llama_py.geometry import ROPE_NORMAL
+from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import number
-from llama_py.models._decoder import Layer
-from llama_py.models._encoder import Encoder
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.encoder import Encoder
 from llama_py.weights import Weights
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
-from llama_py.models._bert import BertEncoder, BertHParams
-from llama_py.models._decoder import Block
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.bert import BertEncoder, BertHParams
+from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from llama_py.blocks.activation import GELU
 from llama_py.blocks.experts import Experts
-from llama_py.geometry import ROPE_NEOX
-from llama_py.keys import Keys, uint
-from llama_py.models._bert import BertEncoder, BertHParams
-from llama_py.models._decoder import Block
+from llama_py.gguf.keys import Keys, uint
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.bert import BertEncoder, BertHParams
+from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights
 
 

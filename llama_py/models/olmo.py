@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from llama_py.blocks.activation import SILU
-from llama_py.geometry import ROPE_NORMAL
-from llama_py.keys import number
-from llama_py.linear import Norm
-from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.gguf.keys import number
+from llama_py.graph.linear import Norm
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ggml_py.ops import reshape, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections
-from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
-from llama_py.models._decoder import Layer
-from llama_py.models._plain import Plain, PlainHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.plain import Plain, PlainHParams
 from llama_py.weights import Weights
 
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_MROPE
-from llama_py.keys import uints
+from llama_py.gguf.keys import uints
+from llama_py.hparams.geometry import ROPE_MROPE
 from llama_py.models.ernie4_5 import Ernie45, Ernie45HParams
 
 

@@ -13,14 +13,14 @@ from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.mamba import SSMHParams
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, number, uint
+from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import Keys, number, uint
-from llama_py.linear import Norm
-from llama_py.models._decoder import Block, Decoder, Layer
-from llama_py.models._hybrid import MixedHParams
-from llama_py.models._mamba_heads import MambaHeads
-from llama_py.share import Share
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.share import Share
+from llama_py.models.trunks.decoder import Block, Decoder, Layer
+from llama_py.models.trunks.hybrid import MixedHParams
+from llama_py.models.trunks.mamba_heads import MambaHeads
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
+from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import number
-from llama_py.linear import Norm
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 

@@ -3,9 +3,9 @@ file; as in llama.cpp the embeddings serve as a head (models/pockettts.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_NORMAL
-from llama_py.linear import Linear
-from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.graph.linear import Linear
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
 

@@ -6,11 +6,11 @@ from ggml_py.ops import div, silu
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts, SharedExperts
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.keys import number
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._experts import ExpertHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.experts import ExpertHParams
 from llama_py.weights import Weights
 
 

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_MROPE
-from llama_py.keys import uints
-from llama_py.models._plain import Plain, WholeHParams
+from llama_py.gguf.keys import uints
+from llama_py.hparams.geometry import ROPE_MROPE
+from llama_py.models.trunks.plain import Plain, WholeHParams
 
 
 class Qwen2VLHParams(WholeHParams):

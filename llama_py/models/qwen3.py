@@ -8,11 +8,11 @@ from ggml_py.ops import soft_max
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import Classifier
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import number
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import Block, Decoder, Layer
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.weights import Weights
 
 

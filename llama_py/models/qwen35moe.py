@@ -3,9 +3,9 @@ shared expert beside the chosen ones (models/qwen35moe.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_IMROPE
-from llama_py.keys import uints
-from llama_py.models._qwen_hybrid_moe import HybridMoe, HybridMoeHParams
+from llama_py.gguf.keys import uints
+from llama_py.hparams.geometry import ROPE_IMROPE
+from llama_py.models.trunks.qwen_hybrid_moe import HybridMoe, HybridMoeHParams
 
 
 class Qwen35MoeHParams(HybridMoeHParams):

@@ -8,12 +8,12 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import split
 from llama_py.blocks.linear_attention import Projected
 from llama_py.blocks.slots import SlotAttention
-from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import State
-from llama_py.models._nextn import DRAFT_NAMES
-from llama_py.models._qwen_hybrid import NAMES
-from llama_py.models._qwen_hybrid_moe import HybridMoe, HybridMoeHParams
+from llama_py.models.trunks.nextn import DRAFT_NAMES
+from llama_py.models.trunks.qwen_hybrid import NAMES
+from llama_py.models.trunks.qwen_hybrid_moe import HybridMoe, HybridMoeHParams
 from llama_py.weights import Weights
 
 

@@ -10,7 +10,7 @@ from ggml_py.ops import concat, repeat_4d, scale, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.pooling import Classifier
 from llama_py.graph.builder import GraphBuilder
-from llama_py.linear import Linear
+from llama_py.graph.linear import Linear
 from llama_py.models.qwen3vl import Qwen3VL
 from llama_py.weights import Weights
 

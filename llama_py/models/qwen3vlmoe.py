@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from llama_py.blocks.experts import Experts
-from llama_py.models._decoder import Block
-from llama_py.models._experts import ExpertHParams
 from llama_py.models.qwen3vl import Qwen3VL, Qwen3VLHParams
+from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.experts import ExpertHParams
 from llama_py.weights import Weights
 
 

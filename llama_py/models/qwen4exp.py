@@ -21,14 +21,14 @@ from llama_py.blocks.gated_streams import GatedStreams
 from llama_py.blocks.linear_attention import LinearAttention
 from llama_py.blocks.ngrams import NGrams, NGramSizes, conv_state_at, ngram_rows
 from llama_py.blocks.pooled_indexer import PooledIndexer
-from llama_py.geometry import ROPE_IMROPE
+from llama_py.gguf.keys import Keys, as_int, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.ngrams import Hashes
-from llama_py.keys import Keys, as_int, number, uint, uints
+from llama_py.hparams.geometry import ROPE_IMROPE
 from llama_py.memory.kept import Index, Kept, State, Tokens
-from llama_py.models._decoder import Block, Decoder
-from llama_py.models._qwen_hybrid import NAMES
-from llama_py.models._qwen_hybrid_moe import HybridMoeHParams
+from llama_py.models.trunks.decoder import Block, Decoder
+from llama_py.models.trunks.qwen_hybrid import NAMES
+from llama_py.models.trunks.qwen_hybrid_moe import HybridMoeHParams
 from llama_py.weights import Weights
 
 MAX_NGRAM, MAX_HEADS = 8, 64  # llama-hparams.h

@@ -8,8 +8,8 @@ own.
 from __future__ import annotations
 
 from llama_py.blocks.time_mix import GatedTimeMix, Rwkv6HParams
-from llama_py.keys import Keys
-from llama_py.models._rwkv import SIZES_6, ShiftedDecoder
+from llama_py.gguf.keys import Keys
+from llama_py.models.trunks.rwkv import SIZES_6, ShiftedDecoder
 from llama_py.weights import Weights
 
 

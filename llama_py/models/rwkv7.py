@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.blocks.rwkv import ChannelMixHParams
 from llama_py.blocks.time_mix7 import Rwkv7HParams as TimeMixHParams
 from llama_py.blocks.time_mix7 import TimeMix7
-from llama_py.models._rwkv import SIZES_7, RwkvDecoder, RwkvLayer
+from llama_py.models.trunks.rwkv import SIZES_7, RwkvDecoder, RwkvLayer
 from llama_py.weights import Weights
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.geometry import ROPE_NEOX
-from llama_py.models._decoder import Layer
-from llama_py.models._plain import Plain, WholeHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.plain import Plain, WholeHParams
 from llama_py.weights import Weights
 
 

@@ -8,11 +8,11 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import RELU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import GATING_FUNCS, Experts
-from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, base, number, uint, uints
-from llama_py.models._decoder import Decoder
+from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.models.trunks.decoder import Decoder
 from llama_py.weights import Weights
 
 N_WINDOW = 4096  # tokens; files only tell whether there are windows

@@ -9,12 +9,12 @@ from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import times_by_head
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, base, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.keys import Keys, base, number, uint
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 

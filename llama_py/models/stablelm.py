@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
 from llama_py.hparams import EPS, HParams
-from llama_py.keys import number
-from llama_py.models._decoder import AnyLayer, Decoder, Layer, ParallelLayer
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import AnyLayer, Decoder, Layer, ParallelLayer
 from llama_py.weights import Weights
 
 

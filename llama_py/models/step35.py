@@ -13,15 +13,15 @@ from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.rope import RopeFactors
-from llama_py.cparams import CParams
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import Keys, flag, number, numbers, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, flag, number, numbers, uint, uints
+from llama_py.hparams.cparams import CParams
+from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
-from llama_py.models._decoder import Block, Layer
-from llama_py.models._flagged_windows import FlaggedWindows
-from llama_py.models._nextn import UnnormedDrafter
+from llama_py.models.trunks.decoder import Block, Layer
+from llama_py.models.trunks.flagged_windows import FlaggedWindows
+from llama_py.models.trunks.nextn import UnnormedDrafter
 from llama_py.weights import Weights
 
 NAMES = {"ffn_shexp": "ffn_shared_out"}

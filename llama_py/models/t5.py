@@ -8,14 +8,21 @@ from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Projections, attend
 from llama_py.blocks.softmax import Scores
+from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.keys import Keys, uint
-from llama_py.linear import Norm
 from llama_py.memory.kept import Kept, KeysValues
-from llama_py.models._architecture import AnyHParams
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._t5 import BucketHParams, Distances, Reading, Tables, feed_forward, reader
+from llama_py.models.trunks.architecture import AnyHParams
+from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.t5 import (
+    BucketHParams,
+    Distances,
+    Reading,
+    Tables,
+    feed_forward,
+    reader,
+)
 from llama_py.weights import Weights
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
-from llama_py.models._decoder import Layer
-from llama_py.models._encoder import Encoder
-from llama_py.models._t5 import BucketHParams, Tables, reader
+from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.encoder import Encoder
+from llama_py.models.trunks.t5 import BucketHParams, Tables, reader
 from llama_py.weights import Weights
 
 

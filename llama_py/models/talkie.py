@@ -7,12 +7,12 @@ from ggml_py.ops import add, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_NEOX
+from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import number
-from llama_py.linear import Norm
-from llama_py.models._decoder import AnyLayer, Decoder, Layer
-from llama_py.models._plain import WholeHParams
+from llama_py.graph.linear import Norm
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import AnyLayer, Decoder, Layer
+from llama_py.models.trunks.plain import WholeHParams
 from llama_py.weights import Weights
 
 EMBD = "embd_skip"

@@ -20,12 +20,12 @@ from ggml_py.ops import (
 from ggml_py.ops.conv import conv_1d, conv_1d_dw
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import inv_sqrt
+from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import OneSequence
+from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams import EPS, HParams
-from llama_py.keys import Keys, number, uint
-from llama_py.linear import Linear, Norm
-from llama_py.models._architecture import Architecture
+from llama_py.models.trunks.architecture import Architecture
 from llama_py.weights import Weights
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from llama_py.geometry import ROPE_NORMAL
-from llama_py.models._plain import Plain, WholeHParams
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models.trunks.plain import Plain, WholeHParams
 
 
 class XverseHParams(WholeHParams):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ggml_py.errors import ContextError
-from llama_py.like import LIKE, LLAMA_CPP
 from llama_py.params import texts
 from llama_py.params.caches import CACHE_TYPES as CACHE_TYPES
+from llama_py.params.like import LIKE, LLAMA_CPP
 from llama_py.params.option import Params, option
 from llama_py.params.rules import SCALARS, integers, zero_or
 from llama_py.params.sampling import SamplingParams as SamplingParams

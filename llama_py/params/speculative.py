@@ -13,7 +13,7 @@ from llama_py.params.caches import CACHE_TYPES
 from llama_py.params.option import Params, option
 from llama_py.params.rules import Rule, integers, numbers
 
-FOLDER = Path(__file__).parent.parent / "speculative" / "drafters"
+FOLDER = Path(__file__).parents[1] / "decoding" / "drafting" / "drafters"
 # Every file of the folder is a way to draft; of those that share code, files with `_` have it.
 _FILES = sorted(module.name for module in pkgutil.iter_modules([str(FOLDER)]))
 DRAFTERS = tuple(name.replace("_", "-") for name in _FILES if not name.startswith("_"))

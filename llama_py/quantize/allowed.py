@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME, GGMLType
-from llama_py.gguf_file import TensorInfo
+from llama_py.gguf.file import TensorInfo
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT
 from llama_py.quantize.model import Model
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME, GGMLType
-from llama_py.gguf_file import TensorInfo
+from llama_py.gguf.file import TensorInfo
 from llama_py.quantize.model import Model
 
 VERY_LOW = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ2_S", "IQ2_M", "IQ1_M"}

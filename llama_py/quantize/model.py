@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ggml_py.errors import GGUFError
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from llama_py.models import architecture, known_architectures
-from llama_py.models._architecture import Architecture
+from llama_py.models.trunks.architecture import Architecture
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ggml_py.errors import GGUFError
 from ggml_py.types import GGMLType
-from llama_py.file_types import FileType, guessed
-from llama_py.gguf_file import GGUFFile, TensorInfo
-from llama_py.gguf_write import encode
-from llama_py.imatrix.file import Imatrix
+from llama_py.gguf.file import GGUFFile, TensorInfo
+from llama_py.gguf.file_types import FileType, guessed
+from llama_py.gguf.write import encode
 from llama_py.quantize.allowed import fitting, is_allowed, wants_imatrix
+from llama_py.quantize.imatrix.file import Imatrix
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT, Mix, kind_of
 from llama_py.quantize.model import Model
 from llama_py.quantize.prune import order, pruned_metadata, renamed
@@ -210,7 +210,7 @@ def check_imatrix(work: Sequence[Job], imatrix: Imatrix | None) -> None:
 
 def out_path(path: Path, n: int, n_parts: int) -> Path:
     """Where part n goes if parts are kept."""
-    from llama_py.gguf_split import part_name
+    from llama_py.gguf.parts import part_name
 
     prefix = str(path).removesuffix(".gguf")
     return Path(part_name(prefix, n, n_parts))

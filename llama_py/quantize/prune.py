@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ggml_py.errors import GGUFError, HParamsError, WeightsError
-from llama_py.gguf_file import GGUFFile
-from llama_py.gguf_metadata import MetaValue
-from llama_py.gguf_write import encode
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.keys import Field, fields
+from llama_py.gguf.metadata import MetaValue
+from llama_py.gguf.write import encode
 from llama_py.hparams import HParams
-from llama_py.keys import Field, fields
 from llama_py.models import architecture
 from llama_py.weights import Weights
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.prompts import TooLong
+from llama_py.batch.prompts import TooLong
 from llama_py.serving.engine import Engine
 from llama_py.serving.job import Handle
 from llama_py.serving.metrics import Metrics, Now

@@ -10,14 +10,14 @@ import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32
-from llama_py.generate import Choice, logprobs_of, said
-from llama_py.loaded import Loaded
+from llama_py.batch.prompts import Mixed, n_cells
+from llama_py.loading.model import Loaded
 from llama_py.params import GenerateParams, SamplingParams
-from llama_py.prompts import Mixed, n_cells
 from llama_py.sampler import Sampler
 from llama_py.sampler.constraint import Ended
 from llama_py.serving.request import Event, Reason, Request, Score, Timings
-from llama_py.text_stream import TextStream
+from llama_py.text.generate import Choice, logprobs_of, said
+from llama_py.text.text_stream import TextStream
 
 Top = tuple[tuple[int, float], ...]
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from llama_py.context import Context
-from llama_py.reuse.tree import common
+from llama_py.decoding.prefix_cache.tree import common
 from llama_py.serving.slots import Slot
 
 

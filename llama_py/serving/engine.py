@@ -20,18 +20,17 @@ from queue import SimpleQueue
 from typing import Any
 
 from ggml_py.errors import ContextError
+from llama_py.adapters.lora import Adapter
 from llama_py.batch import F32
-from llama_py.closing import Closing
+from llama_py.batch.prompts import Mixed, TooLong, check_whole, is_mixed, n_cells, n_whole
 from llama_py.context import Context
-from llama_py.lora import Adapter
-from llama_py.model import Model
+from llama_py.context.warmup import make_all_ready
+from llama_py.decoding.drafting.needs import n_planes
+from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.prefix_cache import load_slot, save_slot
+from llama_py.loading.model import Loaded
 from llama_py.params import ContextParams
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.prompts import Mixed, TooLong, check_whole, is_mixed, n_cells, n_whole
-from llama_py.ready import make_all_ready
-from llama_py.rendered import Message, marks
-from llama_py.rerank import check_reranks, pair
-from llama_py.reuse import load_slot, save_slot
 from llama_py.serving.answer import Answer
 from llama_py.serving.job import Handle, Job, Told
 from llama_py.serving.metrics import Now
@@ -40,9 +39,10 @@ from llama_py.serving.request import Busy, Closed, Event, Request
 from llama_py.serving.scheduler import Scheduler
 from llama_py.serving.slots import SlotInfo
 from llama_py.serving.tasks import Steps, Task, at_once
-from llama_py.signature import takes
-from llama_py.speculative.needs import n_planes
-from llama_py.speculative.speculator import Speculator
+from llama_py.support.closing import Closing
+from llama_py.support.signature import takes
+from llama_py.text.chat_prompt import Message, marks
+from llama_py.text.rerank import check_reranks, pair
 
 log = logging.getLogger("llama_py")
 
@@ -64,7 +64,7 @@ class Engine(Closing):
     @takes(ContextParams)
     def __init__(
         self,
-        model: Model,
+        model: Loaded,
         *,
         speculative: SpeculativeParams | None = None,
         max_queue: int = MAX_QUEUE,
@@ -155,7 +155,7 @@ class Engine(Closing):
         attention: str = "auto",
     ) -> Future[list[F32]]:
         """Rows of texts, which are ids: F32 [n_embd] each, of a reranker its scores, with pooling
-        "none" those of its tokens [n_tokens, n_embd]. See `llama_py.embed.embed`.
+        "none" those of its tokens [n_tokens, n_embd]. See `llama_py.text.embed.embed`.
 
         Raises TooLong for a text that is longer than a batch, ContextError for an empty one.
         """
@@ -212,7 +212,7 @@ class Engine(Closing):
 
     def save_slot(self, id: int, path: str | Path) -> Future[tuple[int, int]]:
         """Write a sequence to a file, once it is idle; -> its tokens, and the file's bytes.
-        See `llama_py.reuse.save_slot`."""
+        See `llama_py.decoding.prefix_cache.save_slot`."""
         reuse = self._ctx.reuse
 
         def save() -> tuple[int, int]:
@@ -223,7 +223,7 @@ class Engine(Closing):
 
     def restore_slot(self, id: int, path: str | Path) -> Future[tuple[int, int]]:
         """Put a sequence from a file in place of what one has, once it is idle; -> its tokens, and
-        the file's bytes. See `llama_py.reuse.load_slot`."""
+        the file's bytes. See `llama_py.decoding.prefix_cache.load_slot`."""
 
         def load() -> tuple[int, int]:
             tokens = load_slot(self._ctx.reuse, path, id)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from llama_py.prompts import Medium, Mixed
+from llama_py.batch.prompts import Medium, Mixed
 from llama_py.serving.answer import Answer
 from llama_py.serving.request import Event, Request
 

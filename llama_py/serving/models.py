@@ -25,9 +25,9 @@ from types import MappingProxyType
 from typing import Generic
 
 from ggml_py.errors import AllocError, ModelError
-from llama_py.closing import Closing
 from llama_py.serving.request import Busy, Closed
 from llama_py.serving.source import Entry, Lease, ModelInfo, Source, T
+from llama_py.support.closing import Closing
 
 log = logging.getLogger("llama_py")
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from llama_py.batch import F32
-from llama_py.closing import Closing
+from llama_py.batch.prompts import TooLong
 from llama_py.context import Context
-from llama_py.embed import N_SEQ, normalized, rows
-from llama_py.loaded import Loaded
+from llama_py.loading.model import Loaded
 from llama_py.params import ContextParams
-from llama_py.prompts import TooLong
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.tasks import Steps
+from llama_py.support.closing import Closing
+from llama_py.text.embed import N_SEQ, normalized, rows
 
 Texts = Sequence[Sequence[int]]
 _HOW = ("n_threads", "n_threads_batch", "flash_attn", "type_k", "type_v", "offload_kqv", "forms")
@@ -38,8 +38,8 @@ class Reading(Closing):
         self._kind = ("", "")
 
     def embed(self, texts: Texts, pooling: str, attention: str, normalize: int) -> Steps:
-        """The rows of texts, as `llama_py.embed.embed` gives them; with pooling "none" of each text
-        those of its tokens. A step for as many texts as are read together."""
+        """The rows of texts, as `llama_py.text.embed.embed` gives them; with pooling "none" of each
+        text those of its tokens. A step for as many texts as are read together."""
         if pooling == "auto":
             known = self.model.hparams.pooling
             pooling = "mean" if known == "none" else known

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ggml_py.errors import GGMLError
-from llama_py.lora import Adapter
+from llama_py.adapters.lora import Adapter
 from llama_py.params import AnswerParams
 from llama_py.sampler.constraint import Constraint
 

@@ -12,13 +12,12 @@ from dataclasses import replace
 
 from ggml_py.building import clock
 from ggml_py.errors import ContextError
+from llama_py.adapters.lora import Adapter
 from llama_py.batch import Batch
+from llama_py.batch.prompts import TooLong
 from llama_py.context import Context
-from llama_py.context_shift import can_shift
-from llama_py.generate import UNTIL_FULL
-from llama_py.lora import Adapter
-from llama_py.prompts import TooLong
-from llama_py.reuse.tree import common
+from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.prefix_cache.tree import common
 from llama_py.sampler.constraint import Ended
 from llama_py.serving.answer import Answer
 from llama_py.serving.cells import make_cells, put_idle_away
@@ -29,7 +28,7 @@ from llama_py.serving.request import Event, Reason
 from llama_py.serving.sight import Sight
 from llama_py.serving.slots import Slot, SlotInfo, State, chosen
 from llama_py.serving.turns import Busy, Turns
-from llama_py.speculative.speculator import Speculator
+from llama_py.text.generate import UNTIL_FULL
 
 log = logging.getLogger("llama_py")
 
@@ -207,7 +206,7 @@ class Scheduler:
     def _kept(self, job: Job) -> int | None:
         """How many tokens stay when the context is full; None if the answer ends there."""
         p = job.request.params
-        if not p.context_shift or p.max_tokens == UNTIL_FULL or not can_shift(self.ctx):
+        if not p.context_shift or p.max_tokens == UNTIL_FULL or not self.ctx.memory.can_shift:
             return None
         if job.media or self.ctx.model.has_encoder:
             return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from llama_py.reuse.tree import common
+from llama_py.decoding.prefix_cache.tree import common
 
 if TYPE_CHECKING:
     from llama_py.serving.job import Job

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
+from llama_py.batch.prompts import Prompt
 from llama_py.context import Context
-from llama_py.loaded import Loaded
+from llama_py.loading.model import Loaded
 from llama_py.params import Progress
-from llama_py.prompts import Prompt
 from llama_py.steering.reduce import METHODS
 from llama_py.steering.vector import ControlVector
 

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from ggml_py.errors import ContextError
 from ggml_py.types import F32
-from llama_py.control_vector import PREFIX, Directions, load_directions
-from llama_py.gguf_file import GGUFFile, TensorInfo
-from llama_py.gguf_write import content, encode
-from llama_py.whole_file import replace_file
+from llama_py.adapters.control_vector import PREFIX, Directions, load_directions
+from llama_py.gguf.file import GGUFFile, TensorInfo
+from llama_py.gguf.write import content, encode
+from llama_py.support.whole_file import replace_file
 
 ARCHITECTURE = "controlvector"
 HINT, COUNT = f"{ARCHITECTURE}.model_hint", f"{ARCHITECTURE}.layer_count"

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ggml_py.errors import TokenizerError
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from llama_py.tokenizer.cleaned import cleaned
 from llama_py.tokenizer.models import text_model
 from llama_py.tokenizer.models._base import TextModel

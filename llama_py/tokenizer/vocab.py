@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.errors import TokenizerError
-from llama_py.gguf_metadata import describe
-from llama_py.keys import as_bool
+from llama_py.gguf.keys import as_bool
+from llama_py.gguf.metadata import describe
 
 log = logging.getLogger("llama_py")
 

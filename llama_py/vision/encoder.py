@@ -14,16 +14,16 @@ from ggml_py.errors import HParamsError, ModelError, ShapeError
 from ggml_py.plan import Plan
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
-from llama_py.closing import Closing
-from llama_py.fingerprint import fingerprint
-from llama_py.gguf_file import GGUFFile
-from llama_py.outputs import read_rows
-from llama_py.placement import devices_in_use
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.fingerprint import fingerprint
+from llama_py.graph.outputs import read_rows
+from llama_py.support.closing import Closing
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.image import Image
 from llama_py.vision.projectors import Dynamic, projector
 from llama_py.vision.projectors._projector import F32
 from llama_py.weights import Weights
+from llama_py.weights.placement import devices_in_use
 
 log = logging.getLogger("llama_py")
 

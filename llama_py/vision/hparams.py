@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ggml_py.errors import HParamsError
+from llama_py.gguf.keys import Declared, Field, Keys, as_float, flag, number, uint
 from llama_py.hparams import MAX_LAYERS
-from llama_py.keys import Declared, Field, Keys, as_float, flag, number, uint
 
 PREFIX = "clip"  # of the keys
 MAX_SIDE = 8192  # of an image that is computed, in pixels

@@ -28,7 +28,7 @@ from ggml_py.ops import (
 from ggml_py.ops import mul_mat as product
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16
-from llama_py.linear import Linear, Norm, NormKind
+from llama_py.graph.linear import Linear, Norm, NormKind
 from llama_py.vision.graph import ImageGraph
 from llama_py.weights import Weights
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, I32, Batch
+from llama_py.batch.prompts import MARKER, Decoding, Mixed, TooLong, check_whole
 from llama_py.hparams import HParams
-from llama_py.prompts import MARKER, Decoding, Mixed, TooLong, check_whole
 from llama_py.vision.encoder import Encoder, Part
 from llama_py.vision.image import Image
 from llama_py.vision.messages import Given, read_image
@@ -69,7 +69,7 @@ class Picture:
     def reading(
         self, ctx: Decoding, pos: int, seq_id: int, most: Callable[[], int]
     ) -> Generator[None, None, None]:
-        """See `llama_py.prompts.Medium`. Its rows are computed first, unless they are kept."""
+        """See `llama_py.batch.prompts.Medium`. Rows that are not kept are computed first."""
         at, n, i = self.positions(pos), self.n_tokens, 0
         if self.sees_all:
             check_whole(n, ctx.cparams)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ggml_py.ops import add, mul, reshape, rms_norm
 from ggml_py.tensor import Tensor
-from llama_py.linear import Norm, NormKind
+from llama_py.graph.linear import Norm, NormKind
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import VisionHParams
 from llama_py.vision.layers import FeedForward, Projections, attend, normed

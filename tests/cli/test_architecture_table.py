@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dev import tiny_models as tiny
+from dev.docs.architecture_table import table
 from llama_py import models
-from llama_py.models import tiny
-from llama_py_tools.architecture_table import table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "architectures.md"
 
 
 def test_document_is_up_to_date() -> None:
-    stale = "run: python -m llama_py_tools.architecture_table > docs/architectures.md"
+    stale = "run: python -m dev.docs.architecture_table > docs/architectures.md"
     assert DOCUMENT.read_text() == table(), stale
 
 

@@ -15,8 +15,8 @@ from tests.commands import ROOT, SCRIPTS, clean_environment
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals", allow_module_level=True)
 
-import first_minute
-from pseudo_terminal import CTRL_C, CTRL_D, PseudoTerminal
+from dev.docs import first_minute
+from dev.docs.pseudo_terminal import CTRL_C, CTRL_D, PseudoTerminal
 
 CHAT = [str(SCRIPTS / "llama-py-cli"), "-s", "1", "-c", "1024"]
 
@@ -96,7 +96,7 @@ def test_simple_lines(tmp_path: Path) -> None:
 
 
 def test_every_scene_is_on_the_page() -> None:
-    """docs/first-minute.md shows the pictures that tools/first_minute.py makes, and no others."""
+    """docs/first-minute.md has the pictures that dev/docs/first_minute.py makes, and no others."""
     page = (ROOT / "docs" / "first-minute.md").read_text()
     pictures = [f"first-minute/{name}.svg" for name in first_minute.SCENES]
     assert re.findall(r"\((first-minute/.*?\.svg)\)", page) == pictures

@@ -14,8 +14,8 @@ import pytest
 
 import llama_py
 from llama_py.context import Context
+from llama_py.decoding.prefix_cache import Reuse
 from llama_py.params import GenerateParams
-from llama_py.reuse import Reuse
 from llama_py_tools import cli
 from llama_py_tools.chat import Talk
 from llama_py_tools.chat_params import ChatParams

@@ -1,5 +1,5 @@
-"""tools/compare_speed.py with engines that follow a script: the order of runs, who is left out,
-what is kept and what is made of it; and ours in its worker."""
+"""dev/compare/compare_speed.py with engines that follow a script: the order of runs, who is left
+out, what is kept and what is made of it; and ours in its worker."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import numpy as np
 import psutil
 import pytest
 
-import compare_speed
-from speed import peer, plot, results, table
-from speed import test as plan
-from speed.compare import Comparison
-from speed.engine import random_tokens
-from speed.neighbours import neighbours
-from speed.peer import Peer
-from speed.peers import ours
-from speed.process import Worker, WorkerDied, WorkerError, worker_command
-from speed.results import Record
-from speed.test import Test
+from dev.compare import compare_speed
+from dev.compare.speed import peer, plot, results, table
+from dev.compare.speed import test as plan
+from dev.compare.speed.compare import Comparison
+from dev.compare.speed.engine import random_tokens
+from dev.compare.speed.neighbours import neighbours
+from dev.compare.speed.peer import Peer
+from dev.compare.speed.peers import ours
+from dev.compare.speed.process import Worker, WorkerDied, WorkerError, worker_command
+from dev.compare.speed.results import Record
+from dev.compare.speed.test import Test
 from tests.commands import clean_environment, tiny_model
 from tests.limits import SECONDS
 
@@ -36,7 +36,7 @@ SCRIPTED = Path(__file__).parent / "scripted_peer.py"
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is started instead of a peer's Python; it writes requests down."""
     monkeypatch.setenv("SCRIPTED_LOG", str(tmp_path / "log"))
-    monkeypatch.setattr("speed.compare.PAUSE", 0)
+    monkeypatch.setattr("dev.compare.speed.compare.PAUSE", 0)
     path = tmp_path / "python"
     path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{SCRIPTED}" "$@"\n')
     path.chmod(0o755)
@@ -91,7 +91,7 @@ def test_busy_processes_are_there_for_their_test_only(
             yield
         assert not set(children()) - before
 
-    monkeypatch.setattr("speed.compare.neighbours", counted)
+    monkeypatch.setattr("dev.compare.speed.compare.neighbours", counted)
     tests = plan.with_neighbours([Test("pp", 8), Test("first", 8)], [0, 2])
     assert [t.busy for t in tests] == [0, 2, 0]
     records = list(compared(python, "fast").run(tests[:2]))
@@ -165,7 +165,7 @@ def test_cold_runs_have_a_process_each(python: Path) -> None:
 
 
 def test_different_answers_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    from speed.compare import warn_if_different
+    from dev.compare.speed.compare import warn_if_different
 
     warn_if_different({"ours": 1, "peer": 1})
     assert capsys.readouterr().err == ""

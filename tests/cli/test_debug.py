@@ -15,8 +15,8 @@ from ggml_py.registry import device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
-from llama_py import placement
 from llama_py.params import ModelParams
+from llama_py.weights import placement
 from llama_py_tools import debug, session
 from llama_py_tools.node_text import heading, value_lines, values_of
 from llama_py_tools.params import FileParams

@@ -14,8 +14,8 @@ from ggml_py.judge import NONE
 from ggml_py.patterns.norm import RMS_NORM_MUL
 from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer
-from llama_py.gguf_file import GGUFFile, TensorInfo
-from llama_py.gguf_write import content
+from llama_py.gguf.file import GGUFFile, TensorInfo
+from llama_py.gguf.write import content
 from llama_py_tools import debug
 from llama_py_tools.graph import main
 from llama_py_tools.graph.diff.found import aligned

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from llama_py.gguf_file import GGUFFile
-from llama_py.loaded import DEMO
-from llama_py.models import tiny
-from llama_py.models.tiny._file import gguf
-from llama_py.models.tiny._invent import tensors
+from dev import tiny_models as tiny
+from dev.tiny_models._file import gguf
+from dev.tiny_models._invent import tensors
+from llama_py.gguf.file import GGUFFile
+from llama_py.loading.model import DEMO
 from llama_py_tools import cli
 
 PROMPT = ["-p", "ROMEO:", "-n", "12", "--temp", "0", "-no-cnv", "-st"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llama_py.gguf_file import GGUFFile
-from llama_py.gguf_write import encode
-from llama_py.loaded import DEMO
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.write import encode
+from llama_py.loading.model import DEMO
 from llama_py_tools.gguf import main
 from llama_py_tools.gguf.sizes import size_of
 from tests.gguf_writer import Tensor, array, gguf, kv, write

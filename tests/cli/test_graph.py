@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from golden import store
+from dev.record.golden import store
 from llama_py_tools.graph import main
 from llama_py_tools.graph.dot import quoted
 from llama_py_tools.graph.layers import groups

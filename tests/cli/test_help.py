@@ -55,7 +55,10 @@ def test_a_run_imports_no_compiler_templates_or_bars() -> None:
     assert not {"numba", "jinja2", "tqdm", "ggml_ref"} & imported
     assert not {"llama_py.grammar", "llama_py.hooks", "llguidance"} & imported
     assert not {"email", "socket", "numpy.random"} & imported  # of importlib.metadata and others
-    assert not {"llama_py.speculative", "llama_py.split", "llama_py.chat.stream"} & imported
+    assert (
+        not {"llama_py.decoding.drafting", "llama_py.loading.split", "llama_py.chat.stream"}
+        & imported
+    )
     assert not {"llama_py.memory.compressed", "llama_py.memory.kpool"} & imported
 
 

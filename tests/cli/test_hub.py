@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from dev import tiny_vision as tiny
 from ggml_py.errors import ModelError
 from ggml_py.extras import install_hint
-from llama_py.vision import tiny
 from llama_py_tools import cli, hub, session, vision
 from llama_py_tools.params import FileParams
 from tests.commands import DEMO

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dev import tiny_vision as tiny
+from dev.record.golden.vision import image
 from ggml_py.errors import ContextError
-from golden.vision import image
-from llama_py.vision import tiny
 from llama_py_tools.chat.talk import Talk
 from tests.commands import refused, run, tiny_model
 from tests.vision.test_image import png

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import llama_py
-from llama_py import locked
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
+from llama_py.weights import mlock as locked
 from llama_py_tools import cli, session
 from llama_py_tools.check_tensors import check_tensors
 from llama_py_tools.options import read

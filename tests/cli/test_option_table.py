@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llama_py_tools.option_table import table
+from dev.docs.option_table import table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "options.md"
 
 
 def test_document_is_up_to_date() -> None:
-    stale = "run: python -m llama_py_tools.option_table > docs/options.md"
+    stale = "run: python -m dev.docs.option_table > docs/options.md"
     assert DOCUMENT.read_text() == table(), stale
 
 

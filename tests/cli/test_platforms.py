@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from llama_py import whole_file
+from llama_py.support import whole_file
 from llama_py_tools import streams
 from llama_py_tools.test_backend_ops import pool
 from tests.commands import DEMO, clean_environment

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dev import tiny_models as tiny
+from dev.record.golden.quantize import Case, write_head
 from ggml_cpu.quantize.run import quantizer
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer
-from golden.quantize import Case, write_head
-from llama_py.gguf_file import GGUFFile
-from llama_py.imatrix.file import Entry, Imatrix, write_imatrix
-from llama_py.models import tiny
+from llama_py.gguf.file import GGUFFile
+from llama_py.quantize.imatrix.file import Entry, Imatrix, write_imatrix
 from llama_py_tools.gguf import main
 from llama_py_tools.gguf import quantize as quantize_module
 from tests.gguf_writer import Tensor, gguf, kv, write

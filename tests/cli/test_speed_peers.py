@@ -1,5 +1,5 @@
-"""The engines of tools/compare_speed.py: each is found by its option; those that need libraries
-which are not here run with stand-ins."""
+"""The engines of dev/compare/compare_speed.py: each is found by its option; those that need
+missing libraries run with stand-ins."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import compare_speed
-from speed import peer
-from speed.c_header import Header, enumerator
-from speed.peers import ik_llama_cpp, llama_cpp_python, tinygrad, transformers
+from dev.compare import compare_speed
+from dev.compare.speed import peer
+from dev.compare.speed.c_header import Header, enumerator
+from dev.compare.speed.peers import ik_llama_cpp, llama_cpp_python, tinygrad, transformers
 from tests.commands import tiny_model
 
 HEADER = """
@@ -242,7 +242,7 @@ def test_tinygrad_reads_no_prompt_twice(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("name", ["llama-dense", "qwen35moe-moe", "gemma2-dense"])
 def test_llama_cpp_goes_back_to_the_depth(tmp_path: Path, name: str) -> None:
     pytest.importorskip("llama_cpp")
-    from speed.peers import llama_cpp
+    from dev.compare.speed.peers import llama_cpp
 
     model = str(tiny_model(tmp_path, name))
     engine = llama_cpp.Loaded(model, 1, repack=False)

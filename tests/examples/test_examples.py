@@ -12,8 +12,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from dev.compare.load.servers import ours, running
 from llama_py import models
-from load.servers import ours, running
 from tests.commands import DEMO
 
 FOLDER = Path(__file__).parents[2] / "examples"

@@ -39,7 +39,7 @@ def test_cells(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_they_show_is_kept(name: str) -> None:
-    """By tools/notebooks.py: plots, no errors, no paths of whoever ran it."""
+    """By dev/docs/notebooks.py: plots, no errors, no paths of whoever ran it."""
     assert (FOLDER / f"{name}.ipynb").stat().st_size < LARGEST
     shown = [output for cell in cells(name) for output in cell["outputs"]]
     assert any("image/png" in output.get("data", {}) for output in shown)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from dev.record.golden.quantize import BLOCKS, DATA
 from ggml_cpu.quantize.run import can_quantize, needs_importance, quantizer
 from ggml_cpu.quantize.tables import tables
 from ggml_cpu.quantize.types import quantizers
@@ -13,7 +14,6 @@ from ggml_py.errors import BackendError
 from ggml_py.grids import grid
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer
-from golden.quantize import BLOCKS, DATA
 
 RECORDED = dict(np.load(DATA / BLOCKS))
 X: npt.NDArray[np.float32] = RECORDED.pop("x").astype(np.float32)

@@ -10,7 +10,7 @@ import pytest
 from ggml_py.backend import Device
 from ggml_py.registry import device as find_device
 from llama_py.context import Context
-from llama_py.placement import Placement, overrides
+from llama_py.weights.placement import Placement, overrides
 from tests.graph_models import CONTINUING
 from tests.live_models import Arrays, live, made, model_of, nmse, tokens
 from tests.splits import count_splits

@@ -11,7 +11,7 @@ import pytest
 import ggml_opencl.backend
 from ggml_py import registry
 from ggml_py.errors import BackendError
-from llama_py import placement
+from llama_py.weights import placement
 from llama_py_tools import cli
 from tests.alone import holds_in_fork, run_alone
 from tests.installed import devices_or_skip

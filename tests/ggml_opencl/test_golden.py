@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import llama_py
+from dev import tiny_models as tiny
 from ggml_py.registry import device as find_device
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.context import Context
-from llama_py.models import tiny
-from llama_py.placement import Placement
+from llama_py.weights.placement import Placement
 from tests.golden_models import compare, gold, path_of, prompt_of, runs_of
 from tests.graph_models import CONTINUING, split, stands_for_others
 from tests.live_models import nmse

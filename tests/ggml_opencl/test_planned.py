@@ -11,8 +11,8 @@ from ggml_opencl.buffers import OpenCLBuffer
 from ggml_py.planned import planned
 from ggml_py.registry import device as find_device
 from llama_py.context import Context
+from llama_py.fit.planning import PlannedContext, PlannedModel
 from llama_py.model import Model
-from llama_py.planning import PlannedContext, PlannedModel
 from tests.llama_py.test_planning import SIZES, file_of
 
 LITTLE = 4096  # of a device: what the scheduler asks others about, and where faults are noted

@@ -10,7 +10,7 @@ import pytest
 from ggml_py.registry import device as find_device
 from llama_py.context import Context
 from llama_py.model import Model
-from llama_py.placement import Placement
+from llama_py.weights.placement import Placement
 from tests.live_models import made, model_of, nmse
 from tests.split_models import EXACT, KEYS, run, whole
 

@@ -13,7 +13,7 @@ import pytest
 from ggml_py.extras import install_hint
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("ggml_py", "llama_py", "backends", "tools", "docs", "examples", "tests")
+FOLDERS = ("ggml_py", "llama_py", "backends", "apps", "dev", "docs", "examples", "tests")
 INDEX = re.compile(r"install .{0,3}llama-py\b|['\"`]llama-py\[")
 SHA = "0" * 40
 

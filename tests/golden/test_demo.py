@@ -8,14 +8,14 @@ from pathlib import Path
 import gguf
 
 import llama_py
-from golden import demo
-from golden.store import fingerprint
+from dev.record.golden import demo
+from dev.record.golden.store import fingerprint
 from tests.commands import demo_template, demo_with_template
 
 
 def test_greedy_texts() -> None:
     recorded = demo.recorded()
-    assert fingerprint(demo.DEMO) == recorded["gguf"], "python tools/record_golden.py demo"
+    assert fingerprint(demo.DEMO) == recorded["gguf"], "python -m dev.record.record_golden demo"
     model = llama_py.load(str(demo.DEMO))
     for text in recorded["texts"]:
         ids = model.tokenizer.tokenize(text["prompt"])

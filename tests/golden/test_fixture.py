@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from golden import fixture
-from golden.engines import Ours
+from dev.record.golden import fixture
+from dev.record.golden.engines import Ours
 from llama_py.models import known_architectures
 
 NAMES = [*fixture.stored()]
@@ -31,7 +31,7 @@ def test_nodes(name: str, flash: str) -> None:
     file = fixture.file_of(name, with_values=False)
     engine = Ours(file, "null", nodes=True, flash=flash == "on")
     found = fixture.digest(fixture.list_nodes(engine, about["memory"]))
-    assert found == about["nodes"][flash], f"see python tools/judge_fixture.py DIR {name}"
+    assert found == about["nodes"][flash], f"see python -m dev.compare.judge_fixture DIR {name}"
 
 
 @pytest.mark.parametrize("name", [*fixture.names()])

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from golden import store
+from dev.record.golden import store
 from llama_py.blocks.delta_net import DELTA_NET
-from llama_py.forms import SLOTS
+from llama_py.hparams.forms import SLOTS
 from llama_py.models import architecture
 from tests.golden_models import NAMES, compare, exact_bound
 from tests.graph_models import split

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from dev.record.golden import ik
+from dev.record.golden.engines import Ours
 from ggml_py.dump import Record, diff
-from golden import ik
-from golden.engines import Ours
 from tests.graph_models import split
 
 # The number of a function of one argument is another one there; an op's name says which it is.

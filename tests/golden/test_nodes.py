@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dev.record.golden import store
+from dev.record.golden.known import with_gates_along_keys
+from dev.record.golden.runs import RUNS
 from ggml_py.dump import diff
-from golden import store
-from golden.known import with_gates_along_keys
-from golden.runs import RUNS
 from tests.golden_models import case, runs_of
 from tests.graph_models import split
 

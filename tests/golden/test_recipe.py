@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from golden import store
-from llama_py.models import known_architectures, tiny
+from dev import tiny_models as tiny
+from dev.record.golden import store
+from llama_py.models import known_architectures
 from tests.golden_models import CASES, NAMES, path_of
 from tests.graph_models import split
 from tests.live_models import NEVER
 
-COMMAND = "python tools/record_golden.py"
+COMMAND = "python -m dev.record.record_golden"
 
 
 def test_every_architecture_has_tiny_models_and_data() -> None:
     missing = set(known_architectures()) - {arch for arch, _ in tiny.every()}
-    assert not missing, f"write llama_py/models/tiny/ARCH.py for {sorted(missing)}"
+    assert not missing, f"write dev/tiny_models/ARCH.py for {sorted(missing)}"
     wanted = {case for case in tiny.every() if not tiny.find(*case).unrecorded}
     unrecorded = sorted({arch for arch, _ in wanted - set(CASES)})
     assert not unrecorded, f"not recorded: {COMMAND} {' '.join(unrecorded)}"

@@ -19,13 +19,13 @@ from tests.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "models" / "README.md"
-MODEL, TINY = FILES = ("llama_py/models/toy.py", "llama_py/models/tiny/toy.py")
+MODEL, TINY = FILES = ("llama_py/models/toy.py", "dev/tiny_models/toy.py")
 OTHERS = "my_package/toy.py"
 
 WRITE = """
 import sys
 from pathlib import Path
-from llama_py.models import tiny
+from dev import tiny_models as tiny
 
 print(tiny.write("toy", "dense", Path(sys.argv[1])))
 """
@@ -78,7 +78,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package with the files of the guide."""
     folder = tmp_path_factory.mktemp("tree")
     ignored = shutil.ignore_patterns("__pycache__", "*.gguf")
-    shutil.copytree(ROOT / "llama_py", folder / "llama_py", ignore=ignored)
+    for name in ("llama_py", "dev/tiny_models"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for path, text in blocks().items():
         assert not (folder / path).exists()
         (folder / path).write_text(text)

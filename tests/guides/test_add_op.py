@@ -17,7 +17,7 @@ from tests.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "ggml_py" / "ops" / "README.md"
-SOURCES = ("ggml_py", "backends", "tools/llama_py_tools")
+SOURCES = ("ggml_py", "backends", "apps/llama_py_tools")
 CHECKS = (
     "tests/ops/test_families.py",
     "tests/ops/test_ranks.py",
@@ -115,7 +115,7 @@ FILES = {
     "backends/ggml_cpu/kernels/toy.py": KERNEL,
     "backends/ggml_opencl/ops/toy.py": LAUNCHER,
     "backends/ggml_opencl/kernels/toy.cl": PROGRAM,
-    "tools/llama_py_tools/test_backend_ops/cases/toy.py": CASE,
+    "apps/llama_py_tools/test_backend_ops/cases/toy.py": CASE,
 }
 
 
@@ -133,7 +133,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    paths = [tree, *(tree / name for name in ("backends", "tools"))]
+    paths = [tree, *(tree / name for name in ("backends", "apps"))]
     env = clean_environment() | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     return subprocess.run(
         command, cwd=tree, env=env, capture_output=True, text=True, timeout=SECONDS, check=False

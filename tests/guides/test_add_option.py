@@ -53,8 +53,8 @@ session.open_context(args, model, n_batch=3)
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with the guide's field in ContextParams."""
     folder, ignored = tmp_path_factory.mktemp("tree"), shutil.ignore_patterns("__pycache__")
-    tools = ROOT / "tools"
-    for source in (ROOT / "llama_py", tools / "llama_py_tools", tools / "llama_py_server"):
+    apps = ROOT / "apps"
+    for source in (ROOT / "llama_py", apps / "llama_py_tools", apps / "llama_py_server"):
         shutil.copytree(source, folder / source.name, ignore=ignored)
     (field,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
     before, start, after = (
@@ -65,7 +65,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(tree: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(tree), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = clean_environment() | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "100"}
     return subprocess.run(
         command,

@@ -9,33 +9,41 @@ from pathlib import Path
 
 import pytest
 
+from dev.tiny_models import every, find
 from llama_py.models import known_architectures
-from llama_py.models.tiny import every, find
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "llama_py" / "models"
+TINY = ROOT / "dev" / "tiny_models"
 GOLDEN = ROOT / "tests" / "data" / "golden"
-SOURCES = tuple(ROOT / name for name in ("llama_py", "ggml_py", "backends", "tools"))
+SOURCES = tuple(ROOT / name for name in ("llama_py", "ggml_py", "backends", "apps", "dev"))
 
 # Where the words mean something else:
 VOCABULARIES = (
     "llama_py/tokenizer/pre.py",
     "llama_py/tokenizer/models/",
     "llama_py/tokenizer/special.py",
-    "tools/llama_py_tools/chat_params.py",
+    "apps/llama_py_tools/chat_params.py",
     "llama_py/chat/reasoning_formats.py",
-    "tools/llama_py_tools/hub.py",  # how names of files begin
-    "tools/transformers_side.py",  # models of another library
-    "tools/judge_transformers.py",
-    "tools/judge_peers.py",
+    "apps/llama_py_tools/hub.py",  # how names of files begin
+    "dev/compare/transformers_side.py",  # models of another library
+    "dev/compare/judge_transformers.py",
+    "dev/compare/judge_peers.py",
+    "dev/compare/judge_drafts.py",  # which tiny models draft for which
+    "dev/compare/alarms/",
+    "dev/compare/transformers_files.py",
+    "dev/compare/transformers_rwkv.py",
+    "llama_py/_moved.py",
 )
 VOCABULARY = re.compile(r'"tokenizer\.ggml\.(model|pre)": ')
 # With a capital it is a kind of layer, whoever has it, or who made several:
 PUBLISHED = ("mamba", "mamba2", "rwkv6", "deepseek")
 # Where one architecture is built upon another, or of a block, or drafts for it; and where one is
 # made to be trained:
-IMPORT = re.compile(r"from llama_py\.(models|models\.tiny|blocks)\.\w+ import |drafts_for=\(")
-ONE_MODEL = "tools/demo_model/"
+IMPORT = re.compile(
+    r"from (llama_py\.(models|models\.trunks|blocks)|dev\.tiny_models)\.\w+ import |drafts_for=\("
+)
+ONE_MODEL = "dev/make/demo_model/"
 SCOPE = r"(?![ -]scope)"  # a collection of autoencoders has a model's name in its own
 
 
@@ -68,7 +76,7 @@ def places(name: str) -> Iterator[str]:
     for path, where, text in sources():
         if re.split("[-_]", name)[0].lower() not in text:
             continue
-        in_models = path.is_relative_to(MODELS)
+        in_models = path.is_relative_to(MODELS) or path.is_relative_to(TINY)
         if path.stem.removeprefix("_") == name.replace("-", "_"):
             continue
         word, other = pattern(name, in_models), IMPORT if in_models else VOCABULARY

@@ -11,7 +11,7 @@ import pytest
 from ggml_py.errors import ContextError, HParamsError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.cparams import make_cparams
+from llama_py.hparams.cparams import make_cparams
 from llama_py.memory.kept import KeysValues
 from llama_py.model import Model
 from tests.graph_models import CONTINUING, declared

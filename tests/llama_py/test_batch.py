@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ggml_py.errors import ContextError
 from llama_py.batch import Batch, UBatch, ubatch_reserve
-from llama_py.splitter import BatchSplitter
+from llama_py.batch.splitter import BatchSplitter
 
 
 class At:

@@ -12,9 +12,8 @@ import pytest
 
 from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.errors import AllocError, ContextError
-from llama_py import state
 from llama_py.batch import Batch
-from llama_py.context import Context
+from llama_py.context import Context, state
 from llama_py.graph.result import GraphResult
 from tests.live_models import N_VOCAB, live, nmse, tokens
 

@@ -14,8 +14,8 @@ from ggml_py.backend import tensor_bytes
 from ggml_py.errors import ContextError
 from ggml_ref.quants import dequantizer
 from llama_py.context import Context
-from llama_py.context_shift import can_shift, shift
-from llama_py.prefix import Prefix
+from llama_py.decoding.keep import shift
+from llama_py.decoding.prefix import Prefix
 from tests.commands import DEMO, tiny_model
 from tests.live_models import live, made, model_of, nmse
 
@@ -140,7 +140,7 @@ def test_a_context_shift_is_possible_exactly_if_it_says_so(
     ctx = Context(live(name), n_ctx=512, n_ubatch=32, **options)
     ctx.decode([i % 40 for i in range(100)])
     before = ctx.save_state()
-    if can_shift(ctx):
+    if ctx.memory.can_shift:
         assert shift(ctx, 0, 10) == 45
         assert ctx.memory.seq_pos_max(0) == 54
         assert np.isfinite(ctx.decode([5])).all()
@@ -149,7 +149,7 @@ def test_a_context_shift_is_possible_exactly_if_it_says_so(
             shift(ctx, 0, 10)
         assert ctx.save_state() == before
     able = {"llama-dense", "deepseek2-moe"} | ({"gemma3-dense", "step35-mtp"} if options else set())
-    assert can_shift(ctx) == (name in able)
+    assert ctx.memory.can_shift == (name in able)
 
 
 @pytest.mark.parametrize("type_k", ["q8_0", "q4_0", "q5_1", "iq4_nl"])
@@ -194,7 +194,7 @@ def test_a_shift_takes_shared_cells_from_other_sequences() -> None:
 def test_what_cannot_be_shifted_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with llama_py.load(DEMO) as model:
         ctx = model.context(N_CTX)
-        assert not can_shift(ctx)
+        assert not ctx.memory.can_shift
         (*_, last) = llama_py.stream(ctx, PROMPT, context_shift=True, max_tokens=3)
         assert last.finish_reason == "length" and "context shift is not possible" in caplog.text
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import ContextError, GGUFError
+from llama_py.adapters.control_vector import load_directions
 from llama_py.context import Context
-from llama_py.control_vector import load_directions
 from tests.gguf_writer import Tensor, gguf
 from tests.graph_models import CONTINUING
 from tests.live_models import EXACT, PROMPT, live, nmse

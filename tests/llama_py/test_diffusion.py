@@ -11,9 +11,9 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ContextError
-from llama_py.diffusion import Step, diffuse
 from llama_py.params.diffusion import DiffusionParams
 from llama_py.params.sampling import SamplingParams
+from llama_py.text.diffusion import Step, diffuse
 from tests.golden_models import path_of
 
 MASK, PROMPT = 63, [1, 2, 3]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import llama_py
 from ggml_py.errors import ContextError
-from llama_py.embed import embed, normalized, similarities
-from llama_py.rerank import TEMPLATE, labels, pair
+from llama_py.text.embed import embed, normalized, similarities
+from llama_py.text.rerank import TEMPLATE, labels, pair
 from tests.commands import DEMO
 from tests.golden_models import path_of
 from tests.live_models import live, tokens

@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ggml_py.backend import get_tensor
-from llama_py import state
 from llama_py.batch import Batch
-from llama_py.context import Context
+from llama_py.context import Context, state
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.kept import Compressed, State
 from tests.graph_models import CONTINUING

@@ -11,10 +11,10 @@ import pytest
 
 from llama_py.fit import Fit, fit
 from llama_py.fit.answer import Answer
+from llama_py.fit.planning import PlannedModel, gpus, header_of, stand_ins
 from llama_py.fit.ranges import any_of
 from llama_py.fit.sizes import Sizes, sizes_of
-from llama_py.placement import EXPERTS
-from llama_py.planning import PlannedModel, gpus, header_of, stand_ins
+from llama_py.weights.placement import EXPERTS
 from tests import large_models
 from tests.commands import clean_environment
 from tests.graph_models import declared, file_of
@@ -180,7 +180,7 @@ def test_numbers_as_expressions() -> None:
 LARGE = """
 import os, sys
 from llama_py.fit import fit
-from llama_py.planning import gpus, header_of, stand_ins
+from llama_py.fit.planning import gpus, header_of, stand_ins
 from llama_py_tools.graph.placement import as_data, report
 
 path, gib = sys.argv[1], 1 << 30

@@ -11,7 +11,7 @@ import pytest
 from ggml_py.errors import ContextError
 from llama_py.batch import END, Batch
 from llama_py.context import Context
-from llama_py.generate import stream
+from llama_py.text.generate import stream
 from tests.graph_models import CONTINUING
 from tests.live_models import live, made, model_of, tokens
 

@@ -14,7 +14,7 @@ import pytest
 import llama_py
 from ggml_py.errors import ContextError, ModelError, TokenizerError
 from llama_py.context import Context
-from llama_py.generate import Greedy, Piece
+from llama_py.text.generate import Greedy, Piece
 from tests.live_models import made, model_of
 
 PROMPT = "First Citizen:\n"

@@ -14,9 +14,9 @@ import pytest
 
 from ggml_py.errors import GGUFError
 from ggml_py.types import TYPES
-from llama_py import gguf_metadata
-from llama_py.gguf_file import GGUFFile
-from llama_py.mapped import AROUND, let_go
+from llama_py.gguf import metadata as gguf_metadata
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.pages import AROUND, let_go
 from tests import vocab_data
 from tests.commands import DEMO, tiny_model
 from tests.gguf_writer import KINDS, SCALARS, Tensor, array, gguf, kv, string, u32, u64, write

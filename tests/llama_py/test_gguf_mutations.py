@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ggml_py.errors import GGUFError
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from tests.gguf_writer import Tensor, array, gguf, kv, u64
 
 SEEDS_PER_KIND = 150

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from tests.gguf_writer import KINDS, Tensor, array, gguf, kv, refusal, string, u32, u64, write
 
 ARCH = kv("general.architecture", "str", "llama")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import GGUFError
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from tests.gguf_writer import Tensor, gguf, kv, refusal, write
 
 ARCH = kv("general.architecture", "str", "llama")

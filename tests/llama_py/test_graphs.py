@@ -16,12 +16,12 @@ from ggml_py.null import NullDevice
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.batch import Batch
-from llama_py.cparams import CParams, make_cparams
 from llama_py.graph.inputs.attention import InputAttnKV
 from llama_py.graph.inputs.recurrent import InputRS
 from llama_py.graph.inputs.tokens import InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
+from llama_py.hparams.cparams import CParams, make_cparams
 from llama_py.model import Model
 from llama_py.models import architecture
 from tests.graph_models import CONTINUING, load, memory_for, params_for, run

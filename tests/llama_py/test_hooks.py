@@ -11,7 +11,7 @@ from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.context import Context
 from llama_py.hooks.values import read
-from llama_py.placement import Placement, devices_in_use
+from llama_py.weights.placement import Placement, devices_in_use
 from tests.live_models import live, made, model_of, tokens
 from tests.split_models import KEYS, shared
 

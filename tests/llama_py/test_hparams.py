@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import HParamsError
-from llama_py.cparams import make_cparams
-from llama_py.geometry import Window
+from llama_py.gguf.keys import Keys
 from llama_py.hparams import HParams
-from llama_py.keys import Keys
+from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.geometry import Window
 from llama_py.models import architecture
 from tests.graph_models import declared
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import llama_py
+from dev import tiny_models as tiny
 from ggml_py.errors import ContextError, GGUFError
-from llama_py.imatrix.collect import Collector
-from llama_py.imatrix.file import Entry, Imatrix, read_imatrix, write_imatrix, write_old
-from llama_py.models import tiny
+from llama_py.quantize.imatrix.collect import Collector
+from llama_py.quantize.imatrix.file import Entry, Imatrix, read_imatrix, write_imatrix, write_old
 from llama_py_tools.imatrix import main
 from llama_py_tools.imatrix_statistics import lines
 

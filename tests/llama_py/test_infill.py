@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ggml_py.errors import TokenizerError
-from llama_py.infill import infill_ids
+from llama_py.text.infill import infill_ids
 from llama_py.tokenizer import Tokenizer, TokenType
 from tests.text_vocab import bpe
 

@@ -1,6 +1,6 @@
 """Ctrl-C at any line of `decode`: no hang, and the context then gives the right logits.
 
-A seeded sample of lines; `tools/interrupts.py` takes all of them.
+A seeded sample of lines; `dev/torture/interrupts.py` takes all of them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dev.torture.interrupts import Lines, Story, bombarded, broken
 from ggml_cpu.driver import nothing
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_py.crew import Crew, _Errand
 from ggml_py.errors import BackendError, ContextError
 from ggml_py.plan import Plan
-from interrupts import Lines, Story, bombarded, broken
 from llama_py.batch import Batch
 from llama_py.context import Context
 from tests.limits import SECONDS
@@ -57,7 +57,7 @@ def test_a_decode_goes_on_after_an_interrupt(name: str) -> None:
 @pytest.mark.parametrize("n_seqs", [1, 3])
 @pytest.mark.parametrize("name", MODELS)
 def test_tokens_that_follow_tokens(name: str, n_seqs: int) -> None:
-    """They go a way of their own (llama_py/following.py)."""
+    """They go a way of their own (llama_py/context/next_token.py)."""
     how = {"n_seq_max": n_seqs, "kv_unified": True, "n_threads": 2}
     ctx, ids = Context(live(name, "cpu"), n_ctx=64 * n_seqs, **how), tokens(8)
     together = [(s,) for s in range(n_seqs)]

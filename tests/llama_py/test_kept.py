@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import llama_py
-from llama_py import state
 from llama_py.batch import Batch
-from llama_py.context import Context
+from llama_py.context import Context, state
 from tests.golden_models import path_of
 from tests.live_models import nmse
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import HParamsError
-from llama_py.keys import Declared, Keys, fields, flag, number, numbers, text, uint, uints
+from llama_py.gguf.keys import Declared, Keys, fields, flag, number, numbers, text, uint, uints
 
 
 class Sizes(Declared):

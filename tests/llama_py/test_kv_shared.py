@@ -11,7 +11,7 @@ import pytest
 from ggml_py.errors import HParamsError
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.split.block import SplitBlock
+from llama_py.loading.split.block import SplitBlock
 from tests.live_models import EXACT, PROMPT, made, model_of, nmse, tokens
 from tests.split_models import placed, run
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dev import tiny_models as tiny
+from dev.tiny_models._invent import shapes
 from llama_py.context import Context
-from llama_py.geometry import ROPE_NORMAL
-from llama_py.models import architecture, tiny
-from llama_py.models.tiny._invent import shapes
+from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.models import architecture
 from tests.graph_models import load
 from tests.live_models import EXACT, PROMPT, live, logits, made, model_of, nmse, random
 

@@ -11,18 +11,18 @@ import pytest
 from numpy.typing import NDArray
 
 import llama_py
+from dev import tiny_models as tiny
+from dev.tiny_models import _invent
 from ggml_py.errors import HParamsError
-from llama_py import models, state
+from llama_py import models
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.mamba import Mamba2, SSMHParams
-from llama_py.context import Context
-from llama_py.geometry import ROPE_NEOX, Window
+from llama_py.context import Context, state
+from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.keys import number
+from llama_py.hparams.geometry import ROPE_NEOX, Window
 from llama_py.memory.kept import KeysValues, State
-from llama_py.models import tiny
-from llama_py.models._decoder import Decoder, Layer
-from llama_py.models.tiny import _invent
+from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 from tests.live_models import EXACT, PROMPT, logits, model_of, nmse, tokens
 from tests.live_models import made as weights_of

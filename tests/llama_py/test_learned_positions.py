@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import llama_py
+from dev import tiny_models as tiny
 from ggml_py.errors import ContextError
 from llama_py.batch import Batch
-from llama_py.models import tiny
 
 
 def test_no_position_behind_the_table(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
-from llama_py.lens import logit_lens
+from llama_py.steering.lens import logit_lens
 from tests.graph_models import NAMES
 from tests.live_models import live, made, model_of, nmse, tokens
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ggml_py.null import NullDevice
 from llama_py.context import Context
-from llama_py.geometry import unturned_pairs
 from llama_py.hparams import HParams
-from llama_py.like import LIKE, LLAMA_CPP, TRANSFORMERS, by_pattern
+from llama_py.hparams.geometry import unturned_pairs
 from llama_py.model import Model
 from llama_py.models import architecture
 from llama_py.params import ModelParams
+from llama_py.params.like import LIKE, LLAMA_CPP, TRANSFORMERS, by_pattern
 from tests.graph_models import declared, file_of, load, run
 from tests.live_models import changed, logits, made, model_of, nmse
 

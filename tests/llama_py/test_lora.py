@@ -15,12 +15,12 @@ from ggml_py.errors import ContextError, GGUFError, WeightsError
 from ggml_py.null import NullDevice
 from ggml_py.ops.registry import OPS
 from ggml_py.types import BY_NAME, F16
+from llama_py.adapters.lora import Adapter
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.lora import Adapter
+from llama_py.loading.readers import readers_of
 from llama_py.model import Model
-from llama_py.placement import Placement
-from llama_py.readers import readers_of
+from llama_py.weights.placement import Placement
 from tests.adapters import TABLE, matrices, merged, pairs, write_adapter
 from tests.devices import TestDevice
 from tests.graph_models import NAMES, load

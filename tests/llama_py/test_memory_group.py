@@ -12,13 +12,13 @@ from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.batch import Batch
-from llama_py.cparams import make_cparams
-from llama_py.geometry import Window
+from llama_py.batch.splitter import BatchSplitter
+from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.geometry import Window
 from llama_py.memory import GroupContext, KVCache, MemoryGroup, Placing, create_memory
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
 from llama_py.memory.kv_tensors import KVLayer
-from llama_py.splitter import BatchSplitter
 from tests.graph_models import load
 from tests.host_device import HostDevice
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.errors import BackendError, ContextError
 from llama_py.batch import Batch, UBatch
+from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory, recurrent
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import State
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext, StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
-from llama_py.splitter import BatchSplitter
 from tests.host_device import HostDevice
 
 DEVICE = HostDevice()

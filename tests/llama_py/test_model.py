@@ -11,8 +11,8 @@ import pytest
 import llama_py
 from ggml_py.errors import ContextError, ModelError
 from ggml_py.registry import device
-from llama_py.gguf_file import GGUFFile
-from llama_py.placement import Placement
+from llama_py.gguf.file import GGUFFile
+from llama_py.weights.placement import Placement
 from tests.commands import DEMO, demo_with_template
 
 PROMPT = "First Citizen:\n"

@@ -21,8 +21,8 @@ from llama_py.context import Context
 from llama_py.graph.result import GraphResult
 from llama_py.hooks import At
 from llama_py.hooks.values import read
-from llama_py.imatrix.collect import Collector
 from llama_py.model import Model
+from llama_py.quantize.imatrix.collect import Collector
 from llama_py_tools.graph.diff.own import record
 from tests.live_models import made, model_of, tokens
 

@@ -9,11 +9,11 @@ import pytest
 
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
-from llama_py.cut import bytes_of
-from llama_py.gguf_file import TensorInfo
+from llama_py.gguf.file import TensorInfo
+from llama_py.gguf.tensor_part import bytes_of
+from llama_py.hparams.share import Share, apportion
+from llama_py.loading.split.pieces import Piece, ranges_of, why_not
 from llama_py.memory.joined import cut, join
-from llama_py.share import Share, apportion
-from llama_py.split.pieces import Piece, ranges_of, why_not
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from ggml_py.errors import BackendError
 from ggml_py.ops import get_rows, mul, mul_mat
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
-from llama_py import placement
 from llama_py.context import Context
-from llama_py.loaded import placement_of
+from llama_py.loading.model import placement_of
 from llama_py.params import ModelParams
-from llama_py.placement import Placement, devices_in_use, kept_on, overrides
+from llama_py.weights import placement
+from llama_py.weights.placement import Placement, devices_in_use, kept_on, overrides
 from tests.devices import TestDevice
 from tests.live_models import made, model_of
 

@@ -16,9 +16,9 @@ from ggml_py.errors import BackendError
 from ggml_py.planned import PlannedBuffer, planned
 from ggml_py.types import BY_NAME
 from llama_py.context import Context
+from llama_py.fit.planning import PlannedContext, PlannedModel, gpus, header_of, stand_ins
 from llama_py.model import Model
-from llama_py.placement import devices_in_use
-from llama_py.planning import PlannedContext, PlannedModel, gpus, header_of, stand_ins
+from llama_py.weights.placement import devices_in_use
 from tests import large_models
 from tests.commands import DEMO
 from tests.devices import TestDevice

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import llama_py
+from dev import tiny_models as tiny
 from ggml_py.errors import ContextError, HParamsError
 from llama_py.batch import Batch
 from llama_py.graph.inputs.ngrams import MISSING, Hashes
 from llama_py.graph.inputs.pooled_blocks import Line, blocks_of
 from llama_py.memory.cells import KVCells
-from llama_py.models import tiny
 from tests.live_models import nmse, tokens
 
 ARCH = "qwen4exp"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llama_py.context import Context
-from llama_py.prefix import Prefix
+from llama_py.decoding.prefix import Prefix
 from tests.live_models import EXACT, live, nmse, tokens
 
 MODELS = ["llama-dense", "qwen35moe-moe", "mamba2-dense"]  # the others keep states

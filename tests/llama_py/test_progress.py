@@ -11,8 +11,8 @@ import pytest
 
 from ggml_py import building
 from ggml_py.building import Stage
-from llama_py import progress
-from llama_py.progress import Kernels, shown
+from llama_py.support import progress
+from llama_py.support.progress import Kernels, shown
 from tests.limits import SECONDS
 
 

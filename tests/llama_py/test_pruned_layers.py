@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import llama_py
+from dev import tiny_models as tiny
+from dev.tiny_models._file import gguf
+from dev.tiny_models._invent import tensors
 from ggml_py.errors import GGUFError, HParamsError, WeightsError
-from llama_py.gguf_file import GGUFFile
-from llama_py.loaded import DEMO
-from llama_py.models import tiny
-from llama_py.models.tiny._file import gguf
-from llama_py.models.tiny._invent import tensors
+from llama_py.gguf.file import GGUFFile
+from llama_py.loading.model import DEMO
 from llama_py.quantize.prune import pruned_metadata
 from llama_py_tools.gguf import main
 

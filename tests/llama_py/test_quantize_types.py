@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dev.record.golden.quantize import Case, cases, packed, recorded_types, write_head
 from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME
-from golden.quantize import Case, cases, packed, recorded_types, write_head
-from llama_py.file_types import FILE_TYPES, file_type, guessed, words_of
-from llama_py.gguf_file import GGUFFile
-from llama_py.imatrix.file import Entry, Imatrix
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.file_types import FILE_TYPES, file_type, guessed, words_of
+from llama_py.quantize.imatrix.file import Entry, Imatrix
 from llama_py.quantize.plan import Wishes, check_imatrix, jobs, metadata
 from llama_py.quantize.prune import order, renamed
 from llama_py_tools.gguf.main import parser

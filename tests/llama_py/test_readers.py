@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from dev import tiny_models as tiny
 from ggml_py.tensor import Tensor
+from llama_py.graph.linear import ExpertLinear, Linear, Norm
 from llama_py.hparams import HParams
-from llama_py.linear import ExpertLinear, Linear, Norm
+from llama_py.loading.readers import readers_of
 from llama_py.model import Model
-from llama_py.models import tiny
-from llama_py.readers import readers_of
 from tests.graph_models import load, split
 from tests.live_models import changed, model_of
 

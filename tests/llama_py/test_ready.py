@@ -21,10 +21,10 @@ from ggml_cpu.store import STORE
 from ggml_py import building
 from ggml_py.building import Stage
 from llama_py import Context, GenerateParams
+from llama_py.context.warmup import make_all_ready, make_ready, sizes, warm_up
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.params import SamplingParams
-from llama_py.ready import make_all_ready, make_ready, sizes, warm_up
 from llama_py.sampler import Sampler, masked
 from tests.serving.engines import ask_all, engine, request
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from llama_py.reuse import Reused, budget
-from llama_py.reuse.tree import Tree, common
+from llama_py.decoding.prefix_cache import Reused, budget
+from llama_py.decoding.prefix_cache.tree import Tree, common
 from tests.toy_memory import KINDS, N_VOCAB, Toy, expected
 
 STEP = 8

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import ContextError
+from llama_py.adapters.lora import Adapter
 from llama_py.context import Context
-from llama_py.lora import Adapter
-from llama_py.prefix import Prefix
-from llama_py.reuse import Reused, load_slot, save_slot
+from llama_py.decoding.prefix import Prefix
+from llama_py.decoding.prefix_cache import Reused, load_slot, save_slot
 from tests.adapters import matrices, pairs, write_adapter
 from tests.live_models import EXACT, live, made, model_of, nmse, tokens
 

@@ -11,8 +11,8 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ModelError
-from llama_py.sae import SAE, SAEConfig
-from llama_py.sae.activations import ARCHITECTURES
+from llama_py.steering.sae import SAE, SAEConfig
+from llama_py.steering.sae.activations import ARCHITECTURES
 
 safetensors = pytest.importorskip("safetensors.numpy", reason="needs '.[research]'")
 

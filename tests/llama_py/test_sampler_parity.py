@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from golden import sampling
+from dev.record.golden import sampling
 from llama_py.sampler import Candidates, Sampler
 from llama_py.tokenizer import Tokenizer, load_tokenizer
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from dev.torture.schemas.described import judged
 from ggml_py.errors import GrammarError
 from llama_py.grammar import compiled
 from llama_py.grammar.schema import kept
-from schemas.described import judged
 from tests.grammars import takes
 
 Schema = dict[str, Any]

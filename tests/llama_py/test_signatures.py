@@ -11,7 +11,7 @@ import pytest
 
 import llama_py
 from llama_py import AnswerParams, ContextParams, GenerateParams, Model, ModelParams, SamplingParams
-from llama_py.loaded import LoadOptions
+from llama_py.loading.model import LoadOptions
 from llama_py.params.option import Params
 
 

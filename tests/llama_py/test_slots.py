@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ggml_py.backend import get_tensor
 from ggml_py.errors import ContextError
 from llama_py.batch import Batch
+from llama_py.batch.splitter import BatchSplitter
 from llama_py.context import Context
 from llama_py.memory.slots import SlotMemory
-from llama_py.splitter import BatchSplitter
 from tests.live_models import EXACT, live, made, model_of, nmse, tokens
 from tests.split_models import KEYS, shared
 

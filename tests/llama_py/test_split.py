@@ -10,13 +10,12 @@ import pytest
 
 from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME
-from llama_py import state
 from llama_py.batch import Batch
-from llama_py.context import Context
-from llama_py.loaded import Loaded
-from llama_py.placement import arranged, devices_in_use
-from llama_py.split.block import SplitBlock, SplitLinear
-from llama_py.split.walk import every
+from llama_py.context import Context, state
+from llama_py.loading.model import Loaded
+from llama_py.loading.split.block import SplitBlock, SplitLinear
+from llama_py.loading.split.walk import every
+from llama_py.weights.placement import arranged, devices_in_use
 from tests.graph_models import CONTINUING, split
 from tests.live_models import live, made, model_of, nmse
 from tests.split_models import EXACT, IDS, KEYS, cached, kinds_of, run, shared, whole

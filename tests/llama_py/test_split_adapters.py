@@ -10,9 +10,9 @@ import pytest
 
 from ggml_py.errors import WeightsError
 from ggml_py.types import BY_NAME
+from llama_py.adapters.lora import Adapter
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.lora import Adapter
 from llama_py.model import Model
 from tests.adapters import matrices, pairs, write_adapter
 from tests.live_models import made, model_of, nmse

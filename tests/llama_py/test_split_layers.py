@@ -11,8 +11,8 @@ import pytest
 from ggml_py.backend import get_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.split.block import SplitBlock
-from llama_py.split.walk import every
+from llama_py.loading.split.block import SplitBlock
+from llama_py.loading.split.walk import every
 from tests.live_models import Arrays, Change, live, made, model_of, nmse, random, take, unsplit
 from tests.split_models import EXACT, HEADS, IDS, KEYS, cached, kinds_of, placed, run, shared, whole
 

@@ -9,9 +9,9 @@ import pytest
 import llama_py
 from ggml_py.errors import BackendError
 from llama_py.context import Context
-from llama_py.parallel import Parallel
-from llama_py.placement import Placement, arranged, coarse, devices_in_use
-from llama_py.split.block import SplitBlock
+from llama_py.loading.split.block import SplitBlock
+from llama_py.weights.parallel import Parallel
+from llama_py.weights.placement import Placement, arranged, coarse, devices_in_use
 from tests.commands import DEMO
 from tests.commands import run as command
 from tests.devices import TestDevice

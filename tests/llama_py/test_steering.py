@@ -10,7 +10,7 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ContextError, GGUFError
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from llama_py.model import Model
 from llama_py.steering import ControlVector, Pair, template_pairs, train
 from llama_py.steering.reduce import mean, pca

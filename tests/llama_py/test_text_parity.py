@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from llama_py.sampler import Candidates, filters
 from llama_py.sampler.mt19937 import Mt19937
 from llama_py.sampler.penalties import penalties

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggml_py.errors import ModelError
-from llama_py.text_stream import TextStream
+from llama_py.text.text_stream import TextStream
 
 
 class Pieces:

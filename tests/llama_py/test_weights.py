@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dev.tiny_models import Tiny
+from dev.tiny_models._invent import Invented
 from ggml_py.backend import Bytes, HostBuffer, aligned_bytes
 from ggml_py.errors import HParamsError, WeightsError
 from ggml_py.null import NullDevice
@@ -14,15 +16,13 @@ from ggml_py.ops import add, mul, mul_mat_id, repeat
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 from llama_py.blocks.attention import Projections
-from llama_py.declared import SMALL
-from llama_py.geometry import LayerShape
-from llama_py.gguf_file import TensorInfo
-from llama_py.like import LIKE, TRANSFORMERS
-from llama_py.linear import Linear
+from llama_py.gguf.file import TensorInfo
+from llama_py.graph.linear import Linear
+from llama_py.hparams.geometry import LayerShape
 from llama_py.model import Model
-from llama_py.models.tiny import Tiny
-from llama_py.models.tiny._invent import Invented
+from llama_py.params.like import LIKE, TRANSFORMERS
 from llama_py.weights import Weights
+from llama_py.weights.declarations import SMALL
 from tests.graph_models import declared, file_of, info
 
 FILE = {"a.weight": (4, 3), "a.bias": (3,), "a.scale": (1,), "norm.weight": (4,)}

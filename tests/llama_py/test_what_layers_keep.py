@@ -13,11 +13,11 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, attend_again
 from llama_py.blocks.softmax import Scores
 from llama_py.context import Context
-from llama_py.geometry import Window
 from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams.geometry import Window
 from llama_py.memory.kept import Kept, SameAs
-from llama_py.models._decoder import Layer
 from llama_py.models.llama import Llama, LlamaHParams
+from llama_py.models.trunks.decoder import Layer
 from llama_py.weights import Weights
 from tests.live_models import EXACT, PROMPT, built_as, live, logits, nmse, tokens
 

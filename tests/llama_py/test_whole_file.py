@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from llama_py import whole_file
-from llama_py.reuse import load_slot, save_slot
-from llama_py.whole_file import ABANDONED, replace_file
+from llama_py.decoding.prefix_cache import load_slot, save_slot
+from llama_py.support import whole_file
+from llama_py.support.whole_file import ABANDONED, replace_file
 from tests.alone import run_alone
 from tests.toy_memory import Toy
 

@@ -83,7 +83,7 @@ def main() -> int:
 def context(how: str) -> Any:
     """A tiny model on all ranks."""
     from llama_py.context import Context
-    from llama_py.placement import Placement, arranged, devices_in_use
+    from llama_py.weights.placement import Placement, arranged, devices_in_use
     from tests.live_models import made, model_of
     from tests.split_models import EXACT, HEADS
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ggml_py.errors import BackendError
+from llama_py.fit.planning import header_of
 from llama_py.fit.ranks import RanksFit, by_rank, fit_ranks, rank_of
-from llama_py.planning import header_of
 from llama_py_tools.graph import main as graph
 from tests import large_models
 from tests.commands import DEMO, SCRIPTS

@@ -10,7 +10,7 @@ from tests.mpi.launching import on_ranks
 def test_a_run_is_one_message_and_each_sum_another() -> None:
     """Of two layers: rank 0 sends the run, the embeddings, and its part of four sums; rank 1 its
     parts, and its rows of the head."""
-    done = on_ranks(2, "tools/count_messages.py", "graph", "llama-dense", "qwen3moe-moe")
+    done = on_ranks(2, "-m", "dev.compare.count_messages", "graph", "llama-dense", "qwen3moe-moe")
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
         assert re.search(r": 11 messages, by rank 6 \(\d+ B\), 5 \(\d+ B\)$", line), line

@@ -25,7 +25,7 @@ TEXT = ("-p", "ROMEO:", "-n", "12", "--temp", "0", "-no-cnv")
     ("n", "mode"), [(2, "layer"), (3, "graph"), (2, "host"), (4, "tp=2,pp=2,ep=2")]
 )
 def test_logits_are_those_of_one_process(n: int, mode: str) -> None:
-    done = on_ranks(n, "tools/compare_ranks.py", mode, *HANDFUL)
+    done = on_ranks(n, "-m", "dev.compare.compare_ranks", mode, *HANDFUL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"{name}: " in done.stdout for name in HANDFUL)
     assert "not shared" not in done.stdout

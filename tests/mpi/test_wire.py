@@ -17,9 +17,9 @@ from ggml_py.backend import Buffer, CompileOptions, HostBuffer, Work
 from ggml_py.errors import BackendError
 from ggml_py.tensor import Tensor
 from llama_py.context import Context
-from llama_py.cut import Cut
-from llama_py.gguf_file import GGUFFile
-from llama_py.placement import Placement
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.tensor_part import Cut
+from llama_py.weights.placement import Placement
 from tests.commands import DEMO
 from tests.live_models import live, made, model_of, tokens
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import llama_py
-from golden.runs import batch, joined
+from dev.record.golden.runs import batch, joined
 from llama_py_tools.graph.peer import Peer
 from tests.commands import DEMO
 

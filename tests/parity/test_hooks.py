@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import llama_py
-from llama_py.models import architecture, tiny
+from dev import tiny_models as tiny
+from llama_py.models import architecture
 from llama_py_tools.graph.peer import Peer
 from llama_py_tools.graph.peer_nodes import GGMLTensor
 from tests.commands import tiny_model

@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("llama_cpp")
 
+from dev.record.golden.engines import LlamaCpp, Ours
+from dev.record.golden.runs import batch, joined
 from ggml_py.dump import diff
-from golden.engines import LlamaCpp, Ours
-from golden.runs import batch, joined
 from tests.commands import tiny_model
 from tests.live_models import nmse, tokens
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import llama_py
+from dev import tiny_models as tiny
 from ggml_py.backend import HostBuffer
 from ggml_py.dump import Record, diff, records
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided
-from llama_py.models import tiny
 from llama_py_tools.graph.peer import Peer, Values
 from llama_py_tools.node_text import values_of
 from tests.golden_models import path_of, uses

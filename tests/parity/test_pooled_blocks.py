@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from golden import runs
-from golden.engines import LlamaCpp, Ours
+from dev import tiny_models as tiny
+from dev.record.golden import runs
+from dev.record.golden.engines import LlamaCpp, Ours
 from llama_py.batch import Batch
-from llama_py.models import tiny
 from tests.live_models import nmse, tokens
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")

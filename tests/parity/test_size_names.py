@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from dev import tiny_models as tiny
+from dev.record.golden.quantize import Case, write_head
+from dev.tiny_models import Tiny
+from dev.tiny_models._invent import shapes
 from ggml_py.errors import HParamsError
-from golden.quantize import Case, write_head
 from llama_py.hparams import HParams
-from llama_py.models import architecture, known_architectures, tiny
-from llama_py.models.tiny import Tiny
-from llama_py.models.tiny._invent import shapes
+from llama_py.models import architecture, known_architectures
 
 llama_cpp = pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: '.[parity]'")
 pytestmark = pytest.mark.parity

@@ -14,12 +14,12 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from dev.compare.load.servers import running
 from llama_py_server import managing
 from llama_py_server.app import app
 from llama_py_server.command import parser, shelf_of
 from llama_py_server.errors import HTTPError
 from llama_py_server.params import ListenParams
-from load.servers import running
 from tests.cli.hub_server import hub
 from tests.commands import DEMO, SCRIPTS
 from tests.server.served import SMALL, WAIT, until

@@ -20,12 +20,12 @@ from tests.eyes import files_of
 from tests.server.served import served, until
 from tests.server.test_images import png
 
-SOURCES = ROOT / "tools" / "chat_page"
-BUILT = ROOT / "tools" / "llama_py_server" / "page"
+SOURCES = ROOT / "dev" / "make" / "chat_page"
+BUILT = ROOT / "apps" / "llama_py_server" / "page"
 
 
 def test_the_page_is_built_of_its_sources() -> None:
-    """`npm run build` in tools/chat_page makes it anew."""
+    """`npm run build` in dev/make/chat_page makes it anew."""
     names = ["index.html", "page.css", "package-lock.json"]
     names += [f.relative_to(SOURCES).as_posix() for f in SOURCES.glob("src/**/*.ts*")]
     found = hashlib.sha256()

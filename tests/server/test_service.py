@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py.embed import normalized
+from llama_py.text.embed import normalized
 from llama_py_server.command import parser
 from llama_py_server.params import ServedParams
 from llama_py_server.slots import is_file_name

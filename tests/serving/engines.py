@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from llama_py.batch.prompts import Mixed
 from llama_py.context import Context
-from llama_py.generate import stream
 from llama_py.model import Model
 from llama_py.params import AnswerParams
-from llama_py.prompts import Mixed
 from llama_py.serving import Engine, Event, Handle, Request
+from llama_py.text.generate import stream
 from tests.limits import SECONDS
 from tests.live_models import EXACT, live
 

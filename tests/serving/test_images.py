@@ -12,12 +12,12 @@ import pytest
 import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
-from llama_py.generate import stream
+from llama_py.decoding.prefix_cache.tree import common
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.reuse.tree import common
 from llama_py.serving import TooLong
 from llama_py.serving.scheduler import Scheduler
 from llama_py.serving.sight import Sight
+from llama_py.text.generate import stream
 from llama_py.vision import Encoder
 from llama_py.vision.prompt import ImagePrompt, Picture
 from tests.eyes import HYBRID, picture, seeing

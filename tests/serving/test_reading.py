@@ -7,9 +7,9 @@ import pytest
 
 from ggml_py.errors import ContextError
 from llama_py.context import Context
-from llama_py.embed import normalized, rows
-from llama_py.rerank import rerank
 from llama_py.serving import TooLong
+from llama_py.text.embed import normalized, rows
+from llama_py.text.rerank import rerank
 from tests.live_models import EXACT, tokens
 from tests.serving.engines import WAIT, alone, ask, engine, model, request
 

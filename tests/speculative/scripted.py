@@ -12,10 +12,10 @@ import numpy as np
 
 from llama_py.batch import F32
 from llama_py.context import Context
+from llama_py.decoding.drafting import speculator
+from llama_py.decoding.drafting.drafter import Drafter, Request
+from llama_py.decoding.drafting.speculator import Speculator
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.speculative import speculator
-from llama_py.speculative.drafter import Drafter, Request
-from llama_py.speculative.speculator import Speculator
 from tests.live_models import EXACT, N_VOCAB, live, tokens
 
 N_MAX = 8

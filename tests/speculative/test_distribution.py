@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-import judge_drafts as tool
+from dev.compare import judge_drafts as tool
 from llama_py.batch import F32
-from llama_py.speculative.speculator import Choose, Speculator
+from llama_py.decoding.drafting.speculator import Choose, Speculator
 
 N_TEXTS = 12
 exact = cache(tool.Exact)

@@ -12,10 +12,10 @@ import pytest
 from ggml_py.errors import ContextError, HParamsError, ModelError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
+from llama_py.decoding.drafting.drafter import Request
+from llama_py.decoding.drafting.drafters._blocks import BlockDrafter
+from llama_py.decoding.drafting.speculator import Speculator
 from llama_py.model import Model
-from llama_py.speculative.drafter import Request
-from llama_py.speculative.drafters._blocks import BlockDrafter
-from llama_py.speculative.speculator import Speculator
 from tests.live_models import EXACT, live, made, model_of, nmse, random, tokens
 from tests.speculative.scripted import greedy, plain, run
 from tests.split_models import shared

@@ -8,8 +8,8 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ModelError
+from llama_py.decoding.drafting.speculator import Speculator
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.speculative.speculator import Speculator
 
 
 def types(how: dict[str, Any], **more: Any) -> tuple[str, str, int | None, int | None]:

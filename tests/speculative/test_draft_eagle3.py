@@ -12,9 +12,9 @@ import pytest
 from ggml_py.errors import ContextError, HParamsError, ModelError, WeightsError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
+from llama_py.decoding.drafting.drafters.draft_eagle3 import DraftEagle3
+from llama_py.decoding.drafting.speculator import Speculator
 from llama_py.model import Model
-from llama_py.speculative.drafters.draft_eagle3 import DraftEagle3
-from llama_py.speculative.speculator import Speculator
 from tests.live_models import EXACT, live, made, model_of, tokens
 from tests.speculative.scripted import greedy, plain, run
 from tests.speculative.watched import Watched, watch

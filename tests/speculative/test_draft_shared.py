@@ -11,11 +11,11 @@ import pytest
 from ggml_py.errors import ContextError, HParamsError, ModelError
 from llama_py.batch import Batch
 from llama_py.context import Context
+from llama_py.decoding.drafting.drafter import Request
+from llama_py.decoding.drafting.drafters import _shared_memory
+from llama_py.decoding.drafting.drafters._shared_memory import SharedMemoryDrafter
+from llama_py.decoding.drafting.speculator import Speculator
 from llama_py.model import Model
-from llama_py.speculative.drafter import Request
-from llama_py.speculative.drafters import _shared_memory
-from llama_py.speculative.drafters._shared_memory import SharedMemoryDrafter
-from llama_py.speculative.speculator import Speculator
 from tests.live_models import EXACT, live, made, model_of, tokens
 from tests.speculative.scripted import greedy, plain, run
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from llama_py.context import Context
-from llama_py.speculative.draft_vocabulary import draft_vocabulary
-from llama_py.speculative.drafters.draft_mtp import DraftMtp
-from llama_py.speculative.drafters.draft_simple import DraftSimple
-from llama_py.speculative.speculator import Speculator
+from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
+from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
+from llama_py.decoding.drafting.drafters.draft_simple import DraftSimple
+from llama_py.decoding.drafting.speculator import Speculator
 from tests.live_models import EXACT, changed, model_of, tokens
 from tests.speculative.scripted import run
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import ModelError
+from llama_py.decoding.drafting.drafter import Drafter, Request, Setting, drafter
+from llama_py.decoding.drafting.drafters.ngram_cache import read_counts
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.speculative.drafter import Drafter, Request, Setting, drafter
-from llama_py.speculative.drafters.ngram_cache import read_counts
 
 MAP = {"spec_ngram_map_k_size_n": 2, "spec_ngram_map_k_size_m": 3}
 MAP_4 = {"spec_ngram_map_k4v_size_n": 2, "spec_ngram_map_k4v_size_m": 2}

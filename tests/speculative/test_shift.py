@@ -10,10 +10,10 @@ import pytest
 import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
+from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
+from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.drafting.text import Text
 from llama_py.model import Model
-from llama_py.speculative.drafters.draft_mtp import DraftMtp
-from llama_py.speculative.speculator import Speculator
-from llama_py.speculative.text import Text
 from tests.live_models import EXACT, changed, model_of, tokens
 
 N_CTX = 256

@@ -12,8 +12,8 @@ import llama_py
 from ggml_py.errors import ContextError, GGUFError, ModelError
 from llama_py import Conversation
 from llama_py.batch import F32
+from llama_py.decoding.drafting.speculator import Speculator
 from llama_py.sampler import Sampler
-from llama_py.speculative.speculator import Speculator
 from llama_py_tools import cli
 from tests.commands import DEMO, demo_with_template, tiny_model
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from llama_py.speculative.drafter import Drafter, Request
+from llama_py.decoding.drafting.drafter import Drafter, Request
 
 
 class Watched:
@@ -29,5 +29,5 @@ def watch(monkeypatch: pytest.MonkeyPatch, kind: type[Drafter]) -> type[Watched]
                 self.drafts.append(found.get(r.seq_id, []))
             return found
 
-    monkeypatch.setattr("llama_py.speculative.speculator.drafter", lambda _: Watching)
+    monkeypatch.setattr("llama_py.decoding.drafting.speculator.drafter", lambda _: Watching)
     return Watching

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import arm64
+from dev.make import arm64
 from ggml_cpu.children import _CHILD
 from ggml_cpu.driver import nothing
 from ggml_cpu.fingerprints import file_name

@@ -10,9 +10,18 @@ import numpy as np
 import pytest
 
 import llama_py
-import make_bench_model
-from bench_model import blocks, gemma3, kimi_linear, mix, nextn, qwen3, qwen35moe, vocabulary
-from llama_py.gguf_file import GGUFFile
+from dev.compare import make_bench_model
+from dev.compare.bench_model import (
+    blocks,
+    gemma3,
+    kimi_linear,
+    mix,
+    nextn,
+    qwen3,
+    qwen35moe,
+    vocabulary,
+)
+from llama_py.gguf.file import GGUFFile
 
 Type = gguf.GGMLQuantizationType
 SMALL = [

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-import check_schemas
-from schemas.generate import schema
-from schemas.run import judged
+from dev.torture import check_schemas
+from dev.torture.schemas.generate import schema
+from dev.torture.schemas.run import judged
 from tests.grammars import takes
 
 

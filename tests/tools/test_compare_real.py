@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-import compare_real as tool
-from llama_py.imatrix.file import Entry, Imatrix, write_imatrix
+from dev.compare import compare_real as tool
+from llama_py.quantize.imatrix.file import Entry, Imatrix, write_imatrix
 
 SUMS = np.arange(1, 5, dtype=np.float32)
 

@@ -1,15 +1,10 @@
-"""tools/compare_spec.py on the demo model: two tables, and the same text with every draft."""
+"""dev/compare/compare_spec.py on the demo model: two tables, and the same text with every draft."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-import compare_spec
+from dev.compare import compare_spec
 
 
 def test_two_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import compare_targets as tool
+from dev.compare import compare_targets as tool
 from ggml_cpu import target
 from ggml_cpu.targets import NAMED
 

@@ -1,4 +1,4 @@
-"""tools/compare_turns.py: what is computed of each turn, and a server that is asked the same."""
+"""dev/compare/compare_turns.py: what is computed of each turn, and a server asked the same."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-import compare_turns
+from dev.compare import compare_turns
 
 SERVER = """#!{python}
 import json, sys

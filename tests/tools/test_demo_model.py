@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from demo_model import data, delta, export, tokenizer, train
-from demo_model.model import Config, Model
+from dev.make.demo_model import data, delta, export, tokenizer, train
+from dev.make.demo_model.model import Config, Model
 
 SHIPPED = Path(__file__).parents[2] / "llama_py" / "data" / "demo.gguf"
 

@@ -11,7 +11,7 @@ import pytest
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for name in [name for name in sys.modules if name.split(".")[0] == "demo_model"]:
+    for name in [name for name in sys.modules if name.startswith("dev.make.demo_model")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match=r"needs torch: pip install -e '\.\[train\]'"):
-        importlib.import_module("demo_model.data")
+        importlib.import_module("dev.make.demo_model.data")

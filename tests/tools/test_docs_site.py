@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from docs_site import hooks
-from docs_site.docstrings import lists
+from dev.docs.docs_site import hooks
+from dev.docs.docs_site.docstrings import lists
 
 
 def test_columns_become_a_list() -> None:

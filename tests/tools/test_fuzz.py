@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import llama_py
-from fuzz.judge import harmful, judge
-from fuzz.kind import find, names, numbered
-from fuzz.kinds.itself import WAYS
-from fuzz.kinds.state import sealed
-from fuzz.run import run
+from dev.torture.fuzz.judge import harmful, judge
+from dev.torture.fuzz.kind import find, names, numbered
+from dev.torture.fuzz.kinds.itself import WAYS
+from dev.torture.fuzz.kinds.state import sealed
+from dev.torture.fuzz.run import run
 from ggml_py import errors
 from ggml_ref.backend import RefDevice
+from llama_py.adapters.control_vector import load_directions
+from llama_py.adapters.lora import Adapter
 from llama_py.chat import ChatTemplate
-from llama_py.control_vector import load_directions
-from llama_py.gguf_file import GGUFFile
+from llama_py.gguf.file import GGUFFile
 from llama_py.grammar import compiled
-from llama_py.loaded import DEMO
-from llama_py.lora import Adapter
+from llama_py.loading.model import DEMO
 from llama_py_tools.graph.dumps import read_records
 from llama_py_tools.test_backend_ops.op_file import read_cases
 from llama_py_tools.test_backend_ops.run import evaluate

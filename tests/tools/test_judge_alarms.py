@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import judge_alarms as tool
-from alarms.faults import FAULTS, Fault
-from alarms.models import OUTLIERS, Outlier, build
+from dev.compare import judge_alarms as tool
+from dev.compare.alarms.faults import FAULTS, Fault
+from dev.compare.alarms.models import OUTLIERS, Outlier, build
 
 SOME = (
     ("MUL_MAT", "q4_K"),

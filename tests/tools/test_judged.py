@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-import judge_architectures as tool
-from llama_py.models import tiny
+from dev import tiny_models as tiny
+from dev.compare import judge_architectures as tool
 
 RESULTS = json.loads(tool.DATA.read_text(encoding="utf-8"))
-COMMAND = "python tools/judge_architectures.py"
+COMMAND = "python -m dev.compare.judge_architectures"
 
 
 def test_every_tiny_model_was_judged() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import compare_links
-from links import delayed, turns
-from links.spaces import Speed
+from dev.compare import compare_links
+from dev.compare.links import delayed, turns
+from dev.compare.links.spaces import Speed
 
 
 @pytest.fixture

@@ -1,14 +1,11 @@
-"""tools/reference_options.py: llama.cpp's options as its source declares them, and the page."""
+"""dev/record/reference_options.py: llama.cpp's options as its source has them, and the page."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
-import reference_options as page
-from reference_options import REASONS, Declared, declarations, lacking, state
+from dev.record import reference_options as page
+from dev.record.reference_options import REASONS, Declared, declarations, lacking, state
 
 SOURCE = """
 common_params_context common_params_parser_init(params) {
@@ -55,7 +52,7 @@ def test_what_is_lacking() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     document = Path(__file__).parents[2] / "docs" / "llama-completion.md"
-    stale = "run: python tools/reference_options.py table > docs/llama-completion.md"
+    stale = "run: python -m dev.record.reference_options table > docs/llama-completion.md"
     assert document.read_text() == page.table(), stale
 
 

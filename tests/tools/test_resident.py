@@ -1,4 +1,4 @@
-"""What contexts take is given back; a small form of tools/resident.py."""
+"""What contexts take is given back; a small form of dev/compare/resident.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import llama_py
+from dev.compare.resident import Size, come_and_go, decode_for_long
 from llama_py import Context
-from resident import Size, come_and_go, decode_for_long
 from tests.live_models import live
 
 KEPT: list[Any] = []

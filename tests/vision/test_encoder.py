@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import llama_py
+from dev import tiny_models as texts
+from dev import tiny_vision as tiny
+from dev.record.golden.vision import image
 from ggml_py.errors import (
     ContextError,
     GGUFError,
@@ -19,10 +22,8 @@ from ggml_py.errors import (
     UnknownArchitecture,
     WeightsError,
 )
-from golden.vision import image
-from llama_py.conversation import Conversation
-from llama_py.models import tiny as texts
-from llama_py.vision import Encoder, Image, tiny
+from llama_py.text.conversation import Conversation
+from llama_py.vision import Encoder, Image
 from llama_py.vision.prompt import Picture
 
 NAME = next(iter(tiny.every()))
@@ -73,7 +74,7 @@ def test_files_that_are_refused(
     keys: dict[str, Any], error: type[Exception], why: str, tmp_path: Path
 ) -> None:
     path = tiny.write(NAME, tmp_path)
-    from llama_py.gguf_file import GGUFFile
+    from llama_py.gguf.file import GGUFFile
 
     file = GGUFFile.open(path)
     file.override({f"clip.{k.replace('__', '.')}": v for k, v in keys.items()})
@@ -215,7 +216,7 @@ def test_an_image_whose_rows_see_all_is_not_cut(folder: Path) -> None:
 
 def test_no_image_becomes_endless(tmp_path: Path) -> None:
     """However many patches a file says to be one embedding."""
-    from llama_py.gguf_file import GGUFFile
+    from llama_py.gguf.file import GGUFFile
 
     file = GGUFFile.open(tiny.write("gemma4v", tmp_path))
     file.override({"clip.vision.projector.scale_factor": 65535})

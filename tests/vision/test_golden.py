@@ -1,4 +1,4 @@
-"""Nodes, rows and logits are those of the real libmtmd (tools/record_vision.py)."""
+"""Nodes, rows and logits are those of the real libmtmd (dev/record/record_vision.py)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import llama_py
-from golden.store import fingerprint
-from golden.vision import DATA, TEXTS, images_of, key, recorded
-from golden.vision_ours import chunks, logits, nmse, nodes, prompt, rows
-from llama_py.models import tiny as texts
-from llama_py.vision import tiny
+from dev import tiny_models as texts
+from dev import tiny_vision as tiny
+from dev.record.golden.store import fingerprint
+from dev.record.golden.vision import DATA, TEXTS, images_of, key, recorded
+from dev.record.golden.vision_ours import chunks, logits, nmse, nodes, prompt, rows
 from llama_py.vision.projectors import known_projectors
 
 BOUND = 3e-6

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dev.record.golden.vision import image
 from ggml_py.errors import ModelError
-from golden.vision import image
 from llama_py.vision.image import MAX_PIXELS, MAX_SCANS, MAX_SIDE, SCAN, Image
 from llama_py.vision.resize import LARGEST, aligned, fit, resize
 from llama_py.vision.tiles import best_size, tiles

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ggml_py.tensor import Tensor
-from llama_py.forms import SLOTS, Form
 from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams.forms import SLOTS, Form
 
 # fused: as one op. Else one token is computed by the rule as written down, and many
 #   chunked: in chunks, each a triangular system (arXiv 2412.06464);

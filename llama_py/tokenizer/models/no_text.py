@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ggml_py.errors import TokenizerError
-from llama_py.gguf_metadata import describe, printable
+from llama_py.gguf.metadata import describe, printable
 from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 
 from ggml_py.errors import UnknownArchitecture
-from llama_py.gguf_metadata import printable
+from llama_py.gguf.metadata import printable
 from llama_py.vision.projectors._projector import Dynamic, Projector
 
 __all__ = ["Dynamic", "Projector", "known_projectors", "projector"]

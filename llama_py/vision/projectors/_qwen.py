@@ -12,8 +12,8 @@ from ggml_py.ops import add, cont, conv_2d, permute, reshape, rope_multi
 from ggml_py.ops.rope import VISION
 from ggml_py.tensor import Tensor
 from llama_py.batch import I32
-from llama_py.keys import Keys, uint
-from llama_py.linear import Norm, NormKind
+from llama_py.gguf.keys import Keys, uint
+from llama_py.graph.linear import Norm, NormKind
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import VisionHParams
 from llama_py.vision.layers import FeedForward, Projections, attend, normed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_py.ops import cont, mul, mul_mat, pool_2d, reshape, rms_norm, transpose
 from ggml_py.tensor import Tensor
-from llama_py.keys import uint
+from llama_py.gguf.keys import uint
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import MAX_PATCH, VisionHParams
 from llama_py.vision.projectors._projector import Projector

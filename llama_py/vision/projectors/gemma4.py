@@ -29,7 +29,7 @@ from ggml_py.ops import clamp as clamp_op
 from ggml_py.ops.rope import NEOX
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py.keys import Keys, uint
+from llama_py.gguf.keys import Keys, uint
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import MAX_PATCH, VisionHParams
 from llama_py.vision.layers import normed

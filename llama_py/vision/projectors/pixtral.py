@@ -20,7 +20,7 @@ from ggml_py.ops import (
 )
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py.keys import uint
+from llama_py.gguf.keys import uint
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import MAX_PATCH, VisionHParams
 from llama_py.vision.layers import FeedForward

@@ -11,7 +11,7 @@ from ggml_py.ops import cast, get_rows, reshape
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.batch import I32
-from llama_py.keys import Keys, uint
+from llama_py.gguf.keys import Keys, uint
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.layers import normed
 from llama_py.vision.projectors._qwen import (

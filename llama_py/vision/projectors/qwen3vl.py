@@ -6,7 +6,7 @@ import math
 
 from ggml_py.ops import add, concat, cont, interpolate, permute, reshape
 from ggml_py.tensor import Tensor
-from llama_py.linear import Norm
+from llama_py.graph.linear import Norm
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.layers import FeedForward, normed
 from llama_py.vision.projectors._qwen import FOUR, Merging, fours, on_four_axes, square_positions

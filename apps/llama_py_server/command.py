@@ -1,0 +1,329 @@
+"""llama-py-server: a model behind HTTP, with the interfaces of OpenAI, Anthropic and llama-server.
+
+Without -m it is the demo model. docs/server.md has all paths.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ggml_mpi.keeper import n_started
+from llama_py.params import GenerateParams, ModelParams, SamplingParams
+from llama_py.params.speculative import SpeculativeParams
+from llama_py_server.params import (
+    TYPED,
+    ListenParams,
+    ModelsParams,
+    ServedParams,
+    ServerParams,
+    TalkParams,
+)
+from llama_py_tools import session, vision
+from llama_py_tools.cpus import CpuParams
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import (
+    CommonParams,
+    DraftFileParams,
+    FileParams,
+    FormParams,
+    SteeringParams,
+)
+from llama_py_tools.ranks import HostsParams
+from llama_py_tools.supervisor import AGAIN
+from llama_py_tools.vision import VisionParams
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from llama_py.model import Model
+    from llama_py.serving import Engine, Lease
+    from llama_py_server.loss import Loss
+    from llama_py_server.shelf import Loaded, Place, Shelf
+    from llama_py_server.state import Record, State
+
+log = logging.getLogger("llama_py")
+
+TICK = 0.25  # seconds between looks at what is idle
+CLOSING = 10.0  # seconds at the end in which steps of answers may end that nobody waits for
+_CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
+
+
+def parser() -> Parser:
+    p = Parser("llama-py-server", usage="%(prog)s [-m FILE] [options]", description=__doc__)
+    p.add(CommonParams, ModelsParams)
+    p.add(FileParams, without=("model",))
+    p.add(ListenParams, ServerParams)
+    p.add(TalkParams, without=TYPED)
+    p.add(VisionParams, without=("image",))
+    p.add(ServedParams, without=("check",))
+    p.add(GenerateParams, SamplingParams, DraftFileParams)
+    p.add(CpuParams, FormParams, ModelParams)
+    p.add(SteeringParams, without=_CONTROL)
+    p.add(HostsParams)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code (docs/commands.md)."""
+    p = parser()
+    args = p.parse_args(argv)
+    args.given = sys.argv[1:] if argv is None else list(argv)
+    o = read(args, ServerParams)
+    if o.embedding and o.reranking:
+        p.error("give either --embedding or --reranking")
+    listen = read(args, ListenParams)
+    if bool(listen.ssl_key_file) != bool(listen.ssl_cert_file):
+        p.error("TLS needs both --ssl-key-file and --ssl-cert-file")
+    if o.slot_save_path and not Path(o.slot_save_path).is_dir():
+        p.error(f"--slot-save-path {o.slot_save_path}: is no folder")
+    if o.media_path and not Path(o.media_path).is_dir():
+        p.error(f"--media-path {o.media_path}: is no folder")
+    if args.mmproj and read(args, ModelsParams).is_several:
+        p.error("--mmproj belongs to one model; of several, --models-preset says it of each")
+    return session.run(_command, args)
+
+
+def _command(args: argparse.Namespace) -> int:
+    try:
+        from llama_py_server import vertex
+        from llama_py_server.app import app
+        from llama_py_server.listen import serve
+    except ModuleNotFoundError as e:
+        if e.name not in ("starlette", "uvicorn"):
+            raise
+        from ggml_py.errors import ModelError
+        from ggml_py.extras import install_hint
+
+        raise ModelError(f"the server needs {e.name}: {install_hint('server')}") from None
+    _fetch_preset(args)
+    listen = read(args, ListenParams)
+    shelf = shelf_of(args, _loss() if n_started() > 1 else None)
+    loader = Loader(shelf)
+    made = app(shelf, listen, loader.lifespan)
+    listen = replace(listen, port=vertex.port(listen.port))
+    stopped = serve(made, listen, loader.failed, loader.hurry, shelf.feed.close)
+    if loader.error is not None:
+        raise loader.error
+    if loader.is_busy:
+        session.leave(stopped)
+    return stopped
+
+
+def _fetch_preset(args: argparse.Namespace) -> None:
+    """From now on a repository of presets that -hf names is --models-preset."""
+    found = read(args, FileParams)
+    if not found.hf_repo or read(args, ModelsParams).is_several:
+        return
+    from llama_py_tools.hub import fetched_preset
+
+    preset = fetched_preset(found)
+    if preset:
+        args.models_preset, args.hf_repo = preset, ""
+
+
+def _loss() -> Loss:
+    """What a rank that is lost brings about."""
+    from ggml_mpi.world import world
+    from llama_py_server.loss import Loss
+
+    loss, watch = Loss(), world().watch
+    watch.lost = lambda rank, what: loss.end(f"rank {rank} on {watch.hosts[rank]} {what}")
+    return loss
+
+
+def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
+    """The models that options name; none is loaded yet. loss: see Shelf"""
+    from ggml_py.host import memory
+    from llama_py_server.catalog import places, single
+    from llama_py_server.shelf import Manages, Shelf
+
+    o = read(args, ModelsParams)
+
+    def opened_here(own: argparse.Namespace, record: Record) -> State:
+        return opened(own, record, loss)
+
+    if not o.is_several:
+        return Shelf([single(args, opened_here)], idle=o.sleep_idle_seconds, loss=loss)
+
+    def found() -> list[Place]:
+        return places(args, getattr(args, "given", ()), parser(), opened_here)
+
+    budget = o.models_memory << 20 or memory()[0]
+    why = "models are neither fetched nor removed here (--models-manage)"
+    manages = Manages(o.models_manage, why, read(args, FileParams).hf_token)
+    return Shelf(
+        found(),
+        several=True,
+        budget=budget,
+        most=o.models_max,
+        autoload=o.models_autoload,
+        idle=o.sleep_idle_seconds,
+        again=found,
+        loss=loss,
+        manages=manages if o.models_cached else None,
+    )
+
+
+class Loader:
+    """Loads the model while the server listens already, as llama-server does; a model that cannot
+    be loaded ends it. Where there are several, requests load them."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.error: BaseException | None = None
+        self.failed, self.hurry = threading.Event(), threading.Event()
+        self._closing = threading.Thread(target=shelf.close, name="llama-close", daemon=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether, at the end, a model is still being loaded or in use: nothing can stop that, but
+        the end of the process."""
+        return self._closing.is_alive()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        first = [p for p in self.shelf.places.values() if p.at_start]
+        for place in first if self.shelf.several else (self.shelf.only,):
+            self.shelf.begin(place, self._loaded)
+        if self.shelf.several:
+            gc.enable()  # models come and go
+            session.tell(f"ready: {len(self.shelf.places)} models")
+        ticking = asyncio.ensure_future(self._tick())
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            await self._close()
+
+    async def _close(self) -> None:
+        """Give memory back, where it does not take long, and nobody is in a hurry."""
+        self._closing.start()
+        until = time.monotonic() + CLOSING
+        while self._closing.is_alive() and time.monotonic() < until:
+            if self.shelf.only_loads or self.hurry.is_set():
+                return
+            await asyncio.sleep(0.02)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self.shelf.tick()
+
+    def _loaded(self, future: Future[Lease[Loaded]]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if self.shelf.several:
+            return
+        if error is not None:
+            if not self.shelf.ready and self._closing.ident is None:
+                self.error = error
+                self.failed.set()
+            return
+        gc.freeze()  # what is here now stays to the end
+        gc.enable()
+        self.shelf.ready = True
+        state = future.result().served.state
+        session.tell(f"ready: {state.name}")
+        session.tell(f"states of conversations: {_size(state.engine.n_kept)} (--cache-ram)")
+
+
+def _size(n: int | None) -> str:
+    return "as much host memory as they take" if n is None else f"{n >> 20} MiB of host memory"
+
+
+def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -> State:
+    """The model and its engine, as options name them; of -m, one. record, loss: see State"""
+    from llama_py.weights.placement import devices_in_use
+    from llama_py_server.fitting import check_fits
+    from llama_py_server.state import State
+    from llama_py_server.task import Task
+
+    o, talk, file = read(args, ServerParams), read(args, TalkParams), read(args, FileParams)
+    generate = read(args, GenerateParams)
+    session.fetch_draft(args)
+    speculative = read(args, SpeculativeParams)
+    needs_nextn = _needs_nextn(speculative)
+    if int(os.environ.get(AGAIN, "0")):
+        check_fits(session.model_path(file), devices_in_use(read(args, ModelParams).device))
+    with contextlib.ExitStack() as undo:  # what fails must not keep its memory
+        model = session.open_model(args, **({"load_mtp": True} if needs_nextn else {}))
+        undo.callback(model.close)
+        vision.load(args, model)
+        if model.vision is not None and o.warmup:
+            model.vision.prepare()
+        engine, params = _engine(args, model, speculative, undo)
+        undo.pop_all()
+    listen = read(args, ListenParams)
+    return State(
+        model=model,
+        engine=engine,
+        params=o,
+        talk=talk,
+        defaults=Task(
+            sampling=read(args, SamplingParams),
+            n_predict=max(generate.max_tokens, -1),
+            n_keep=generate.n_keep,
+            stop=tuple(generate.stop),
+            cache_prompt=o.cache_prompt,
+            sse_ping_interval=listen.sse_ping_interval,
+            verbose=read(args, CommonParams).verbose,
+        ),
+        path=str(model.file.path),
+        names=o.alias or (_name(file, str(model.file.path)),),
+        drafters=speculative.drafters,
+        context_shift=generate.context_shift,
+        special=generate.special,
+        attention=params.attention,
+        t_max=float(listen.timeout),
+        loss=loss,
+        record=record,
+    )
+
+
+def _engine(
+    args: argparse.Namespace,
+    model: Model,
+    speculative: SpeculativeParams,
+    undo: contextlib.ExitStack,
+) -> tuple[Engine, ServedParams]:
+    """What answers, with its template and adapters. undo: what is to be done if that fails"""
+    from llama_py.serving import Engine
+
+    o, talk = read(args, ServerParams), read(args, TalkParams)
+    template = talk.template()
+    if template is not None:
+        model.set_chat_template(template)
+    params = read(args, ServedParams).with_slots(args.kv_unified)
+    forms = {**params.forms, **read(args, FormParams).forms}
+    params = replace(params, forms=forms)
+    how = {**vars(params), "speculative": speculative, "max_queue": o.max_queue, "warmup": o.warmup}
+    engine = Engine(model, **how)
+    undo.callback(engine.close)
+    session.tell_memory(engine.memory)
+    steering = read(args, SteeringParams)
+    loras = [(model.load_adapter(f), scale) for f, scale in session.adapter_files(steering)]
+    if not steering.lora_init_without_apply:
+        engine.set_loras(dict(loras))
+    return engine, params
+
+
+def _needs_nextn(speculative: SpeculativeParams) -> bool:
+    from llama_py.decoding.drafting.needs import needs_nextn
+
+    return needs_nextn(speculative)
+
+
+def _name(file: FileParams, path: str) -> str:
+    return file.hf_repo or Path(path).stem

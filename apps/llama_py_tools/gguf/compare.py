@@ -1,0 +1,69 @@
+"""What differs between two files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from llama_py.gguf.file import GGUFFile, TensorInfo
+from llama_py.gguf.metadata import printable
+from llama_py_tools import session
+from llama_py_tools.gguf.show import shape, value_text
+from llama_py_tools.progress import Progress
+
+PART_KEYS = "split."  # where a value is in a split file says nothing of the model
+CHUNK = 2**24
+
+
+def compare(a: str, b: str, with_bytes: bool) -> int:
+    """Write a line for each difference; 1 if there is one, else 0."""
+    with GGUFFile.open(a) as first, GGUFFile.open(b) as second:
+        n = 0
+        for line in (*keys(first, second), *tensors(first, second, with_bytes)):
+            session.write(line + "\n")
+            n += 1
+        if not n:
+            session.write(f"no difference: {len(first.tensors)} tensors\n")
+    return int(n > 0)
+
+
+def keys(a: GGUFFile, b: GGUFFile) -> Iterator[str]:
+    mine, theirs = a.metadata.stored, b.metadata.stored
+    for key in dict.fromkeys((*mine, *theirs)):
+        if key.startswith(PART_KEYS) or mine.get(key) == theirs.get(key):
+            continue
+        sides = [
+            f"{f.metadata.kind(key)} {value_text(f.metadata, key, False)}"
+            if key in f.metadata
+            else "-"
+            for f in (a, b)
+        ]
+        yield f"{printable(key)}: {sides[0]} | {sides[1]}"
+
+
+def tensors(a: GGUFFile, b: GGUFFile, with_bytes: bool) -> Iterator[str]:
+    names = list(dict.fromkeys((*a.tensors, *b.tensors)))
+    progress = Progress("comparing")
+    try:
+        for i, name in enumerate(names):
+            mine, theirs = a.tensors.get(name), b.tensors.get(name)
+            line = difference(mine, theirs, with_bytes)
+            if line:
+                yield f"{printable(name)}: {line}"
+            progress(i + 1, len(names), name)
+    finally:
+        progress.close()
+
+
+def difference(a: TensorInfo | None, b: TensorInfo | None, with_bytes: bool) -> str:
+    """ "" if both are alike."""
+    if a is None or b is None or (a.type, a.ne) != (b.type, b.ne):
+        return " | ".join("-" if t is None else f"{t.type.name} {shape(t)}" for t in (a, b))
+    if not with_bytes:
+        return ""
+    n = sum(
+        int(np.count_nonzero(a.data[i : i + CHUNK] != b.data[i : i + CHUNK]))
+        for i in range(0, a.nbytes, CHUNK)
+    )
+    return f"{n} of {a.nbytes} bytes differ" if n else ""

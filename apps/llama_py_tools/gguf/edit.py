@@ -1,0 +1,75 @@
+"""Other values for keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ggml_py.errors import GGUFError
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.metadata import KINDS, Metadata
+from llama_py.gguf.write import ALIGNMENT, encode
+from llama_py_tools.gguf.write import check_free, write
+
+_CHANGE = re.compile(r"([^=:]+)(?::([^=]+))?=(.*)", re.S)
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+def change(
+    path: str, changes: Sequence[str], remove: Sequence[str], output: str, force: bool
+) -> None:
+    """Write a file with other metadata and the same tensors.
+
+    Raises GGUFError for a key that is not there, and a value that is none of its kind.
+    """
+    out = check_free(output, force)
+    with GGUFFile.open(path) as file:
+        if len(file.paths) > 1:
+            raise GGUFError(f"{path}: is split into {len(file.paths)} parts; merge them first")
+        stored = file.metadata.stored
+        for key in remove:
+            if stored.pop(key, None) is None:
+                raise GGUFError(f"{path}: there is no key {key!r} to remove")
+        for text in changes:
+            key, kind, value = parsed(text, file.metadata)
+            stored[key] = encode(kind, value)
+        write(out, stored, file.tensors.values())
+
+
+def parsed(text: str, metadata: Metadata) -> tuple[str, str, Any]:
+    """Key, kind and value of KEY[:KIND]=VALUE."""
+    found = _CHANGE.fullmatch(text)
+    if found is None:
+        raise GGUFError(f"{text!r} is no change; general.name=text and x.y:u32=7 are")
+    key, kind, value = found[1], found[2] or "", found[3]
+    if not kind:
+        if key not in metadata:
+            raise GGUFError(
+                f"there is no key {key!r}, so it needs a kind: {key}:str=..., of"
+                f" {', '.join(KINDS)}, arr[str], ..."
+            )
+        kind = metadata.kind(key)
+    if key == ALIGNMENT:
+        raise GGUFError(f"{ALIGNMENT} is not changed: the tensors would have to move")
+    return key, kind, value_of(key, kind, value)
+
+
+def value_of(key: str, kind: str, text: str) -> Any:
+    if kind == "str":
+        return text
+    if kind == "bool":
+        if text.lower() not in _TRUTH:
+            raise GGUFError(f"{key}: {text!r} is neither true nor false")
+        return _TRUTH[text.lower()]
+    try:
+        if kind.startswith("arr["):
+            items = json.loads(text)
+            if not isinstance(items, list):
+                raise ValueError
+            return items
+        return float(text) if kind in ("f32", "f64") else int(text, 0)
+    except ValueError:
+        what = "a JSON array" if kind.startswith("arr[") else f"a number of the kind {kind}"
+        raise GGUFError(f"{key}: {text!r} is not {what}") from None

@@ -1,0 +1,79 @@
+"""Cutting a file into parts and putting them together (gguf-split.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from ggml_py.errors import GGUFError
+from llama_py.gguf.file import GGUFFile, TensorInfo
+from llama_py.gguf.parts import part_name
+from llama_py.gguf.write import encode, n_bytes
+from llama_py_tools import session
+from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.gguf.write import check_free, write
+
+PADDING = 32  # GGUF_DEFAULT_ALIGNMENT, by which sizes are counted
+MAX_PARTS = 0xFFFF
+KEYS = ("split.no", "split.count", "split.tensors.count")
+
+
+def split(
+    path: str,
+    prefix: str,
+    max_tensors: int,
+    max_size: int,
+    first_empty: bool,
+    dry_run: bool,
+    force: bool,
+) -> None:
+    """Write the parts of a file; GGUFError if it is one of several already."""
+    with GGUFFile.open(path) as file:
+        if len(file.paths) > 1:
+            raise GGUFError(f"{path}: is split already; merge it first")
+        groups: list[list[TensorInfo]] = [[]] if first_empty else []
+        groups += cut(file.tensors.values(), max_tensors, max_size)
+        if len(groups) > MAX_PARTS:
+            raise GGUFError(
+                f"{path}: {len(groups)} parts are more than {MAX_PARTS}; make them larger"
+            )
+        files = [check_free(part_name(prefix, i, len(groups)), force) for i in range(len(groups))]
+        if not dry_run:
+            Path(prefix).parent.mkdir(parents=True, exist_ok=True)
+        for i, (out, tensors) in enumerate(zip(files, groups, strict=True)):
+            stored = file.metadata.stored if i == 0 else {}
+            stored["split.no"] = encode("u16", i)
+            stored["split.tensors.count"] = encode("i32", len(file.tensors))
+            stored["split.count"] = encode("u16", len(groups))
+            if dry_run:
+                size = shown(n_bytes(stored, tensors))
+                session.write(f"{out}: {len(tensors)} tensors, {size}\n")
+            else:
+                write(out, stored, tensors)
+
+
+def cut(
+    tensors: Iterable[TensorInfo], max_tensors: int, max_size: int
+) -> Iterator[list[TensorInfo]]:
+    """Tensors of a part each, none empty; a tensor larger than max_size has a part of its own."""
+    part: list[TensorInfo] = []
+    size = 0
+    for t in tensors:
+        n = -(-t.nbytes // PADDING) * PADDING
+        full = size + n > max_size if max_size else len(part) == max_tensors
+        if part and full:
+            yield part
+            part, size = [], 0
+        part.append(t)
+        size += n
+    yield part
+
+
+def merge(path: str, output: str, force: bool) -> None:
+    """Write one file of all parts; GGUFError if there is only one."""
+    out = check_free(output, force)
+    with GGUFFile.open(path) as file:
+        if "split.count" not in file.metadata:
+            raise GGUFError(f"{path}: is no part of a split file")
+        stored = {key: raw for key, raw in file.metadata.stored.items() if key not in KEYS}
+        write(out, stored, file.tensors.values())

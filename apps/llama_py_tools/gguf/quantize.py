@@ -1,0 +1,152 @@
+"""`llama-py-gguf quantize`: a file with other types, as llama-quantize makes it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ggml_py.errors import GGUFError
+from llama_py.gguf.file import GGUFFile, TensorInfo
+from llama_py.gguf.metadata import printable
+from llama_py.gguf.write import alignment_of, encode, head
+from llama_py.quantize.imatrix.file import Imatrix, read_imatrix
+from llama_py.quantize.plan import Job, Wishes, check_imatrix, jobs, metadata, out_path
+from llama_py.support.whole_file import replace_file
+from llama_py_tools import session
+from llama_py_tools.gguf.rows import Rows
+from llama_py_tools.gguf.show import shape
+from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.gguf.write import check_free
+from llama_py_tools.progress import Progress
+
+
+def quantize(
+    path: str,
+    output: str,
+    wishes: Wishes,
+    imatrix_path: str,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    dry_run: bool,
+    force: bool,
+    n_threads: int,
+) -> None:
+    """Write the file, or only say what would be written."""
+    imatrix = _imatrix(imatrix_path, include, exclude)
+    with GGUFFile.open(path) as file:
+        if wishes.overrides:
+            file.override(wishes.overrides)
+        work = jobs(file, wishes, imatrix)
+        if dry_run:
+            for line in lines(work, imatrix):
+                session.write(line + "\n")
+            return
+        check_imatrix(work, imatrix)
+        stored = metadata(file, wishes, work, imatrix)
+        files = _files(Path(output), work, wishes.keep_split)
+        for out in files:
+            _check_other(file.paths, out)
+            check_free(out, force)
+        with Rows(n_threads, imatrix) as rows:
+            _write(files, stored, work, rows, len(file.paths))
+    for line in summary(work):
+        session.tell(line)
+
+
+def _imatrix(path: str, include: Sequence[str], exclude: Sequence[str]) -> Imatrix | None:
+    if not path:
+        return None
+    found = read_imatrix(path)
+    session.tell(f"{path}: {len(found.entries)} tensors, {found.n_chunks} chunks")
+    found = found.restricted(include, exclude)
+    return found if found.entries else None
+
+
+def _check_other(paths: Sequence[Path], out: Path) -> None:
+    if any(out.exists() and out.samefile(path) for path in paths):
+        raise GGUFError(f"{out}: is the file to be quantized; give another name")
+
+
+def _files(out: Path, work: Sequence[Job], keep_split: bool) -> list[Path]:
+    n = 1 + max((job.part for job in work), default=0)
+    return [out_path(out, i, n) for i in range(n)] if keep_split else [out]
+
+
+def _write(
+    files: Sequence[Path],
+    stored: Mapping[str, bytes],
+    work: Sequence[Job],
+    rows: Rows,
+    n_parts: int,
+) -> None:
+    """Each file whole or not at all."""
+    total = sum(job.source.nbytes for job in work)
+    progress, done = Progress("quantizing"), [0]
+    try:
+        for i, out in enumerate(files):
+            part = [job for job in work if len(files) == 1 or job.part == i]
+            head_of = stored if i == 0 else {}
+            if len(files) > 1:
+                head_of = dict(head_of) | {
+                    "split.no": encode("u16", i),
+                    "split.count": encode("u16", n_parts),
+                    "split.tensors.count": encode("i32", len(work)),
+                }
+            replace_file(out, _pieces(head_of, part, rows, progress, done, total))
+            made = [job.made for job in part]
+            session.tell(f"{out}: {len(made)} tensors, {shown(sum(t.nbytes for t in made))}")
+    finally:
+        progress.close()
+
+
+def _pieces(
+    stored: Mapping[str, bytes],
+    work: Sequence[Job],
+    rows: Rows,
+    progress: Progress,
+    done: list[int],
+    total: int,
+) -> Iterator[bytes | memoryview]:
+    made: list[TensorInfo] = [job.made for job in work]
+    alignment = alignment_of(stored)
+    yield head(stored, made, alignment)
+    for job, t in zip(work, made, strict=True):
+        what = f"{t.name} {job.source.type} -> {t.type}"
+        for piece, n_read in rows.of(job):
+            yield piece
+            done[0] += n_read
+            progress(done[0], total, what)
+        job.source.let_go()
+        yield bytes(-t.nbytes % alignment)
+
+
+def lines(work: Sequence[Job], imatrix: Imatrix | None) -> Iterator[str]:
+    """What would be done, a line for each tensor."""
+    for i, job in enumerate(work, 1):
+        t, made = job.source, job.made
+        ne = ", ".join(map(str, shape(t)))
+        size = f"size = {t.nbytes / 2**20:.3f} MiB"
+        if not job.copies:
+            size += f" -> {made.nbytes / 2**20:.3f} MiB ({made.type})"
+        yield f"[{i:4}/{len(work):4}] {printable(job.name):36} - [{ne}], type = {t.type}, {size}"
+    yield from summary(work)
+    wanting = [job for job in work if job.wants_imatrix]
+    if wanting and imatrix is None:
+        yield f"{len(wanting)} tensors need an importance matrix; the first is {wanting[0].name}"
+
+
+def summary(work: Sequence[Job]) -> Iterator[str]:
+    elements = sum(math.prod(job.source.ne) for job in work)
+    sizes = {
+        "model": sum(job.source.nbytes for job in work),
+        "quant": sum(job.made.nbytes for job in work),
+    }
+    for what, size in sizes.items():
+        yield f"{what} size = {size / 2**20:.2f} MiB ({8 * size / elements:.2f} BPW)"
+    counts = Counter(job.type.name for job in work)
+    yield "types: " + ", ".join(f"{n} {name}" for name, n in counts.most_common())
+    fell_back = sum(job.fell_back for job in work)
+    if fell_back:
+        yield f"{fell_back} of {len(work)} tensors have rows that their type does not fit"

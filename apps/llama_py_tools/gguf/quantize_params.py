@@ -1,0 +1,224 @@
+"""Options of `llama-py-gguf quantize`, which are llama-quantize's."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ggml_py.types import GGMLType
+from llama_py.gguf.file_types import COPY, FILE_TYPES, file_type, tensor_type
+from llama_py.params.option import Params, option
+from llama_py.params.texts import kv_overrides
+from llama_py_tools.options import Parser, read
+
+if TYPE_CHECKING:
+    from llama_py.quantize.plan import Wishes
+
+TensorTypes = tuple[tuple[str, GGMLType], ...]
+
+
+def rules(text: str) -> TensorTypes:
+    """`attn_v=q8_0` as expression and type; several may stand one after the other."""
+    found = []
+    for word in text.split():
+        pattern, equals, type = word.partition("=")
+        if not equals or not pattern or not type:
+            raise ValueError(f"expected PATTERN=TYPE, such as attn_v=q8_0; got {word!r}")
+        try:
+            re.compile(pattern.lower())
+        except re.error as e:
+            raise ValueError(f"{pattern!r} is no regular expression: {e}") from None
+        found.append((pattern.lower(), tensor_type(type)))
+    return tuple(found)
+
+
+def rules_of_file(text: str) -> TensorTypes:
+    try:
+        return rules(Path(text).read_text("utf-8"))
+    except OSError as e:
+        raise ValueError(f"{text}: {e.strerror}") from None
+
+
+def layers(text: str) -> tuple[int, ...]:
+    """`4,5,6` as numbers."""
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise ValueError(f"expected numbers of layers like 4,5,6; got {text!r}")
+    return tuple(sorted({int(word) for word in words}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizeParams(Params):
+    """How a file is quantized (as llama-quantize)."""
+
+    file: str = option("", "file", "the file, of floats; of a split one, any part", metavar="IN")
+    words: tuple[str, ...] = option(
+        (),
+        "words",
+        "the new file (by default ggml-model-TYPE.gguf beside the old one), the type,"
+        " the number of threads (by default all)",
+        nargs="+",
+        metavar="[OUT] TYPE [THREADS]",
+    )
+    imatrix: str = option(
+        "",
+        "--imatrix",
+        "importance of values, from llama-py-imatrix or llama-imatrix",
+        metavar="FILE",
+        env="",
+    )
+    include_weights: tuple[str, ...] = option(
+        (),
+        "--include-weights",
+        "use importance for tensors with this in their name; may be given again",
+        parse=lambda t: (t,),
+        many=True,
+        metavar="TEXT",
+        env="",
+    )
+    exclude_weights: tuple[str, ...] = option(
+        (),
+        "--exclude-weights",
+        "use none for tensors with this in their name; may be given again",
+        parse=lambda t: (t,),
+        many=True,
+        metavar="TEXT",
+        env="",
+    )
+    pure: bool = option(False, "--pure", "all tensors get the same type, without a mix", env="")
+    leave_output_tensor: bool = option(
+        False, "--leave-output-tensor", "output.weight stays as it is", env=""
+    )
+    output_tensor_type: GGMLType | None = option(
+        None,
+        "--output-tensor-type",
+        "the type of output.weight",
+        parse=tensor_type,
+        metavar="TYPE",
+        env="",
+    )
+    token_embedding_type: GGMLType | None = option(
+        None,
+        "--token-embedding-type",
+        "the type of the token embeddings",
+        parse=tensor_type,
+        metavar="TYPE",
+        env="",
+    )
+    tensor_types: TensorTypes = option(
+        (),
+        "--tensor-type",
+        "the type of tensors whose name has a match; the first one counts, and"
+        " it may be given again",
+        parse=rules,
+        many=True,
+        metavar="REGEX=TYPE",
+        env="",
+    )
+    tensor_type_file: TensorTypes = option(
+        (),
+        "--tensor-type-file",
+        "a file of such, one behind the other",
+        parse=rules_of_file,
+        many=True,
+        metavar="FILE",
+        env="",
+    )
+    allow_requantize: bool = option(
+        False,
+        "--allow-requantize",
+        "quantize what is quantized already: it loses more than the original would",
+        env="",
+    )
+    prune_layers: tuple[int, ...] = option(
+        (), "--prune-layers", "leave these layers out", parse=layers, metavar="N,...", env=""
+    )
+    kv_overrides: dict[str, bool | int | float | str] = option(
+        dict,
+        "--override-kv",
+        "other metadata; a TYPE is int, float, bool or str",
+        parse=kv_overrides,
+        many=True,
+        metavar="KEY=TYPE:VALUE,...",
+        env="",
+    )
+    keep_split: bool = option(False, "--keep-split", "as many files as there are parts", env="")
+    dry_run: bool = option(False, "--dry-run", "only say what there would be", env="")
+    force: bool = option(False, "--force", "write over a file that is there", env="")
+
+
+def target(o: QuantizeParams) -> tuple[str, str, int]:
+    """The new file, the name of its type, and the number of threads, 0 for all.
+
+    Raises ValueError for words that are none of these.
+    """
+    words = list(o.words)
+    try:
+        type, output = file_type(words[0]).name, ""
+        words = words[1:]
+    except ValueError:
+        if len(words) < 2:
+            raise
+        type, output, words = file_type(words[1]).name, words[0], words[2:]
+    if len(words) > 1 or not all(word.isdecimal() for word in words):
+        raise ValueError(f"behind the type stands a number of threads, not {' '.join(words)!r}")
+    if not output:
+        ending = "" if o.keep_split else ".gguf"
+        output = str(Path(o.file).with_name(f"ggml-model-{type}{ending}"))
+    return output, type, int(words[0]) if words else 0
+
+
+def check(parser: Parser, args: argparse.Namespace) -> None:
+    """Usage errors that are of several options."""
+    o = read(args, QuantizeParams)
+    try:
+        target(o)
+    except ValueError as e:
+        parser.error(str(e))
+    if o.include_weights and o.exclude_weights:
+        parser.error("give either --include-weights or --exclude-weights")
+    if (o.include_weights or o.exclude_weights) and not o.imatrix:
+        parser.error("--include-weights and --exclude-weights are about --imatrix FILE; give one")
+
+
+EPILOG = f"types: {', '.join(FILE_TYPES)}; {COPY.name} changes none"
+
+
+def wishes_of(o: QuantizeParams) -> Wishes:
+    from llama_py.quantize.plan import Wishes
+
+    _, type, _ = target(o)
+    return Wishes(
+        type=file_type(type),
+        pure=o.pure,
+        leave_output=o.leave_output_tensor,
+        output_type=o.output_tensor_type,
+        embedding_type=o.token_embedding_type,
+        tensor_types=o.tensor_types + o.tensor_type_file,
+        allow_requantize=o.allow_requantize,
+        prune=o.prune_layers,
+        overrides=o.kv_overrides,
+        keep_split=o.keep_split,
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    from ggml_py import host
+    from llama_py_tools.gguf.quantize import quantize
+
+    o = read(args, QuantizeParams)
+    output, _, n_threads = target(o)
+    quantize(
+        o.file,
+        output,
+        wishes_of(o),
+        o.imatrix,
+        o.include_weights,
+        o.exclude_weights,
+        o.dry_run,
+        o.force,
+        n_threads or len(host.logical_cpus()),
+    )

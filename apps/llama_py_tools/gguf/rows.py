@@ -1,0 +1,129 @@
+"""Quantizing a tensor: some rows at a time, on all threads, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_cpu.quantize.run import quantizer
+from ggml_py.errors import GGUFError
+from ggml_py.types import BF16, F16, F32, GGMLType
+from ggml_ref.quants import dequantizer
+from llama_py.quantize.imatrix.file import Imatrix
+from llama_py.quantize.plan import Job
+
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+
+ELEMENTS = 1 << 18  # of a piece, unless a row has more
+
+
+class Rows:
+    """Threads that make the bytes of tensors; a few pieces for each are in memory at a time."""
+
+    def __init__(self, n_threads: int, imatrix: Imatrix | None) -> None:
+        self.imatrix = imatrix
+        self.ahead = 2 * n_threads
+        self.pool = ThreadPoolExecutor(n_threads, "quantize")
+
+    def __enter__(self) -> Rows:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def of(self, job: Job) -> Iterator[tuple[memoryview, int]]:
+        """The bytes of a tensor in order, and how many of the source were read for them."""
+        raw = job.source.data
+        if job.copies:
+            step = 4 * ELEMENTS
+            for i in range(0, len(raw), step):
+                piece = raw[i : i + step]
+                yield piece.data, len(piece)
+            return
+        waiting = deque[tuple[Future[Bytes], int]]()
+        for task, size in self._tasks(job):
+            waiting.append((self.pool.submit(task), size))
+            if len(waiting) > self.ahead:
+                first, n_read = waiting.popleft()
+                yield first.result().data, n_read
+        for future, n_read in waiting:
+            yield future.result().data, n_read
+
+    def _tasks(self, job: Job) -> Iterator[tuple[Callable[[], Bytes], int]]:
+        """Rows of one matrix each, since each has an importance of its own."""
+        t = job.source
+        n, per_matrix = t.ne[0], t.ne[1]
+        importance = self._importance(job)
+        from_rows, to_blocks = reader(t.type), writer(job.type, importance is not None)
+        size, step = t.type.row_size(n), max(1, ELEMENTS // n)
+        rows = t.data.reshape(-1, size)
+        for matrix in range(t.ne[2] * t.ne[3]):
+            weights = None if importance is None else importance[matrix % t.ne[2]]
+            for i in range(0, per_matrix, step):
+                at = matrix * per_matrix + i
+                piece = rows[at : at + min(step, per_matrix - i)]
+
+                def task(piece: Bytes = piece, weights: Floats | None = weights) -> Bytes:
+                    x = from_rows(piece, n)
+                    _check(t.name, x)
+                    return to_blocks(x, weights).reshape(-1)
+
+                yield task, piece.nbytes
+
+    def _importance(self, job: Job) -> Floats | None:
+        """[n_matrices, n_per_row]; None where there is none, or one of another shape."""
+        found = self.imatrix.weights(job.source.name) if self.imatrix else None
+        n = job.source.ne[0] * job.source.ne[2]
+        if found is None or found.size != n or not job.type.is_quantized:
+            return None
+        return found.reshape(job.source.ne[2], job.source.ne[0])
+
+
+def _check(name: str, x: Floats) -> None:
+    if not np.isfinite(x).all():
+        raise GGUFError(f"{name}: has values that are not finite; convert the model again")
+
+
+def reader(type: GGMLType) -> Callable[[Bytes, int], Floats]:
+    """From rows of bytes [n_rows, ...] to values [n_rows, n_per_row]."""
+    if type == F32:
+        return lambda rows, n: rows.view(np.float32)
+    if type == F16:
+        return lambda rows, n: rows.view(np.float16).astype(np.float32)
+    decode = dequantizer(type)
+    if decode is None:
+        raise GGUFError(f"values of type {type} cannot be read; give a file of floats")
+    return lambda rows, n: decode(rows.reshape(-1, type.type_size)).reshape(-1, n)
+
+
+def writer(type: GGMLType, weighted: bool) -> Callable[[Floats, Floats | None], Bytes]:
+    """From values [n_rows, n_per_row] to bytes."""
+    if type == F32:
+        return lambda x, _: np.ascontiguousarray(x).view(np.uint8)
+    if type == F16:
+        return lambda x, _: _halves(x).view(np.uint8)
+    if type == BF16:
+        return lambda x, _: _bf16(x).view(np.uint8)
+    return quantizer(type, weighted)
+
+
+def _halves(x: Floats) -> npt.NDArray[np.float16]:
+    with np.errstate(over="ignore"):
+        return x.astype(np.float16)
+
+
+def _bf16(x: Floats) -> npt.NDArray[np.uint16]:
+    """To the nearest, ties to even (ggml-impl.h:ggml_compute_fp32_to_bf16)."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

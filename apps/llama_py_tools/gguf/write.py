@@ -1,0 +1,40 @@
+"""Writing a file so that none is lost: whole or not at all, and over another one only if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from ggml_py.errors import GGUFError
+from llama_py.gguf.file import TensorInfo
+from llama_py.gguf.write import content, n_bytes
+from llama_py.support.whole_file import replace_file
+from llama_py_tools import session
+from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.progress import Progress
+
+
+def check_free(path: str | Path, force: bool) -> Path:
+    """GGUFError for a file that is there already."""
+    path = Path(path)
+    if path.exists() and not force:
+        raise GGUFError(f"{path}: is there already; give another name, or --force")
+    return path
+
+
+def write(path: Path, stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]) -> None:
+    tensors = list(tensors)
+    total, progress = n_bytes(stored, tensors), Progress(f"writing {path.name}")
+
+    def told() -> Iterator[bytes | memoryview]:
+        done = 0
+        for piece in content(stored, tensors):
+            yield piece
+            done += len(piece)
+            progress(done, total, shown(done))
+
+    try:
+        replace_file(path, told())
+    finally:
+        progress.close()
+    session.tell(f"{path}: {len(tensors)} tensors, {shown(total)}")

@@ -1,0 +1,240 @@
+"""llama-py-graph fit: the options with which a model fits into the memory that there is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.errors import ModelError
+from llama_py.decoding.prefix_cache.budget import CACHE_RAM
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import Params, options_of
+from llama_py_tools import session
+from llama_py_tools.graph import plan
+from llama_py_tools.graph.plan import PlanParams, columns, mib, ranges
+from llama_py_tools.options import read
+from llama_py_tools.params import FileParams
+
+if TYPE_CHECKING:
+    from ggml_py.planned import Planned
+    from llama_py.fit import Fit
+    from llama_py_tools.graph.plan import FitParams
+
+log = logging.getLogger("llama_py")
+
+Options = dict[str, Any]
+_LEFT_OUT = ("progress", "n_seq_max", "device")
+
+
+def run(args: argparse.Namespace, o: FitParams) -> int:
+    """Print the answer; 1, and what misses least, if nothing fits."""
+    from llama_py.fit import fit
+    from llama_py.fit.planning import header_of
+
+    named = [name for name in plan.OF_RANKS if getattr(args, name) is not None]
+    if named:
+        raise ModelError(f"fit seeks {', '.join(named)}, except over ranks (--hosts)")
+    devices = plan.devices_of(args, gpus=True)
+    file = header_of(session.model_path(read(args, FileParams)))
+    model, context = given(read(args, ModelParams), _LEFT_OUT), plan.context_options(args)
+    found = fit(
+        file,
+        devices,
+        n_ctx=context.pop("n_ctx"),
+        n_ctx_min=o.n_ctx_min,
+        margins=[o.target] * len(devices),
+        model=model,
+        context=context,
+    )
+    chosen = _Chosen(args, devices, found, o.target)
+    if read(args, PlanParams).json:
+        session.write(json.dumps(chosen.as_data()) + "\n")
+    elif o.args and found.fits:
+        session.write(shlex.join(chosen.words()) + "\n")
+    elif not o.args:
+        session.write("\n".join(chosen.text()) + "\n")
+    if not found.fits:
+        log.error("%s", chosen.miss())
+    return session.EXIT_OK if found.fits else session.EXIT_FAILURE
+
+
+def given(params: Params, left_out: Sequence[str] = ()) -> Options:
+    """The fields that are not as by default."""
+    plain = type(params)()
+    return {
+        f.name: value
+        for f in fields(params)
+        if f.name not in left_out and (value := getattr(params, f.name)) != getattr(plain, f.name)
+    }
+
+
+def _named(devices: Sequence[Planned], args: argparse.Namespace) -> list[str]:
+    """The devices' names as -dev takes them: one that is there twice has one name."""
+    named = read(args, ModelParams).device
+    if args.device is not None and isinstance(named, tuple):
+        return [str(name) for name in named]
+    return [d.name for d in devices]
+
+
+class _Chosen:
+    """The answer in words."""
+
+    def __init__(
+        self, args: argparse.Namespace, devices: Sequence[Planned], found: Fit, target: int
+    ) -> None:
+        self.args, self.devices, self.found, self.target = args, devices, found, target
+        self.ctx, self.answer = found.ctx, found.answer
+        self.n_seqs = read(args, PlanParams).n_seqs
+        context = {**given(read(args, ContextParams), _LEFT_OUT), "n_ctx": found.answer.n_ctx}
+        own = given(read(args, ModelParams), _LEFT_OUT)
+        self.model: Options = {"device": tuple(_named(devices, args)), **own, **found.options}
+        host = self.ctx.devices[-1]
+        self.host_left = found.left[host.name] - target
+        if found.fits and self.host_left >> 20 < CACHE_RAM:
+            context.setdefault("cache_ram", max(0, self.host_left >> 20))
+        self.context: Options = context
+
+    def words(self) -> list[str]:
+        """The options of a command."""
+        file = read(self.args, FileParams)
+        repack = [] if file.repack else ["-nr"]
+        return [*flags(ModelParams, self.model), *flags(ContextParams, self.context), *repack]
+
+    def python(self) -> str:
+        seqs = {"n_seq_max": self.n_seqs} if self.n_seqs > 1 else {}
+        path = str(self.ctx.model.file.path)
+        model, context = keywords(self.model), keywords({**self.context, **seqs})
+        return f"llama_py.load({path!r}, {model}).context({context})"
+
+    def text(self) -> Iterator[str]:
+        model, ctx = self.ctx.model, self.ctx
+        each, trained = ctx.cparams.n_ctx_seq, model.hparams.n_ctx_train
+        cells = f"{self.n_seqs} sequences of {each}" if self.n_seqs > 1 else f"{each}"
+        yield (
+            f"{model.file.path}: {model.arch}, {mib(model.n_bytes)} of weights; context of {cells}"
+            f" (the model's: {trained}), batches of {ctx.cparams.n_ubatch}"
+        )
+        yield ""
+        yield from columns(self._rows(), (0, 1, 2))
+        absent = [d.name for d in ctx.devices if d.description == "not on this machine"]
+        if absent:
+            yield f"  ({', '.join(absent)}: not on this machine; a buffer is taken to have a"
+            yield "  quarter of the memory at most, as OpenCL promises)"
+        if not self.found.fits:
+            return
+        if self.n_seqs == 1:  # several are for Python
+            yield ""
+            yield f"llama-py-cli -m {shlex.quote(str(model.file.path))} {shlex.join(self.words())}"
+        yield ""
+        yield self.python()
+
+    def _rows(self) -> list[list[str]]:
+        rows = [
+            ["", "layers", "experts of", "weights", "context", "compute", "total", "memory", "left"]
+        ]
+        n_layer = self.answer.n_all - 1
+        for i, (d, use) in enumerate(self._uses()):
+            mine = [il for il, at in enumerate(self.answer.devices) if at == i]
+            layers = ranges(il for il in mine if il < n_layer)
+            output = [layers, "output"] if n_layer in mine else [layers]
+            total = sum(use.values())
+            rows.append(
+                [
+                    f"  {d.name}",
+                    ", ".join(filter(None, output)) or "-",
+                    ranges(self._experts(i)) or "-",
+                    mib(use["model"]),
+                    mib(use["context"]),
+                    mib(use["compute"]),
+                    mib(total),
+                    mib(d.memory()[0]),
+                    mib(self.found.left[d.name]),
+                ]
+            )
+        return rows
+
+    def _uses(self) -> list[tuple[Any, Mapping[str, int]]]:
+        use = self.ctx.memory_breakdown()
+        return [(d, use[d.name]) for d in self.ctx.devices]
+
+    def _experts(self, i: int) -> list[int]:
+        """Layers whose experts are on a device."""
+        if not self.answer.n_moe:
+            return []
+        host = len(self.ctx.devices) - 1
+        return [
+            il
+            for il, at in enumerate(self.answer.devices[:-1])
+            if (host if il in self.answer.on_host else at) == i
+        ]
+
+    def miss(self) -> str:
+        """The nearest that there is, and what it lacks."""
+        least = {
+            name: self.target - left for name, left in self.found.left.items() if left < self.target
+        }
+        lacking = ", ".join(f"{mib(n)} on {name}" for name, n in least.items())
+        small = [
+            f"{d.name} has buffers of {mib(d.largest)} at most, and one of {mib(d.asked)} is needed"
+            for d in self.devices
+            if d.largest is not None and d.asked > d.largest
+        ]
+        why = "; ".join(filter(None, [lacking and f"{lacking} are missing", *small]))
+        words = shlex.join(flags(ModelParams, {**self.found.options, "n_ctx": None}))
+        return (
+            f"nothing fits; nearest is {words or 'all on the host'} -c {self.answer.n_ctx}: {why}."
+            " Give a smaller -c, -ub or -fitt, or -ctk q8_0 -ctv q8_0, or a file of a smaller type"
+        )
+
+    def as_data(self) -> Options:
+        """For JSON."""
+        devices = [
+            {
+                "name": d.name,
+                "free": d.memory()[0],
+                **use,
+                "left": self.found.left[d.name],
+                "layers": [il for il, at in enumerate(self.answer.devices[:-1]) if at == i],
+                "experts_of": self._experts(i),
+            }
+            for i, (d, use) in enumerate(self._uses())
+        ]
+        return {
+            "model": str(self.ctx.model.file.path),
+            "fits": self.found.fits,
+            "n_ctx": self.answer.n_ctx,
+            "args": self.words() if self.found.fits else [],
+            "options": {**self.model, **self.context},
+            "devices": devices,
+        }
+
+
+def flags(kind: type[Params], values: Mapping[str, Any]) -> list[str]:
+    """Options as words; the shortest flag of each."""
+    words: list[str] = []
+    for f, o in options_of(kind):
+        if f.name not in values or not o.flags or values[f.name] is None:
+            continue
+        value = values[f.name]
+        if isinstance(value, bool):
+            words.append(o.flags[0] if value else o.off[0])
+        elif isinstance(value, Mapping):
+            words += [o.flags[0], ",".join(f"{k}={v}" for k, v in value.items())]
+        elif isinstance(value, (tuple, list)):
+            words += [o.flags[0], ",".join(map(_number, value))]
+        else:
+            words += [o.flags[0], _number(value)]
+    return words
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def keywords(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k}={v!r}" for k, v in values.items())

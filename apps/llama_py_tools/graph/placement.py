@@ -1,0 +1,308 @@
+"""llama-py-graph placement: which device has which tensor and runs which node, and why.
+
+The decisions are those of a model and a context that are made as ever, on devices that only plan;
+the scheduler tells why it made them (ggml_py/assign.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ggml_py import assign
+from ggml_py.assign import MIN_OFFLOADED_BATCH, Assignment, is_view
+from ggml_py.opspec import OPS
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from llama_py_tools.graph.plan import ranges
+
+if TYPE_CHECKING:
+    from ggml_py.assign import Causes
+    from ggml_py.sched import Layout
+    from llama_py.context import Context
+    from llama_py.fit.planning import PlannedContext, PlannedModel
+    from llama_py.graph.result import GraphResult
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A tensor that stays in memory: a weight, or a layer's cache or state."""
+
+    tensor: Tensor
+    device: str
+    nbytes: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAt:
+    """A node that is computed. why_not: of devices that are preferred, why it is not there."""
+
+    node: Tensor
+    device: str
+    cause: str
+    why: str
+    why_not: dict[str, str]
+    split: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitAt:
+    """Nodes that a device runs in a row, and what is copied to it before: (name, bytes)."""
+
+    device: str
+    nodes: Sequence[Tensor]
+    copied: Sequence[tuple[str, int]]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(n for _, n in self.copied)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphAt:
+    """A graph of so many tokens. scratch: by device, what its compute buffer has, the largest
+    first."""
+
+    n_tokens: int
+    nodes: list[NodeAt]
+    splits: list[SplitAt]
+    scratch: dict[str, list[Tensor]]
+
+    @property
+    def copied(self) -> int:
+        """Bytes that cross from device to device in one run."""
+        return sum(split.n_bytes for split in self.splits)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of it. use: bytes by device and use, as Context.memory_breakdown."""
+
+    ctx: Context
+    use: dict[str, dict[str, int]]
+    weights: list[Kept]
+    caches: list[Kept]
+    graphs: list[GraphAt] = field(default_factory=list)
+
+
+def report(model: PlannedModel, ctx: PlannedContext) -> Report:
+    """Of the graph of a full batch, and of one token of each sequence."""
+    found = Report(ctx, ctx.memory_breakdown(), _weights(model), _caches(ctx))
+    by_size = {
+        res.params.ubatch.n_tokens: _Why(ctx, res, causes, layout.assignment, found.weights).graph(
+            layout
+        )
+        for res, layout, causes in reversed(ctx.graphs)
+        if res.params.gtype == ctx.gtype
+    }
+    found.graphs.extend([*by_size.values()][::-1])
+    return found
+
+
+def _weights(model: PlannedModel) -> list[Kept]:
+    place, layers = model.placement, model.layer_devices
+    of_layers = {d.name: [il for il, e in enumerate(layers[:-1]) if e is d] for d in model.devices}
+    found = []
+    for t in model.weights:
+        device, cause = place.choice(t, model.readers.get(id(t), ()), layers)
+        assert t.buffer is not None, f"{t} has no place"
+        if place.shares_layers and cause == "layer":
+            name, why = _owner(t, model), "shared layers (-sm)"
+        else:
+            name, why = device.name, _reason(cause, device is place.host, of_layers[device.name])
+        found.append(Kept(t, name, t.buffer.size, why if place.offload else "the only device"))
+    return found
+
+
+def _owner(t: Tensor, model: PlannedModel) -> str:
+    assert t.buffer is not None
+    return next(d.name for d in model.devices if d.can_read(t.buffer))
+
+
+def _reason(cause: str, on_host: bool, layers: Sequence[int]) -> str:
+    """`cause` as llama_py.weights.placement has it, as a sentence. layers: those of the device."""
+    if cause == "layer":
+        some = f"layers {ranges(layers)}"
+        return f"-ngl leaves {some} here" if on_host else f"{some} are here (-ngl, -ts)"
+    known = {
+        "table": "a table of which few rows are read stays on the host",
+        "output": "with the output",
+        "first layer": "with the first layer",
+    }
+    return known.get(cause, cause)
+
+
+def _caches(ctx: Context) -> list[Kept]:
+    found = []
+    for t in ctx.memory.tensors():
+        assert t.buffer is not None
+        owner = next(d for d in ctx.devices if d.can_read(t.buffer))
+        why = "with its layer" if ctx.cparams.offload_kqv else "-nkvo keeps it on the host"
+        found.append(Kept(t, owner.name, t.nbytes, why))
+    return found
+
+
+def _splits(layout: Layout, names: Sequence[str]) -> list[SplitAt]:
+    return [
+        SplitAt(
+            names[part.device],
+            [t for t in part.nodes if not is_view(t)],
+            [(source.name, source.nbytes) for source, _ in part.inputs],
+        )
+        for part in layout.parts
+    ]
+
+
+class _Why:
+    """Sentences on the nodes of one graph."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        res: GraphResult,
+        causes: Causes,
+        assignment: Assignment | None,
+        weights: Sequence[Kept],
+    ) -> None:
+        self.ctx, self.res, self.causes, self.assignment = ctx, res, causes, assignment
+        self.names = [d.name for d in ctx.devices]
+        self.weights = {id(kept.tensor.buffer): kept for kept in weights}
+        self.on_host = {id(t) for t in res.on_host}
+
+    def graph(self, layout: Layout) -> GraphAt:
+        splits = _splits(layout, self.names)
+        split_of = {id(t): i for i, split in enumerate(splits) for t in split.nodes}
+        computed = [t for t in self.res.graph.compute_nodes() if not is_view(t)]
+        nodes = [self._node(t, split_of.get(id(t), 0)) for t in computed]
+        n = len(self.names)
+        scratch: dict[str, list[Tensor]] = {name: [] for name in self.names}
+        for t, arena, _ in layout.memory.placed:
+            scratch[self.names[arena % n]].append(t)
+        for tensors in scratch.values():
+            tensors.sort(key=lambda t: -t.nbytes)
+        return GraphAt(self.res.params.ubatch.n_tokens, nodes, [*splits], scratch)
+
+    def _node(self, t: Tensor, split: int) -> NodeAt:
+        if self.assignment is None:
+            return NodeAt(t, self.names[0], "alone", "the only device", {}, split)
+        at, cause = self.assignment.of(t), self.causes.get(id(t), "")
+        reasons = {self.names[i]: why for i in range(at) if (why := self._why_not(t, i, cause))}
+        return NodeAt(t, self.names[at], cause, self._why(t, cause), reasons, split)
+
+    def _why(self, t: Tensor, cause: str) -> str:
+        if cause == assign.WEIGHT:
+            kept = self._weight(t)
+            return f"{kept.tensor.name} is there ({kept.why})"
+        if cause == assign.OFFLOADED:
+            kept = self._weight(t)
+            return f"{kept.tensor.name} is copied from {kept.device} for {_batch(t)} rows at once"
+        if cause == assign.MEMORY:
+            return f"{t.root.name} is there"
+        if cause == assign.PINNED:
+            return "kept on the host" if id(t) in self.on_host else "its layer is there"
+        known = {
+            assign.INPUT: "inputs of a graph are on the host",
+            assign.NEAR: "with the nodes beside it",
+            assign.UP: "preferred, and on the same memory",
+            assign.SOURCES: "most that it reads is there",
+            assign.SEEN: f"{t.root.name} is there",
+            assign.READER: "it is read there",
+        }
+        return known.get(cause, cause)
+
+    def _why_not(self, t: Tensor, i: int, cause: str) -> str:
+        assert self.assignment is not None
+        device = self.ctx.devices[i]
+        if reason := self.assignment.devices.why_not(i, t):
+            return f"cannot: {reason}"
+        if cause != assign.WEIGHT:
+            return f"cannot use {t.root.name} where it is" if cause == assign.MEMORY else ""
+        kept = self._weight(t)
+        where = f"{kept.tensor.name} is on {kept.device} ({kept.why})"
+        if kept.device != self.names[-1]:
+            return where
+        if device.kind != "gpu":
+            return f"{where}, and is copied to GPUs only"
+        return f"{where}, and is copied for {MIN_OFFLOADED_BATCH} rows or more, not for {_batch(t)}"
+
+    def _weight(self, t: Tensor) -> Kept:
+        return next(
+            kept
+            for s in t.src
+            if s is not None and s.flags & FLAG_WEIGHT and (kept := self.weights.get(id(s.buffer)))
+        )
+
+
+def _batch(t: Tensor) -> int:
+    return math.prod(t.ne[i] for i in OPS[t.op].batch)
+
+
+def as_data(found: Report) -> dict[str, Any]:
+    """For JSON."""
+    ctx = found.ctx
+    devices = [
+        {
+            "name": d.name,
+            "description": d.description,
+            "kind": d.kind,
+            "free": d.memory()[0],
+            **found.use[d.name],
+        }
+        for d in ctx.devices
+    ]
+    return {
+        "model": str(ctx.model.file.path),
+        "architecture": ctx.model.arch,
+        "n_ctx": ctx.n_ctx,
+        "n_ubatch": ctx.cparams.n_ubatch,
+        "n_seq_max": ctx.cparams.n_seq_max,
+        "devices": devices,
+        "layers": [d.name for d in ctx.model.layer_devices],
+        "weights": [_kept(k) for k in found.weights],
+        "caches": [_kept(k) for k in found.caches],
+        "graphs": [_graph(g) for g in found.graphs],
+    }
+
+
+def _kept(kept: Kept) -> dict[str, Any]:
+    t = kept.tensor
+    return {
+        "name": t.name,
+        "type": t.type.name,
+        "ne": list(t.ne),
+        "device": kept.device,
+        "bytes": kept.nbytes,
+        "layout": t.layout,
+        "why": kept.why,
+    }
+
+
+def _graph(g: GraphAt) -> dict[str, Any]:
+    return {
+        "n_tokens": g.n_tokens,
+        "n_splits": len(g.splits),
+        "copied_bytes": g.copied,
+        "splits": [
+            {"device": s.device, "n_nodes": len(s.nodes), "copied": [*_copies(s)]} for s in g.splits
+        ],
+        "nodes": [
+            {
+                "name": n.node.name,
+                "op": n.node.op,
+                "type": n.node.type.name,
+                "ne": list(n.node.ne),
+                "device": n.device,
+                "split": n.split,
+                "cause": n.cause,
+                "why": n.why,
+                "why_not": n.why_not,
+            }
+            for n in g.nodes
+        ],
+    }
+
+
+def _copies(split: SplitAt) -> Iterator[dict[str, Any]]:
+    return ({"name": name, "bytes": n} for name, n in split.copied)

@@ -1,0 +1,205 @@
+"""What `placement` and `fit` share: options, sizes as text, models and contexts that only plan."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from llama_py.params import MAX_SEQ, ContextParams, ModelParams
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py.params.texts import parsed, words
+from llama_py_tools import session
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import CommonParams, FileParams, FormParams
+from llama_py_tools.ranks import HostsParams
+
+if TYPE_CHECKING:
+    from ggml_py.planned import Planned
+    from llama_py.fit.planning import PlannedContext, PlannedModel
+
+UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}
+UNREAD = ("load_mode", "check_tensors", "use_mmap", "use_mlock")  # nothing is loaded
+NOT_RUN = ("check", "n_threads", "n_threads_batch")
+SOUGHT = ("n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "main_gpu")  # by `fit`
+OF_RANKS = ("split_mode", "parallel", "tensor_split")  # sought, too, but given for ranks
+
+
+def size(text: str) -> int:
+    """`24G`, `512M` or, in MiB, `512` as bytes."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.I)
+    if found is None:
+        raise ValueError(f"expected a size like 24G or 512M, got {text!r}")
+    return int(float(found[1]) * 2 ** UNITS[found[2].upper()])
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    return tuple(map(size, words(text)))
+
+
+def size_of(text: str) -> int:
+    return parsed(size, text, "a size like 64G")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanParams(Params):
+    """The machine that is planned for."""
+
+    memory: tuple[int, ...] = option(
+        (),
+        "--memory",
+        "memory of each GPU, or rank, such as 24G,24G (units of 1024; default: what"
+        " those of this machine have free)",
+        parse=sizes,
+        metavar="SIZE,...",
+        env="",
+    )
+    host_memory: int = option(
+        0,
+        "--host-memory",
+        "memory of the host, such as 64G (default: what is available here)",
+        parse=size_of,
+        metavar="SIZE",
+        env="",
+    )
+    n_seqs: int = option(
+        1,
+        "-np --parallel",
+        "how many sequences there may be (`n_seq_max` in Python)",
+        check=integers(1, MAX_SEQ),
+        env="",
+    )
+    json: bool = option(False, "--json", "all of it as JSON", env="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementParams(Params):
+    """What is told of nodes."""
+
+    node: str = option(
+        "", "--node", "only nodes whose name matches, of each layer", metavar="REGEX", env=""
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitParams(Params):
+    """What is to be left, and what is told."""
+
+    target: int = option(
+        1024 << 20,
+        "-fitt --fit-target",
+        "memory to leave free on each device, in MiB or such as 2G",
+        parse=size_of,
+        metavar="SIZE",
+    )
+    n_ctx_min: int = option(
+        4096,
+        "-fitc --fit-ctx",
+        "without -c: the least context of a sequence, for which layers rather stay on the host",
+        check=integers(1),
+    )
+    args: bool = option(False, "--args", "only the options, for $(...)", env="")
+
+
+def add(p: Parser, own: type[Params], without: Iterable[str] = ()) -> None:
+    """The options of a command that plans; `own` are its alone."""
+    left_out = (*without, *UNREAD, *NOT_RUN)
+    for kind in (CommonParams, FileParams, PlanParams, own, ModelParams, ContextParams, FormParams):
+        p.add(kind, without=left_out)
+    p.add(HostsParams)
+
+
+def divided(words: Iterable[str]) -> list[str]:
+    """A command line where `--parallel` may also say how a model is divided."""
+    found = list(words)
+    for i, (word, more) in enumerate(zip(found, [*found, ""][1:], strict=True)):
+        flag, _, value = word.partition("=")
+        if flag == "--parallel" and "=" in (value or more):
+            found[i] = word.replace(flag, "--model-parallel", 1)
+    return found
+
+
+def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[Planned]:
+    """Those that the options name. With --memory alone, or `gpus`, there are GPUs: a machine's own,
+    or as many as sizes were given, here or not."""
+    from ggml_py.errors import BackendError
+    from llama_py.fit import planning
+
+    p, model = read(args, PlanParams), read(args, ModelParams)
+    if args.device is None and (p.memory or gpus):
+        own = planning.gpus(len(p.memory) or None)
+        found = planning.stand_ins([*own, "cpu"])
+    else:
+        named = isinstance(model.device, tuple)
+        found = planning.stand_ins(model.device if named else ("cpu",))  # type: ignore[arg-type]
+    if p.memory and len(p.memory) != len(found) - 1:
+        offload = ", ".join(d.name for d in found[:-1]) or "no device besides the host"
+        raise BackendError(
+            f"--memory has {len(p.memory)} sizes, but there is {offload}: give one for each"
+        )
+    for device, free in zip(found, p.memory, strict=False):
+        device.limit(free)
+    if p.host_memory:
+        found[-1].limit(p.host_memory)
+    repack = read(args, FileParams).repack
+    for device in found:
+        device.repack = repack
+    return found
+
+
+def model_of(args: argparse.Namespace, devices: Sequence[Planned], **more: Any) -> PlannedModel:
+    """The model that the options name, with `more` of ModelParams."""
+    from llama_py.fit.planning import PlannedModel, header_of
+
+    how = replace(read(args, ModelParams), device=devices, progress=False, **more)
+    return PlannedModel(header_of(session.model_path(read(args, FileParams))), **vars(how))
+
+
+def context_of(args: argparse.Namespace, model: PlannedModel, **more: Any) -> PlannedContext:
+    """The context that the options ask for, with `more` of ContextParams."""
+    from llama_py.fit.planning import PlannedContext
+
+    return PlannedContext(model, **context_options(args, **more))
+
+
+def context_options(args: argparse.Namespace, **more: Any) -> dict[str, Any]:
+    p = read(args, ContextParams)
+    forms = {**p.forms, **read(args, FormParams).forms}
+    n_seqs = read(args, PlanParams).n_seqs
+    return {**vars(p), "forms": forms, "n_seq_max": n_seqs, "progress": False, **more}
+
+
+def mib(n: float) -> str:
+    """Bytes as MiB; as GiB where there are many, and as they are or as KiB where few."""
+    if 0 < abs(n) < 1024:
+        return f"{n:g} B"
+    if abs(n) >= 10 * 2**30:
+        return f"{n / 2**30:.2f} GiB"
+    return f"{n / 2**20:.2f} MiB" if abs(n) >= 2**18 or not n else f"{n / 2**10:.2f} KiB"
+
+
+def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
+    """Rows as lines, columns side by side; those in `left` begin together, others end so."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    keep = set(left)
+    return [
+        "  ".join(
+            cell.ljust(w) if i in keep else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0-3,7`"""
+    found: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if found and n == found[-1][1] + 1:
+            found[-1][1] = n
+        else:
+            found.append([n, n])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)

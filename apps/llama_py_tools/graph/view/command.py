@@ -1,0 +1,100 @@
+"""llama-py-graph view: graphs to look at, planned or measured."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py.params import ModelParams
+from llama_py_tools import session
+from llama_py_tools.graph.view.params import ViewParams
+from llama_py_tools.options import read
+from llama_py_tools.params import FileParams, InputParams
+
+if TYPE_CHECKING:
+    from ggml_py.graph import Graph
+    from llama_py import Context
+    from llama_py_tools.graph.view.seen import Seen
+
+REPETITIONS = 5  # of what is measured; the fastest is told
+
+
+def view(args: argparse.Namespace) -> None:
+    """Write what the options ask for. GGMLError for overlays that are none."""
+    from llama_py_tools.graph.dumps import read_records
+    from llama_py_tools.graph.view import overlays
+    from llama_py_tools.graph.view.about import about
+    from llama_py_tools.graph.writing import output, render
+
+    o, title = read(args, ViewParams), Path(read(args, FileParams).title).name
+    values = [(path, read_records(path)) for path in o.overlay]
+    ctx, seen = (_timed if o.profile else _planned)(args)
+    for path, records in values:
+        overlays.put(seen, records, path)
+    if o.format == "model-explorer":
+        _write_model_explorer(seen, title, o.output)
+        return
+    if o.format == "html":
+        from llama_py_tools.graph.view.data import page_data
+        from llama_py_tools.graph.view.page import page
+
+        text: Iterable[str] = page(page_data(seen, title, about(ctx, seen)))
+    else:
+        text = render(o.format, [s.graph for s in seen])
+    with output(o.output) as file:
+        file.writelines(text)
+
+
+def pages(graphs: Sequence[Graph], title: str) -> Iterable[str]:
+    """The page of graphs of which nothing else is known."""
+    from llama_py_tools.graph.view.data import page_data
+    from llama_py_tools.graph.view.page import page
+    from llama_py_tools.graph.view.seen import Seen
+
+    return page(page_data([Seen(f"graph {dec}", g) for dec, g in enumerate(graphs)], title))
+
+
+def _planned(args: argparse.Namespace) -> tuple[Context, list[Seen]]:
+    """Graphs on what stands for the devices: it decides as they do, and neither computes nor has
+    memory, so that a model of any size is shown at once."""
+    from llama_py.fit.planning import stand_ins
+    from llama_py.weights.placement import devices_in_use
+    from llama_py_tools.graph.view.seen import planned
+
+    named = read(args, ModelParams).device
+    devices = stand_ins(named if isinstance(named, tuple) else devices_in_use(named))
+    model = session.open_model(args, device=devices)
+    ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
+    n_ctx = session.enough_context(args, len(ids) + n_decode)
+    ctx = session.open_context(args, model, n_ctx=n_ctx)
+    return ctx, planned(ctx, ids, n_decode)
+
+
+def _timed(args: argparse.Namespace) -> tuple[Context, list[Seen]]:
+    """Graphs that are run and measured."""
+    from llama_py_tools.graph.profile import WARM_TOKENS, measure
+    from llama_py_tools.graph.view.seen import timed
+
+    model = session.open_model(args)
+    ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
+    n_ctx = len(ids) + REPETITIONS * n_decode + WARM_TOKENS
+    ctx = session.open_context(args, model, n_ctx=session.enough_context(args, n_ctx))
+    return ctx, timed(ctx, lambda: measure(ctx, ids, n_decode, REPETITIONS))
+
+
+def _write_model_explorer(seen: Sequence[Seen], title: str, path: str) -> None:
+    """The graphs, and beside their file one a kind of node data: FILE.time.json."""
+    import json
+
+    from llama_py_tools.graph.view import model_explorer
+    from llama_py_tools.graph.writing import output
+
+    with output(path) as file:
+        file.write(json.dumps(model_explorer.graphs(seen, title)) + "\n")
+    if path:
+        for name, data in model_explorer.node_data(seen).items():
+            safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+            beside = Path(path).with_suffix(f".{safe}.json")
+            beside.write_text(json.dumps(data) + "\n", "utf-8")

@@ -1,0 +1,99 @@
+"""What each layer of a model reads and computes, out of its file's metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ggml_py.assign import is_view
+from ggml_py.traffic import flops, moved
+from llama_py.loading.split.walk import attributes, is_block
+
+if TYPE_CHECKING:
+    from ggml_py.tensor import Tensor
+    from llama_py.fit.planning import PlannedModel
+    from llama_py.loading.model import Loaded
+
+_LAYER = re.compile(r"-(\d+)(?: |$)")
+_LAST = ("norm", "result_norm", "result_output")  # behind all layers
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one machine does: bytes and flops a second, and which part of that is reached by graphs
+    of one token and of many."""
+
+    bandwidth: float
+    flops: float
+    reached: tuple[float, float] = (1.0, 1.0)
+
+    def seconds(self, nodes: Iterable[tuple[float, float]], n_tokens: int) -> float:
+        """No node takes less than its bytes or its flops take."""
+        least = sum(max(a / self.bandwidth, b / self.flops) for a, b in nodes)
+        return least / self.reached[n_tokens > 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Bytes and flops of the nodes of one graph.
+
+    layers  of each;  head  of what is behind them, up to the logits
+    """
+
+    n_tokens: int
+    layers: Sequence[list[tuple[float, float]]]
+    head: list[tuple[float, float]] = field(default_factory=list)
+
+    def seconds(self, limits: Limits) -> tuple[list[float], float]:
+        """Of the layers, and of the head, on one machine."""
+        of_layers = [limits.seconds(nodes, self.n_tokens) for nodes in self.layers]
+        return of_layers, limits.seconds(self.head, self.n_tokens)
+
+
+def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> Work:
+    """A batch of tokens with logits of the last, in a context that it fills."""
+    from llama_py.fit.planning import PlannedContext
+
+    ctx = PlannedContext(model, n_ctx=n_ctx, n_batch=n_tokens, n_ubatch=n_tokens, n_seq_max=1)
+    found = min(
+        (res for res, *_ in ctx.graphs if res.params.gtype == ctx.gtype),
+        key=lambda res: abs(res.params.ubatch.n_tokens - n_tokens),
+    )
+    work = sorted_out(found.graph.compute_nodes(), n_tokens, model.hparams.n_layer)
+    ctx.close()
+    return work
+
+
+def n_sums(model: Loaded) -> list[int]:
+    """Of each layer, if devices share it: one for each block, and one for two that are side by
+    side. Empty where layers are not kept in a list."""
+    layers = getattr(model.architecture, "layers", [])
+    return [
+        max(sum(map(is_block, attributes(layer).values())) - hasattr(layer, "side_by_side"), 1)
+        for layer in layers
+    ]
+
+
+def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> Work:
+    """By layer: a name ends with its number; nodes without a name belong to those before them. Of
+    the head there is one row, whatever the batch."""
+    work = Work(n_tokens, [[] for _ in range(n_layer)])
+    into = work.layers[0]
+    for node in nodes:
+        if is_view(node):
+            continue
+        if node.name in _LAST:
+            into = work.head
+        elif (found := _LAYER.search(node.name)) and int(found[1]) < n_layer:
+            into = work.layers[int(found[1])]
+        rows = n_tokens if into is work.head else 1
+        into.append((_read(node, rows), flops(node) / rows))
+    return work
+
+
+def _read(node: Tensor, rows: int) -> float:
+    """Bytes; of a head that is planned for all rows, those of one."""
+    weights = node.src[0].nbytes if node.op == "MUL_MAT" and node.src[0] is not None else 0
+    return weights + (moved(node) - weights) / rows

@@ -1,0 +1,70 @@
+"""The tokenizer of the file: a real vocabulary, or one that only looks like one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_lowercase
+
+import numpy as np
+from gguf import TokenType
+from tokenizers.pre_tokenizers import ByteLevel
+
+from dev.compare.bench_model.spec import Value
+from llama_py.gguf.file import GGUFFile
+
+TOKENS, TYPES = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens and their types by id, and the other tokenizer keys of the file."""
+
+    tokens: list[str]
+    types: list[int]
+    other: dict[str, Value]
+
+    def keys(self) -> dict[str, Value]:
+        return {**self.other, TOKENS: self.tokens, TYPES: self.types}
+
+    def filled(self, n_vocab: int) -> Vocabulary:
+        """The same with unused tokens behind the real ones."""
+        missing = range(len(self.tokens), n_vocab)
+        padding = [f"[PAD{i}]" for i in missing]
+        unused = [int(TokenType.UNUSED)] * len(missing)
+        return Vocabulary(self.tokens + padding, self.types + unused, self.other)
+
+
+def copied(path: Path, n_vocab: int) -> Vocabulary:
+    """Every tokenizer key of the GGUF file at `path`, filled up to n_vocab tokens."""
+    with GGUFFile.open(path) as file:
+        found = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.")}
+    tokens, types = found.pop(TOKENS, None), found.pop(TYPES, None)
+    if not isinstance(tokens, list) or not isinstance(types, np.ndarray):
+        raise ValueError(f"{path}: has no vocabulary; give another --vocab")
+    if not 0 < len(tokens) == len(types) <= n_vocab:
+        raise ValueError(
+            f"{path}: has {len(tokens)} tokens and {len(types)} token types, must be as many "
+            f"of both, 1 to {n_vocab}; give another --vocab or --n-vocab"
+        )
+    other = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
+    return Vocabulary(tokens, types.tolist(), other).filled(n_vocab)
+
+
+def synthetic(n_vocab: int) -> Vocabulary:
+    """256 bytes, pairs of lower-case letters, an end token, then unused tokens."""
+    pairs = [a + b for a in ascii_lowercase for b in ascii_lowercase]
+    tokens = [*sorted(ByteLevel.alphabet()), *pairs, "<|endoftext|>"]
+    if n_vocab < len(tokens):
+        raise ValueError(f"{n_vocab} tokens are too few, at least {len(tokens)}; see --n-vocab")
+    end = len(tokens) - 1
+    other: dict[str, Value] = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen35",
+        "tokenizer.ggml.merges": [" ".join(pair) for pair in pairs],
+        "tokenizer.ggml.bos_token_id": end,
+        "tokenizer.ggml.eos_token_id": end,
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    types = [int(TokenType.NORMAL)] * end + [int(TokenType.CONTROL)]
+    return Vocabulary(tokens, types, other).filled(n_vocab)

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Every architecture beside the real llama.cpp, fed in every way, quantized, on OpenCL: writes
+docs/judged.md. Needs llama-cpp-python and an OpenCL device: pip install '.[parity,opencl,pocl]'.
+
+    python -m dev.compare.judge_architectures            # all; about ten seconds a tiny model
+    python -m dev.compare.judge_architectures ARCH ...   # these; the other rows stay
+    python -m dev.compare.judge_architectures --new      # those without a row
+
+Each tiny model has a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from dev import tiny_models as tiny
+from dev.record.golden import judge as judging
+from dev.record.golden.judge import Judged
+from llama_py.models import known_architectures
+
+ROOT = Path(__file__).parents[2]
+DATA, PAGE = ROOT / "docs" / "judged.json", ROOT / "docs" / "judged.md"
+SECONDS = 600
+ENDED = re.compile(r"llama\.cpp/\S+:\d+: ")  # what an assertion of llama.cpp prints
+BOUNDS = {"f32": 3e-6, "q8": 2e-3, "q4": 2e-3, "fed": 1e-9, "kept": 1e-9, "opencl": 1e-6}
+
+HEAD = """# Architectures, judged
+
+Made by `python -m dev.compare.judge_architectures`: each tiny model of an architecture
+([dev/tiny_models](../llama_py/models/README.md)) beside the real llama.cpp (llama-cpp-python
+0.3.36) in one process, and beside itself fed otherwise. The worst of its tiny models is shown.
+
+* **nodes**: runs whose node lists are llama.cpp's, name for name, shape for shape, of all: a prompt
+  and a token, with flash attention and without, several sequences, and what else the model can do
+  (drafts, snapshots, pooled embeddings)
+* **F32, Q8_0, Q4_K_M**: NMSE of logits (or embeddings) against llama.cpp's, of the file as it is
+  and quantized; where a row is shorter than a block, another type is taken, as llama-quantize does.
+  The median of five prompts for the latter two, as a tiny model may choose another expert by a
+  rounding. Bounds: 3e-6, 2e-3, 2e-3
+* **tokens**: greedily chosen ones that are llama.cpp's
+* **fed**: NMSE of token by token, of ubatches of 1, 7 and 16 and of two sequences together against
+  one batch (bound 1e-9)
+* **kept**: NMSE of the next token after the state was saved and read by another context (bound
+  1e-9)
+* **OpenCL**: NMSE on the first OpenCL device (the CPU, by PoCL or Intel's driver, where this was
+  made) against llama.cpp (bound 1e-6)
+
+A dash: there is no such thing, or llama.cpp ends the process. **Bold**: beyond the bound.
+
+"""
+COLUMNS = ("architecture", "nodes", "F32", "Q8_0", "Q4_K_M", "tokens", "fed", "kept", "OpenCL")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 if every cell is within its bound."""
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("archs", nargs="*", metavar="ARCH")
+    p.add_argument("--new", action="store_true", help="those without a row only")
+    args = p.parse_args(argv)
+    os.environ["GGML_NO_BACKTRACE"] = "1"
+    results: dict[str, dict[str, Any]] = json.loads(DATA.read_text()) if DATA.exists() else {}
+    results = {arch: found for arch, found in results.items() if arch in known_architectures()}
+    for arch, variant in tiny.every():
+        there = variant in results.get(arch, {})
+        if (args.archs and arch not in args.archs) or (args.new and there):
+            continue
+        found = apart(arch, variant)
+        print(f"{arch} {variant}: {found}", flush=True)
+        results.setdefault(arch, {})[variant] = found
+        write(results)
+    return int(any("**" in line for line in rows(results)))
+
+
+def apart(arch: str, variant: str) -> Any:
+    """The checks of a tiny model in a process of its own: what they gave, or words. Where llama.cpp
+    ends the process, they are made again without quantized files."""
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as errors:
+        found = _once(arch, variant, judging.QUANTIZED, errors.name)
+        if isinstance(found, str) and ENDED.search(errors.read()):
+            found = _once(arch, variant, (), errors.name)
+    return found
+
+
+def _once(arch: str, variant: str, types: Sequence[str], errors: str) -> Any:
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    child = context.Process(target=_tell, args=(there, arch, variant, types, errors))
+    child.start()
+    there.close()
+    try:
+        found = here.recv() if here.poll(SECONDS) else f"no answer in {SECONDS} seconds"
+    except EOFError:
+        child.join()
+        found = f"the process ended with {child.exitcode}"
+    child.kill()
+    child.join()
+    return found
+
+
+def _tell(answer: Connection, arch: str, variant: str, types: Sequence[str], errors: str) -> None:
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_TRUNC), 2)
+    try:
+        answer.send(judging.stored(judging.judge(arch, variant, types)))
+    except Exception as e:
+        answer.send(f"{type(e).__name__}: {e}")
+
+
+def write(results: Mapping[str, Mapping[str, Any]]) -> None:
+    """The data, and the page made of it."""
+    DATA.write_text(json.dumps(dict(sorted(results.items())), indent=0) + "\n", encoding="utf-8")
+    PAGE.write_text(page(results), encoding="utf-8")
+
+
+def page(results: Mapping[str, Mapping[str, Any]]) -> str:
+    return HEAD + "\n".join([*rows(results), "", summary(results), ""])
+
+
+def rows(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
+    for arch, models in sorted(results.items()):
+        words = [found for found in models.values() if isinstance(found, str)]
+        if words:
+            cells = [f"**{words[0]}**", *([""] * (len(COLUMNS) - 2))]
+        else:
+            cells = cells_of(judging.merged(map(judging.read, models.values())))
+        lines.append(f"| {' | '.join([f'`{arch}`', *cells])} |")
+    return lines
+
+
+def cells_of(j: Judged) -> list[str]:
+    return [
+        _count(j.nodes, j.n_nodes),
+        *(_error(j, name) for name in ("f32", "q8", "q4")),
+        _count(j.tokens, j.n_tokens),
+        *(_error(j, name) for name in ("fed", "kept", "opencl")),
+    ]
+
+
+def _count(n: int, of: int) -> str:
+    text = f"{n} of {of}" if of else "-"
+    return text if n == of else f"**{text}**"
+
+
+def _error(j: Judged, name: str) -> str:
+    value: float = getattr(j, name)
+    if math.isnan(value):
+        return "-"
+    text = f"{value:.1e}" if value else "0"
+    return text if value <= BOUNDS[name] else f"**{text}**"
+
+
+def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
+    whole = sum("**" not in line for line in rows(results)[2:])
+    return f"{whole} of {len(results)} architectures have every cell within its bound."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""A process that computes when it is told to, so that several can be compared by turns: a slow
+moment of the machine hits all alike.
+
+    [mpiexec -n N] python -m dev.compare.links.turns MODEL N_PROMPT N_GEN THREADS [DEVICE]
+
+For each `pp` or `tg` on stdin it prints how many seconds a prompt, or so many tokens, took.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from statistics import median, quantiles
+
+TESTS = "pp", "tg"
+
+
+class Player:
+    """Such a process, warm."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
+        self.said()
+
+    def __enter__(self) -> Player:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def said(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise OSError(f"{self.process.args!r} ended with {self.process.wait()}")
+        return line
+
+    def seconds(self, test: str) -> float:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{test}\n")
+        self.process.stdin.flush()
+        return float(self.said())
+
+
+def taken(players: Mapping[str, Player], rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Seconds by test and player, one of each round, which each begins with another player."""
+    found = {test: {name: list[float]() for name in players} for test in TESTS}
+    names = [*players]
+    for test in TESTS:
+        for i in range(rounds):
+            for k in range(len(names)):
+                name = names[(i + k) % len(names)]
+                found[test][name].append(players[name].seconds(test))
+    return found
+
+
+def rate_kept(own: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+    """How fast the second of two players was beside the first: the median of rounds, and
+    quartiles."""
+    ratios = [a / b for a, b in zip(own, other, strict=True)]
+    low, _, high = quantiles(ratios, n=4)
+    return median(ratios), low, high
+
+
+def main() -> int:
+    from llama_py_tools.ranks import joined
+
+    if (code := joined()) is not None:
+        return code
+    from llama_py_tools.bench import prepared
+    from llama_py_tools.bench_params import BenchParams
+
+    model, *numbers = sys.argv[1:5]
+    n_prompt, n_gen, threads = map(int, numbers)
+    o = BenchParams(
+        model=(model,),
+        n_prompt=(n_prompt,),
+        n_gen=(n_gen,),
+        threads=(threads,),
+        **({"device": (sys.argv[5],)} if len(sys.argv) > 5 else {}),
+    )
+    measures = {}
+    for test, _, measure in prepared(o):
+        measure.samples(2, True)
+        measures["pp" if test.n_prompt else "tg"] = measure
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(measures[line.strip()].samples(1, False)[0] / 1e9, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

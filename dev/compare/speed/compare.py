@@ -1,0 +1,195 @@
+"""Runs in turns: every engine warm in a process of its own, so that a slow moment hits all."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dev.compare.speed.neighbours import neighbours
+from dev.compare.speed.peer import OURS, Peer
+from dev.compare.speed.process import Worker, WorkerDied, WorkerError
+from dev.compare.speed.results import Record
+from dev.compare.speed.test import COLD, Test, groups
+
+PAUSE = 0.05  # seconds between runs: waiting threads of the engine before fall asleep
+
+
+@dataclass
+class Comparison:
+    """One model with so many threads.
+
+    environment  of our processes that are started for one run only
+    over         says when no test may begin any more; those of one depth are run together
+    states       a folder for what was read before a depth
+    """
+
+    model: Path
+    threads: int
+    peers: Sequence[Peer]
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    repetitions: int = 5
+    environment: Mapping[str, str] = field(default_factory=dict)
+    over: Callable[[], bool] = lambda: False
+    cpu: str = ""
+    states: Path | None = None
+    said: set[str] = field(default_factory=set)  # reasons are told once
+
+    def run(self, tests: Sequence[Test]) -> Iterator[Record]:
+        """Each test; WorkerError if ours does not work, or no peer."""
+        with ExitStack() as stack:
+            workers = [stack.enter_context(Worker(peer)) for peer in self.peers]
+            running = self.loaded(workers)
+            for group in groups(tests):
+                if self.over():
+                    return
+                if group[0].kind in COLD:
+                    yield from (self.cold(test, [w.peer for w in running]) for test in group)
+                else:
+                    running = self.revived(running, stack)
+                    yield from self.warm(group, running)
+
+    def loaded(self, workers: Sequence[Worker]) -> list[Worker]:
+        """Those that work; they should choose the same token."""
+        found = [(w, self.first_token(w)) for w in workers]
+        chosen = {w.name: token for w, token in found if isinstance(token, int)}
+        for worker, error in found:
+            if isinstance(error, WorkerError):
+                if worker.name == OURS or len(chosen) < 2:
+                    raise error
+                self.say(str(error))
+        warn_if_different(chosen)
+        return [w for w in workers if w.name in chosen]
+
+    def say(self, why: str) -> None:
+        if why not in self.said:
+            print(f"left out: {why}", file=sys.stderr)
+        self.said.add(why)
+
+    def first_token(self, worker: Worker) -> int | WorkerError:
+        """What it chooses after a fixed prompt, or why it does not work."""
+        try:
+            worker.load(str(self.model), self.threads)
+            return int(worker.ask("check"))
+        except WorkerError as e:
+            return e
+
+    def revived(self, workers: Sequence[Worker], stack: ExitStack) -> list[Worker]:
+        """A worker that died in a test is started again for the next."""
+        found = []
+        for worker in workers:
+            if worker.process.poll() is not None:
+                worker = stack.enter_context(Worker(worker.peer))
+                failed: dict[str, str] = {}
+                self.told(worker, failed, lambda w: w.load(str(self.model), self.threads))
+                if failed:
+                    continue
+            found.append(worker)
+        return found
+
+    def warm(self, group: Sequence[Test], workers: Sequence[Worker]) -> Iterator[Record]:
+        """Tests that share a context."""
+        first = group[0]
+        sizes = {**self.sizes(first), "n_ctx": padded(max(test.cells for test in group))}
+        if self.states is not None and first.depth:  # each model has a folder there
+            sizes["states"] = str(self.states.resolve() / self.model.name)
+        out: dict[str, str] = {}
+        for worker in workers:
+            self.told(worker, out, lambda w: w.ask("context", depth=first.depth, **sizes))
+        for test in group:
+            if self.over() and not first.depth:  # a depth is not read twice
+                return
+            able = [w for w in workers if w.name not in out]
+            with neighbours(test.busy):
+                record = self.measured(test, able, out)
+            yield record
+
+    def sizes(self, test: Test) -> dict[str, Any]:
+        return {
+            "n_ctx": padded(test.cells),
+            "n_seqs": test.n_seqs,
+            "n_batch": self.n_batch,
+            "n_ubatch": self.n_ubatch,
+            "type_k": test.type_k,
+            "type_v": test.type_v,
+        }
+
+    def measured(self, test: Test, workers: Sequence[Worker], out: dict[str, str]) -> Record:
+        """In turns; the first round only warms up. Who fails is told and gets into `out`."""
+        runs: dict[str, list[float]] = {w.name: [] for w in workers}
+        failed = dict(out)
+        for round in range(self.repetitions + 1):
+            for worker in workers:
+                if worker.name in failed:
+                    continue
+                taken = self.told(worker, failed, lambda w: w.ask(test.kind, n=test.n))
+                if round and taken is not None:
+                    runs[worker.name].append(taken)
+                time.sleep(PAUSE)
+        dead = [w.name for w in workers if w.name in failed and w.process.poll() is not None]
+        out.update({name: failed[name] for name in dead})
+        return self.record(test, {n: r for n, r in runs.items() if n not in failed}, failed)
+
+    def told(self, worker: Worker, out: dict[str, str], do: Callable[[Worker], Any]) -> Any:
+        """What a worker gives; None if it fails, which is an error if it is ours."""
+        try:
+            return do(worker)
+        except WorkerError as e:
+            if worker.name == OURS:
+                raise
+            out[worker.name] = str(e)
+            self.say(str(e))
+            if isinstance(e, WorkerDied):
+                worker.process.wait()
+            return None
+
+    def cold(self, test: Test, peers: Sequence[Peer]) -> Record:
+        """A test of new processes, one for each run."""
+        runs: dict[str, list[float]] = {peer.name: [] for peer in peers}
+        out: dict[str, str] = {}
+        floor = 0
+        for _ in range(self.repetitions if test.kind == "first" else 1):
+            for peer in peers:
+                if peer.name in out:
+                    continue
+                with Worker(peer, self.environment if peer.name == OURS else {}) as worker:
+                    start = time.perf_counter()
+                    taken = self.told(worker, out, lambda w: self.once(w, test))
+                    if taken is not None:
+                        seconds = time.perf_counter() - start
+                        runs[peer.name].append(seconds if test.kind == "first" else taken)
+                    if peer.name == OURS:
+                        floor = self.model.stat().st_size + worker.ask("cache")
+                time.sleep(PAUSE)
+        ran = {name: values for name, values in runs.items() if name not in out}
+        return self.record(test, ran, out, floor)
+
+    def once(self, worker: Worker, test: Test) -> float:
+        """A prompt from nothing: 0, or for "memory" bytes."""
+        worker.load(str(self.model), self.threads)
+        worker.ask("context", depth=test.depth, **self.sizes(test))
+        worker.ask("pp", n=test.n)
+        if test.kind == "first":
+            return 0.0
+        worker.ask("tg", n=test.cells - test.n)
+        return float(worker.ask("peak"))
+
+    def record(
+        self, test: Test, runs: dict[str, list[float]], out: dict[str, str], floor: int = 0
+    ) -> Record:
+        return Record(self.model.name, self.cpu, self.threads, test, runs, dict(out), floor)
+
+
+def padded(n: int) -> int:
+    return -(-n // 256) * 256
+
+
+def warn_if_different(tokens: Mapping[str, int]) -> None:
+    """Fast and wrong is no result."""
+    if len(set(tokens.values())) > 1:
+        print(f"warning: the engines choose different tokens: {tokens}", file=sys.stderr)

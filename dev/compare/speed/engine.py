@@ -1,0 +1,178 @@
+"""What an engine does in its worker, and the measurements made of that."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dev.compare.speed.test import REPEATED
+
+CHECKED = [1, 5, 3, 2, 8, 4, 7, 6]  # a prompt on which the engines must agree
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a context. n_ctx is that of one sequence."""
+
+    n_ctx: int
+    n_seqs: int = 1
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    type_k: str = "f16"
+    type_v: str = "f16"
+
+
+class Engine(ABC):
+    """A loaded model, warm. Subclasses: a file each in `peers`.
+
+    What an engine cannot do raises ValueError; it is left out of that test.
+    """
+
+    name: str
+    n_vocab: int
+    sizes: Sizes
+    depth: int = 0
+
+    @abstractmethod
+    def __init__(self, model: str, threads: int, **how: Any) -> None:
+        """Load the file."""
+
+    @abstractmethod
+    def open(self, sizes: Sizes) -> None:
+        """A new context in place of the one before."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget all sequences."""
+
+    @abstractmethod
+    def decode(self, tokens: Sequence[int], seq: int = 0) -> Any:
+        """A sequence goes on: the last token's logits."""
+
+    def step(self, tokens: Sequence[int]) -> None:
+        """Every sequence goes on with a token, in one batch, with all logits."""
+        raise ValueError(f"{self.name} has no batches of several sequences")
+
+    def decode_all(self, tokens: Sequence[int]) -> None:
+        """Sequence 0 goes on, with the logits of all tokens."""
+        raise ValueError(f"{self.name} has no logits of all tokens")
+
+    def keep(self) -> None:
+        """Remember where the sequences stand."""
+        if self.depth:
+            raise ValueError(f"{self.name} cannot go back to a depth")
+
+    def back(self) -> None:
+        """Go back to what `keep` remembered."""
+        self.clear()
+
+    def cache_bytes(self) -> int:
+        """What the context keeps of its tokens."""
+        raise ValueError(f"{self.name} does not tell the size of its caches")
+
+    def save(self, seq: int) -> Any:
+        """What a sequence holds, as bytes."""
+        raise ValueError(f"{self.name} does not give away what a sequence holds")
+
+    def restore(self, seq: int, state: Any, n: int) -> None:
+        """A sequence holds that again, n tokens."""
+        raise ValueError(f"{self.name} does not give away what a sequence holds")
+
+    def context(self, depth: int, states: str | None = None, **sizes: Any) -> None:
+        """A new context, with `depth` tokens in each sequence.
+
+        states  a folder: what an engine has read once is not read again, with other threads or
+                weights in another order, or on the way to a larger depth
+        """
+        self.depth, self.sizes = depth, Sizes(**sizes)
+        self.open(self.sizes)
+        self.clear()
+        if depth:
+            self._read_to(depth, None if states is None else Path(states))
+        self.keep()
+
+    def _read_to(self, depth: int, folder: Path | None) -> None:
+        tokens, begin = random_tokens(depth, self.n_vocab), 0
+        kinds = f"{self.sizes.type_k}-{self.sizes.type_v}"
+        if folder is not None:
+            stored = {int(p.name): p for p in folder.glob(f"{self.name}/{kinds}/*")}
+            begin = max((n for n in stored if n <= depth), default=0)
+        if begin:
+            state = stored[begin].read_bytes()
+            for seq in range(self.sizes.n_seqs):
+                self.restore(seq, state, begin)
+        if begin < depth:
+            self.fill(tokens[begin:])
+        if folder is not None and begin < depth:
+            with suppress(ValueError):  # it has none to give
+                state = bytes(self.save(0))
+                path = folder / self.name / kinds / str(depth)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = folder / "part"  # of a run that is ended here nothing is found later
+                part.write_bytes(state)
+                part.replace(path)
+
+    def fill(self, tokens: Sequence[int]) -> None:
+        """Every sequence gets the same tokens."""
+        for seq in range(self.sizes.n_seqs):
+            self._read(tokens, seq)
+
+    def _read(self, tokens: Sequence[int], seq: int = 0) -> None:
+        for i in range(0, len(tokens), self.sizes.n_batch):
+            self.decode(tokens[i : i + self.sizes.n_batch], seq)
+
+    def pp(self, n: int) -> float:
+        """Seconds for a prompt of n random tokens, in batches."""
+        tokens = random_tokens(n, self.n_vocab)
+        self.back()
+        start = time.perf_counter()
+        self._read(tokens)
+        return time.perf_counter() - start
+
+    def tg(self, n: int) -> float:
+        """Seconds for n random tokens, one by one."""
+        tokens = random_tokens(n, self.n_vocab)
+        self.back()
+        start = time.perf_counter()
+        for token in tokens:
+            self.decode([token])
+        return time.perf_counter() - start
+
+    def batch(self, n: int) -> float:
+        """Seconds for n tokens of each sequence, all sequences at the same time."""
+        n_seqs = self.sizes.n_seqs
+        tokens = random_tokens(n * n_seqs, self.n_vocab)
+        self.back()
+        start = time.perf_counter()
+        for i in range(0, len(tokens), n_seqs):
+            self.step(tokens[i : i + n_seqs])
+        return time.perf_counter() - start
+
+    def at_once(self, n: int) -> float:
+        """Seconds for several decodes of n tokens each."""
+        tokens = random_tokens(n * REPEATED, self.n_vocab)
+        self.back()
+        start = time.perf_counter()
+        for i in range(0, len(tokens), n):
+            self.decode_all(tokens[i : i + n])
+        return time.perf_counter() - start
+
+    def first_token(self) -> int:
+        """The most likely one after a fixed prompt."""
+        self.context(0, n_ctx=256)
+        logits = self.decode(CHECKED)
+        return max(range(self.n_vocab), key=lambda i: float(logits[i]))
+
+
+def random_tokens(n: int, n_vocab: int) -> list[int]:
+    """The same for every engine and every run (a linear congruential generator)."""
+    state, tokens = 1, []
+    for _ in range(n):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        tokens.append((state >> 33) % n_vocab)
+    return tokens

@@ -1,0 +1,56 @@
+"""Who is compared: the modules of `peers`, found by being there."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from dev.compare.speed import peers
+
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An engine as it is to be started.
+
+    file    the module in `peers` whose `Loaded` is the engine
+    python  the Python that has what it needs
+    how     arguments of `Loaded` besides model and threads
+    """
+
+    name: str
+    file: str
+    python: str
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+
+def modules() -> Iterator[ModuleType]:
+    """Those of `peers`; what they compare with is imported by their engines only."""
+    for found in pkgutil.iter_modules(peers.__path__):
+        if not found.name.startswith("_"):
+            yield import_module(f"dev.compare.speed.peers.{found.name}")
+
+
+def add_options(p: argparse.ArgumentParser) -> None:
+    """The option of each module: OPTION is its flag, how argparse takes it, and its help."""
+    for module in modules():
+        if module.OPTION:
+            flag, how = module.OPTION
+            p.add_argument(flag, dest=module.__name__, **how)
+
+
+def asked(args: argparse.Namespace) -> list[Peer]:
+    """Ours first, then what the options ask for."""
+    found = []
+    for module in modules():
+        value = getattr(args, module.__name__, True)
+        if value:
+            file = module.__name__.rpartition(".")[2]
+            found += [Peer(name, file, *how) for name, *how in module.started(value)]
+    return sorted(found, key=lambda peer: peer.name != OURS)

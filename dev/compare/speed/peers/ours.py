@@ -1,0 +1,83 @@
+"""llama-py."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dev.compare.speed.engine import Engine, Sizes
+
+OPTION = None  # always there
+
+
+def started(value: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    yield "ours", sys.executable, {}
+
+
+class Loaded(Engine):
+    name = "llama-py"
+
+    def __init__(self, model: str, threads: int) -> None:
+        import llama_py
+        from ggml_py import registry
+
+        registry.device("cpu").set_threads(threads)
+        self.threads = threads
+        self.model = llama_py.load(model, "cpu")
+        self.ctx: Any = None
+        self.kept: list[tuple[int, bytes]] = []
+
+    def open(self, sizes: Sizes) -> None:
+        if self.ctx is not None:
+            self.ctx.close()
+        self.ctx, self.kept = None, []
+        self.ctx = self.model.context(
+            sizes.n_ctx * sizes.n_seqs,
+            n_seq_max=sizes.n_seqs,
+            n_batch=sizes.n_batch,
+            n_ubatch=sizes.n_ubatch,
+            type_k=sizes.type_k,
+            type_v=sizes.type_v,
+            n_threads=self.threads,
+        )
+        self.n_vocab = self.ctx.n_vocab
+
+    def clear(self) -> None:
+        self.ctx.memory.clear(False)
+
+    def decode(self, tokens: Sequence[int], seq: int = 0) -> Any:
+        return self.ctx.decode(tokens, seq_id=seq)[-1]
+
+    def step(self, tokens: Sequence[int]) -> None:
+        from llama_py.batch import Batch
+
+        self.ctx.decode(Batch(tokens, seq_ids=[(s,) for s in range(len(tokens))]), "all")
+
+    def decode_all(self, tokens: Sequence[int]) -> None:
+        self.ctx.decode(tokens, "all")
+
+    def save(self, seq: int) -> bytes:
+        return bytes(self.ctx.save_state(seq))
+
+    def restore(self, seq: int, state: bytes, n: int) -> None:
+        self.ctx.load_state(state, seq)
+
+    def keep(self) -> None:
+        """Only what the memory cannot take back is copied."""
+        copied = self.depth > 0 and not self.ctx.memory.goes_back
+        seqs = range(self.sizes.n_seqs)
+        self.kept = [(s, self.ctx.save_state(s) if copied else b"") for s in seqs]
+
+    def back(self) -> None:
+        if not self.depth:
+            self.clear()
+            return
+        for seq, state in self.kept:
+            if state:
+                self.ctx.load_state(state, seq)
+            else:
+                self.ctx.memory.seq_rm(seq, self.depth, -1)
+
+    def cache_bytes(self) -> int:
+        return sum(use["context"] for use in self.ctx.memory_breakdown().values())

@@ -1,0 +1,94 @@
+"""tinygrad's language models, on the CPU."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dev.compare.speed.engine import CHECKED, Engine, Sizes, random_tokens
+
+OPTION = "--tinygrad", {"metavar": "PYTHON", "help": "has tinygrad"}
+MODULES = ("tinygrad.llm.model", "tinygrad.apps.llm")  # where newer and older versions have it
+
+
+def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    yield "tinygrad", python, {}
+
+
+class Loaded(Engine):
+    """It generates, greedily, after tokens; what it has read of them before is not read again."""
+
+    name = "tinygrad"
+
+    def __init__(self, model: str, threads: int) -> None:
+        os.environ.update(DEV="CPU", CPU="1", CPU_COUNT=str(threads))
+        self.path, self.model = model, None
+        self.tinygrad = import_module("tinygrad")
+        self.transformer = first_of(MODULES).Transformer
+        self.tokens: list[int] = []
+        self.n_runs = 0
+
+    def open(self, sizes: Sizes) -> None:
+        """The context's size is that of the model, which is loaded once more."""
+        if sizes.n_seqs > 1 or (sizes.type_k, sizes.type_v) != ("f16", "f16"):
+            raise ValueError("tinygrad has one sequence and one type of cache")
+        file = self.tinygrad.Tensor(Path(self.path))
+        self.model, kv = self.transformer.from_gguf(file, sizes.n_ctx + 1)
+        self.n_vocab = len(kv["tokenizer.ggml.tokens"])
+
+    def clear(self) -> None:
+        self.tokens = []
+
+    def decode(self, tokens: Sequence[int], seq: int = 0) -> Any:
+        raise ValueError("tinygrad does not give its logits")
+
+    def first_token(self) -> int:
+        self.context(0, n_ctx=256)
+        return int(next(self._after(CHECKED)))
+
+    def _after(self, tokens: Sequence[int]) -> Iterator[int]:
+        assert self.model is not None
+        return iter(self.model.generate([*self.tokens, *tokens]))
+
+    def fill(self, tokens: Sequence[int]) -> None:
+        next(self._after(tokens))
+        self.tokens = list(tokens)
+
+    def keep(self) -> None:
+        """It goes back by itself to where the tokens part, if it keeps what it has read."""
+        recurrent = getattr(self.model, "has_recurrent_block", False)
+        if self.depth and (recurrent or not hasattr(self.model, "get_start_pos")):
+            raise ValueError("tinygrad cannot go back to a depth with this model or version")
+
+    def back(self) -> None:
+        if not self.depth:
+            self.clear()
+
+    def pp(self, n: int) -> float:
+        """With the first token, which it gives in any case; never the same prompt twice."""
+        self.n_runs += 1
+        tokens = [(token + self.n_runs) % self.n_vocab for token in random_tokens(n, self.n_vocab)]
+        start = time.perf_counter()
+        next(self._after(tokens))
+        return time.perf_counter() - start
+
+    def tg(self, n: int) -> float:
+        """Of its own text, behind a token that is not measured."""
+        text = self._after(CHECKED[:1])
+        next(text)
+        start = time.perf_counter()
+        for _ in range(n):
+            next(text)
+        return time.perf_counter() - start
+
+
+def first_of(names: Sequence[str]) -> Any:
+    """The first module that is there."""
+    with suppress(ModuleNotFoundError):
+        return import_module(names[0])
+    return first_of(names[1:]) if len(names) > 2 else import_module(names[1])

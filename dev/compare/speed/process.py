@@ -1,0 +1,86 @@
+"""The parent's end of a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from dev.compare.speed.peer import Peer
+
+ROOT = Path(__file__).parents[3]
+# Nothing that compares or draws is imported there: its memory is not the engine's.
+START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from dev.compare.speed.worker import serve; serve(sys.argv[2])"
+)
+
+
+class WorkerError(Exception):
+    """An engine does not do what it is asked."""
+
+
+class WorkerDied(WorkerError):
+    """Its process ended."""
+
+
+@dataclass
+class Worker:
+    """A process that serves a peer, from `with` on."""
+
+    peer: Peer
+    environment: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] = field(init=False)
+
+    @property
+    def name(self) -> str:
+        return self.peer.name
+
+    def __enter__(self) -> Worker:
+        self.process = subprocess.Popen(
+            worker_command(self.peer.python, self.peer.file),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self.environment},
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(BrokenPipeError):  # it has ended already
+            pipe(self.process.stdin).close()
+        self.process.wait()
+        pipe(self.process.stdout).close()
+
+    def ask(self, do: str, **how: Any) -> Any:
+        """What the worker answers; WorkerError if it cannot."""
+        stdin = pipe(self.process.stdin)
+        with suppress(BrokenPipeError):  # told below
+            stdin.write(json.dumps({"do": do, **how}) + "\n")
+            stdin.flush()
+        line = pipe(self.process.stdout).readline()
+        if not line:
+            status = self.process.wait()
+            raise WorkerDied(f"{self.name}: the worker died, exit status {status}")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise WorkerError(f"{self.name}: {reply['error']}")
+        return reply["answer"]
+
+    def load(self, model: str, threads: int) -> None:
+        self.ask("load", model=model, threads=threads, **self.peer.how)
+
+
+def worker_command(python: str, file: str) -> list[str]:
+    """What starts one; `file` is the name of a module in `peers`."""
+    return [python, "-c", START, str(ROOT), file]
+
+
+def pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream

@@ -1,0 +1,149 @@
+"""Run the project as an ARM machine would, in an emulator: Debian's Python, the wheels for aarch64.
+
+    sudo apt-get install qemu-user-static debootstrap
+    sudo python -m dev.make.arm64 FOLDER [--cpu cortex-a76] [--no-install] [--compile-here NAME]
+        [-- COMMAND ...]
+
+The folder, made where it is missing, has Debian's files (`root`), an environment (`env`) and the
+compiled kernels (`cache`). Without a command: a few tokens of the demo model, then some ops. With
+one, a script of the environment: `-- test-backend-ops -b cpu -o MUL_MAT`. Compiling a
+kernel takes many times what it takes outside; all that is done is kept, so that an interrupted run
+goes on. On 2 cores: 2 minutes for the text, of which most is compiling, and 2 for the ops.
+
+--compile-here neon-dotprod: kernels are compiled by this Python, outside of the emulator, for that
+CPU of `ggml_cpu/targets.py`. The compiler is the same one, so is what it makes; what is not tried
+then is that it runs on ARM.
+
+Nothing needs to be registered with the kernel: `env/bin/python` is a script that starts the
+emulator, and so do the processes that Python starts as itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+
+PROJECT = Path(__file__).parents[2]
+PACKAGES = "python3,python3-venv,ca-certificates"
+NEEDED = ("qemu-aarch64-static", "debootstrap", "dpkg")
+COMPILE = (
+    "import sys; sys.path[:0] = {paths!r}; from tests.foreign import become; become({name!r}); "
+    "from ggml_cpu.serve import serve; serve()"
+)
+OPS = "ADD,RMS_NORM,SOFT_MAX,SSM_CONV,GATED_DELTA_NET"
+# What LLVM looks for in /proc/cpuinfo: implementer, part, and the names of features.
+CPUS = {
+    "cortex-a72": ("0x41", "0xd08", "fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"),
+    "cortex-a76": (
+        "0x41",
+        "0xd0b",
+        "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid"
+        " asimdrdm lrcpc dcpop asimddp",
+    ),
+    "neoverse-n1": (
+        "0x41",
+        "0xd0c",
+        "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid"
+        " asimdrdm lrcpc dcpop asimddp",
+    ),
+}
+
+
+def root(folder: Path) -> Path:
+    """Debian's files; its packages are unpacked only, none is set up."""
+    there = folder / "root"
+    if not (there / "usr/bin/python3").exists():
+        script = ["debootstrap", "--foreign", "--arch=arm64", "--variant=minbase"]
+        run([*script, f"--include={PACKAGES}", "bookworm", str(there)])
+        for package in sorted((there / "var/cache/apt/archives").glob("*.deb")):
+            run(["dpkg", "-x", str(package), str(there)])
+    return there
+
+
+def environment(folder: Path, there: Path, cpu: str, compile_as: str = "") -> Path:
+    """Its Python, with pip; returns it. Python finds its library beside the program whose name it
+    was given, and its packages by pyvenv.cfg.
+
+    compile_as  not empty: what it starts to compile kernels is this Python, as that CPU
+    """
+    env, program = folder / "env", (there / "usr/bin/python3").resolve()
+    (env / "bin").mkdir(parents=True, exist_ok=True)
+    home = f"home = {program.parent}\ninclude-system-site-packages = false\n"
+    (env / "pyvenv.cfg").write_text(home, "utf-8")
+    python = env / "bin/python"
+    words = f'qemu-aarch64-static -cpu "{cpu}" -L "{there}" -0 "$0" "{program}" "$@"'
+    lines = ["#!/bin/sh", f"exec {words}", ""]
+    if compile_as:
+        serving = COMPILE.format(paths=[str(PROJECT), str(PROJECT / "backends")], name=compile_as)
+        lines[1:1] = [
+            f"case $2 in *ggml_cpu.serve*) exec {quote(sys.executable)} -c {quote(serving)};; esac"
+        ]
+    python.write_text("\n".join(lines), "utf-8")
+    python.chmod(0o755)
+    implementer, part, features = CPUS[cpu]
+    (there / "proc/cpuinfo").write_text(
+        f"processor\t: 0\nBogoMIPS\t: 100.00\nFeatures\t: {features}\n"
+        f"CPU implementer\t: {implementer}\nCPU architecture: 8\nCPU variant\t: 0x0\n"
+        f"CPU part\t: {part}\nCPU revision\t: 0\n\n",
+        "utf-8",
+    )
+    if not any(env.glob("lib/python3*/site-packages/pip")):
+        run([str(python), "-m", "ensurepip"])
+    return python
+
+
+def install(python: Path) -> None:
+    """The project and its requirements, by pip, as it is now."""
+    done = any(python.parents[1].glob("lib/python3*/site-packages/numba"))
+    wheels = "--only-binary=numba,llvmlite,numpy,tokenizers"
+    again = ["--no-deps", "--force-reinstall"] if done else []
+    run([str(python), "-m", "pip", "install", "-q", wheels, *again, str(PROJECT)])
+
+
+def run(command: Sequence[str], **variables: str) -> None:
+    """Shows the command and how long it took; ends the script if it fails."""
+    print(f"+ {' '.join(command)}", file=sys.stderr, flush=True)
+    start = time.perf_counter()
+    done = subprocess.run(command, env={**os.environ, **variables}, check=False)
+    print(f"  {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("folder", type=lambda text: Path(text).resolve(), help="where all of it is put")
+    p.add_argument("--cpu", choices=CPUS, default="cortex-a76", help="what is emulated")
+    p.add_argument(
+        "--compile-here", metavar="NAME", default="", help="without the emulator, for NAME"
+    )
+    p.add_argument("--no-install", action="store_true", help="the project as it was installed")
+    given = list(sys.argv[1:] if argv is None else argv)
+    end = given.index("--") if "--" in given else len(given)
+    args, chosen = p.parse_args(given[:end]), given[end + 1 :]
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        p.error(f"{', '.join(missing)}: not found; apt-get install qemu-user-static debootstrap")
+    there = root(args.folder)
+    python = environment(args.folder, there, args.cpu, args.compile_here)
+    if not args.no_install:
+        install(python)
+    own = ["llama-py-cli", "-p", "ROMEO:", "-n", "4", "--temp", "0", "-c", "64", "-t", "2"]
+    ops = ["test-backend-ops", "-b", "cpu", "-j", "2", "-o", OPS]
+    variables = {"LLAMA_PY_CACHE": str(args.folder / "cache")}
+    if args.compile_here:
+        variables["LLAMA_PY_CPU"] = args.compile_here
+    for command in [chosen] if chosen else [own, ops]:
+        program = str(python.parent / command[0])
+        run([program, *command[1:]], **variables)
+
+
+if __name__ == "__main__":
+    main()

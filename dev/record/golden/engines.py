@@ -1,0 +1,199 @@
+"""The two engines on which runs are made: the real llama.cpp, and ours."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import llama_py
+from dev.tiny_models import Tiny
+from ggml_py.dump import Record, records
+from llama_py.batch import Batch
+from llama_py.blocks.known_forms import forms
+from llama_py_tools.graph.peer import Peer
+
+Floats = NDArray[np.float32]
+
+N_SEQ = 256  # cells of a sequence
+N_BATCH = 240  # a multiple of the numbers of sequences: llama.cpp's reserving can fail with others
+
+
+def target_of(path: Path, made: Tiny) -> Path | None:
+    """The file, beside that of a tiny model, of the one that it drafts for."""
+    return None if made.drafts_for is None else path.with_name("-".join(made.drafts_for) + ".gguf")
+
+
+class Engine(Protocol):
+    """A model and a context. Batches say everything: positions, sequences, outputs.
+
+    nodes   of all graphs so far, if they are wanted
+    """
+
+    nodes: list[Record]
+
+    def run(self, batch: Batch, encode: bool = False) -> None: ...
+
+    def see_all(self) -> None:
+        """From now on tokens see those after them too, where a model's key does not say so."""
+
+    def fill(self, batch: Batch) -> None:
+        """Let the model that it drafts for read this."""
+
+    def logits(self, n: int) -> Floats:
+        """Of the n outputs of the last batch."""
+
+    def embeddings(self, n: int) -> Floats:
+        """Of the n outputs of the last batch."""
+
+    def pooled(self, seq: int) -> Floats: ...
+
+    def set_embeddings_nextn(self, masked: bool) -> None: ...
+
+    def h_nextn(self, n: int) -> Floats: ...
+
+
+class Open(Protocol):
+    def __call__(self, **how: Any) -> AbstractContextManager[Engine]:
+        """A new engine.
+
+        n_seqs  1       sequences
+        unified False   whether they share all cells
+        flash   True    flash attention
+        cache   "f16"   type of keys and values
+        nodes   False   whether they are listed; then values need not be right
+        unfused ""      a block (llama_py.blocks.known_forms) that is built without its one op
+        mtp     False   the NextN layers instead of the trunk
+        n_rs_seq 0      snapshots of recurrent states
+        pooling ""      kind of embeddings; "": logits
+        target  None    file of the model that it drafts for, if it can do nothing else
+        """
+
+
+class LlamaCpp(Peer):
+    """The real llama.cpp."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        n_seqs: int = 1,
+        flash: bool = True,
+        cache: str = "f16",
+        nodes: bool = False,
+        unfused: str = "",
+        mtp: bool = False,
+        n_rs_seq: int = 0,
+        pooling: str = "",
+        unified: bool = False,
+        target: Path | None = None,
+    ) -> None:
+        self.nodes: list[Record] = []
+        super().__init__(
+            str(path),
+            n_ctx=N_SEQ * n_seqs,
+            n_batch=N_BATCH,
+            n_ubatch=N_BATCH,
+            n_threads=1,
+            flash_attn="on" if flash else "off",
+            cache=cache,
+            mtp=mtp,
+            n_rs_seq=n_rs_seq,
+            n_seq_max=n_seqs,
+            kv_unified=unified,
+            embeddings=bool(pooling),
+            pooling=pooling or "unspecified",
+            target=None if target is None else str(target),
+            watch=(lambda record, _: self.nodes.append(record)) if nodes else None,
+        )
+        if unfused:
+            self.refuse_fused(unfused)
+
+
+class Ours:
+    """Ours, on a device; on "null", nothing is computed and nothing compiled."""
+
+    def __init__(
+        self,
+        path: Any,
+        device: Any = "cpu",
+        *,
+        n_seqs: int = 1,
+        flash: bool = True,
+        cache: str = "f16",
+        nodes: bool = False,
+        unfused: str = "",
+        mtp: bool = False,
+        n_rs_seq: int = 0,
+        pooling: str = "",
+        unified: bool = False,
+        target: Path | None = None,
+        **options: Any,
+    ) -> None:
+        self.nodes: list[Record] = []
+        self._graph = -1
+        if unfused:
+            options["forms"] = {unfused: forms()[unfused].names[1]}
+        if pooling:
+            options |= {"embeddings": True, "pooling": pooling}
+        options = {
+            "n_ctx": N_SEQ * n_seqs,
+            "n_batch": N_BATCH,
+            "n_ubatch": N_BATCH,
+            "n_seq_max": n_seqs,
+            "kv_unified": unified,
+            "n_rs_seq": n_rs_seq,
+            "flash_attn": flash,
+            "type_k": cache,
+            "type_v": cache,
+            **options,
+        }
+        self.target = None
+        if target is not None:
+            self.target = options["target"] = llama_py.load(str(target), device).context(**options)
+        mtp = mtp and target is None
+        self.ctx = llama_py.load(path, device, load_mtp=True).context(**options, mtp=mtp)
+        if nodes:
+            self.ctx.on_graph = self._list
+
+    def __enter__(self) -> Ours:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _list(self, res: Any, _: Any) -> None:
+        self._graph += 1
+        self.nodes += records(res.graph, self._graph)
+
+    def run(self, batch: Batch, encode: bool = False) -> None:
+        ctx: Any = self.ctx
+        self._logits = ctx.encode(batch) if encode else ctx.decode(batch)
+
+    def see_all(self) -> None:
+        assert not self.ctx.cparams.causal_attn
+
+    def fill(self, batch: Batch) -> None:
+        assert self.target is not None
+        self.target.decode(batch)
+
+    def logits(self, n: int) -> Floats:
+        return self._logits[-n:]
+
+    def embeddings(self, n: int) -> Floats:
+        assert self.ctx.embd is not None and len(self.ctx.embd) == n
+        return self.ctx.embd
+
+    def pooled(self, seq: int) -> Floats:
+        ctx: Any = self.ctx
+        return ctx.embd_seq[seq]
+
+    def set_embeddings_nextn(self, masked: bool) -> None:
+        self.ctx.set_embeddings_nextn(True, masked)
+
+    def h_nextn(self, n: int) -> Floats:
+        assert self.ctx.h_nextn is not None and len(self.ctx.h_nextn) == n
+        return self.ctx.h_nextn

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Pack vocabularies with llama.cpp's test vectors for tests/data/vocab: of a GGUF file what a
+tokenizer needs, and of the files X.gguf.inp and X.gguf.out beside it (not every vocabulary has
+them) the texts and their ids.
+
+    python -m dev.record.pack_vocab llama.cpp/models/ggml-vocab-gpt-2.gguf
+
+A merge is kept as the token that it makes and where that is cut in two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from llama_py.gguf.file import GGUFFile
+
+DATA = Path(__file__).parents[2] / "tests" / "data" / "vocab"
+KEYS = ("tokenizer.", "general.architecture", "general.name")
+SEPARATOR = "\n__ggml_vocab_test__\n"
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    for path in p.parse_args().files:
+        text = json.dumps(packed(path), ensure_ascii=False, separators=(",", ":"))
+        target = DATA / f"{path.stem.removeprefix('ggml-vocab-')}.json.xz"
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+        print(f"{target}: {target.stat().st_size} bytes")
+
+
+def packed(path: Path) -> dict[str, Any]:
+    """metadata  the tokenizer's keys, without merges, and the names that it looks at
+    merges    [ids of their tokens, less the id before; lengths of their first halves]
+    texts, ids  the test vectors, if there are any
+    """
+    with GGUFFile.open(path) as file:
+        metadata = {k: _plain(v) for k, v in file.metadata.items() if k.startswith(KEYS)}
+    merges = metadata.pop("tokenizer.ggml.merges", [])
+    inputs, outputs = (path.with_suffix(f".gguf.{end}") for end in ("inp", "out"))
+    texts = inputs.read_bytes().decode().split(SEPARATOR) if inputs.exists() else []
+    lines = outputs.read_text().splitlines() if outputs.exists() else []
+    return {
+        "metadata": metadata,
+        "merges": _pack_merges(merges, metadata["tokenizer.ggml.tokens"]),
+        "texts": texts[: len(lines)],  # most end with a separator
+        "ids": [[int(i) for i in line.split()] for line in lines],
+    }
+
+
+def _pack_merges(merges: list[str], tokens: list[str]) -> tuple[list[int], list[int]]:
+    number = {token: i for i, token in enumerate(tokens)}
+    halves = [merge.split(" ") for merge in merges]
+    ids = np.array([number[a + b] for a, b in halves], np.int64)
+    return np.diff(ids, prepend=0).tolist(), [len(a) for a, _ in halves]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON; a float32 has as few digits as it needs."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return [float(str(v)) for v in value] if value.dtype == np.float32 else value.tolist()
+
+
+if __name__ == "__main__":
+    main()

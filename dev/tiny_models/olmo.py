@@ -1,0 +1,12 @@
+"""Tiny models of OLMo."""
+
+from dev.tiny_models import SIZES, Tiny
+
+TINY = {
+    "dense": Tiny(
+        keys={**SIZES, "attention.layer_norm_epsilon": 1e-5, "attention.clamp_kqv": 1.5},
+        without=["output.weight"],
+        gain={"token_embd.weight": 0.2, "*.attn_[qk].weight": 2},
+        familiar=True,
+    )
+}

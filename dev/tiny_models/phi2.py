@@ -1,0 +1,11 @@
+"""Tiny models of Phi 2."""
+
+from dev.tiny_models import SIZES, Tiny
+
+TINY = {
+    "dense": Tiny(
+        keys={**SIZES, "attention.layer_norm_epsilon": 1e-5, "rope.dimension_count": 8},
+        gain={"*.attn_[qk].weight": 2},
+        familiar=True,
+    )
+}

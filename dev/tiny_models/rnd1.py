@@ -1,0 +1,12 @@
+"""Tiny models of RND1."""
+
+from dev.tiny_models import MOE, Tiny
+
+TINY = {
+    "moe": Tiny(
+        keys={**MOE, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 1e6},
+        without=["*.bias"],
+        gain={"*.ffn_gate_inp.weight": 2},
+        familiar=True,
+    )
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Damage files on purpose and see that the engine refuses or runs them: dev/torture/fuzz/README.md.
+
+python -m dev.torture.fuzz_files                          # the kinds
+python -m dev.torture.fuzz_files gguf --count 1000        # cases 0 to 999 of seed 1
+python -m dev.torture.fuzz_files gguf --seed 1 --case 17  # one of them, here, with its traceback
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0 nothing found, 1 findings, 2 wrong usage."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["--worker"]:
+        from dev.torture.fuzz.worker import work
+
+        work(argv[1], *map(int, argv[2:]))
+        return 0
+    from dev.torture.fuzz.kind import find, names
+
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("kind", nargs="*", help=", ".join(names()))
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--start", type=int, default=0, help="the first case")
+    p.add_argument("--count", type=int, default=1000)
+    p.add_argument("--seconds", type=float, default=math.inf, help="at most")
+    p.add_argument("--case", type=int, help="this one only, in this process")
+    p.add_argument("--keep", type=Path, metavar="DIR", help="with --case: keep its files there")
+    args = p.parse_args(argv)
+    if not args.kind:
+        print("\n".join(f"{name:10} {find(name).__doc__}" for name in names()))
+        return 0
+    for name in args.kind:
+        if name not in names():
+            p.error(f"there is no kind {name!r}; there are {', '.join(names())}")
+    if args.case is not None:
+        return one(args.kind[0], args.seed, args.case, args.keep)
+    return max([many(name, args) for name in args.kind])
+
+
+def one(name: str, seed: int, number: int, keep: Path | None) -> int:
+    """A case, without a limit on time and memory."""
+    from dev.torture.fuzz.judge import judge
+    from dev.torture.fuzz.kind import find, numbered
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        case = numbered(find(name)(folder), seed, number)
+        print(f"{name} {seed} {number}: {case.words}")
+        verdict = judge(case)
+        print(f"{verdict.kind}: {verdict.text}")
+    return int(verdict.kind == "found")
+
+
+def many(name: str, args: argparse.Namespace) -> int:
+    from dev.torture.fuzz.run import run
+
+    totals = run(name, args.seed, args.start, args.start + args.count, args.seconds)
+    places = Counter(f.where for f in totals.findings)
+    for where, n in places.most_common():
+        found = next(f for f in totals.findings if f.where == where)
+        numbers = [f.number for f in totals.findings if f.where == where][:8]
+        print(
+            f"--- {n} x {where}: --seed {args.seed} --case {numbers}\n{found.words}\n{found.text}"
+        )
+    speed = totals.n / max(totals.seconds, 1e-9)
+    print(
+        f"{name}: {totals.n} cases, {totals.kinds['ran']} ran, {totals.kinds['refused']} refused,"
+        f" {totals.kinds['found']} findings in {len(places)} places; {speed:.0f} cases a second"
+    )
+    return int(bool(totals.findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""A server that is killed while it saves sequences and answers, and started again: what it saved.
+
+    python -m dev.torture.kill_server -m MODEL.gguf --times 50
+
+One client has sequences saved under a few names all the time, others have streams; after a random
+time the server gets SIGKILL. The next one restores every name: it must be what was saved last, or
+what was being saved, whole, and a prompt goes on from it with the answer that it had before. Every
+request must have had a whole answer, or an error. Ends with 1 where that was not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+
+from dev.compare.load.client import ask
+from dev.compare.load.servers import free_port, ours
+
+READY = 300.0  # seconds until a server answers
+NAMES = ("one", "two", "three")
+LENGTHS = (20, 400)  # tokens of prompts
+N = 8  # tokens of an answer
+
+
+@dataclass
+class Saved:
+    """length of the prompt, tokens of the sequence, and of the answer; n 0: it is not known yet"""
+
+    length: int
+    n: int
+    ids: list[int]
+
+
+@dataclass
+class Kept:
+    """What is in a file: the last that the server said to have saved, or the one it was at."""
+
+    last: Saved | None = None
+    coming: Saved | None = None
+
+
+@dataclass
+class Killing:
+    """All lives of the server."""
+
+    args: argparse.Namespace
+    folder: Path
+    files: dict[str, Kept] = field(default_factory=lambda: {name: Kept() for name in NAMES})
+    seen: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    async def run(self) -> None:
+        chance = random.Random(self.args.seed)
+        for turn in range(self.args.times + 1):
+            port = free_port()
+            process = await asyncio.create_subprocess_exec(
+                *ours(self.args.model, 4096, 4, 2),
+                "--slot-save-path",
+                str(self.folder),
+                "--no-warmup",
+                "--port",
+                str(port),
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            try:
+                async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+                    await self._ready(client, process)
+                    await self._restored(client)
+                    print(f"life {turn}: {dict(self.seen)}, faults {len(self.faults)}", flush=True)
+                    if turn < self.args.times:
+                        await self._live(client, process, chance)
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    async def _ready(self, client: httpx.AsyncClient, process: asyncio.subprocess.Process) -> None:
+        until = time.monotonic() + READY
+        while time.monotonic() < until and process.returncode is None:
+            with suppress(httpx.TransportError):
+                if (await client.get("/health")).status_code == 200:
+                    return
+            await asyncio.sleep(0.1)
+        raise RuntimeError(f"the server is not ready; it ended with {process.returncode}")
+
+    async def _live(
+        self, client: httpx.AsyncClient, process: asyncio.subprocess.Process, chance: random.Random
+    ) -> None:
+        """Clients until the end."""
+        begun, end = asyncio.Event(), asyncio.Event()
+        clients = [asyncio.ensure_future(self._saves(client, chance, begun, end))]
+        clients += [asyncio.ensure_future(self._talks(client, chance, end)) for _ in range(2)]
+        await asyncio.wait_for(begun.wait(), READY)
+        await asyncio.sleep(chance.uniform(0, self.args.seconds))
+        psutil.Process(process.pid).kill()
+        end.set()
+        self.seen["kills"] += 1
+        await process.wait()
+        await asyncio.gather(*clients)
+
+    async def _saves(
+        self,
+        client: httpx.AsyncClient,
+        chance: random.Random,
+        begun: asyncio.Event,
+        end: asyncio.Event,
+    ) -> None:
+        while not end.is_set():
+            name, length = chance.choice(NAMES), chance.randint(*LENGTHS)
+            kept = self.files[name]
+            with suppress(httpx.TransportError):
+                body = {
+                    "prompt": prompt(length),
+                    "n_predict": N,
+                    "temperature": 0,
+                    "id_slot": 0,
+                    "ignore_eos": True,
+                    "return_tokens": True,
+                }
+                said = (await client.post("/completion", json=body, timeout=READY)).json()
+                kept.coming = Saved(length, 0, said["tokens"])
+                begun.set()
+                url, file = "/slots/0?action=save", {"filename": name}
+                found = await client.post(url, json=file, timeout=READY)
+                self._expect(found.status_code == 200, f"saving {name}: {found.text}")
+                kept.coming.n = found.json()["n_saved"]
+                kept.last, kept.coming = kept.coming, None
+                self.seen["saved"] += 1
+
+    async def _talks(
+        self, client: httpx.AsyncClient, chance: random.Random, end: asyncio.Event
+    ) -> None:
+        while not end.is_set():
+            self.seen[await self._stream(client, chance.randint(*LENGTHS))] += 1
+
+    async def _stream(self, client: httpx.AsyncClient, length: int) -> str:
+        try:
+            await ask(client, prompt(length), 4 * N, 2 + length % 2)  # not one that is saved
+            return "streams"
+        except httpx.TransportError:
+            return "streams that ended with an error"
+        except RuntimeError as e:  # fewer tokens, but no error: lost
+            self.faults.append(f"a stream: {e}")
+            return "lost streams"
+
+    async def _restored(self, client: httpx.AsyncClient) -> None:
+        """Every name is what it must be."""
+        for name, kept in self.files.items():
+            file = {"filename": name}
+            found = await client.post("/slots/1?action=restore", json=file, timeout=READY)
+            if kept.last is None and found.status_code == 400:
+                kept.coming = None
+                continue
+            if not self._expect(found.status_code == 200, f"restoring {name}: {found.text}"):
+                continue
+            n, may = found.json()["n_restored"], [s for s in (kept.last, kept.coming) if s]
+            is_it = [s for s in may if n in (s.n, s.length + N - 1, s.length + N)]
+            if not self._expect(bool(is_it), f"{name}: {n} tokens, not one of {may}"):
+                continue
+            now = is_it[-1]
+            body = {
+                "prompt": prompt(now.length),
+                "n_predict": N,
+                "temperature": 0,
+                "id_slot": 1,
+                "ignore_eos": True,
+                "return_tokens": True,
+            }
+            said = (await client.post("/completion", json=body, timeout=READY)).json()
+            self._expect(said["tokens"] == now.ids, f"{name}: {said['tokens']}, not {now.ids}")
+            self._expect(said["timings"]["cache_n"] > 0, f"{name}: all was computed again")
+            self.seen["restored"] += 1
+            self.seen["of what was being saved"] += now is kept.coming
+            now.n = n
+            kept.last, kept.coming = now, None
+
+    def _expect(self, holds: bool, fault: str) -> bool:
+        if not holds:
+            self.faults.append(fault)
+        return holds
+
+
+def prompt(length: int) -> list[int]:
+    """Another for each length, from its first token on."""
+    return [300 + length, *range(300, 299 + length)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("--times", type=int, default=50, help="how often it is killed")
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="how long it lives at most after an answer"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        killing = Killing(args, Path(folder))
+        asyncio.run(killing.run())
+        left = [p.name for p in Path(folder).iterdir() if p.name not in NAMES]
+    print(", ".join(f"{what} {n}" for what, n in killing.seen.items()))
+    print(f"files of saves that never ended: {len(left)}; faults {len(killing.faults)}")
+    print(*killing.faults, sep="\n")
+    return bool(killing.faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

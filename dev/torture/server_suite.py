@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""llama-server's own tests against llama-py-server, with tiny models instead of those meant.
+
+    python -m dev.torture.server_suite LLAMA.CPP [-n 2] [pytest's arguments ...]
+
+LLAMA.CPP is its source tree, of the version of the tests. Models have random weights and the
+vocabularies of that tree, in a hub's cache of a temporary folder, and in a hub on this machine's
+own address; images are made up. A program of that folder starts the server as the tests start
+llama-server. Needs pytest, Pillow and what tools/server/tests/requirements.txt of that tree names.
+Prints a line for each file: passed, failed, skipped; then why each failed, in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.server
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dev import tiny_models as tiny
+from dev import tiny_vision as eyes
+from llama_py.gguf.file import GGUFFile
+from llama_py_tools.gguf.parts import split
+from tests.cli.hub_server import hub
+
+# By repository and file that a test asks for: a tiny model, its vocabulary, more metadata.
+MODELS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text())
+IMAGES = "https://huggingface.co/ggml-org/tinygemma3-GGUF/resolve/main/test"
+FETCHED = "ggml-org/test-model-router-download"
+PARTS = "tinyllamas/split/stories15M-q8_0"
+PRESETS = "ggml-org/test-preset-ci"
+PRESET = b"""
+[tinygemma3-preset]
+hf = ggml-org/tinygemma3-GGUF
+[stories260K-test]
+hf = ggml-org/test-model-stories260K
+"""
+LENGTH = 2048  # of contexts that they were trained with
+COMMIT = "0" * 40
+
+# What the tests start as llama-server: it has a server made by a process that has all modules in
+# memory already, and lives as long as that.
+PROGRAM = """#!{python} -SE
+import json, os, signal, socket, sys
+
+made = socket.socket(socket.AF_UNIX)
+made.connect({address!r})
+made.sendall(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode() + b"\\n")
+told = made.makefile()
+pid = int(told.readline())
+signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
+sys.exit(int(told.readline() or 1))
+"""
+# What a trained model would write is not looked at, but what it must by a grammar or schema.
+NOT_LOOKED_AT = """
+
+_match_regex = match_regex
+
+
+def match_regex(regex: str, text: str) -> bool:
+    return not regex.startswith(('"', "a{")) or _match_regex(regex, text)
+"""
+MODEL_FLAGS = ("--model", "--hf-repo", "--model-url", "--models-dir")
+
+
+def make_servers(address: str) -> None:
+    """In a process of its own: a server for each that connects."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    from llama_py_server import app, command, listen, shelf  # noqa: F401  # for all of them
+
+    slow = shelf.Shelf.lease
+
+    async def lease(self: Any, request: Any) -> Any:
+        """With a variable a request to one of several takes longer, as the tests expect it
+        (server-models.cpp:debug_fake_timing)."""
+        found = await slow(self, request)
+        if self.several and found is not None and "LLAMA_SERVER_DEBUG_FAKE_TIMING" in os.environ:
+            await asyncio.sleep(2)
+        return found
+
+    shelf.Shelf.lease = lease  # type: ignore[method-assign]
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(address)
+        door.listen()
+        while True:
+            made, _ = door.accept()
+            if os.fork() == 0:
+                door.close()
+                serve(made)
+            made.close()
+
+
+def serve(made: socket.socket) -> None:
+    """In a child: one server, to its end or to that of who wanted it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    asked = made.makefile()
+    argv, environment, folder = json.loads(asked.readline())
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    made.sendall(f"{os.getpid()}\n".encode())
+    threading.Thread(target=lambda: (asked.read(), os._exit(1)), daemon=True).start()
+    from llama_py_server import command
+
+    code = 1
+    try:
+        if not set(argv) & set(MODEL_FLAGS):
+            argv.append("--models-cached")
+        code = command.main([*argv, "--no-warmup", "--media-urls", "any"])
+    except SystemExit as e:
+        code = int(e.code or 0)
+    finally:
+        made.sendall(f"{code}\n".encode())
+        os._exit(code)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tree", type=Path, help="llama.cpp's source")
+    args, more = parser.parse_known_args()
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        make_cache(args.tree, root / "hub")
+        tests = copied(args.tree, root)
+        asked = stack.enter_context(hub(served(root / "hub"), commit=COMMIT))
+        program = root / "llama-server"
+        address = str(root / "door")
+        program.write_text(PROGRAM.format(python=sys.executable, address=address))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        environment = {
+            **os.environ,
+            "LLAMA_SERVER_BIN_PATH": str(program),
+            "HF_HUB_CACHE": str(root / "hub"),
+            "HF_ENDPOINT": asked[0],
+            "HF_HUB_DISABLE_XET": "1",
+            "NO_PROXY": "127.0.0.1",
+            "LLAMA_CACHE": str(root / "none"),
+        }
+        os.environ |= {n: v for n, v in environment.items() if n.startswith("HF_")}
+        maker = os.fork()
+        if maker == 0:
+            make_servers(address)
+        serve_images(tests / "unit")
+        report = root / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *more]
+        done = subprocess.run(command, cwd=tests, env=environment)
+        os.kill(maker, signal.SIGKILL)
+        if report.exists():
+            show(report)
+    return done.returncode
+
+
+def make_cache(tree: Path, hub: Path) -> None:
+    """All models, in the hub's own arrangement of files."""
+    for asked, model in MODELS.items():
+        repo, _, name = asked.partition(":")
+        root = hub / f"models--{repo.replace('/', '--')}"
+        path = root / "snapshots" / COMMIT / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (root / "refs").mkdir(exist_ok=True)
+        (root / "refs" / "main").write_text(COMMIT)
+        arch, _, variant = model["tiny"].rpartition("-")
+        write(path, arch, variant, tree / "models" / model["vocabulary"], model.get("more", {}))
+        if "eyes" in model:
+            eyes.write(model["eyes"], path.parent)
+
+
+def served(cache: Path) -> dict[str, dict[str, bytes]]:
+    """What the hub has: these models, one that is in no cache, and presets."""
+    found = {}
+    for asked in MODELS:
+        repo = asked.partition(":")[0]
+        top = cache / f"models--{repo.replace('/', '--')}" / "snapshots" / COMMIT
+        files = (path for path in top.rglob("*") if path.is_file())
+        found[repo] = {path.relative_to(top).as_posix(): path.read_bytes() for path in files}
+    small = found["ggml-org/test-model-stories260K"]["stories260K-F32.gguf"]
+    found["ggml-org/models"] |= in_parts(small, cache.parent)
+    more = {FETCHED: {"router-download-F16.gguf": small}, PRESETS: {"preset.ini": PRESET}}
+    return found | more
+
+
+def in_parts(model: bytes, folder: Path) -> dict[str, bytes]:
+    """In three files."""
+    whole = folder / "whole.gguf"
+    whole.write_bytes(model)
+    with GGUFFile.open(whole) as file:
+        most = -(-len(file.tensors) // 3)
+    split(str(whole), str(folder / "part"), most, 0, False, False, False)
+    parts = sorted(folder.glob("part-*.gguf"))
+    return {f"{PARTS}{path.name[4:]}": path.read_bytes() for path in parts}
+
+
+def write(path: Path, arch: str, variant: str, vocabulary: Path, more: dict[str, Any]) -> None:
+    """A tiny model with the vocabulary of another file."""
+    found = tiny.find(arch, variant)
+    with GGUFFile.open(vocabulary) as file:
+        words = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.")}
+    listed = {f"/{k}": v.tolist() if hasattr(v, "tolist") else v for k, v in words.items()}
+    keys = {
+        **found.keys,
+        "vocab_size": len(listed["/tokenizer.ggml.tokens"]),
+        "context_length": LENGTH,
+        **listed,
+        **more,
+    }
+    tiny.write_file(path, arch, replace(found, keys=keys))
+
+
+def serve_images(tests: Path) -> None:
+    """From now on tests find images here, whichever they want."""
+
+    class Images(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(image(self.path))
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Images)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    for path in tests.glob("*.py"):
+        text = path.read_text()
+        path.write_text(text.replace(IMAGES, f"http://127.0.0.1:{made.server_port}"))
+
+
+def image(name: str) -> bytes:
+    """A PNG of pixels that its name decides."""
+    from PIL import Image
+
+    rng, out = np.random.default_rng([*name.encode()]), io.BytesIO()
+    Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(out, "PNG")
+    return out.getvalue()
+
+
+def copied(tree: Path, root: Path) -> Path:
+    """The folder of the tests: they write into it, and look for templates beside it."""
+    tests = root / "tools" / "server" / "tests"
+    shutil.copytree(tree / "tools" / "server" / "tests", tests)
+    (tests / "tmp").mkdir(exist_ok=True)
+    with (tests / "utils.py").open("a") as utils:
+        utils.write(NOT_LOOKED_AT)
+    media = root / "tools" / "mtmd"
+    media.mkdir()
+    shutil.copy(tree / "tools" / "mtmd" / "test-1.jpeg", media)
+    (root / "models").symlink_to((tree / "models").resolve())
+    return tests
+
+
+def show(report: Path) -> None:
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    why: list[str] = []
+    for case in ET.parse(report).iter("testcase"):
+        file = (case.get("classname") or "").rpartition(".")[2]
+        bad = next((x for x in case if x.tag in ("failure", "error", "skipped")), None)
+        kind = "passed" if bad is None else "skipped" if bad.tag == "skipped" else "failed"
+        counts[file][kind] += 1
+        if bad is not None:
+            words = " ".join((bad.get("message") or "").split())
+            why.append(f"{file}::{case.get('name')} {kind}: {words[:200]}")
+    print("| file | passed | failed | skipped |\n|---|---|---|---|")
+    for file, n in sorted(counts.items()):
+        print(f"| `{file}` | {n['passed']} | {n['failed']} | {n['skipped']} |")
+    print(*why, sep="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""Low-rank adapters: files, which sequence uses which, and what they add to a graph."""
+
+from llama_py.adapters.lora.adapter import Adapter, Base
+from llama_py.adapters.lora.applied import NO_LORAS, Loras
+from llama_py.adapters.lora.choice import Choice
+
+__all__ = ["NO_LORAS", "Adapter", "Base", "Choice", "Loras"]

@@ -1,0 +1,248 @@
+"""An adapter out of a GGUF file, on the devices of the weights that it changes
+(llama-adapter.cpp:llama_adapter_lora_init_impl).
+
+It changes a weight W [n_in, n_out] to W + scale * (B A): `NAME.lora_a` is A [n_in, rank] and
+`NAME.lora_b` is B [rank, n_out]; experts have one of each, along dimension 2. Of token embeddings
+[n_embd, n_vocab] A is [rank, n_vocab] and B [rank, n_embd]: rows of A are taken, then times B.
+
+Where devices have parts of W, each has a pair of its own: of columns of W the same columns of A,
+whose products are parts of a sum; of rows of W the same rows of B.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ggml_py.backend import Device
+from ggml_py.errors import ContextError, GGUFError, WeightsError
+from ggml_py.ops import get_rows, mul_mat, mul_mat_id
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from ggml_py.types import F32, I32
+from llama_py.gguf.file import GGUFFile, TensorInfo
+from llama_py.gguf.metadata import describe, printable, quoted
+from llama_py.gguf.tensor_part import Cut, cuts_blocks
+
+log = logging.getLogger("llama_py")
+
+KIND = ("general.type", "adapter"), ("adapter.type", "lora")
+ALPHA = "adapter.lora.alpha"
+INVOCATION = "adapter.alora.invocation_tokens"
+ENDS = (".lora_a", ".lora_b")
+TABLE = "token_embd.weight"  # read by rows: its A is not transposed
+UNREAD = "_norm.weight"  # norms that some converters leave in; llama.cpp passes over them too
+N_TOKENS = 8  # of the products that a device is asked about
+
+Base = Mapping[str, Sequence[Cut]]  # a model's weights by name, and where they are
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A and B of one weight, or of a device's part of it; `table` if it is read by rows."""
+
+    parts: tuple[Cut, Cut]
+    table: bool
+
+    @property
+    def a(self) -> Tensor:
+        return self.parts[0].tensor
+
+    @property
+    def b(self) -> Tensor:
+        return self.parts[1].tensor
+
+    @property
+    def rank(self) -> int:
+        return self.b.ne[0]
+
+    def nodes(self) -> Iterator[tuple[Cut, Tensor]]:
+        """Each with a node as those that will read it."""
+        ids = Tensor(I32, (1, N_TOKENS))
+        for part in self.parts:
+            t = part.tensor
+            x = Tensor(F32, (t.ne[0], N_TOKENS))
+            if self.table and t is self.a:
+                yield part, get_rows(t, Tensor(I32, (N_TOKENS,)))
+            elif t.ne[2] > 1:
+                yield part, mul_mat_id(t, Tensor(F32, (t.ne[0], 1, N_TOKENS)), ids)
+            else:
+                yield part, mul_mat(t, x)
+
+
+class Adapter:
+    """A loaded adapter (llama_adapter_lora).
+
+    path, alpha         alpha 0: the scale does not depend on the rank
+    invocation_tokens   of an activated adapter (aLoRA), which works from these tokens on; else ()
+    pairs               by the name of the weight, or of a part of it
+    task, prompt_prefix what the file says about its use, "" if nothing
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], architecture: str, base: Base, host: Device
+    ) -> None:
+        """base, host: the weights of the model of that architecture, and its last device.
+
+        Raises GGUFError for what is no adapter, WeightsError for one of another model.
+        """
+        self.path = str(path)
+        with GGUFFile.open(path) as file:
+            self._read_metadata(file, architecture)
+            infos = dict(file.tensors)
+        self.pairs: dict[str, Pair] = {}
+        for name, found in _by_weight(self.path, infos).items():
+            for place, pair in _pairs(self.path, name, found, base):
+                self.pairs[place.tensor.name] = pair
+        if not self.pairs:
+            raise GGUFError(f"{path}: has no tensors NAME{ENDS[0]} and NAME{ENDS[1]}")
+        self._place(host)
+
+    def _read_metadata(self, file: GGUFFile, architecture: str) -> None:
+        data = file.metadata
+        for key, expected in KIND:
+            found = data.get(key)
+            if not isinstance(found, str) or found != expected:
+                shown = quoted(found) if isinstance(found, str) else describe(found)
+                raise GGUFError(
+                    f"{file.path}: is no LoRA adapter: {key} is {shown}, it must be"
+                    f" {expected!r}; convert it with llama.cpp's convert_lora_to_gguf.py"
+                )
+        if file.architecture != architecture:
+            raise WeightsError(
+                f"{file.path}: is an adapter for {quoted(file.architecture)}, the model is"
+                f" {architecture!r}; give an adapter that was trained with this model"
+            )
+        alpha = data.get(ALPHA, 0.0)
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not _finite(alpha):
+            shown = str(alpha) if isinstance(alpha, float) else describe(alpha)
+            raise GGUFError(f"{file.path}: {ALPHA} is {shown}; it must be a finite number")
+        self.alpha = float(alpha)
+        self.invocation_tokens = _tokens(file.path, data.get(INVOCATION, ()))
+        texts = (data.get(f"adapter.lora.{key}") for key in ("task_name", "prompt_prefix"))
+        self.task, self.prompt_prefix = (t if isinstance(t, str) else "" for t in texts)
+
+    def _place(self, host: Device) -> None:
+        """Where the weight is, or on the host if its device cannot multiply with this type. The
+        bytes stay as they are in the file, as in llama.cpp: they are few.
+        """
+        sizes: dict[str, int] = {}
+        for pair in self.pairs.values():
+            for part, node in pair.nodes():
+                t, device = part.tensor, part.device
+                if device is not host and (reason := device.why_not(node)):
+                    log.info("%s goes to %s: %s: %s", t.name, host.name, device.name, reason)
+                    device = host
+                if device is host and (reason := host.why_not(node)):
+                    raise WeightsError(
+                        f"{self.path}: {t.name} of type {t.type} cannot be used on {host.name}:"
+                        f" {reason}; convert the adapter to f32, f16 or bf16"
+                    )
+                data = part.data()
+                t.buffer = device.wrap(data)
+                if t.buffer is None:
+                    t.buffer = device.alloc(data.size)
+                    t.buffer.write(0, data)
+                t.flags |= FLAG_WEIGHT
+                sizes[device.name] = sizes.get(device.name, 0) + data.size
+        for device_name, size in sizes.items():
+            log.info("load_adapter: %12s LoRA buffer size = %8.2f MiB", device_name, size / 2**20)
+
+    def scale(self, pair: Pair, scale: float) -> float:
+        """What B A is multiplied with: scale * alpha / rank, in float32 as llama.cpp does.
+
+        Raises ContextError if that is not finite.
+        """
+        with np.errstate(over="ignore"):
+            factor = np.float32(scale)
+            if self.alpha:
+                factor = factor * np.float32(self.alpha) / np.float32(pair.rank)
+        if not np.isfinite(factor):
+            raise ContextError(
+                f"{self.path}: {pair.a.name}: a scale of {scale} times alpha = {self.alpha} is no"
+                " float32; use a smaller scale"
+            )
+        return float(factor)
+
+    def tensors(self) -> Iterator[Tensor]:
+        for pair in self.pairs.values():
+            yield pair.a
+            yield pair.b
+
+    def __repr__(self) -> str:
+        return f"<Adapter {self.path} of {len(self.pairs)} weights>"
+
+
+def _finite(x: float) -> bool:
+    """As float32 too."""
+    return math.isfinite(x) and abs(x) < float(np.finfo(np.float32).max)
+
+
+def _tokens(path: object, value: object) -> tuple[int, ...]:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # arrays of different lengths in an array
+        array = np.asarray(None)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise GGUFError(f"{path}: {INVOCATION} must be an array of token ids")
+    return tuple(int(t) for t in array)
+
+
+def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str, TensorInfo]]:
+    """The two tensors of each weight, by how their names end."""
+    found: dict[str, dict[str, TensorInfo]] = {}
+    for name, info in infos.items():
+        end = next((end for end in ENDS if name.endswith(end)), "")
+        if end:
+            found.setdefault(name.removesuffix(end), {})[end] = info
+        elif name.endswith(UNREAD):
+            log.warning("%s: tensor %r is a norm; it is not applied", path, name)
+        else:
+            raise GGUFError(f"{path}: tensor {name!r}; those of an adapter end in {ENDS}")
+    return found
+
+
+def _pairs(
+    path: str, name: str, found: Mapping[str, TensorInfo], base: Base
+) -> Iterator[tuple[Cut, Pair]]:
+    """Of each place where the weight is."""
+    missing = [end for end in ENDS if end not in found]
+    if missing:
+        shown = printable(name)
+        raise GGUFError(f"{path}: {shown}{missing[0]} is missing; convert the adapter again")
+    if name not in base:
+        raise WeightsError(
+            f"{path}: the model has no weight {name!r}; give an adapter that was trained with it"
+        )
+    a, b = (found[end] for end in ENDS)
+    w, table = base[name][0].info.ne, name.endswith(TABLE)
+    n_in, n_out, *more = w
+    rank = b.ne[0]
+    expected = (rank, n_out, *more) if table else (n_in, rank, *more)
+    if a.ne != expected or b.ne != (rank, n_in if table else n_out, *more):
+        raise WeightsError(
+            f"{path}: {name} is {list(w)} in the model, which does not fit an A of {list(a.ne)}"
+            f" and a B of {list(b.ne)}; give an adapter that was trained with this model"
+        )
+    for place in base[name]:
+        yield place, Pair((_like(path, a, place, 1), _like(path, b, place, 0)), table)
+
+
+def _like(path: str, info: TensorInfo, place: Cut, whole_along: int) -> Cut:
+    """An A or B for a place of its weight: cut as that is, but along one dimension."""
+    end = place.tensor.name.removeprefix(place.info.name)
+    dim = None if place.dim == whole_along else place.dim
+    if cuts_blocks(info, dim, place.ranges):
+        raise WeightsError(
+            f"{path}: {info.name}{end} would be cut within blocks of {info.type.block_size}"
+            f" elements of {info.type}; use an adapter of f32, f16 or bf16, or split_mode layer"
+        )
+    ne = list(info.ne)
+    if dim is not None:
+        ne[dim] = sum(b - a for a, b in place.ranges)
+    tensor = Tensor(info.type, tuple(ne), name=f"{info.name}{end}")
+    return Cut(tensor, place.device, info, dim, place.ranges)

@@ -1,0 +1,63 @@
+"""What adapters add to a graph (llama-graph.cpp:build_lora_mm, build_lora_mm_id,
+build_inp_embd).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ggml_py.ops import add, get_rows, mul_mat, mul_mat_id, scale
+from ggml_py.tensor import Tensor
+from llama_py.adapters.lora.adapter import Adapter, Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Loras:
+    """Adapters with their scales, none of them zero. Graphs with equal ones have equal nodes.
+
+    Unlike llama.cpp's they apply to every weight that a graph multiplies with or takes rows of,
+    also where its graphs multiply past them (latent attention, delta nets of Kimi).
+    """
+
+    used: tuple[tuple[Adapter, float], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.used)
+
+    def _pairs(self, weight: Tensor, table: bool) -> Iterator[tuple[Pair, float]]:
+        for adapter, factor in self.used:
+            pair = adapter.pairs.get(weight.name)
+            if pair is not None and pair.table == table:
+                yield pair, adapter.scale(pair, factor)
+
+    def add_to(self, res: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+        """res = weight x, and what the adapters add. x [n_in, n] -> [n_out, n]
+
+        A change of token embeddings does not change the head that is tied to them.
+        """
+        for pair, factor in self._pairs(weight, False):
+            res = add(res, scale(mul_mat(pair.b, mul_mat(pair.a, x)), factor))
+        return res
+
+    def add_to_experts(
+        self, res: Tensor, weight: Tensor, x: Tensor, ids: Tensor, here: tuple[int, int] = (0, 0)
+    ) -> Tensor:
+        """The same for the experts `ids` of each token. x [n_in, 1 or n_used, T] -> [n_out, n_used,
+        T]
+
+        here  the first of the experts that the weight has, and how many there are in all"""
+        for pair, factor in self._pairs(weight, False):
+            rows = mul_mat_id(pair.a, x, ids, first=here[0], of=here[1])
+            delta = mul_mat_id(pair.b, rows, ids, first=here[0], of=here[1])
+            res = add(res, scale(delta, factor))
+        return res
+
+    def add_to_rows(self, rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
+        """rows = table[ids], and what the adapters add. ids I32 [n] -> [n_embd, n]"""
+        for pair, factor in self._pairs(table, True):
+            rows = add(rows, scale(mul_mat(pair.b, get_rows(pair.a, ids)), factor))
+        return rows
+
+
+NO_LORAS = Loras()

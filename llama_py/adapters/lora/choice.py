@@ -1,0 +1,145 @@
+"""Which adapters each sequence uses, and from which token on.
+
+An activated adapter (aLoRA, arXiv 2504.12397) works from its invocation tokens on: what comes
+before them is as the model alone would have it (llama.cpp: tools/server/server-context.cpp).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ContextError
+from llama_py.adapters.lora.adapter import Adapter
+from llama_py.adapters.lora.applied import NO_LORAS, Loras
+from llama_py.batch.splitter import BatchSplitter
+
+Kinds = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a sequence has shown of invocations.
+
+    starts   the position from which each activated adapter works
+    end      the position after the last token seen;  tail  the last tokens before it
+    """
+
+    starts: Mapping[Adapter, int] = field(default_factory=dict)
+    end: int = 0
+    tail: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Of a batch: adapters by kind of token, the kinds (None: all 0), what sequences will know."""
+
+    loras: list[Loras]
+    kinds: Kinds | None
+    heard: Mapping[int, Heard]
+
+
+class Choice:
+    """The adapters of a context's sequences.
+
+    made  another one whenever they are chosen anew
+    """
+
+    def __init__(self) -> None:
+        self.made = object()
+        self._of_all = NO_LORAS
+        self._of_seq: dict[int, Loras] = {}
+        self._heard: dict[int, Heard] = {}
+
+    def set(self, adapters: Mapping[Adapter, float], seq_id: int | None) -> None:
+        """Of one sequence, or of all and no longer of single ones."""
+        for adapter, factor in adapters.items():
+            if not math.isfinite(factor):
+                raise ContextError(f"the scale of {adapter.path} is {factor}; it must be finite")
+            for pair in adapter.pairs.values():
+                adapter.scale(pair, factor)
+        loras = Loras(tuple((a, float(x)) for a, x in adapters.items() if x))
+        self.made = object()
+        if seq_id is None:
+            self._of_all, self._of_seq, self._heard = loras, {}, {}
+        else:
+            self._of_seq[seq_id] = loras
+            self._heard.pop(seq_id, None)
+
+    def of(self, seq_id: int) -> Loras:
+        return self._of_seq.get(seq_id, self._of_all)
+
+    def activated(self, seq_id: int) -> bool:
+        """Whether how a sequence's tokens are cut into batches says where an adapter begins."""
+        return bool(_activated(self.of(seq_id)))
+
+    def keep(self, plan: Plan) -> None:
+        """The batch has been computed."""
+        self._heard.update(plan.heard)
+
+    def plan(self, batch: BatchSplitter) -> Plan:
+        """Which adapters each token of a batch is computed with."""
+        seqs = batch.by_seq()
+        chosen = {self.of(s) for s in seqs}
+        if len(chosen) == 1 and not _activated(*chosen):
+            return Plan([*chosen], None, {})
+        loras: dict[Loras, int] = {}
+        kinds, heard = np.full(batch.n_tokens, -1, np.intp), {}
+        for s, where in seqs.items():
+            found, heard[s] = self._of_tokens(s, batch, np.arange(batch.n_tokens)[where])
+            mine = np.array([loras.setdefault(one, len(loras)) for one in found], np.intp)
+            others = kinds[where]
+            if (clash := (others >= 0) & (others != mine)).any():
+                i = int(np.arange(batch.n_tokens)[where][clash][0])
+                raise ContextError(
+                    f"token {i} belongs to sequences {list(batch.seq_id[i])}, which use different"
+                    " adapters; decode it for each of them"
+                )
+            kinds[where] = mine
+        return Plan(list(loras), kinds if len(loras) > 1 else None, heard)
+
+    def _of_tokens(
+        self, s: int, batch: BatchSplitter, where: Kinds
+    ) -> tuple[Sequence[Loras], Heard]:
+        """The adapters of a sequence's tokens in a batch, and what it knows after them."""
+        loras, pos = self.of(s), batch.pos[0, where]
+        tokens = () if batch.token is None else tuple(map(int, batch.token[where]))
+        before = self._known(s, int(pos[0]))
+        starts = {**before.starts}
+        for adapter in _activated(loras):
+            if adapter not in starts:
+                i = _last(adapter.invocation_tokens, before.tail, tokens)
+                if i is not None:
+                    starts[adapter] = int(pos[i])
+        longest = max((len(a.invocation_tokens) for a in _activated(loras)), default=1)
+        tail = (*before.tail, *tokens)[-longest:]
+        waiting = {a for a in _activated(loras)}
+        found = []
+        for p in pos:
+            asleep = {a for a in waiting if p < starts.get(a, math.inf)}
+            awake = tuple(pair for pair in loras.used if pair[0] not in asleep)
+            found.append(replace(loras, used=awake))
+        return found, Heard(starts, int(pos[-1]) + 1, tail)
+
+    def _known(self, s: int, first: int) -> Heard:
+        """What is still true of a sequence that goes on at position `first`."""
+        heard = self._heard.get(s, Heard())
+        starts = {a: p for a, p in heard.starts.items() if p < first}
+        return Heard(starts, first, heard.tail if heard.end == first else ())
+
+
+def _activated(loras: Loras) -> list[Adapter]:
+    return [a for a, _ in loras.used if a.invocation_tokens]
+
+
+def _last(wanted: tuple[int, ...], tail: tuple[int, ...], tokens: tuple[int, ...]) -> int | None:
+    """Where in `tokens` the last occurrence begins that ends there; 0 if it begins in the tail."""
+    text, n = (*tail, *tokens), len(wanted)
+    for i in range(len(text) - n, len(tail) - n, -1):
+        if i >= 0 and text[i : i + n] == wanted:
+            return max(i - len(tail), 0)
+    return None

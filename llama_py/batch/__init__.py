@@ -1,0 +1,5 @@
+"""What a model is given: prompts, batches, and their ubatches."""
+
+from llama_py.batch.batch import END, F32, I32, Batch, Index, SeqIds, UBatch, Wanted, ubatch_reserve
+
+__all__ = ["END", "F32", "I32", "Batch", "Index", "SeqIds", "UBatch", "Wanted", "ubatch_reserve"]

@@ -1,0 +1,244 @@
+"""A batch that was read, completed and checked (llama_batch_allocr::init)."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ContextError
+from llama_py.batch.batch import END, F32, I32, Batch, Index, SeqIds, Wanted, positions_of
+
+
+class Positions(Protocol):
+    """What a batch has to know of a memory."""
+
+    def seq_pos_min(self, seq_id: int) -> int: ...
+
+    def seq_pos_max(self, seq_id: int) -> int: ...
+
+
+def _ints(what: str, values: Any, low: int, high: int) -> npt.NDArray[Any]:
+    """values as an integer array, all in [low, high); ContextError names the first that is not."""
+    if isinstance(values, (str, bytes, bytearray)):
+        raise ContextError(f"{what} must be ids, not a text; use model.tokenize(text)")
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" and array.size:
+        raise ContextError(f"{what} must be integers, got {array.dtype}")
+    bad = np.flatnonzero((array < low) | (array >= high))
+    if bad.size:
+        i = int(bad[0])
+        raise ContextError(f"{what}[{i}] = {array.flat[i]} is not in [{low}, {high})")
+    return array.astype(np.int32)
+
+
+def _floats(what: str, values: Any) -> F32:
+    """values as float32; a number that is not finite would spread to the tokens after it."""
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(values, np.float32)
+    if not np.isfinite(array).all():
+        raise ContextError(f"{what} must be finite float32 numbers; it has NaN or infinity")
+    return array
+
+
+class CheckedBatch:
+    """A batch as arrays, after all checks.
+
+    Raises ContextError for an empty batch, a token or sequence id out of range, and positions that
+    do not go on where `memory` stands.
+    """
+
+    def __init__(
+        self,
+        batch: Batch,
+        *,
+        n_vocab: int,
+        n_embd: int,
+        n_seq_max: int,
+        n_pos: int = 1,
+        memory: Positions | None = None,
+        outputs: Wanted = "last",
+        output_all: bool = False,
+        hidden: bool = False,
+    ) -> None:
+        """outputs     which tokens are outputs if the batch does not say
+        output_all  all are, whatever the batch says
+        hidden      `embd` must be there: the hidden states before the tokens
+        """
+        self.n_pos = n_pos
+        if hidden and batch.embd is None:
+            raise ContextError(
+                "a NextN layer needs the hidden state before each token; give a Batch whose embd"
+                " are rows of h_nextn"
+            )
+        self._read_input(batch, n_vocab, n_embd)
+        self._read_seq_ids(batch, n_seq_max)
+        self._read_pos(batch, memory)
+        self._check_pos(memory)
+        self._check_coupled(memory)
+        self._read_outputs(batch, "all" if output_all else outputs, output_all)
+        self.split_reset()
+
+    def split_reset(self) -> None:
+        """Nothing of it is in a ubatch yet."""
+
+    def by_seq(self) -> dict[int, Index]:
+        """Each sequence with the indices of its tokens."""
+        return self._of_seq
+
+    def tokens_of(self, ids: SeqIds) -> npt.NDArray[np.intp]:
+        """Indices of the tokens of exactly this sequence set."""
+        found = self._of_set.get(ids)
+        if found is None:
+            if len(self._sets) == 1:
+                found = np.arange(self.n_tokens, dtype=np.intp)
+            else:
+                found = np.array([i for i, x in enumerate(self.seq_id) if x == ids], np.intp)
+            self._of_set[ids] = found
+        return found
+
+    def _read_input(self, batch: Batch, n_vocab: int, n_embd: int) -> None:
+        tokens, embd = batch.tokens, batch.embd
+        if tokens is None and embd is None:
+            raise ContextError("a batch needs tokens or embd; got neither")
+        self.token = None if tokens is None else _ints("tokens", tokens, 0, n_vocab).reshape(-1)
+        self.embd = None if embd is None else _floats("embd", embd)
+        if self.token is not None:
+            self.n_tokens = self.token.size
+        else:
+            self.n_tokens = 0 if self.embd is None else len(self.embd)
+        if self.n_tokens == 0:
+            raise ContextError("the batch is empty: n_tokens = 0")
+        if self.embd is not None and self.embd.shape != (self.n_tokens, n_embd):
+            shape = self.embd.shape
+            raise ContextError(f"embd must be [{self.n_tokens}, {n_embd}]; got {list(shape)}")
+
+    def _check_length(self, what: str, n: int) -> None:
+        if n != self.n_tokens:
+            raise ContextError(f"{what} has {n} entries for {self.n_tokens} tokens")
+
+    def _read_seq_ids(self, batch: Batch, n_seq_max: int) -> None:
+        if batch.seq_ids is None:
+            self.seq_id: list[SeqIds] = [(0,)] * self.n_tokens
+        else:
+            try:
+                self.seq_id = [tuple(sorted(set(ids))) for ids in batch.seq_ids]
+            except TypeError:
+                raise ContextError(
+                    "seq_ids must have the sequences of each token, such as [(0,), (0, 1)]; got"
+                    f" {str(batch.seq_ids)[:60]}"
+                ) from None
+            self._check_length("seq_ids", len(self.seq_id))
+        for ids in set(self.seq_id):
+            if not ids:
+                raise ContextError(f"seq_ids[{self.seq_id.index(ids)}] is empty")
+            if not all(isinstance(s, int | np.integer) for s in ids):
+                raise ContextError(f"seq_ids[{self.seq_id.index(ids)}] must be integers; got {ids}")
+            if ids[0] < 0 or ids[-1] >= n_seq_max:
+                bad = ids[0] if ids[0] < 0 else ids[-1]
+                raise ContextError(
+                    f"seq_ids[{self.seq_id.index(ids)}]: sequence {bad} is not in [0, {n_seq_max});"
+                    " use a larger n_seq_max"
+                )
+        self._sort_sets()
+
+    def _sort_sets(self) -> None:
+        self._sets = {ids: sum(1 << s for s in ids) for ids in set(self.seq_id)}
+        self._of_set: dict[SeqIds, npt.NDArray[np.intp]] = {}
+        if len(self._sets) == 1:
+            self._of_seq: dict[int, Index] = dict.fromkeys(self.seq_id[0], slice(0, self.n_tokens))
+        else:
+            self._of_seq = positions_of(self.seq_id)
+
+    def give_to_first(self) -> None:
+        """Where all tokens are of the same sequences: let them be of the first only."""
+        self.seq_id, self.has_cpl = [self.seq_id[0][:1]] * self.n_tokens, False
+        self._sort_sets()
+
+    def _read_pos(self, batch: Batch, memory: Positions | None) -> None:
+        if batch.pos is None:
+            following: dict[int, int] = {}
+            pos = np.empty(self.n_tokens, np.int32)
+            runs = groupby(self.seq_id)
+            i = 0
+            for ids, run in runs:
+                n = sum(1 for _ in run)
+                s = ids[0]
+                first = following.get(s, 0 if memory is None else memory.seq_pos_max(s) + 1)
+                if first + n > END:
+                    raise ContextError(
+                        f"sequence {s} is at position {first}: {n} more do not fit below {END};"
+                        " remove positions with seq_rm"
+                    )
+                pos[i : i + n] = np.arange(first, first + n)
+                following[s] = first + n
+                i += n
+        else:
+            pos = _ints("pos", batch.pos, 0, END)
+            self._check_length("pos", pos.shape[-1] if pos.ndim else 0)
+        rows = pos.reshape(-1, self.n_tokens)
+        if len(rows) not in (1, self.n_pos) or (len(rows) > 1 and self.token is not None):
+            raise ContextError(f"pos must be [{self.n_tokens}]; got {list(pos.shape)}")
+        self.pos = np.repeat(rows, self.n_pos, 0) if len(rows) < self.n_pos else rows
+
+    def _check_pos(self, memory: Positions | None) -> None:
+        for s, where in self._of_seq.items():
+            pos = self.pos[0, where]
+            last = -1 if memory is None else memory.seq_pos_max(s)
+            self._check_start(s, int(pos[0]), last)
+            if pos.size > 1:
+                steps = np.diff(pos)
+                if steps.min() < 0:
+                    raise ContextError(f"positions of sequence {s} decrease: {_some(pos)}")
+                if steps.max() > 1 and self.n_pos == 1:
+                    raise ContextError(f"positions of sequence {s} have a gap: {_some(pos)}")
+
+    def _check_start(self, s: int, first: int, last: int) -> None:
+        if last < 0:
+            return
+        if self.n_pos == 1:
+            ok, rule = first == last + 1, f"position {last + 1}"
+        elif self.token is not None:
+            ok, rule = first > last, f"a position above {last}"
+        else:
+            ok, rule = first >= last, f"a position from {last} on"
+        if not ok:
+            raise ContextError(
+                f"sequence {s} ends at position {last} in memory, so this batch must start it at"
+                f" {rule}; got {first} (remove positions with seq_rm, or give no pos)"
+            )
+
+    def _check_coupled(self, memory: Positions | None) -> None:
+        """Sequences that share tokens of this batch must have been equal so far."""
+        self.has_cpl = any(len(ids) > 1 for ids in self._sets)
+        if memory is None:
+            return
+        for a, b in ((ids[0], s) for ids in self._sets for s in ids[1:]):
+            ends = [(memory.seq_pos_min(s), memory.seq_pos_max(s)) for s in (a, b)]
+            if ends[0] != ends[1]:
+                raise ContextError(
+                    f"sequences {a} and {b} share tokens of this batch but have diverged:"
+                    f" they hold positions {list(ends[0])} and {list(ends[1])}"
+                )
+
+    def _read_outputs(self, batch: Batch, outputs: Wanted, output_all: bool) -> None:
+        if batch.outputs is not None and not output_all:
+            try:
+                self.output = np.asarray(batch.outputs, np.bool_)
+            except ValueError:  # rows of several lengths
+                raise ContextError(f"outputs must be [{self.n_tokens}] of bool") from None
+            if self.output.ndim != 1:
+                shape = list(self.output.shape)
+                raise ContextError(f"outputs must be [{self.n_tokens}]; got {shape}")
+            self._check_length("outputs", len(self.output))
+        else:
+            self.output = np.full(self.n_tokens, outputs == "all")
+            self.output[-1] = outputs != "none"
+        self.n_outputs = int(np.count_nonzero(self.output))
+
+
+def _some(values: I32) -> str:
+    shown = ", ".join(map(str, values[:8]))
+    return f"[{shown}{', ...' if values.size > 8 else ''}]"

@@ -1,0 +1,143 @@
+"""What may be given as a prompt: a text, its UTF-8 bytes, or token ids."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ggml_py.errors import ContextError, ModelError
+from llama_py.batch.batch import F32, Batch, Wanted
+from llama_py.hparams.cparams import CParams
+
+if TYPE_CHECKING:
+    from llama_py.tokenizer import Tokenizer
+
+Prompt = str | bytes | Sequence[int]
+MARKER = "<__media__>"  # where an image stands in a text
+
+
+class TooLong(ContextError):
+    """A prompt that a sequence of the context has no room for.
+
+    n_prompt  its tokens;  n_ctx  those that there is room for
+    """
+
+    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+        super().__init__(
+            f"the prompt has {n_prompt} tokens, but a sequence of this context {n_ctx}; use a"
+            " shorter prompt, a larger n_ctx, or fewer sequences"
+        )
+        self.n_prompt, self.n_ctx = n_prompt, n_ctx
+
+
+class Decoding(Protocol):
+    """What reads a prompt: `llama_py.Context`."""
+
+    cparams: CParams
+
+    def decode(self, tokens: Batch, logits: Wanted = "last") -> F32: ...
+
+
+class Medium(Protocol):
+    """What stands in a prompt and is no token: an image.
+
+    n_tokens  cells that it takes;  n_pos  positions
+    """
+
+    @property
+    def n_tokens(self) -> int: ...
+
+    @property
+    def n_pos(self) -> int: ...
+
+    def reading(
+        self, ctx: Decoding, pos: int, seq_id: int, most: Callable[[], int]
+    ) -> Generator[None, None, None]:
+        """Let a sequence that stands at a position go on with it, with pauses in which the context
+        may compute for others; at most() rows at a time, where it can be cut.
+
+        ContextError, as `Context.decode`, where it does not fit.
+        """
+
+
+class Mixed(list[int]):
+    """The ids of a prompt that is more than tokens: an id below zero is a position of something
+    else (llama_py.vision.prompt).
+
+    before    ids of the prompt that a sequence has already
+    n_tokens  cells that it takes, which may be more than positions
+    n_beyond  how many more, of all of the prompt
+    n_whole   rows of it that must be computed together
+    """
+
+    before: list[int]
+    n_tokens: int
+    n_beyond: int
+    n_whole: int
+
+    @property
+    @abstractmethod
+    def media(self) -> Mapping[int, Medium]:
+        """What else it has, by the position at which that begins."""
+
+    @abstractmethod
+    def rest(self, n: int) -> Mixed | None:
+        """What follows the first n positions; None if nothing may begin there."""
+
+    @abstractmethod
+    def read(self, ctx: Decoding, seq_id: int) -> F32:
+        """Let a sequence go on with it. -> F32 [1, n_vocab], of the last token"""
+
+
+def n_cells(ids: Sequence[int]) -> int:
+    """How many cells a prompt takes."""
+    return ids.n_tokens if isinstance(ids, Mixed) else len(ids)
+
+
+def n_whole(ids: Sequence[int]) -> int:
+    """How many rows of a prompt must be computed together."""
+    return ids.n_whole if isinstance(ids, Mixed) else 1
+
+
+def check_whole(n: int, cparams: CParams) -> None:
+    """ContextError for so many rows that see each other, where a ubatch has no room for them."""
+    if n > cparams.n_ubatch:
+        raise ContextError(
+            f"an image of {n} rows that all see each other needs a batch of its own, but n_batch ="
+            f" {cparams.n_batch} and n_ubatch = {cparams.n_ubatch}; use at least {n} for both (-b,"
+            " -ub)"
+        )
+
+
+def is_mixed(*parts: Sequence[int]) -> bool:
+    """Whether some of the ids are of no tokens."""
+    return any(id < 0 for ids in parts for id in ids)
+
+
+def text_of(text: str | bytes | bytearray) -> str:
+    """A text that may be given as UTF-8. ModelError for other bytes."""
+    if isinstance(text, str):
+        return text
+    try:
+        return bytes(text).decode()
+    except UnicodeDecodeError as e:
+        raise ModelError(
+            f"the text is given as bytes, but they are not UTF-8 ({e.reason} at byte {e.start});"
+            " decode them first, or give token ids as a list"
+        ) from None
+
+
+def ids_of(tokenizer: Tokenizer, prompt: Prompt, add_special: bool = True) -> list[int]:
+    """The tokens of a prompt; ids are taken as they are. ModelError for what is none of both."""
+    if isinstance(prompt, Mixed):
+        return prompt
+    if isinstance(prompt, (str, bytes, bytearray)):
+        return tokenizer.tokenize(text_of(prompt), add_special)
+    try:
+        return [int(id) for id in prompt]
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"a prompt is a text or a list of token ids, not {type(prompt).__name__}"
+            " (of a conversation's messages: chat)"
+        ) from None

@@ -1,0 +1,249 @@
+"""The ways to cut a batch into ubatches (llama-batch.cpp:llama_batch_allocr)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, groupby, takewhile
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ContextError
+from llama_py.batch.batch import I32, Batch, Index, SeqIds, UBatch, Wanted
+from llama_py.batch.checked_batch import CheckedBatch, Positions
+from llama_py.hparams.cparams import CParams
+
+if TYPE_CHECKING:
+    from llama_py.hparams import HParams
+
+
+class BatchSplitter(CheckedBatch):
+    """A checked batch, and what of it is not in a ubatch yet.
+
+    apart  no ubatch of `split_equal` is to have tokens of two sequence sets
+    """
+
+    apart = False
+    _kinds: npt.NDArray[np.intp] | None = None
+
+    def set_kinds(self, kinds: npt.NDArray[np.intp] | None) -> None:
+        """No ubatch is to have tokens of two kinds. [n_tokens]; None if there is one kind only"""
+        self._kinds = kinds
+
+    def split_reset(self) -> None:
+        """Start cutting from the beginning again."""
+        self.n_used = 0
+        self._used = bytearray(self.n_tokens)
+        self._taken = dict.fromkeys(self._sets, 0)
+
+    def split_simple(self, n_ubatch: int) -> UBatch | None:
+        """The next n_ubatch tokens in batch order, whatever their sequences."""
+        first = self._used.find(0)
+        if first < 0:
+            return None
+        if self._kinds is not None:
+            picked = self._of_one_kind(first, n_ubatch)
+            return self._add(np.array(picked, np.intp), len(picked), False)
+        end = min(first + n_ubatch, self.n_tokens)
+        self._used[first:end] = b"\1" * (end - first)
+        return self._add(slice(first, end), end - first, False)
+
+    def _of_one_kind(self, first: int, n_ubatch: int) -> list[int]:
+        """The first free token and others of its kind, each sequence in order."""
+        assert self._kinds is not None
+        picked, passed = list[int](), 0
+        for i in range(first, self.n_tokens):
+            one = self._sets[self.seq_id[i]]
+            if self._used[i]:
+                continue
+            if self._kinds[i] != self._kinds[first] or passed & one:
+                passed |= one
+            elif len(picked) < n_ubatch:
+                self._used[i] = 1
+                picked.append(i)
+        return picked
+
+    def split_seq(self, n_ubatch: int) -> UBatch | None:
+        """The next tokens of one sequence set."""
+        first = self._used.find(0)
+        if first < 0:
+            return None
+        current = self._sets[self.seq_id[first]]
+        picked: list[int] = []
+        for i in range(first, self.n_tokens):
+            one = self._sets[self.seq_id[i]]
+            if self._kinds is not None and self._kinds[i] != self._kinds[first] and current & one:
+                break
+            if len(picked) < n_ubatch and not self._used[i] and current & one == one:
+                current = one
+                self._used[i] = 1
+                picked.append(i)
+        return self._add(np.array(picked, np.intp), 1, True)
+
+    def split_equal(self, n_ubatch: int, sequential: bool, n_keep_tail: int = 0) -> UBatch | None:
+        """The same number of tokens of each of several sequence sets, sequence-major.
+
+        sequential   only sets of consecutive ascending sequence ids (each has its own KV stream)
+        n_keep_tail  the last so many tokens of a sequence are never cut apart
+        """
+        if sequential and self.has_cpl:
+            raise ContextError(
+                "tokens that belong to several sequences need kv_unified=True in this context"
+            )
+        if n_keep_tail > n_ubatch:
+            raise ContextError(
+                f"n_ubatch = {n_ubatch} must be at least {n_keep_tail}: rollback needs so many"
+                " tokens in one ubatch (n_rs_seq + 1); use a larger n_ubatch or a smaller n_rs_seq"
+            )
+        sets = self._open_sets(n_ubatch, sequential)
+        if not sets:
+            return None
+        left = [len(self._rest(ids)) for ids in sets]
+        length = min(min(left), max(1, n_ubatch // len(sets)))
+        if n_keep_tail:
+            length, sets = _keep_tails(length, left, sets, n_ubatch, n_keep_tail)
+        return self._take(sets, length)
+
+    def split_slots(self, n_ubatch: int, sequential: bool, n_tail: int = 0) -> UBatch | None:
+        """Tokens of one sequence set, or one token of each of several (ik_llama.cpp
+        llama-delta-net.cpp).
+
+        sequential  as above
+        n_tail      the last so many tokens of a sequence come alone
+        """
+        sets = self._open_sets(n_ubatch, sequential)
+        if not sets:
+            return None
+        one_left = list(takewhile(lambda ids: len(self._rest(ids)) == 1, sets))
+        if one_left:
+            return self._take(one_left, 1)
+        left = len(self._rest(sets[0]))
+        length = left if left <= n_tail else left - n_tail
+        return self._take(sets[:1], min(length, n_ubatch))
+
+    def _take(self, sets: list[SeqIds], length: int) -> UBatch:
+        """So many tokens of each set."""
+        parts = []
+        for ids in sets:
+            start = self._taken[ids]
+            parts.append(self.tokens_of(ids)[start : start + length])
+            self._taken[ids] += length
+        where = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._add(where, len(sets), True)
+
+    def _open_sets(self, n_ubatch: int, sequential: bool) -> list[SeqIds]:
+        """Sequence sets with tokens left that do not overlap, in batch order, at most n_ubatch."""
+        chosen: list[SeqIds] = []
+        taken = kind = 0
+        for ids, _ in groupby(self.seq_id):
+            if self._taken[ids] == len(self.tokens_of(ids)) or taken & self._sets[ids]:
+                continue
+            if sequential and chosen and ids[0] != chosen[-1][0] + 1:
+                continue
+            if self._kinds is not None and chosen and self._next_kind(ids) != kind:
+                taken |= self._sets[ids]  # nothing of these sequences may come before it
+                continue
+            kind = self._next_kind(ids)
+            chosen.append(ids)
+            taken |= self._sets[ids]
+            if len(chosen) == n_ubatch or self.apart:
+                break
+        return chosen
+
+    def _next_kind(self, ids: SeqIds) -> int:
+        i = self.tokens_of(ids)[self._taken[ids]]
+        return 0 if self._kinds is None else int(self._kinds[i])
+
+    def _rest(self, ids: SeqIds) -> npt.NDArray[np.intp]:
+        """The next tokens of a sequence set, as far as they are of one kind."""
+        rest = self.tokens_of(ids)[self._taken[ids] :]
+        if self._kinds is None:
+            return rest
+        other = self._kinds[rest] != self._kinds[rest[0]]
+        return rest[: int(other.argmax())] if other.any() else rest
+
+    def _add(self, where: Index, n_seqs: int, equal_seqs: bool) -> UBatch:
+        idxs = np.arange(where.start, where.stop) if isinstance(where, slice) else where
+        n = idxs.size
+        self.n_used += n
+        if len(self._sets) == 1:
+            seq_id = self.seq_id[:n]
+            unique = list(self.seq_id[0])
+        else:
+            seq_id = [self.seq_id[i] for i in idxs]
+            unique = sorted(set(chain.from_iterable(set(seq_id))))
+        return UBatch(
+            equal_seqs,
+            n,
+            n // n_seqs,
+            n_seqs,
+            self.n_pos,
+            None if self.token is None else self.token[where],
+            None if self.embd is None else self.embd[where],
+            self.pos[:, where].reshape(-1),
+            seq_id,
+            unique,
+            self.output[where],
+            idxs,
+            0 if self._kinds is None else int(self._kinds[idxs[0]]),
+        )
+
+
+def _keep_tails(
+    length: int, left: list[int], sets: list[SeqIds], n_ubatch: int, n_tail: int
+) -> tuple[int, list[SeqIds]]:
+    """The longest prefix of sets that end here or keep at least n_tail tokens for later."""
+    keep = 0
+    for n in left:
+        if 0 < n - length < n_tail:
+            break
+        keep += 1
+    if keep:
+        return length, sets[:keep]
+    # none does: the first one goes alone, to its end if it fits
+    return (left[0] if left[0] <= n_ubatch else left[0] - n_tail), sets[:1]
+
+
+def splitter_of(
+    tokens: Sequence[int] | I32 | Batch,
+    wanted: Wanted,
+    hp: HParams,
+    cparams: CParams,
+    memory: Positions,
+    *,
+    reads: bool,
+    hidden: bool,
+) -> BatchSplitter:
+    """What `Context.decode` was given, checked.
+
+    reads   as an encoder does, which gives something for each token
+    hidden  of the tokens, hidden states may be given
+
+    Raises ContextError for a batch that is malformed, or has to be computed in one piece and is
+    too large for that.
+    """
+    batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
+    if wanted not in ("last", "all", "none"):
+        raise ContextError(f'logits must be "last", "all" or "none", not {wanted!r}')
+    width = hp.n_embd_inp_enc if reads else hp.n_embd_inp
+    n_embd = width if batch.tokens is None else hp.n_embd_beside
+    splitter = BatchSplitter(
+        batch,
+        n_vocab=hp.n_vocab,
+        n_embd=n_embd,
+        n_seq_max=cparams.n_seq_max,
+        n_pos=hp.n_pos_per_embd,
+        memory=memory,
+        outputs=wanted,
+        output_all=cparams.embeddings or reads,
+        hidden=hidden,
+    )
+    pooled = cparams.embeddings and cparams.pooling not in ("none", "last")
+    if (pooled or not cparams.causal_attn) and splitter.n_tokens > cparams.n_ubatch:
+        what = f"pooling {cparams.pooling}" if pooled else "a model that attends in both directions"
+        raise ContextError(
+            f"{what} needs the batch in one piece: {splitter.n_tokens} tokens,"
+            f" n_ubatch = {cparams.n_ubatch}; use a larger n_ubatch"
+        )
+    return splitter

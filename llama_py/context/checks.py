@@ -1,0 +1,121 @@
+"""From what a user asks of a context to how it will run (llama_context::llama_context)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from ggml_py.errors import ContextError
+from ggml_py.types import F32
+from llama_py.blocks.known_forms import check as check_forms
+from llama_py.blocks.known_forms import forms
+from llama_py.hparams.cparams import CParams, make_cparams, trained_context
+from llama_py.hparams.forms import SLOTS
+from llama_py.loading.model import Loaded
+from llama_py.memory.kept import Compressed, State
+from llama_py.models import architecture, known_architectures
+from llama_py.params import ContextParams
+
+log = logging.getLogger("llama_py")
+
+
+def settled(model: Loaded, p: ContextParams) -> CParams:
+    """The parameters of every graph of a context; ContextError for what the model cannot do."""
+    check_forms(p.forms)
+    if p.mtp and not model.architecture.load_mtp:
+        raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
+    if model.architecture.drafts_by and p.target is None:
+        raise ContextError(
+            f"models of {model.arch!r} can only draft for another; give it as model_draft (-md) of"
+            " that one"
+        )
+    if p.nextn_layer and p.nextn_layer >= model.hparams.n_layer_nextn:
+        raise ContextError(
+            f"nextn_layer = {p.nextn_layer}: the model has {model.hparams.n_layer_nextn} NextN"
+            " layers, the first is 0"
+        )
+    n_rs_seq = _n_rs_seq(model, p)
+    chosen = {kind: form for kind, form in p.forms.items() if form != "auto"}
+    for kind, form in chosen.items():
+        able = dict.fromkeys((forms()[kind].names[0], *forms()[kind].go_back))
+        if n_rs_seq > 0 and form not in able:
+            raise ContextError(
+                f"n_rs_seq = {n_rs_seq} needs {kind} {' or '.join(able)}: {form} keeps no earlier"
+                " states"
+            )
+        if form == SLOTS and not model.architecture.in_slots:
+            known = [arch for arch in known_architectures() if architecture(arch).in_slots]
+            raise ContextError(
+                f"{kind} {form}: the states of {model.arch} are not kept in slots; those of"
+                f" {', '.join(known)} can be"
+            )
+    if p.rope_scale and p.rope_freq_scale:
+        raise ContextError("rope_scale and rope_freq_scale are inverses; give one of them")
+    scale = 1 / p.rope_scale if p.rope_scale else p.rope_freq_scale
+    cparams = make_cparams(
+        model.hparams,
+        n_ctx=p.n_ctx or 0,
+        n_batch=p.n_batch,
+        n_ubatch=p.n_ubatch,
+        n_seq_max=p.n_seq_max,
+        n_rs_seq=n_rs_seq,
+        flash_attn=p.flash_attn not in (False, "off"),
+        kv_unified=p.kv_unified,
+        rope_scaling_type=p.rope_scaling,
+        rope_freq_base=p.rope_freq_base,
+        rope_freq_scale=scale,
+        yarn_orig_ctx=p.yarn_orig_ctx,
+        yarn_ext_factor=p.yarn_ext_factor,
+        yarn_attn_factor=p.yarn_attn_factor,
+        yarn_beta_fast=p.yarn_beta_fast,
+        yarn_beta_slow=p.yarn_beta_slow,
+        causal_attn=None if p.attention == "auto" else p.attention == "causal",
+    )
+    if p.flash_attn in (True, "on") and not cparams.flash_attn:
+        log.warning("flash attention is off: models of architecture %s have none", model.arch)
+    asked = (p.n_ctx or 0) // (1 if p.kv_unified else p.n_seq_max)
+    trained = trained_context(model.hparams, p.rope_scaling, scale, p.yarn_orig_ctx)
+    if asked > trained:
+        log.warning(
+            "n_ctx = %d for each sequence: the model was trained with %d tokens, and what it writes"
+            " behind them may be nonsense",
+            asked,
+            trained,
+        )
+    if n_rs_seq and cparams.n_ubatch <= n_rs_seq:
+        raise ContextError(
+            f"n_ubatch = {cparams.n_ubatch} must be at least n_rs_seq + 1 = {n_rs_seq + 1}"
+        )
+    return replace(
+        cparams,
+        embeddings=p.embeddings,
+        nextn_layer=p.nextn_layer,
+        offload_kqv=p.offload_kqv,
+        swa_full=p.swa_full,
+        reduce_type=p.reduce_type,
+        pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
+        forms=tuple(sorted(chosen.items())),
+    )
+
+
+def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
+    """How many earlier states of each sequence are kept: as many as are asked for and fit; none
+    where nothing has to be kept to go back."""
+    hp, architecture = model.hparams, model.architecture
+    layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else hp.kept_layers
+    kept = (k for il in layers for k in architecture.kept(il))
+    states = [k for k in kept if isinstance(k, State | Compressed)]
+    if not states or not p.n_rs_seq:
+        return 0
+    step = p.n_seq_max * sum(k.n_embd_states for k in states) * F32.type_size
+    fitting = p.rs_ram * 2**20 // step if p.rs_ram else p.n_rs_seq
+    if fitting < p.n_rs_seq:
+        log.warning(
+            "n_rs_seq = %d: states of earlier tokens need %.1f MiB for each token, and rs_ram ="
+            " %d MiB; %d are kept (a larger rs_ram, or fewer sequences, keep more)",
+            p.n_rs_seq,
+            step / 2**20,
+            p.rs_ram,
+            fitting,
+        )
+    return min(fitting, p.n_rs_seq)

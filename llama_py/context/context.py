@@ -1,0 +1,494 @@
+"""A model at work: batches in, logits out (llama-context.cpp)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.backend import Device
+from ggml_py.errors import ContextError
+from ggml_py.garbage import collected_later
+from ggml_py.shield import Shield, let_through, shielded
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME
+from llama_py.adapters.control_vector import PlacedDirections
+from llama_py.adapters.lora import NO_LORAS, Adapter, Choice, Loras
+from llama_py.batch import F32, I32, Batch, UBatch, Wanted
+from llama_py.batch.splitter import BatchSplitter, splitter_of
+from llama_py.blocks.known_forms import forms
+from llama_py.context import state
+from llama_py.context.checks import settled
+from llama_py.context.largest import full_params, largest
+from llama_py.context.next_token import Following, following
+from llama_py.context.runner import OnGraph, Runner, set_threads
+from llama_py.context.watched import Watched
+from llama_py.decoding.prefix_cache import Reuse
+from llama_py.graph.cross import Cross
+from llama_py.graph.linear import Linear
+from llama_py.graph.outputs import Outputs, read_rows
+from llama_py.graph.params import GraphParams, GraphType
+from llama_py.graph.result import GraphResult
+from llama_py.loading.model import Loaded
+from llama_py.memory import GroupContext, MemoryGroup, Placing, SharedMemory, create_memory
+from llama_py.memory.k_shift import plan_shift
+from llama_py.params import ContextParams
+from llama_py.support.closing import Closing
+from llama_py.support.signature import takes
+
+log = logging.getLogger("llama_py")
+
+NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
+
+
+def log_removed(seqs: list[int]) -> None:
+    if seqs:
+        log.info("decode failed: removed sequences %s from the memory", seqs)
+
+
+class Context(Closing, Watched):
+    """The memory of a model's sequences, and the graphs that advance it.
+
+    embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
+    h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
+    layer_inp  F32 [n_tokens, n_embd] by layer, after `set_embeddings_layer_inp`
+    embd_seq  with `embeddings`, F32 [n_embd] of each sequence of the last batch, or of a reranker
+              its scores; empty for pooling "none"
+    checker   counts the nodes that `check` compared
+    runner    has the graphs
+    speculator  what drafts for it, once something has (llama_py.decoding.drafting)
+    reuse     what sequences hold, so that it is not computed again
+    on_graph  called with each graph, built or used again, and its ubatch before it is run
+    following  the same one as long as tokens follow tokens, and nothing else is done
+    """
+
+    @takes(ContextParams)
+    @collected_later()
+    def __init__(self, model: Loaded, **options: Any) -> None:
+        """options are the fields of ContextParams.
+
+        Raises ContextError for values that make no sense, AllocError for too large sizes.
+        """
+        self.model = model
+        self.params = p = ContextParams(**options)
+        self.cparams = settled(model, p)
+        self._lent = None if p.target is None else p.target.model.architecture.lends()
+        self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"
+        self.embd: F32 | None = None
+        self.embd_seq: dict[int, F32] = {}
+        self.h_nextn: F32 | None = None
+        self.layer_inp: dict[int, F32] = {}
+        self._cvec: PlacedDirections | None = None
+        self._encoded: Cross | None = None
+        self._adapters = Choice()
+        self._head: Linear | None = None
+        self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
+        self._closed = False
+        self.following: Following | None = None
+        self._at_work = threading.Lock()
+        self.on_graph: OnGraph | None = None
+        self.speculator: Closing | None = None
+        set_threads(self.devices, p)
+        self.runner = Runner(model, p)
+        self.checker = self.runner.checker
+        self.memory = self._create_memory()
+        self._resolve_fused_ops()
+        self._reserve()
+        self.reuse = Reuse(self)
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        """Those in use; the last is the host."""
+        return self.model.placement.devices
+
+    @property
+    def n_ctx(self) -> int:
+        return self.cparams.n_ctx
+
+    @property
+    def n_reused(self) -> int:
+        """How often a graph was used again."""
+        return self.runner.n_reused
+
+    @property
+    def n_vocab(self) -> int:
+        return self.model.hparams.n_vocab
+
+    def _create_memory(self) -> MemoryGroup:
+        p, arch, hp = self.params, self.model.architecture, self.model.hparams
+        if arch.shares_memory:
+            return self._shared_memory(p.target)
+        types = BY_NAME[p.type_k], BY_NAME[p.type_v]
+        if types[1].block_size > 1 and not self.cparams.flash_attn:
+            raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
+        layers = [hp.n_layer + p.nextn_layer] if p.mtp else hp.kept_layers
+        how = Placing(
+            self.cparams,
+            self._memory_device,
+            *types,
+            n_pos=hp.n_pos_per_embd,
+            parts=self.model.placement.group,
+        )
+        return create_memory({il: arch.kept(il) for il in layers}, how)
+
+    def _shared_memory(self, target: Context) -> MemoryGroup:
+        """Of a model that attends to what the one that it drafts for keeps."""
+        theirs, hp = target.model.architecture, self.model.hparams
+        self.cparams = replace(self.cparams, flash_attn=target.cparams.flash_attn)
+        kept = {il: theirs.kept(il) for il in range(target.model.hparams.n_layer)}
+        layers = self.model.architecture.reads(kept)
+        return SharedMemory(target.memory, layers, {il: hp.layers[il].window for il in layers})
+
+    def _memory_device(self, il: int) -> Device:
+        model = self.model
+        return model.layer_devices[il] if self.cparams.offload_kqv else model.placement.host
+
+    def decode(
+        self,
+        tokens: Sequence[int] | I32 | Batch,
+        logits: Wanted = "last",
+        seq_id: int = 0,
+        copy: bool = True,
+    ) -> F32:
+        """Advance the sequences of a batch. -> F32 [n, n_vocab], the rows in the batch's order
+
+        tokens   ids that continue sequence `seq_id`, or a Batch
+        logits   of which tokens, unless the batch says itself
+        copy     False: rows are not to be changed, and good until the context computes again
+
+        Raises ContextError, before anything is computed, for a batch that is malformed or does not
+        fit, and while another thread decodes: each needs a context of its own. After Ctrl-C or an
+        error, sequences end at the last complete ubatch; those of a recurrent model are empty. An
+        exception of another signal's handler, or planted by a debugger, is not survived.
+        """
+        self._refuse_others()
+        with self._at_work:
+            before, self.following = self.following, None
+            if before is not None and before.is_valid(self.memory, self._settings()):
+                ubatch = before.next(tokens, logits, seq_id)
+                if ubatch is not None:
+                    return self._follow(before, ubatch, copy)
+            if seq_id and not isinstance(tokens, Batch):
+                tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
+            splitter = self._checked(tokens, logits)
+            self._apply_shift()
+            with self.memory.copied(splitter):
+                return self._run(splitter, self.memory, copy)
+
+    def encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
+        """Encode a text as a whole (llama.h:llama_encode).
+
+        The decoder of an encoder-decoder model then attends to the result. Models without a
+        separate encoder are run as `decode` does.
+
+        Returns:
+            The last hidden state of each token, `(n_tokens, n_embd)`, not pooled or normalized.
+
+        Raises:
+            ContextError: Malformed or oversized batch, or a second thread decodes.
+        """
+        if not self.model.has_encoder:
+            return self._token_embeddings(tokens)
+        self._refuse_others()
+        with self._at_work:
+            return self._encode(tokens)
+
+    def _refuse_others(self) -> None:
+        """A context is one thread's at a time: what both did to the memory would be mixed."""
+        if self._at_work.locked():
+            raise ContextError(
+                "this context is at work, in another thread or in what called back; give each"
+                " thread a context of its own (model.context)"
+            )
+
+    @shielded
+    def _token_embeddings(self, tokens: Sequence[int] | I32 | Batch) -> F32:
+        """Decode, and return the embeddings of all tokens."""
+        before = self.cparams
+        self.cparams = replace(before, embeddings=True)
+        try:
+            self.decode(tokens, "all")
+        finally:
+            self.cparams = before
+        assert self.embd is not None
+        return self.embd
+
+    @shielded
+    def _encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
+        decoding, self.gtype = (self.gtype, self.cparams), "encoder"
+        self.cparams = replace(self.cparams, causal_attn=False)
+        try:
+            splitter = self._checked(tokens, "all", NOTHING)
+            self._run(splitter, NOTHING)
+        finally:
+            self.gtype, self.cparams = decoding
+        assert self.embd is not None
+        self._encoded = Cross(self.embd, splitter.seq_id)
+        return self.embd
+
+    def _run(self, splitter: BatchSplitter, memory: MemoryGroup, copy: bool = True) -> F32:
+        cparams = self.cparams
+        whole = cparams.embeddings or not cparams.causal_attn
+        plan = self._adapters.plan(splitter)
+        if plan.kinds is not None:
+            splitter.set_kinds(plan.kinds)
+        self._loras, self.following = plan.loras, None
+        mctx = memory.init_batch(splitter, cparams.n_ubatch, whole)
+        outputs = Outputs(splitter, cparams, copy or len(mctx.ubatches) > 1)
+        while True:
+            ubatch = mctx.get_ubatch()
+            self._process_ubatch(ubatch, memory, mctx, outputs)
+            if not mctx.next():
+                break
+        self._adapters.keep(plan)
+        if not plan.heard:  # an adapter may begin to work with any token
+            self.following = following(splitter, mctx, self._settings(), memory, self.n_vocab)
+        return self._result(outputs)
+
+    def _settings(self) -> tuple[object, ...]:
+        """What graphs depend on besides batch and memory."""
+        own = self.cparams, self.gtype, self._cvec, self._encoded, self._head
+        return *own, self._adapters.made, self.on_graph, self.runner.latest
+
+    def _follow(self, before: Following, ubatch: UBatch, copy: bool) -> F32:
+        """Decode the tokens after `before`."""
+        with Shield(), self._discard_on_error(ubatch, self.memory):
+            before.mctx.follow(ubatch)
+            res = self.runner.again(ubatch, self.on_graph)
+            rows = self._rows(before.splitter, ubatch, res, copy)
+            before.ubatch, self.following = ubatch, before
+        return rows
+
+    def _rows(self, splitter: BatchSplitter, ubatch: UBatch, res: GraphResult, copy: bool) -> F32:
+        """Read the logits of a batch of one ubatch."""
+        if res.t_logits is not None and not self.cparams.gives_more:
+            here = res.logits_here
+            if here is None:
+                return read_rows(res.t_logits, ubatch.n_tokens)
+            return here.copy() if copy else here[:]
+        outputs = Outputs(splitter, self.cparams, copy)
+        outputs.add(res, ubatch)
+        return self._result(outputs)
+
+    @contextmanager
+    def _discard_on_error(self, ubatch: UBatch, memory: MemoryGroup) -> Iterator[None]:
+        """Forget a ubatch that is not computed to its end."""
+        try:
+            yield
+        except BaseException:
+            log_removed(memory.discard(ubatch))
+            raise
+
+    def _result(self, outputs: Outputs) -> F32:
+        self.embd, self.embd_seq = outputs.embd.values, outputs.by_seq
+        self.h_nextn, hp = outputs.h_nextn.values, self.model.hparams
+        self.layer_inp = {il: r.get(hp.n_embd) for il, r in outputs.layer_inp.items()}
+        return outputs.logits.get(self.n_vocab)
+
+    def prepare(self, n_tokens: int | Iterable[int], n_seqs: int = 1) -> None:
+        """Have all kernels ready that batches of so many tokens need, of n_seqs sequences together:
+        with all logits, and with those of the last tokens, in a memory that is full, and in one
+        that has nothing else. Nothing is computed."""
+        each = [n_tokens] if isinstance(n_tokens, int) else n_tokens
+        self.runner.prepare(self._shaped((n, n_seqs) for n in each))
+
+    def prepare_once(self, shapes: Sequence[tuple[int, int]], force: bool = False) -> None:
+        """Do `prepare` for (tokens, sequences), unless an earlier process did and its kernels are
+        still cached: only one graph is built then.
+
+        force   do it in any case
+        """
+        key = self.runner.key_of(next(self._shaped([(1, 1)])), shapes)
+        if force or not self.runner.sched.has_provided(key):
+            self.runner.prepare(self._shaped(shapes), key)
+
+    def _shaped(self, shapes: Iterable[tuple[int, int]]) -> Iterator[GraphParams]:
+        for n, n_seqs in shapes:
+            for n_used in (None, n):
+                full = full_params(self.model, self._graph_params, self.memory, n, n_seqs, n_used)
+                yield from (replace(full, n_outputs=i) for i in {full.n_outputs, n_seqs})
+
+    def clear(self) -> None:
+        """Forget all sequences."""
+        self.memory.clear()
+
+    def save_state(
+        self, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
+    ) -> bytes:
+        """The state of one sequence, or of all (-1); see llama_py.context.state.save."""
+        return state.save(self, seq_id, partial=partial, tokens=tokens)
+
+    def load_state(
+        self, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
+    ) -> list[int]:
+        """Put a saved state in place; the tokens saved with it. See llama_py.context.state.load."""
+        return state.load(self, data, seq_id, partial=partial)
+
+    def close(self) -> None:
+        """Give memory back. Nothing can be decoded after that."""
+        if self.speculator is not None:
+            self.speculator.close()
+        self.memory, self.runner.graphs, self._closed = NOTHING, [], True
+        self.following = None
+        self.reuse = Reuse(self)
+
+    def __repr__(self) -> str:
+        cp = self.cparams
+        sequences = f"{cp.n_seq_max} sequences" if cp.n_seq_max > 1 else "1 sequence"
+        return f"<Context of {self.n_ctx} cells, {sequences}, {self.model.arch}>"
+
+    def computed_with(self, seq_id: int) -> Hashable | None:
+        """What changes the results of a sequence's tokens, besides the tokens before them: adapters
+        and control vector. None where it also matters how they come in batches."""
+        loras = self._adapters.of(seq_id)
+        return None if self._adapters.activated(seq_id) else (loras, self._cvec)
+
+    def set_embeddings_nextn(
+        self, value: bool, masked: bool = False, pre_norm: bool = False
+    ) -> None:
+        """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output; of
+        what the last norm made, or with `pre_norm` got."""
+        self.cparams = replace(
+            self.cparams,
+            embeddings_nextn=value,
+            embeddings_nextn_masked=value and masked,
+            nextn_pre_norm=value and pre_norm,
+        )
+
+    def set_head(self, head: Linear | None) -> None:
+        """From now on logits are those of this head [n_embd, n], of no more rows than the model's
+        own, which None is: `decode` gives rows of n."""
+        self._head = head
+
+    def set_control_vector(
+        self, directions: npt.ArrayLike | None, layers: range | None = None
+    ) -> None:
+        """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:
+        of all); without directions no longer. A `llama_py.steering.ControlVector` is such.
+        ContextError for another n_embd."""
+        hp, devices = self.model.hparams, self.model.layer_devices
+        self._cvec = None
+        if directions is not None:
+            values = np.asarray(directions, np.float32)
+            self._cvec = PlacedDirections(values, devices[: hp.n_layer], hp.n_embd, layers)
+
+    def set_adapters(
+        self, adapters: Mapping[Adapter, float] | None = None, seq_id: int | None = None
+    ) -> None:
+        """From now on decode a sequence with adapters of `model.load_adapter`, each times its
+        scale; without, as the model is. What is in memory stays as it was computed.
+
+        seq_id  None: all sequences
+
+        Raises ContextError for another model's adapter, a scale that is not finite, a sequence out
+        of range.
+        """
+        for adapter in adapters or {}:
+            if adapter not in self.model.adapters:
+                raise ContextError(f"{adapter} is not of this model; use its load_adapter")
+        if seq_id is not None and not 0 <= seq_id < self.cparams.n_seq_max:
+            raise ContextError(f"sequence {seq_id} is not in [0, {self.cparams.n_seq_max})")
+        self._adapters.set(adapters or {}, seq_id)
+
+    def memory_breakdown(self) -> dict[str, dict[str, int]]:
+        """Bytes by device and use: model, context (memory), compute, and on the host reuse (states
+        that are kept)."""
+        model, memory = self.model.sizes, self.memory.memory_breakdown()
+        use = {
+            d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}
+            for d, n in zip(self.devices, self.runner.compute_sizes(), strict=True)
+        }
+        use[self.devices[-1].name]["reuse"] = self.reuse.budget.size
+        return use
+
+    def _checked(
+        self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, memory: MemoryGroup | None = None
+    ) -> BatchSplitter:
+        if self._closed:
+            raise ContextError("the context is closed; make a new one")
+        return splitter_of(
+            tokens,
+            logits,
+            self.model.hparams,
+            self.cparams,
+            memory or self.memory,
+            reads=memory is NOTHING,
+            hidden=self.gtype == "decoder_mtp" or self.model.architecture.continues_states,
+        )
+
+    def _apply_shift(self) -> None:
+        """Rotate the cached keys whose positions were moved since."""
+        cparams = self.cparams
+
+        def factors(il: int) -> Tensor | None:
+            return self.model.architecture.rope_factors(cparams, il)
+
+        for kv in self.memory.caches.values():
+            if not kv.has_shift():
+                continue
+            with Shield():
+                plan = let_through(partial(plan_shift, kv, cparams, factors, self.devices))
+                try:
+                    plan.run()
+                except BaseException:  # some keys may be rotated, others not
+                    seqs = kv.moved_seqs()
+                    for s in seqs:
+                        self.memory.seq_rm(s)
+                    log_removed(seqs)
+                    raise
+                finally:
+                    kv.forget_shift()
+
+    def _process_ubatch(
+        self, ubatch: UBatch, memory: MemoryGroup, mctx: GroupContext, outputs: Outputs
+    ) -> None:
+        """Compute a ubatch and read its rows, or leave the memory as it was."""
+        with Shield(), self._discard_on_error(ubatch, memory):
+            mctx.apply()
+            n_outputs = int(np.count_nonzero(ubatch.output))
+            outputs.add(self._run_graph(ubatch, mctx, n_outputs), ubatch)
+
+    def _run_graph(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphResult:
+        return self.runner.run(self._graph_params(ubatch, mctx, n_outputs), self.on_graph)
+
+    def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams:
+        return GraphParams(
+            self.model.hparams,
+            self.cparams,
+            ubatch,
+            mctx,
+            n_outputs,
+            self.gtype,
+            self._cvec,
+            self._encoded,
+            self._loras[ubatch.kind],
+            self._head,
+            self._lent,
+        )
+
+    def _resolve_fused_ops(self) -> None:
+        """Where the caller left it open, do without the fused ops that the device cannot run."""
+        p, n_seqs = self.params, self.cparams.n_seq_max
+        full = full_params(self.model, self._graph_params, self.memory, n_seqs, n_seqs)
+        refused = self.runner.refused(self.model.architecture.graph(full).fused)
+        if "flash_attn" in refused and p.flash_attn == "auto":
+            self.cparams = replace(self.cparams, flash_attn=False)
+            self.memory = self._create_memory()
+        for kind in refused.keys() - {"flash_attn"}:
+            if p.forms.get(kind, "auto") == "auto" and not self.cparams.n_rs_seq:
+                chosen = dict(self.cparams.forms) | {kind: forms()[kind].names[1]}
+                self.cparams = replace(self.cparams, forms=tuple(sorted(chosen.items())))
+        for what, why in refused.items():
+            log.warning("%s cannot be one op: %s", what, why)
+
+    def _reserve(self) -> None:
+        """Compute buffers for the largest graphs, so that decode allocates nothing."""
+        full = largest(self.model, self._graph_params, self.memory, self.cparams)
+        self.runner.reserve(full)

@@ -1,0 +1,61 @@
+"""The largest graphs of a context: compute buffers are made for them, so that decode allocates
+nothing (llama_context::sched_reserve)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from llama_py.batch import UBatch, ubatch_reserve
+from llama_py.graph.cross import Cross
+from llama_py.graph.params import GraphParams
+from llama_py.hparams import HParams
+from llama_py.hparams.cparams import CParams
+from llama_py.loading.model import Loaded
+from llama_py.memory import GroupContext, MemoryGroup
+
+ParamsOf = Callable[[UBatch, GroupContext, int], GraphParams]  # the last: how many outputs
+
+
+def full_params(
+    model: Loaded,
+    params_of: ParamsOf,
+    memory: MemoryGroup,
+    n_tokens: int,
+    n_seqs: int,
+    n_used: int | None = None,
+) -> GraphParams:
+    """Of the largest graph for so many tokens, all of them outputs: as if the memory were full, or
+    n_used cells of it."""
+    hp = model.hparams
+    ubatch = ubatch_reserve(-(-n_tokens // n_seqs), n_seqs, hp.n_pos_per_embd)
+    mctx = memory.init_full(n_seqs)
+    if n_used is not None:
+        mctx.as_if(n_used)
+    params = params_of(ubatch, mctx, ubatch.n_tokens)
+    if not model.has_encoder:
+        return params
+    return replace(params, encoded=_longest_text(hp, params.cparams))
+
+
+def largest(
+    model: Loaded, params_of: ParamsOf, memory: MemoryGroup, cp: CParams
+) -> list[GraphParams]:
+    """Of all that must be measured: an encoder, one sequence, all of them, single tokens."""
+    n_seqs, n_tokens = cp.n_seq_max, min(cp.n_ctx, cp.n_ubatch)
+    # one sequence alone can need more than all together: some inputs grow with its length
+    shapes = dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)])
+    full = [full_params(model, params_of, memory, *shape) for shape in shapes]
+    if model.has_encoder:
+        text = full_params(model, params_of, memory, n_tokens, 1)
+        full.insert(0, replace(text, gtype="encoder"))
+    return full
+
+
+def _longest_text(hp: HParams, cp: CParams) -> Cross:
+    """As if a text of the length the model was trained with had been encoded, or as much of it as
+    can be: an encoder gets all of a text at once."""
+    n = min(hp.n_ctx_train, cp.n_ubatch)
+    return Cross(np.broadcast_to(np.float32(0), (n, hp.n_embd)), [(0,)] * n)

@@ -1,0 +1,153 @@
+"""One token after one token of the same sequences, which is what most decodes are; or after a few
+tokens of one sequence as many more, as checking drafts that were right does.
+
+The graph is the same, and of the memory and of the inputs only what grows by these is changed:
+nothing is checked, split, placed or looked for again. Whatever is not so simple is decoded as any
+batch is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from llama_py.batch import END, F32, I32, Batch, UBatch, Wanted
+from llama_py.batch.splitter import BatchSplitter
+from llama_py.memory import GroupContext, MemoryGroup
+
+
+@dataclass(slots=True)
+class Following:
+    """Tokens that were decoded together, one of each sequence or some of one, all with logits.
+
+    settings  what the graph was made for, compared by identity
+    changes   those of the memory until then
+    """
+
+    n_vocab: int
+    splitter: BatchSplitter
+    ubatch: UBatch
+    mctx: GroupContext
+    settings: tuple[object, ...]
+    changes: int
+
+    def is_valid(self, memory: MemoryGroup, settings: tuple[object, ...]) -> bool:
+        """Whether nothing was changed since."""
+        return self.changes == memory.changes and all(map(is_, self.settings, settings))
+
+    def next(
+        self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, seq_id: int
+    ) -> UBatch | None:
+        """A batch of the token after each of these; None for any other, and without room."""
+        last, embd = self.ubatch, None
+        if isinstance(tokens, Batch):
+            batch, embd = tokens, tokens.embd
+            if not self._is_alike(batch, logits):
+                return None
+            tokens = () if batch.tokens is None else batch.tokens
+        elif last.n_seqs_unq > 1 or seq_id != last.seq_id_unq[0] or not self._are_all(logits):
+            return None
+        if logits == "none" or not self._fits(tokens, embd):
+            return None
+        rows = None if embd is None else _rows(embd)
+        if rows is not None and not np.isfinite(rows).all():
+            return None  # it is refused
+        pos = [p + last.n_each for p in last.pos.tolist()]
+        if max(pos) >= END:
+            return None
+        ubatch = self._made(tokens, rows, pos)
+        return ubatch if self.mctx.has_room(ubatch) else None
+
+    def _made(self, tokens: Sequence[int] | I32, rows: F32 | None, pos: list[int]) -> UBatch:
+        """Return a new ubatch each time: `discard` compares it by identity. After kernels each
+        kind of NumPy call has to be fetched from memory, 5 to 10 us, so this takes but one."""
+        last, n = self.ubatch, self.ubatch.n_tokens
+        both = np.array([*tokens, *pos], np.int32)
+        return UBatch(
+            last.equal_seqs,
+            n,
+            last.n_seq_tokens,
+            last.n_seqs,
+            last.n_pos,
+            both[:n],
+            rows,
+            both[n:],
+            last.seq_id,
+            last.seq_id_unq,
+            last.output,
+            last.batch_idxs,
+            last.kind,
+        )
+
+    def _are_all(self, logits: Wanted) -> bool:
+        return logits == "all" or self.ubatch.n_tokens == 1
+
+    def _is_alike(self, batch: Batch, logits: Wanted) -> bool:
+        """Whether a batch has the same sequences in the same order, at their next positions, with
+        all logits."""
+        try:
+            return self._has_next(batch, logits)
+        except TypeError:  # it is no such batch at all, which is told elsewhere
+            return False
+
+    def _has_next(self, batch: Batch, logits: Wanted) -> bool:
+        last, n = self.ubatch, self.ubatch.n_tokens
+        ids, pos, outputs = batch.seq_ids, batch.pos, batch.outputs
+        given = [(0,)] if ids is None else [tuple(one) for one in ids]
+        if given != last.seq_id:
+            return False
+        if pos is not None and [*pos] != (last.pos[:n] + last.n_each).tolist():
+            return False
+        return _is_all(outputs, n, logits)
+
+    def _fits(self, tokens: Sequence[int] | I32, embd: Any) -> bool:
+        """Whether inputs are of the same kinds, and the tokens exist."""
+        mine = self.ubatch.embd
+        if (embd is None) != (mine is None) or (mine is not None and np.shape(embd) != mine.shape):
+            return False
+        if isinstance(tokens, np.ndarray):
+            tokens = tokens.tolist() if tokens.ndim == 1 else ()
+        if not isinstance(tokens, (list, tuple)) or len(tokens) != self.ubatch.n_tokens:
+            return False
+        for id in tokens:
+            is_id = type(id) is int or isinstance(id, np.integer)
+            if not (is_id and 0 <= id < self.n_vocab):
+                return False
+        return True
+
+
+def _rows(embd: Any) -> F32:
+    with np.errstate(over="ignore"):  # what is no 32-bit number is refused
+        return np.ascontiguousarray(embd, np.float32)
+
+
+def _is_all(outputs: Any, n: int, logits: Wanted) -> bool:
+    if outputs is None:
+        return n == 1 or logits == "all"
+    return len(outputs) == n and all(outputs)
+
+
+def following(
+    splitter: BatchSplitter,
+    mctx: GroupContext,
+    settings: tuple[object, ...],
+    memory: MemoryGroup,
+    n_vocab: int,
+) -> Following | None:
+    """For the tokens after a batch that was decoded; None if that was not one token each of
+    sequences, or several of one without a gap, computed together."""
+    ubatch = mctx.ubatches[0]
+    n = ubatch.n_tokens
+    alone = n == splitter.n_tokens == splitter.n_outputs
+    in_a_row = ubatch.n_seqs_unq == 1 and ubatch.pos[n - 1] - ubatch.pos[0] == n - 1
+    if not alone or not (n == ubatch.n_seqs_unq or in_a_row):
+        return None
+    if ubatch.token is None or ubatch.seq_id != splitter.seq_id:
+        return None
+    if any(len(ids) > 1 for ids in ubatch.seq_id) or not mctx.is_settled:
+        return None
+    return Following(n_vocab, splitter, ubatch, mctx, settings, memory.changes)

@@ -1,0 +1,275 @@
+"""Graphs of a context: built once for each shape, planned on the model's devices, run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+from ggml_py.assign import Causes
+from ggml_py.backend import CompileOptions, Device, KeepsKernels, TellsBatches, Work
+from ggml_py.check import Checker
+from ggml_py.digest import hex_digest
+from ggml_py.garbage import collected_later
+from ggml_py.plan import Plan
+from ggml_py.registry import device as find_device
+from ggml_py.sched import Layout, Scheduler
+from ggml_py.shield import let_through
+from ggml_py.taps import Taps
+from ggml_py.tensor import Tensor
+from llama_py.batch import UBatch
+from llama_py.graph.params import GraphParams
+from llama_py.graph.result import GraphResult
+from llama_py.loading.model import Loaded
+from llama_py.params import ContextParams
+from llama_py.support.progress import shown, told
+
+log = logging.getLogger("llama_py")
+
+N_GRAPHS = 4  # built graphs that are kept for reuse
+OnGraph = Callable[[GraphResult, UBatch], None]
+WantedOf = Callable[[GraphResult], Taps | None]
+
+
+def set_threads(devices: Sequence[Device], p: ContextParams) -> None:
+    """As many as a context asks for."""
+    for device in devices:
+        if p.n_threads is not None:
+            device.set_threads(p.n_threads)
+        if isinstance(device, TellsBatches):
+            device.set_batch_threads(p.n_threads_batch)
+
+
+class Runner:
+    """The scheduler of a context, and the graphs that it has planned.
+
+    graphs    those that may be used again, the latest first; n_graphs  at most so many with a token
+              of each sequence, and as many others: new prompts do not push those of answers out
+    n_reused  how often one was used again
+    checker   counts the nodes that `check` compared
+    ubatch    that which is computed
+    """
+
+    def __init__(self, model: Loaded, p: ContextParams) -> None:
+        self.model = model
+        self.graphs: list[tuple[GraphResult, Plan]] = []
+        self.n_graphs = N_GRAPHS
+        self.ubatch: UBatch | None = None
+        self._taps: WantedOf | None = None
+        self._untapped: list[tuple[GraphResult, Plan]] = []
+        self.n_reused = 0
+        self.checker = _checker(model, p.check) if p.check else None
+        self.progress, self._several = p.progress, p.n_seq_max > 1
+        self._lacks_next: list[Callable[[], bool]] | None = None  # of devices, for the next token
+        how = CompileOptions(told(p.progress), p.fuse and p.watch is None and not p.check)
+        devices = list(model.placement.devices)
+        self.sched = Scheduler(
+            devices,
+            how,
+            p.watch,
+            self.checker,
+            parallel=_several_in_flight(model, p),
+            together=model.placement.shares_layers,
+        )
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        return self.model.placement.devices
+
+    @property
+    def shares_layers(self) -> bool:
+        return self.model.placement.shares_layers
+
+    def run(self, params: GraphParams, on_graph: OnGraph | None) -> GraphResult:
+        """Compute a ubatch; on_graph sees its graph before."""
+        res, plan = self._reusable(params) or let_through(lambda: self._build(params))
+        res.set_inputs(params.ubatch)
+        return self._computed(res, plan, params.ubatch, on_graph)
+
+    @property
+    def latest(self) -> GraphResult | None:
+        """The graph of the last `run`, if it is still kept."""
+        return self.graphs[0][0] if self.graphs else None
+
+    def again(self, ubatch: UBatch, on_graph: OnGraph | None) -> GraphResult:
+        """Compute the tokens after those of the last `run`, in its graph, which they are known to
+        fit."""
+        res, plan = self.graphs[0]
+        self.n_reused += 1
+        res.follow(ubatch)
+        return self._computed(res, plan, ubatch, on_graph)
+
+    def _computed(
+        self, res: GraphResult, plan: Plan, ubatch: UBatch, on_graph: OnGraph | None
+    ) -> GraphResult:
+        if on_graph is not None:
+            let_through(lambda: on_graph(res, ubatch))
+        self.ubatch = ubatch
+        plan.run()
+        return res
+
+    def _reusable(self, params: GraphParams) -> tuple[GraphResult, Plan] | None:
+        for i, built in enumerate(self.graphs):
+            if built[0].can_reuse(params):
+                if i:
+                    self.graphs.insert(0, self.graphs.pop(i))
+                self.n_reused += 1
+                return built
+        return None
+
+    @collected_later()
+    def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
+        res = self.model.architecture.graph(params)
+        log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
+        with shown(self.progress):
+            plan = self._planned(res, self._taps(res) if self._taps else None)
+        built = res, plan
+        single = _is_single(res)
+        alike = [one for one in self.graphs if _is_single(one[0]) == single]
+        for old in alike[self.n_graphs - 1 :]:
+            self.graphs.remove(old)
+        self.graphs.insert(0, built)
+        return built
+
+    def set_taps(self, taps: WantedOf | None) -> None:
+        """From now on plan graphs with taps on what this wants of each. Those that were planned
+        without are used again when there are none."""
+        if self._taps is None:
+            self._untapped = self.graphs
+        self._taps = taps
+        self.graphs = [] if taps else self._untapped
+
+    def _planned(self, res: GraphResult, taps: Taps | None = None) -> Plan:
+        many = res.params.ubatch.n_tokens > 1
+        self.sched.options = replace(self.sched.options, many=many)
+        return self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
+
+    def steps(self, res: GraphResult) -> list[Work]:
+        """What would be run of a graph, in order: nodes, or several of them as one. It stays as it
+        is."""
+        work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
+        return [step for _, steps in work for step in steps]
+
+    @collected_later()
+    def prepare(self, params: Iterable[GraphParams], key: str = "") -> None:
+        """Have the kernels of graphs ready, all at once; the graphs are not kept.
+
+        key   if not empty: what `Scheduler.has_provided` finds them by in later processes
+        """
+        built = map(self.model.architecture.graph, params)
+        with shown(self.progress):
+            self.sched.provide(((r.graph, self._pins(r), self._in_parts(r)) for r in built), key)
+
+    def key_of(self, params: GraphParams, shapes: Sequence[tuple[int, int]]) -> str:
+        """Return a digest of one graph, and of (tokens, sequences) of graphs made in the same way.
+
+        The graph stands for everything else that decides which kernels the others need: the
+        model's layers, types of weights and caches, variants of blocks, adapters.
+        """
+        nodes = [
+            (t.op, t.params, [(s.type.name, s.ne, s.layout) for s in (t, *t.src) if s is not None])
+            for t in self.model.architecture.graph(params).graph.nodes
+        ]
+        names = [d.name for d in self.model.devices]
+        return hex_digest(repr((nodes, shapes, names, self.sched.options.fuse)).encode())
+
+    def lacks_next(self) -> bool:
+        """Whether kernels for the next token may have to be compiled. It is asked once; of several
+        sequences, it is not known for one alone."""
+        asked, self._lacks_next = self._lacks_next, None
+        return asked is not None and (self._several or any(lacks() for lacks in asked))
+
+    def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
+        """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""
+        model = self.model
+        pins = [(t, model.placement.host) for t in res.on_host]
+        n_layers = len(model.layer_devices)
+        full_offload = model.placement.n_offloaded(n_layers - 1) == n_layers
+        if full_offload or res.params.ubatch.n_tokens < 32:
+            pins += [(t, model.layer_devices[il]) for t, il in res.in_layer]
+        return pins
+
+    def _in_parts(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
+        """Nodes of the parts of layers that devices share, but for those of keys on the host."""
+        group, free = self.model.placement.group, res.of_host_keys
+        parts = ((t, group[number]) for t, number in res.in_part if id(t) not in free)
+        return [(t, device) for t, device in parts if _writes_at(device, t)]
+
+    def refused(self, fused: dict[str, list[Tensor]]) -> dict[str, str]:
+        """Which kinds of fused ops a device of the layers cannot run, and why."""
+        return {
+            kind: f"{d.name}: {why}"
+            for d in dict.fromkeys(self._layer_devices())
+            for kind, nodes in fused.items()
+            for why in filter(None, map(d.why_not, nodes))
+        }
+
+    def _layer_devices(self) -> list[Device]:
+        place = self.model.placement
+        shared = place.group if place.shares_layers else ()
+        return [*self.model.layer_devices[:-1], *shared]
+
+    @collected_later()
+    def reserve(self, full: list[GraphParams]) -> None:
+        """Compute buffers for the largest graphs, so that decode allocates nothing."""
+        start = perf_counter()
+        graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
+        work: list[tuple[Device, list[Work]]] = []
+        for params in full:
+            res = self.model.architecture.graph(params)
+            work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
+            if params.gtype != "encoder":
+                graphs[params.ubatch.n_tokens] = len(res.graph.nodes), self.sched.n_splits
+        single = ((d, steps) for d, steps in work if isinstance(d, KeepsKernels))  # the last ones
+        self._lacks_next = [d.lacks(steps) for d, steps in single]
+        for device, size in zip(self.model.placement.devices, self.compute_sizes(), strict=True):
+            log.info(
+                "sched_reserve: %10s compute buffer size = %8.2f MiB", device.name, size / 2**20
+            )
+        for what, counts in zip(
+            ("nodes", "splits"), zip(*graphs.values(), strict=True), strict=True
+        ):
+            same = len(set(counts)) == 1
+            each = ", ".join(f"{n} (with bs={bs})" for bs, n in zip(graphs, counts, strict=True))
+            log.info("sched_reserve: graph %s = %s", what, counts[0] if same else each)
+        log.info(
+            "sched_reserve: reserve took %.2f ms, sched copies = %d",
+            (perf_counter() - start) * 1e3,
+            self.sched.n_copies,
+        )
+
+    def explain(self, res: GraphResult) -> tuple[Layout, Causes]:
+        """Compute buffers for a graph; how it is laid out, and why (see Scheduler.explain)."""
+        return self.sched.explain(res.graph, self._pins(res), self._in_parts(res))
+
+    def compute_sizes(self) -> list[int]:
+        """Bytes of the compute buffer of each device."""
+        return self.sched.compute_sizes()
+
+
+def _is_single(res: GraphResult) -> bool:
+    """Whether a graph is of one token of each sequence."""
+    return res.params.ubatch.n_tokens == res.params.ubatch.n_seqs_unq
+
+
+def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
+    """Whether ubatches may follow one another through the devices (llama_context::llama_context);
+    it takes memory, and works only where nothing has to go back to the host.
+    """
+    place, n_layers = model.placement, len(model.layer_devices)
+    everything = place.n_offloaded(n_layers - 1) == n_layers and not place.overrides
+    apart = len(place.offload) > 1 and not place.shares_layers
+    return apart and everything and p.offload_kqv
+
+
+def _writes_at(device: Device, node: Tensor) -> bool:
+    """Whether what a node writes into is in a device's reach."""
+    buffer = None if node.view_src is None else node.view_src.buffer
+    return buffer is None or device.can_read(buffer)
+
+
+def _checker(model: Loaded, device: str) -> Checker:
+    """Checks nodes on the device of that name, where weights have the bytes of the file."""
+
+    return Checker(find_device(device), model.plain_bytes)

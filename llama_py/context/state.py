@@ -1,0 +1,140 @@
+"""Saving what a context remembers, whole or by sequence, and reading it back (llama_state_*)."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from ggml_py.errors import ContextError
+from llama_py.gguf.metadata import printable
+from llama_py.loading.model import Loaded
+from llama_py.memory import MemoryGroup
+from llama_py.memory.io import StateReader, StateWriter
+from llama_py.support.whole_file import replace_file
+
+MAGIC = b"llpy"
+VERSION = 2
+_HEAD = struct.Struct("<4sII")  # magic, version, crc32 of the rest
+
+
+class Remembering(Protocol):
+    """What a state is of: `llama_py.Context`."""
+
+    memory: MemoryGroup
+
+    @property
+    def model(self) -> Loaded: ...
+
+
+def save(
+    ctx: Remembering, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
+) -> bytes:
+    """The state of one sequence, or of all (-1).
+
+    partial  without what `seq_rm` can always take back (the attention part): a checkpoint to return
+             to while later positions are still there
+    tokens   remembered along with it: what the sequence was made from
+    """
+    scope = "all sequences" if seq_id < 0 else "one sequence"
+    io = begin(ctx, f"{'checkpoint' if partial else 'state'} of {scope}")
+    io.array(np.asarray(tokens, np.int32))
+    ctx.memory.state_write(io, seq_id, partial)
+    return b"".join(sealed(io))
+
+
+def load(
+    ctx: Remembering, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
+) -> list[int]:
+    """Put a saved state in place of what the context has; returns the tokens saved with it.
+
+    A sequence may be read into another sequence, or context, than it was saved from. Raises
+    ContextError, without a change, for data that is broken or from another model or layout; if the
+    context is too small for it, the sequence is empty afterwards.
+    """
+    scope = "all sequences" if seq_id < 0 else "one sequence"
+    io = opened(ctx, data, f"{'checkpoint' if partial else 'state'} of {scope}")
+    tokens = [int(t) for t in io.array(np.int32)]
+    ctx.memory.state_read(io, seq_id, partial)
+    io.end()
+    return tokens
+
+
+def save_file(
+    ctx: Remembering, path: str | Path, seq_id: int = -1, *, tokens: Sequence[int] = ()
+) -> int:
+    """`save` to a file, which is replaced only when all is on the disk; its size in bytes."""
+    return replace_file(path, [save(ctx, seq_id, tokens=tokens)])
+
+
+def load_file(ctx: Remembering, path: str | Path, seq_id: int = -1) -> list[int]:
+    """`load` from a file; the ContextError names it."""
+    with naming(path):
+        return load(ctx, Path(path).read_bytes(), seq_id)
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Any ContextError begins with the file that it is about."""
+    try:
+        yield
+    except ContextError as e:
+        raise ContextError(f"{path}: {e}") from e
+
+
+def begin(ctx: Remembering, what: str) -> StateWriter:
+    """The beginning of data that is later `opened`: what it is, of which model and layout."""
+    io = StateWriter()
+    for text in (what, ctx.model.fingerprint, ctx.model.arch, ctx.memory.layout()):
+        io.text(text)
+    return io
+
+
+def sealed(io: StateWriter) -> list[bytes | memoryview]:
+    """All of it, with a checksum before it."""
+    crc = 0
+    for part in io.parts:
+        crc = zlib.crc32(part, crc)
+    return [_HEAD.pack(MAGIC, VERSION, crc), *io.parts]
+
+
+def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader:
+    """The rest of data that was `sealed`; ContextError if it is damaged, something else, or of
+    another model or layout."""
+    io = StateReader(_body(data))
+    found, print_, arch, layout = (io.text() for _ in range(4))
+    model = ctx.model
+    if found != what:
+        raise ContextError(f"it is a {printable(found)}, but a {what} is needed")
+    if print_ != model.fingerprint:
+        other = f" ({printable(arch)}, not {model.arch})" if arch != model.arch else ""
+        raise ContextError(
+            f"the {what} belongs to another model{other}: fingerprint {printable(print_)}, but this"
+            f" model's is {model.fingerprint}; use the model that it was saved with"
+        )
+    if layout != ctx.memory.layout():
+        raise ContextError(
+            f"the {what} is laid out as {layout!r}, but this context needs {ctx.memory.layout()!r};"
+            " use the cache types, the flash attention and the forms that it was saved with"
+        )
+    return io
+
+
+def _body(data: bytes | memoryview) -> memoryview:
+    view = memoryview(data)
+    if len(view) < _HEAD.size:
+        raise ContextError(f"not a saved state: {len(view)} bytes")
+    magic, version, crc = _HEAD.unpack_from(view)
+    body = view[_HEAD.size :]
+    if magic != MAGIC:
+        raise ContextError(f"not a saved state: it starts with {magic!r}, not {MAGIC!r}")
+    if version != VERSION:
+        raise ContextError(f"the state has version {version}; this program reads {VERSION}")
+    if zlib.crc32(body) != crc:
+        raise ContextError("the state is damaged or cut short: its checksum does not match")
+    return body

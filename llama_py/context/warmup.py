@@ -1,0 +1,59 @@
+"""Before the first token: all kernels that an answer needs are compiled together, none in its
+midst; and a model that was run once runs as fast as it will (common.cpp: warmup)."""
+
+from __future__ import annotations
+
+from llama_py.context.context import Context
+
+# Kernels differ by how many tokens they take at once: one, a few, a tile, many.
+SIZES = (*range(1, 10), 16, 17, 32, 33, 64, 128, 256)
+
+
+def sizes(ctx: Context, n_seqs: int = 1) -> list[int]:
+    """Numbers of tokens of a ubatch, of all sequences together, that have kernels of their own."""
+    most = min(ctx.cparams.n_ubatch, ctx.n_ctx)
+    each = (*SIZES, most // n_seqs)
+    return list(dict.fromkeys(n * n_seqs for n in each if 0 < n * n_seqs <= most))
+
+
+def make_ready(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
+    """Have all kernels for a prompt of so many tokens and what follows it, up to n_more tokens at
+    once. That costs next to nothing where they are there."""
+    if ctx.runner.lacks_next():
+        ctx.prepare(_sizes_of(ctx, n_prompt, n_more))
+
+
+def make_all_ready(ctx: Context, force: bool = False) -> None:
+    """Compile all missing kernels for prompts of any length, constrained responses, and several
+    sequences: a chat or a server then compiles nothing later.
+
+    force   look for each kernel, even if an earlier process noted that it compiled all
+    """
+    from llama_py.sampler.masked import mask
+
+    mask()
+    counts = dict.fromkeys((1, ctx.cparams.n_seq_max))
+    ctx.prepare_once([(n, n_seqs) for n_seqs in counts for n in sizes(ctx, n_seqs)], force)
+
+
+def _sizes_of(ctx: Context, n_prompt: int, n_more: int) -> list[int]:
+    """Of ubatches: whole ones of the prompt, its last one, one token, and drafts."""
+    most = min(ctx.cparams.n_ubatch, ctx.n_ctx)
+    few = (n for n in (*SIZES, n_more) if n <= min(n_more, most))
+    return [n for n in dict.fromkeys((min(n_prompt, most), n_prompt % most, *few)) if n]
+
+
+def warm_up(ctx: Context, shifts: bool = False) -> None:
+    """Run the model on two tokens and on one, which are forgotten. The memory must be empty.
+
+    shifts  what is kept will be moved to other positions
+    """
+    if not ctx.memory.parts or ctx.model.has_encoder or ctx.n_ctx < 5 or ctx.checker is not None:
+        return
+    t = ctx.model.tokenizer
+    ctx.decode([t.bos or 0, t.eos or 0])
+    ctx.decode([t.bos or 0])
+    if shifts and ctx.memory.can_shift:
+        ctx.memory.seq_add(0, 0, -1, 1)
+        ctx.decode([t.bos or 0])
+    ctx.clear()

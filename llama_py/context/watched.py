@@ -1,0 +1,101 @@
+"""What one looks at, and changes, in a model at work: values of nodes, logits of any layer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.errors import ContextError
+from ggml_py.taps import Taps
+from llama_py.batch import UBatch
+from llama_py.context.largest import full_params
+from llama_py.context.runner import Runner
+from llama_py.graph.params import GraphParams
+from llama_py.graph.result import GraphResult
+from llama_py.hparams.cparams import CParams
+from llama_py.loading.model import Loaded
+from llama_py.memory import GroupContext, MemoryGroup
+
+if TYPE_CHECKING:
+    from llama_py.hooks import Capture, Hooks, Patch
+    from llama_py.hooks.patch import Change
+    from llama_py.hooks.unembed import Unembedding
+
+
+class Watched(ABC):
+    """A context, to who looks into its graphs; what they take to import is imported when asked."""
+
+    model: Loaded
+    cparams: CParams
+    memory: MemoryGroup
+    runner: Runner
+
+    @abstractmethod
+    def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams: ...
+
+    @cached_property
+    def _hooks(self) -> Hooks:
+        from llama_py.hooks import Hooks  # few contexts have any
+
+        return Hooks(self.runner, self._some_graphs)
+
+    def capture(self, *names: str) -> Capture:
+        """Keep the values of nodes while its `with` lasts; see llama_py.hooks.
+
+        Raises ContextError for a name that no node has.
+        """
+        return self._hooks.capture(*names)
+
+    def patch(self, name: str, change: Change | Any) -> Patch:
+        """Replace the values of nodes while its `with` lasts: by change(value, at), or by an array.
+        See llama_py.hooks.
+
+        Raises ContextError for a name that no node has, and in `decode` for a value that does not
+        fit.
+        """
+        return self._hooks.patch(name, change)
+
+    def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
+        """Meanwhile tell of nodes that a function chooses of each graph (ggml_py.taps).
+        ContextError while values are captured or patched."""
+        return self._hooks.tapped(of)
+
+    @cached_property
+    def unembed(self) -> Unembedding:
+        """Rows of the residual stream [n, n_embd] -> their logits [n, n_vocab], by the model's own
+        last norm and head; see llama_py.steering.lens."""
+        from llama_py.hooks.unembed import Unembedding
+
+        return Unembedding(self._full_graph, self.model.devices)
+
+    def set_embeddings_layer_inp(self, layers: Iterable[int]) -> None:
+        """Whether decode also gives `layer_inp`: what these layers get, n_layer being the result of
+        the last. ContextError for a model that does not tell what they get."""
+        wanted, hp = tuple(sorted(set(layers))), self.model.hparams
+        found = self._full_graph(1).t_layer_inp if wanted else {}
+        for il in wanted:
+            if il not in found or found[il].ne[:2] != (hp.n_embd, 1):
+                raise ContextError(
+                    f"models of {self.model.arch!r} do not tell what layer {il} gets, of"
+                    f" {hp.n_layer} layers"
+                )
+        self.cparams = replace(self.cparams, embeddings_layer_inp=wanted)
+
+    @property
+    def gives_nextn(self) -> bool:
+        """Whether the model has something to give for `h_nextn`."""
+        return self._full_graph(1).t_h_nextn is not None
+
+    def _some_graphs(self) -> list[GraphResult]:
+        """Of one token, and of several."""
+        several = min(self.cparams.n_ubatch, 64, self.cparams.n_ctx)
+        return [self._full_graph(n) for n in (1, several)]
+
+    def _full_graph(self, n_tokens: int) -> GraphResult:
+        """That of a sequence's tokens, all of them outputs, as if the memory were full."""
+        params = full_params(self.model, self._graph_params, self.memory, n_tokens, 1)
+        return self.model.architecture.graph(params)

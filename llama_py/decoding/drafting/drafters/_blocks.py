@@ -1,0 +1,179 @@
+"""Drafting a block of tokens at once, with masks in place of those to come
+(common_speculative_impl_draft_dflash)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ggml_py.errors import ContextError, ModelError
+from llama_py.batch import F32, Batch
+from llama_py.context import Context
+from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting
+from llama_py.decoding.drafting.drafters._model import (
+    like,
+    likeliest,
+    long_enough,
+    made_for,
+    take_out,
+)
+from llama_py.params.speculative import SpeculativeParams
+
+
+class BlockDrafter(Drafter):
+    """What some of the model's layers get of each token is stored in the draft's memory; a block of
+    the last token and masks attends to that, and leaves the memory again.
+
+    n       tokens of a draft, at most
+    blocks  what a block of the draft is
+    """
+
+    name: ClassVar[str]
+    uses_draft_model = True
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        target, model = setting.ctx, made_for(setting, self.name)
+        architecture, given = model.architecture, target.model.hparams.n_embd
+        assert architecture.blocks is not None
+        self.layers, self.blocks = architecture.target_layers, architecture.blocks
+        if model.hparams.n_embd != given:
+            raise ModelError(
+                f"{model.file.path} drafts for a model of {model.hparams.n_embd} channels, but"
+                f" {target.model.file.path} has {given}"
+            )
+        mask = model.tokenizer.special_ids.get("mask")
+        if mask is None:
+            raise ModelError(f"{model.file.path} has no mask token (tokenizer.ggml.mask_token_id)")
+        if setting.params.spec_draft_p_min and self.blocks.chained and not self.blocks.sure:
+            raise ContextError(
+                f"{self.name}: {model.file.path} does not tell how sure it is; use"
+                " spec_draft_p_min = 0"
+            )
+        self.mask = mask
+        self.n = min(setting.params.spec_draft_n_max, self.blocks.size - self.blocks.first)
+        target.set_embeddings_layer_inp(self.layers)
+        try:
+            self.ctx = like(target, model, setting.params, target=target, swa_full=True)
+        except BaseException:
+            target.set_embeddings_layer_inp(())
+            raise
+        self.ctx.set_embeddings_nextn(self.blocks.sure or self.blocks.n_pairs > 0)
+
+    @classmethod
+    def n_max(cls, p: SpeculativeParams) -> int:
+        return p.spec_draft_n_max
+
+    @property
+    def contexts(self) -> Sequence[Context]:
+        return [self.ctx]
+
+    def observe(self, seen: Sequence[Seen]) -> None:
+        n = self.ctx.cparams.n_ubatch
+        for part in seen:
+            rows = np.concatenate([part.layer_inp[il] for il in self.layers], axis=1)
+            self._hold(part.seq_id, part.pos)
+            for i in range(0, len(rows), n):
+                some = rows[i : i + n]
+                pos = range(part.pos + i, part.pos + i + len(some))
+                sets, none = [(part.seq_id,)] * len(some), [False] * len(some)
+                self.ctx.decode(Batch(None, some, pos, sets, none))
+
+    def _hold(self, seq_id: int, end: int) -> None:
+        """Let the memory have positions before this one only; none, if some are missing."""
+        memory = self.ctx.memory
+        if not memory.seq_rm(seq_id, end, -1) or memory.seq_pos_max(seq_id) + 1 != end:
+            memory.seq_rm(seq_id)
+
+    def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
+        if self.ctx.memory.can_shift and self.ctx.memory.seq_pos_max(seq_id) + 1 >= end > pos + n:
+            take_out(self.ctx, seq_id, pos, n, end)
+        else:
+            self.ctx.memory.seq_rm(seq_id)
+
+    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+        guesses: dict[int, list[int]] = {}
+        able = []
+        for r in requests:
+            self._hold(r.seq_id, r.pos)
+            if self.ctx.memory.seq_pos_max(r.seq_id) + 1 == r.pos:
+                able.append(r)
+        for group, n in self._together(able):
+            guesses |= self._tried(group, n)
+        return long_enough(guesses, self.setting.params)
+
+    def _tried(self, group: Sequence[Request], n: int) -> dict[int, list[int]]:
+        """Blocks of a group, of which nothing stays in the memory."""
+        try:
+            return self._guess(group, n)
+        except ContextError:  # sequences share cells, of which there may be too few
+            return {}
+        finally:
+            for r in group:
+                self._hold(r.seq_id, r.pos)
+
+    def _together(self, requests: Sequence[Request]) -> Iterator[tuple[Sequence[Request], int]]:
+        """Those whose blocks are computed at once, with the guesses of each."""
+        cp, first = self.ctx.cparams, self.blocks.first
+        n = min(self.n, cp.n_ubatch - first)
+        if n < 1:
+            return
+        step = cp.n_ubatch // (n + first)
+        for i in range(0, len(requests), step):
+            group = requests[i : i + step]
+            room = min([n, *(cp.n_ctx_seq - r.pos - first for r in group)])
+            if room > 0:
+                yield group, room
+
+    def _guess(self, group: Sequence[Request], n: int) -> dict[int, list[int]]:
+        """n tokens after each text."""
+        size = n + self.blocks.first
+        logits = self.ctx.decode(
+            Batch(
+                [id for r in group for id in (int(r.ids[-1]), *[self.mask] * (size - 1))],
+                pos=[r.pos + i for r in group for i in range(size)],
+                seq_ids=[(r.seq_id,) for r in group for _ in range(size)],
+                outputs=[True] * (size * len(group)),
+            )
+        )
+        made = {}
+        for i, r in enumerate(group):
+            rows = slice(i * size + self.blocks.first, (i + 1) * size)
+            h = None if self.ctx.h_nextn is None else self.ctx.h_nextn[rows]
+            made[r.seq_id] = self._chosen(logits[rows], h)[: r.n_max]
+        return made
+
+    def _chosen(self, logits: F32, h: F32 | None) -> list[int]:
+        """logits [n, n_vocab], h [n, n_embd]: how sure it is, or pairs of tokens"""
+        p_min, blocks = self.setting.params.spec_draft_p_min, self.blocks
+        if blocks.n_pairs:
+            assert h is not None
+            return _following(h, blocks.n_pairs, p_min)
+        found: list[int] = []
+        for i, row in enumerate(logits):
+            if blocks.sure and h is not None and h[i, 0] < p_min:
+                break
+            id = likeliest(row, None, 0.0 if blocks.chained else p_min)
+            if id is None:
+                break
+            found.append(id)
+        return found
+
+    def close(self) -> None:
+        self.setting.ctx.set_embeddings_layer_inp(())
+        self.ctx.close()
+
+
+def _following(rows: F32, k: int, p_min: float) -> list[int]:
+    """From position to position the token that follows the one before it best; rows have k tokens,
+    and k scores after each of the k before."""
+    found, before = list[int](), 0
+    for row in rows:
+        scores = row[k * (1 + before) : k * (2 + before)].astype(np.float64)
+        before = int(scores.argmax())
+        if p_min > 0 and 1 / np.exp(scores - scores[before]).sum() < p_min:
+            break
+        found.append(int(row[before]))
+    return found

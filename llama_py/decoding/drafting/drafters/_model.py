@@ -1,0 +1,92 @@
+"""What drafting by a model has in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ggml_py.errors import ContextError, ModelError
+from llama_py.batch import F32
+from llama_py.context import Context
+from llama_py.decoding.drafting.draft_vocabulary import DraftVocabulary
+from llama_py.decoding.drafting.drafter import Setting
+from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
+from llama_py.loading.model import Loaded
+from llama_py.params.speculative import SpeculativeParams
+
+N_CANDIDATES = 10  # most likely tokens among which a draft's probability is taken
+
+
+def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) -> Context:
+    """A context of a model that drafts, as large as the one that it drafts for."""
+    p, cp = other.params, other.cparams
+    made = Context(
+        model,
+        n_ctx=cp.n_ctx,
+        n_batch=cp.n_batch,
+        n_ubatch=cp.n_ubatch,
+        n_seq_max=cp.n_seq_max,
+        kv_unified=cp.kv_unified,
+        flash_attn=p.flash_attn,
+        type_k=how.spec_draft_type_k or p.type_k,
+        type_v=how.spec_draft_type_v or p.type_v,
+        n_threads=p.n_threads,
+        n_threads_batch=p.n_threads_batch,
+        offload_kqv=p.offload_kqv,
+        progress=p.progress,
+        fuse=p.fuse,
+        **options,
+    )
+    made.runner.n_graphs = other.runner.n_graphs
+    return made
+
+
+def made_for(setting: Setting, name: str) -> Loaded:
+    """The model that drafts in this way and no other.
+
+    Raises ContextError where there is none, ModelError for one of another vocabulary or devices.
+    """
+    target, model = setting.ctx, setting.model_draft
+    if model is None or model.architecture.drafts_by != name:
+        given = "none" if model is None else f"{model.file.path} ({model.arch})"
+        raise ContextError(
+            f"{name} needs a model that was made for it; give it as model_draft (-md), not {given}"
+        )
+    check_same_vocabulary(target.model, model)
+    ours, there = target.model.hparams.n_vocab, model.hparams.n_vocab
+    if ours != there:
+        raise ModelError(f"{model.file.path} knows {there} tokens, but the model has {ours}")
+    if not set(target.devices) <= set(model.devices):
+        raise ModelError(
+            f"{model.file.path} is not on the devices of the model that it drafts for"
+            f" ({target.model.device_names}); load it there"
+        )
+    return model
+
+
+def take_out(ctx: Context, seq_id: int, pos: int, n: int, end: int) -> None:
+    """n positions from `pos` on leave a sequence, those before `end` move to their place, and later
+    ones leave too."""
+    ctx.memory.seq_rm(seq_id, end, -1)
+    ctx.memory.seq_shift(seq_id, pos, n)
+
+
+def likeliest(logits: F32, few: DraftVocabulary | None, p_min: float) -> int | None:
+    """The most likely token; None if its probability among the first ten is below p_min.
+
+    few   the tokens that the logits are of; None: all
+    """
+    best_one = int(np.argmax(logits))
+    if p_min > 0:
+        k = min(N_CANDIDATES, logits.size)
+        best = np.partition(logits, -k)[-k:].astype(np.float64)
+        if 1 / np.exp(best - best.max()).sum() < p_min:
+            return None
+    return best_one if few is None else int(few.ids[best_one])
+
+
+def long_enough(drafts: dict[int, list[int]], p: SpeculativeParams) -> dict[int, list[int]]:
+    """Without those of fewer than n_min tokens."""
+    least = max(p.spec_draft_n_min, 1)
+    return {seq_id: ids for seq_id, ids in drafts.items() if len(ids) >= least}

@@ -1,0 +1,107 @@
+"""Drafting by layers that attend to what the model itself has stored (common/speculative.cpp,
+is_mem_shared): there is nothing to catch up with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ggml_py.errors import ContextError, ModelError
+from llama_py.batch import F32, Batch
+from llama_py.context import Context
+from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
+from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting
+from llama_py.decoding.drafting.drafters._model import like, likeliest, long_enough, made_for
+from llama_py.params.speculative import SpeculativeParams
+
+
+class SharedMemoryDrafter(Drafter):
+    """Each guess is made of the token before it and the state before that; all of them at one
+    position, the first after those that the model has computed."""
+
+    uses_draft_model = True
+
+    def __init__(self, setting: Setting, name: str) -> None:
+        super().__init__(setting)
+        target, model = setting.ctx, made_for(setting, name)
+        width, given = model.hparams.n_embd_beside, target.model.hparams.n_embd
+        if width != given:
+            raise ModelError(
+                f"{model.file.path} drafts for a model of {width} channels, but"
+                f" {target.model.file.path} has {given}"
+            )
+        if not target.gives_nextn:
+            raise ContextError(
+                f"{name}: models of {target.model.arch!r} do not give their hidden states"
+            )
+        if target.model.architecture.parts:
+            raise ContextError(
+                f"{name}: {model.file.path} attends to what the model keeps, which devices share;"
+                " use another split_mode"
+            )
+        self.ctx = like(target, model, setting.params, target=target)
+        self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)
+        target.set_embeddings_nextn(True)
+        self.ctx.set_embeddings_nextn(True, masked=True)
+        self._states: dict[int, tuple[int, F32]] = {}  # by sequence: position of the first, rows
+
+    @classmethod
+    def n_max(cls, p: SpeculativeParams) -> int:
+        return p.spec_draft_n_max
+
+    @property
+    def contexts(self) -> Sequence[Context]:
+        return [self.ctx]
+
+    def observe(self, seen: Sequence[Seen]) -> None:
+        for part in seen:
+            assert part.h is not None
+            self._states[part.seq_id] = part.pos, part.h
+            if self.few is not None:
+                self.few.add(part.tokens)
+
+    def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
+        self._states.pop(seq_id, None)
+
+    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+        rows = {r.seq_id: h for r in requests if (h := self._before(r)) is not None}
+        tokens = {r.seq_id: int(r.ids[-1]) for r in requests}
+        open = [r for r in requests if r.seq_id in rows]
+        guesses: dict[int, list[int]] = {r.seq_id: [] for r in open}
+        while open:
+            logits, h = self._decode(open, tokens, rows)
+            for r, scores, row in zip([*open], logits, h, strict=True):
+                id = likeliest(scores, self.few, self.setting.params.spec_draft_p_min)
+                if id is not None:
+                    guesses[r.seq_id].append(id)
+                    tokens[r.seq_id], rows[r.seq_id] = id, row
+                if id is None or len(guesses[r.seq_id]) == r.n_max:
+                    open.remove(r)
+        return long_enough(guesses, self.setting.params)
+
+    def _before(self, r: Request) -> F32 | None:
+        """The state before the last token of a text, if it was seen."""
+        first, rows = self._states.get(r.seq_id, (0, np.empty((0, 0), np.float32)))
+        i = r.pos - 1 - first
+        held = self.setting.ctx.memory.seq_pos_max(r.seq_id) + 1
+        return rows[i] if 0 <= i < len(rows) and held == r.pos else None
+
+    def _decode(
+        self, open: Sequence[Request], tokens: Mapping[int, int], rows: Mapping[int, F32]
+    ) -> tuple[F32, F32]:
+        logits = self.ctx.decode(
+            Batch(
+                [tokens[r.seq_id] for r in open],
+                np.stack([rows[r.seq_id] for r in open]),
+                [r.pos for r in open],
+                [(r.seq_id,) for r in open],
+                [True] * len(open),
+            )
+        )
+        assert self.ctx.h_nextn is not None
+        return logits, self.ctx.h_nextn
+
+    def close(self) -> None:
+        self.setting.ctx.set_embeddings_nextn(False)
+        self.ctx.close()

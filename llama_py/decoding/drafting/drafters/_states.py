@@ -1,0 +1,242 @@
+"""Drafting from hidden states: each token from the one before it and the state before that."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import ClassVar
+
+import numpy as np
+
+from llama_py.batch import F32, Batch
+from llama_py.context import Context
+from llama_py.decoding.drafting.draft_vocabulary import DraftVocabulary
+from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting
+from llama_py.decoding.drafting.drafters._model import likeliest, long_enough, take_out
+from llama_py.decoding.drafting.text import Text
+from llama_py.params.speculative import SpeculativeParams
+
+
+@dataclass(slots=True)
+class Known:
+    """Of a sequence, what the model has computed and the draft context may lack.
+
+    n_held   the draft context is right before this position of the text
+    text     tokens from n_held - 1 on, or from the first that was seen
+    h        F32 [n, n_embd] the states of these
+    """
+
+    n_held: int
+    text: Text
+    h: F32
+
+
+@dataclass(slots=True)
+class Drafting:
+    """A draft in the making: tokens with the states before them, and the guesses.
+
+    tokens, h   those that are true: not yet in the draft contexts, and the last chosen one
+    first    the position of the first of them
+    guess, guess_h   tokens drafted, and the state before each of them
+    """
+
+    request: Request
+    tokens: list[int]
+    h: F32
+    first: int
+    guess: list[int] = field(default_factory=list)
+    guess_h: list[F32] = field(default_factory=list)
+    open: bool = True
+
+    def take(self, logits: F32, h: F32, few: DraftVocabulary | None, p_min: float) -> None:
+        """What a head made of the last token."""
+        id = likeliest(logits, few, p_min)
+        if id is None:
+            self.open = False
+            return
+        self.guess.append(id)
+        self.guess_h.append(h)
+        self.open = len(self.guess) < self.request.n_max
+
+
+class StatesDrafter(Drafter):
+    """Contexts that read every token that the model has read, each with the state before it. Of a
+    guess, the state before is what the draft itself made.
+
+    heads   the contexts; few  the tokens that each drafts
+    n_embd  channels of the states
+    lag     positions in the draft contexts are those of the text less this: with 1, of the token
+            before, so that the first token of a text, before which there is no state, is left out
+    """
+
+    uses_draft_model = True
+    lag: ClassVar[int] = 0
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.heads: list[Context] = []
+        self.few: list[DraftVocabulary | None] = []
+        self.n_embd = 0
+        self._known: dict[int, Known] = {}
+
+    @classmethod
+    def n_max(cls, p: SpeculativeParams) -> int:
+        return p.spec_draft_n_max
+
+    @abstractmethod
+    def states_of(self, seen: Sequence[Seen]) -> list[F32]:
+        """States of the tokens of each part. F32 [n_tokens, n_embd]"""
+
+    def observe(self, seen: Sequence[Seen]) -> None:
+        for part, h in zip(seen, self.states_of(seen), strict=True):
+            for few in filter(None, self.few):
+                few.add(part.tokens)
+            known = self._going_on(part.seq_id, part.pos)
+            old = known.text.since(part.pos)
+            same = sum(1 for _ in takewhile(_are_same, zip(old, part.tokens, strict=False)))
+            known.n_held = min(known.n_held, part.pos + same)
+            known.text.cut(part.pos)
+            known.h = np.concatenate((known.h[: known.text.n], h))
+            known.text.add(part.tokens)
+            if known.text.n > self.setting.ctx.cparams.n_batch:
+                self._catch_up(part.seq_id, known)
+
+    def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
+        known = self._known.pop(seq_id, None)
+        if known is not None and known.text.first < end <= known.text.end:
+            known.text.cut(end)
+            if known.n_held < end:
+                self._catch_up(seq_id, known)
+            self._forget(known, end)
+            if pos + n < end and all(ctx.memory.can_shift for ctx in self.heads):
+                for ctx in self.heads:
+                    take_out(ctx, seq_id, max(pos - self.lag, 0), n, end - self.lag)
+                known.n_held -= n
+                known.text.first -= n
+                self._known[seq_id] = known
+                return
+        for ctx in self.heads:
+            ctx.memory.seq_rm(seq_id)
+
+    def _going_on(self, seq_id: int, pos: int) -> Known:
+        """What is known of a sequence, if tokens at this position follow it; else the start of it,
+        where the draft context keeps what it has before that position."""
+        known = self._known.get(seq_id)
+        if known is not None and known.text.first <= pos <= known.text.end:
+            return known
+        if known is None or pos > known.text.end or self.lag:
+            for ctx in self.heads:
+                ctx.memory.seq_rm(seq_id)
+        start = Known(pos, Text(pos), np.empty((0, self.n_embd), np.float32))
+        self._known[seq_id] = start
+        return start
+
+    def _catch_up(self, seq_id: int, known: Known) -> None:
+        """Read what was seen already: states take much memory."""
+        tokens, h, first = self._unread(known, known.text.end)
+        if tokens:
+            pos = self._positions(first, tokens)
+            self._hold(seq_id, pos.start)
+            for ctx in self.heads:
+                ctx.decode(Batch(tokens, h, pos, [(seq_id,)] * len(tokens)), "none")
+        self._forget(known, known.text.end)
+
+    def _positions(self, first: int, tokens: Sequence[int]) -> range:
+        """In the draft contexts, of tokens of the text."""
+        return range(first - self.lag, first - self.lag + len(tokens))
+
+    def _unread(self, known: Known, end: int) -> tuple[list[int], F32, int]:
+        """Tokens before position `end` that the draft context lacks, with the states before them,
+        and the position of the first; nothing is known of what is before the first."""
+        first, start = known.text.first, known.n_held
+        tokens = known.text.since(start)[: end - start]
+        h = known.h[max(start - 1 - first, 0) : end - 1 - first]
+        if len(h) < len(tokens) and self.lag:
+            return tokens[1:], h, start + 1
+        if len(h) < len(tokens):
+            h = np.concatenate((np.zeros((1, self.n_embd), np.float32), h))
+        return tokens, h, start
+
+    def _forget(self, known: Known, end: int) -> None:
+        """All before position `end` is in the draft context now."""
+        text, old = Text(end - 1), known.text
+        known.n_held = end
+        known.h = known.h[end - 1 - old.first :]
+        text.add(old.since(end - 1))
+        known.text = text
+
+    @property
+    def contexts(self) -> Sequence[Context]:
+        return self.heads
+
+    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+        begun = [self._begin(r) for r in requests if r.seq_id in self._known]
+        drafting = [d for d in begun if d.tokens]
+        if not drafting:
+            return {}
+        self.guess(drafting)
+        for d in drafting:
+            self._forget(self._known[d.request.seq_id], d.request.pos + 1)
+        guesses = {d.request.seq_id: d.guess for d in drafting}
+        return long_enough(guesses, self.setting.params)
+
+    def _begin(self, r: Request) -> Drafting:
+        """All that is true: what the draft context lacks, and the token that was just chosen."""
+        known = self._going_on(r.seq_id, r.pos)
+        known.n_held = min(known.n_held, r.pos)  # a prompt of one token has not been seen
+        known.text.cut(r.pos)
+        known.text.add([int(r.ids[-1])])
+        found = Drafting(r, *self._unread(known, r.pos + 1))
+        self._hold(r.seq_id, self._positions(found.first, ()).start)
+        return found
+
+    def _hold(self, seq_id: int, end: int) -> None:
+        """Let the draft contexts have positions before this one only; none, if some are missing."""
+        for ctx in self.heads:
+            ctx.memory.seq_rm(seq_id, end, -1)
+            if ctx.memory.seq_pos_max(seq_id) + 1 != end:
+                ctx.memory.seq_rm(seq_id)
+
+    def guess(self, drafting: list[Drafting]) -> None:
+        """One head: what it has read stays, and its guesses follow."""
+        head = self.heads[0]
+        rows = self.decode(head, [(d, d.tokens, d.h) for d in drafting])
+        while drafting:
+            for d, row in zip(drafting, rows, strict=True):
+                d.take(*row, self.few[0], self.setting.params.spec_draft_p_min)
+            drafting = [d for d in drafting if d.open]
+            if drafting:
+                rows = self.decode(
+                    head, [(d, d.guess[-1:], d.guess_h[-1][None]) for d in drafting], last=True
+                )
+
+    def decode(
+        self, ctx: Context, parts: list[tuple[Drafting, list[int], F32]], last: bool = False
+    ) -> list[tuple[F32, F32]]:
+        """Logits and state of the last token of each part; last: it is the draft's last guess."""
+        pos: list[int] = []
+        for d, ids, _ in parts:
+            first = d.request.pos + len(d.guess) if last else d.first
+            pos += self._positions(first, ids)
+        logits = ctx.decode(
+            Batch(
+                [id for _, ids, _ in parts for id in ids],
+                np.concatenate([h for _, _, h in parts]),
+                pos,
+                seq_ids=[(d.request.seq_id,) for d, ids, _ in parts for _ in ids],
+                outputs=[i == len(ids) - 1 for _, ids, _ in parts for i in range(len(ids))],
+            )
+        )
+        assert ctx.h_nextn is not None
+        return [*zip(logits, ctx.h_nextn, strict=True)]
+
+    def close(self) -> None:
+        self.setting.ctx.set_embeddings_nextn(False)
+        for ctx in self.heads:
+            ctx.close()
+
+
+def _are_same(pair: tuple[int, int]) -> bool:
+    return pair[0] == pair[1]

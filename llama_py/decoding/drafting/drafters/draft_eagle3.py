@@ -1,0 +1,86 @@
+"""By a layer that was trained for the model: each token from the one before it, and from what some
+of the model's layers get of the token before that (common_speculative_impl_draft_eagle3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ggml_py.errors import ContextError, ModelError
+from llama_py.batch import F32, Batch
+from llama_py.context import Context
+from llama_py.decoding.drafting.drafter import Seen, Setting
+from llama_py.decoding.drafting.drafters._model import like, made_for
+from llama_py.decoding.drafting.drafters._states import StatesDrafter
+from llama_py.loading.model import Loaded
+
+
+class DraftEagle3(StatesDrafter):
+    """What the model's layers get becomes a state, and pairs of a state and the token after it are
+    what the draft reads, at the state's position. Of a guess, the state is what the draft made."""
+
+    name = "draft-eagle3"
+    lag = 1
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        target = setting.ctx
+        model = made_for(setting, self.name)
+        self.layers: tuple[int, ...] = model.architecture.target_layers
+        _check(target.model, model, self.layers)
+        ctx = like(target, model, setting.params, target=target)
+        self.n_embd, self.heads, self.few = model.hparams.n_embd, [ctx], [None]
+        try:
+            self._ask(target)
+        except BaseException:
+            self.close()
+            raise
+        ctx.set_embeddings_nextn(True, masked=True)
+
+    def _ask(self, target: Context) -> None:
+        """For what the layers get, and for what comes of the last."""
+        n_layer = target.model.hparams.n_layer
+        target.set_embeddings_layer_inp(il for il in self.layers if il < n_layer)
+        if n_layer in self.layers:
+            if not target.gives_nextn:
+                raise ContextError(
+                    f"{self.name}: models of {target.model.arch!r} do not give their last states"
+                )
+            target.set_embeddings_nextn(True)
+
+    def states_of(self, seen: Sequence[Seen]) -> list[F32]:
+        """By the encoder, all parts together, as many at once as it can."""
+        if not seen:
+            return []
+        ctx = self.heads[0]
+        rows = np.concatenate([self._features(part) for part in seen])
+        n = ctx.cparams.n_ubatch
+        made = [ctx.encode(Batch(embd=rows[i : i + n])) for i in range(0, len(rows), n)]
+        ends = np.cumsum([len(part.tokens) for part in seen])
+        return np.split(np.concatenate(made), ends[:-1])
+
+    def _features(self, part: Seen) -> F32:
+        """[n_tokens, n_embd of the model * layers]"""
+        found = [part.layer_inp.get(il, part.h) for il in self.layers]
+        return np.concatenate([rows for rows in found if rows is not None], axis=1)
+
+    def close(self) -> None:
+        self.setting.ctx.set_embeddings_layer_inp(())
+        super().close()
+
+
+def _check(target: Loaded, model: Loaded, layers: Sequence[int]) -> None:
+    """ModelError for another model than it was made for."""
+    ours, there = target.hparams, model.hparams
+    n_target = there.n_embd_inp_enc // len(layers)
+    if n_target != ours.n_embd:
+        raise ModelError(
+            f"{model.file.path} drafts for a model of {n_target} channels, but"
+            f" {target.file.path} has {ours.n_embd}"
+        )
+    if max(layers) > ours.n_layer:
+        raise ModelError(
+            f"{model.file.path} drafts from what layer {max(layers)} gets, but {target.file.path}"
+            f" has {ours.n_layer} layers"
+        )

@@ -1,0 +1,33 @@
+"""What followed the last tokens when they came before (common_ngram_simple_draft)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from llama_py.batch import I32
+from llama_py.decoding.drafting.drafter import Drafter, Request
+from llama_py.decoding.drafting.drafters._ngram import last_found
+from llama_py.params.speculative import SpeculativeParams
+
+
+class NgramSimple(Drafter):
+    """The last place where the text has its last n tokens; up to m tokens after that, if there are
+    at least n. A place at the very beginning does not count."""
+
+    @classmethod
+    def n_max(cls, p: SpeculativeParams) -> int:
+        return p.spec_ngram_simple_size_m
+
+    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+        p = self.setting.params
+        n, m = p.spec_ngram_simple_size_n, p.spec_ngram_simple_size_m
+        return {r.seq_id: _following(r.ids, n, m) for r in requests}
+
+
+def _following(ids: I32, n: int, m: int) -> list[int]:
+    end = ids.size - 1  # without the token that was just chosen
+    if end <= n + m + 1:
+        return []
+    at = last_found(ids, ids[-n:].tolist(), 1, end - n - 1)
+    following: list[int] = ids[at + n : min(at + n + m, end)].tolist()
+    return following if at > 0 and len(following) >= n else []

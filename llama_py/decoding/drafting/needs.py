@@ -1,0 +1,67 @@
+"""What drafting needs of models and contexts before it can begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ggml_py.errors import ContextError
+from llama_py.context import Context
+from llama_py.decoding.drafting.drafter import Drafter, drafter
+from llama_py.gguf.file import GGUFFile
+from llama_py.loading.model import Loaded
+from llama_py.models import architecture, known_architectures
+from llama_py.params.speculative import SpeculativeParams
+
+MAX_PLANES = 8  # tokens that states are made to go back; longer drafts need a checkpoint
+NEXTN, BY_NEXTN = ".nextn.eh_proj.weight", "draft-mtp"
+
+
+def settled(p: SpeculativeParams) -> SpeculativeParams:
+    """With a way to draft that fits `model_draft`, where it is given and no way is: that of a model
+    that can only draft, or of NextN layers (common_speculative_types_from_gguf)."""
+    if p.spec_type or p.model_draft is None:
+        return p
+    if isinstance(p.model_draft, Loaded):
+        name = _way_of(p.model_draft.file)
+    else:
+        with GGUFFile.open(p.model_draft) as file:
+            name = _way_of(file)
+    return replace(p, spec_type=(name,)) if name else p
+
+
+def _way_of(file: GGUFFile) -> str:
+    """ "" for a model that may be for anything."""
+    arch = file.architecture
+    if arch in known_architectures() and (name := architecture(arch).way_to_draft(file.tensors)):
+        return name
+    return BY_NEXTN if any(name.endswith(NEXTN) for name in file.tensors) else ""
+
+
+def n_planes(p: SpeculativeParams) -> int:
+    """`n_rs_seq` of a context that drafts: states go back without a checkpoint."""
+    longest = (drafter(name).n_max(p) for name in settled(p).drafters)
+    return max((n for n in longest if n <= MAX_PLANES), default=0)
+
+
+def needs_nextn(p: SpeculativeParams) -> bool:
+    """Whether the model itself must be loaded with its NextN layers."""
+    kinds = [drafter(name) for name in settled(p).drafters]
+    given = p.model_draft is not None and sum(kind.uses_draft_model for kind in kinds) == 1
+    return not given and any(kind.loads_nextn for kind in kinds)
+
+
+def load_draft(ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]]) -> Loaded | None:
+    """The file of `model_draft` on the model's devices; None if it is loaded, or there is none."""
+    if p.model_draft is None:
+        return None
+    users = [kind for kind in kinds if kind.uses_draft_model]
+    if not users:
+        raise ContextError(
+            f"model_draft = {p.model_draft} is given, but spec_type ="
+            f" {','.join(p.drafters) or 'none'} does not use a model; add draft-simple or draft-mtp"
+        )
+    if isinstance(p.model_draft, Loaded):
+        return None
+    nextn = any(kind.loads_nextn for kind in users)
+    return Loaded(p.model_draft, list(ctx.devices), load_mtp=nextn)

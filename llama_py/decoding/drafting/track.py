@@ -1,0 +1,56 @@
+"""A sequence that goes on with drafts: what of its text is in the memory, and what was guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from llama_py.batch import F32
+from llama_py.decoding.drafting.length import Length
+from llama_py.decoding.drafting.text import Text
+
+Allowed = Callable[[Sequence[int]], int]
+
+
+@dataclass(slots=True)
+class Track:
+    """What the rounds know of one sequence.
+
+    pending   tokens of the text that the memory does not have
+    told      the position up to which the context's `reuse` knows the sequence; None if it does not
+    n_left    tokens that will still be taken, at most
+    allowed   how many tokens of a draft may be chosen at all; None: it is not known
+    draft     guesses that follow them, and whose they are
+    rows      logits after the last pending token and after each guess
+    n_taken, n_accepted   tokens chosen from them, and how many were as guessed
+    begun     whether the memory has what was computed, and no failed decode discarded it
+    mixed     there is more in it than tokens: it is not drafted
+    """
+
+    seq_id: int
+    text: Text
+    pending: list[int]
+    told: int | None
+    n_left: int = 2**31
+    allowed: Allowed | None = None
+    draft: list[int] = field(default_factory=list)
+    author: str = ""
+    rows: F32 | None = None
+    n_taken: int = 0
+    n_accepted: int = 0
+    begun: bool = False
+    mixed: bool = False
+    lengths: dict[str, Length] = field(default_factory=dict)
+
+    @property
+    def pos(self) -> int:
+        """That of the first pending token."""
+        return self.text.end - len(self.pending)
+
+    def length(self, author: str) -> Length:
+        return self.lengths.setdefault(author, Length())
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether another token can be taken: the last one was as guessed."""
+        return self.rows is not None and self.n_taken == self.n_accepted < len(self.rows)

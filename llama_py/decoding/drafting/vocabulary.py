@@ -1,0 +1,35 @@
+"""Whether one model's tokens mean the same to another (common_speculative_are_compatible)."""
+
+from __future__ import annotations
+
+from ggml_py.errors import ModelError
+from llama_py.loading.model import Loaded
+
+MAX_DIFFERENCE = 128  # tokens that only one of them has
+FIRST_CHECKED = 5  # ids below are often special ones, named otherwise
+
+
+def check_same_vocabulary(target: Loaded, draft: Loaded) -> None:
+    """ModelError if drafts of one model are nothing to the other."""
+    a, b = target.tokenizer, draft.tokenizer
+    texts = a.vocab.texts, b.vocab.texts
+    for what, ours, theirs in (
+        ("its kind", a.kind, b.kind),
+        ("BOS", a.bos if a.add_bos else None, b.bos if b.add_bos else None),
+        ("EOS", a.eos if a.add_eos else None, b.eos if b.add_eos else None),
+    ):
+        if ours != theirs:
+            raise _different(draft, f"{what} is {theirs!r}, not {ours!r}")
+    sizes = len(texts[0]), len(texts[1])
+    if abs(sizes[0] - sizes[1]) > MAX_DIFFERENCE:
+        raise _different(draft, f"it has {sizes[1]} tokens, not {sizes[0]}")
+    for id in range(FIRST_CHECKED, min(sizes)):
+        if texts[0][id] != texts[1][id]:
+            raise _different(draft, f"token {id} is {texts[1][id]!r}, not {texts[0][id]!r}")
+
+
+def _different(draft: Loaded, why: str) -> ModelError:
+    return ModelError(
+        f"the draft model {draft.file.path} has another vocabulary: {why}; use a smaller model of"
+        " the same family"
+    )

@@ -1,0 +1,371 @@
+"""What the sequences of a context hold, so that no prompt is computed twice.
+
+Keys and values are kept by token, in the cells of the sequences that have them. What cannot be
+taken back token by token, recurrent states and attention windows, is kept in snapshots.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ggml_py.errors import ContextError
+from llama_py.batch import END, F32, Batch, Wanted
+from llama_py.context.state import Remembering
+from llama_py.decoding.prefix_cache.budget import MIB, Budget, Kept, limit_of
+from llama_py.decoding.prefix_cache.report import Reused
+from llama_py.decoding.prefix_cache.snapshots import At, Holder, Plan, Snapshots
+from llama_py.decoding.prefix_cache.tree import Tree, common
+from llama_py.hparams.cparams import CParams
+from llama_py.memory.io import StateReader, StateWriter
+from llama_py.params import ContextParams
+
+log = logging.getLogger("llama_py")
+
+
+class Decoding(Remembering, Protocol):
+    """What it is for: `llama_py.Context`."""
+
+    params: ContextParams
+    cparams: CParams
+
+    @property
+    def following(self) -> object | None: ...
+
+    def decode(
+        self,
+        tokens: Sequence[int] | Batch,
+        logits: Wanted = "last",
+        seq_id: int = 0,
+        copy: bool = True,
+    ) -> F32: ...
+
+    def computed_with(self, seq_id: int) -> Hashable | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where a prompt can go on: after n tokens, with the keys and values of `holder` (None: there
+    are none to be had) and a snapshot, or without one the holder's own state."""
+
+    n: int = 0
+    holder: Holder | None = None
+    snapshot: Kept | None = None
+
+
+@dataclass(slots=True)
+class _Going:
+    """A sequence, all known, that goes on token by token.
+
+    following  that of the context: as long as it is the same, nothing else has happened
+    n_free     tokens that may come before a snapshot is due
+    """
+
+    seq_id: int
+    following: object
+    kind: Hashable
+    n_free: int
+
+
+class Reuse:
+    """The tokens of all sequences of a context, and the states to return to.
+
+        told = reuse.start(ids)            # as much of them as there is
+        reuse.decode(ids[told.n_reused:])  # the rest; takes snapshots on the way
+
+    budget     of snapshots and whole states in host memory: `cache_ram` MiB
+    tree       who has which tokens
+    snapshots  what is kept at its nodes
+    """
+
+    def __init__(self, ctx: Decoding) -> None:
+        self.ctx = ctx
+        p, memory = ctx.params, ctx.memory
+        self.budget = Budget(limit_of(p.cache_ram))
+        self.tree: Tree[Holder, Kept] = Tree(not memory.by_token, self.budget.drop)
+        self.snapshots = Snapshots(memory, p, self.budget, self.tree)
+        self._plans: dict[int, Plan] = {}
+        self._going: _Going | None = None
+        self.worth = 2  # a sequence that loses more than one of so many tokens is saved first
+        self.shifted: set[int] = set()  # sequences that lost tokens in their middle
+
+    def start(
+        self,
+        ids: Sequence[int],
+        seq_id: int = 0,
+        marks: Iterable[int] | None = None,
+        afresh: bool = False,
+        at_most: int | None = None,
+    ) -> Reused:
+        """Let a sequence hold as much of a prompt as is held by any, and nothing else. The rest,
+        `ids[n_reused:]`, is to be decoded: at least one token, so that there are logits.
+
+        marks  positions from which other prompts may go on; there will be snapshots of them. None:
+               the one before the last token (and those that can be rolled back from there).
+        afresh  compute all of it, whoever has it;  at_most  compute all but so many
+        """
+        ids, memory = [int(id) for id in ids], self.ctx.memory
+        self._check()
+        kind = self._kind(seq_id)
+        most = 0 if kind is None else max(len(ids) - 1, 0)
+        most = most if at_most is None else min(most, at_most)
+        usable = [] if afresh else ids[:most]
+        path, n_same = self.tree.match(usable, kind)
+        own = self.tokens(seq_id)
+        n_own = common(own, usable)
+        found = self._best(path, n_same, seq_id)
+        saved = self._saved(seq_id) if self.worth * (len(own) - n_own) > len(own) else None
+        if found.n <= n_own and self._goes_back(seq_id, n_own):
+            found = _Found(n_own, seq_id)
+        else:
+            found = self._moved(found, seq_id)
+        self.hold(ids[: found.n], seq_id)
+        self.shifted.discard(seq_id)
+        self._keep(saved)
+        marks = [most - memory.n_back] if marks is None else marks
+        self._plans[seq_id] = self.snapshots.plan(found.n, len(ids), {*marks, n_same})
+        told = Reused(len(ids), n_same, found.n, _source(found, seq_id), not memory.goes_back)
+        log.info("reuse: sequence %d: %s; %s", seq_id, told, self)
+        return told
+
+    def decode(self, ids: Sequence[int], seq_id: int = 0) -> F32:
+        """Go on with a sequence. -> F32 [1, n_vocab], of the last token, good until the context
+        computes again
+
+        The tokens are cut where snapshots are due, if it is known what the sequence holds.
+        """
+        going, self._going = self._going, None
+        fits = going is not None and going.seq_id == seq_id and len(ids) == 1 <= going.n_free
+        if going is not None and fits and self._is_all(seq_id):
+            logits = self.ctx.decode(ids, "last", seq_id, copy=False)
+            if self.ctx.following is going.following:
+                self.tree.grow(seq_id, [int(ids[0])], going.kind)
+                going.n_free -= 1
+                self._going = going
+            else:
+                self._note(ids, seq_id)
+            return logits
+        known = self.knows(seq_id)
+        held = self.ctx.memory.seq_pos_max(seq_id) + 1
+        fits = len(ids) <= self.ctx.cparams.n_ctx_seq - held  # else it is refused before the cuts
+        while known and fits:
+            n = self.until_snapshot(seq_id)
+            if n is None or n >= len(ids):
+                break
+            self.ctx.decode(_batch(ids[:n], seq_id), "none")
+            self.advance(ids[:n], seq_id)
+            ids = ids[n:]
+        logits = self.ctx.decode(_batch(ids, seq_id), copy=False)
+        if known:
+            self.advance(ids, seq_id)
+            self._going = self._goes_on(seq_id)
+        return logits
+
+    def _is_all(self, seq_id: int) -> bool:
+        """Whether a sequence that only went on has no more than what is known: `Context.decode`
+        may have been called without it."""
+        node = self.tree.ends.get(seq_id)
+        return node is not None and node.end == self.ctx.memory.seq_pos_max(seq_id) + 1
+
+    def _goes_on(self, seq_id: int) -> _Going | None:
+        following, kind = self.ctx.following, self._kind(seq_id)
+        if following is None or kind is None:
+            return None
+        n = self.until_snapshot(seq_id)
+        return _Going(seq_id, following, kind, END if n is None else n - 1)
+
+    def _note(self, ids: Sequence[int], seq_id: int) -> None:
+        """These tokens were decoded; whether all before them are known is still to be seen."""
+        node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
+        if node is None or kind is None or self.tree.kinds[seq_id] != kind:
+            return
+        held = self.ctx.memory.seq_pos_max(seq_id) + 1
+        if node.end + len(ids) == held and self._known(seq_id) == node.end:
+            self.advance(ids, seq_id)
+
+    def knows(self, seq_id: int) -> bool:
+        """Whether all that a sequence holds is known, so that `advance` may say what follows."""
+        self._check(seq_id)
+        held = self.ctx.memory.seq_pos_max(seq_id) + 1
+        return self._known(seq_id) == held and self._kind(seq_id) is not None
+
+    def until_snapshot(self, seq_id: int) -> int | None:
+        """How many tokens may be decoded before `advance` must be told; None for any number."""
+        at = self._known(seq_id)
+        following = self._plans.get(seq_id, Plan()).following(at)
+        return None if following is None else following - at
+
+    def advance(self, ids: Sequence[int], seq_id: int) -> None:
+        """These tokens were decoded behind what a sequence had."""
+        self._going = None  # the next snapshot is counted from somewhere else
+        node = self.tree.grow(seq_id, [int(id) for id in ids], self._kind(seq_id))
+        plan = self._plans.get(seq_id)
+        self.ctx.memory.intact[seq_id] = END
+        if plan is not None and plan.has(node.end):
+            self.snapshots.take(seq_id, node, node.end in plan.marks)
+
+    def hold(self, ids: Sequence[int], seq_id: int) -> None:
+        """A sequence has these tokens, as far as its memory goes, whoever decoded them."""
+        kind, held = self._kind(seq_id), self.ctx.memory.seq_pos_max(seq_id) + 1
+        if kind is None or self.tree.kinds.get(seq_id, kind) != kind:  # it changed on the way
+            self.tree.release(seq_id)
+            return
+        self.tree.hold(seq_id, [int(id) for id in ids[:held]], kind)
+        self.ctx.memory.intact[seq_id] = END
+
+    def tokens(self, seq_id: int) -> list[int]:
+        """What a sequence is known to hold."""
+        node = self.tree.ends.get(seq_id)
+        return [] if node is None else self.tree.tokens(node)[: self._known(seq_id)]
+
+    def mark(self, seq_id: int, pos: int) -> None:
+        """Another prompt parts from that of a sequence at a position that is not computed yet:
+        there will be a snapshot."""
+        if seq_id in self._plans and self.snapshots.wanted:
+            self._plans[seq_id].marks.add(pos)
+
+    def spoil(self, seq_id: int, n: int) -> None:
+        """What a sequence has after n tokens is wrong: nobody goes on from it, and the sequence is
+        empty."""
+        for at, state in self.snapshots.of(seq_id):
+            if at.end > n:
+                self.snapshots.drop(at, state)
+        self.ctx.memory.seq_rm(seq_id)
+        self._plans.pop(seq_id, None)
+        self.shifted.discard(seq_id)
+        self.tree.release(seq_id)
+
+    def put_away(self, seq_id: int) -> None:
+        """Give the cells of a sequence back; its state stays in host memory, if that allows."""
+        self._check()
+        saved = self._saved(seq_id)
+        self.ctx.memory.seq_rm(seq_id)
+        self._plans.pop(seq_id, None)
+        self.shifted.discard(seq_id)
+        self.tree.release(seq_id)
+        self._keep(saved)
+
+    def take_over(self, other: Reuse) -> None:
+        """Have what the sequences of another, smaller context of the model have."""
+        for seq_id in [s for s in other.tree.ends if isinstance(s, int)]:
+            tokens, io = other.tokens(seq_id), StateWriter()
+            other.ctx.memory.state_write(io, seq_id)
+            self.ctx.memory.state_read(StateReader(io.bytes()), seq_id)
+            self.hold(tokens, seq_id)
+            for at, state in other.snapshots.of(seq_id):
+                node = self.tree.reach(tokens[: at.end], self.tree.kinds[seq_id])
+                self.snapshots.keep(node, state.data, state.marked)
+
+    def __repr__(self) -> str:
+        return f"{self.budget.size / MIB:.2f} MiB of states"
+
+    def _kind(self, seq_id: int) -> Hashable | None:
+        """How a sequence is computed; None if nothing of it can be used again."""
+        return None if self.ctx.model.has_encoder else self.ctx.computed_with(seq_id)
+
+    def _known(self, seq_id: int) -> int:
+        """How many tokens of a sequence are known to be what the tree says."""
+        node, memory = self.tree.ends.get(seq_id), self.ctx.memory
+        if node is None:
+            return 0
+        return min(node.end, memory.intact.get(seq_id, 0), memory.seq_pos_max(seq_id) + 1)
+
+    def _check(self, *seqs: int) -> None:
+        """Others may have removed or changed what sequences (none given: all) hold."""
+        for seq_id in seqs or [s for s in self.tree.ends if isinstance(s, int)]:
+            node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
+            if node is not None and self.tree.kinds[seq_id] != kind:
+                self.tree.release(seq_id)
+            elif node is not None and (n := self._known(seq_id)) < node.end:
+                self.tree.hold(seq_id, self.tree.tokens(node)[:n], kind)
+                self.ctx.memory.intact[seq_id] = END
+
+    def _best(self, path: list[At], n_same: int, seq_id: int) -> _Found:
+        """The furthest place at which a prompt that begins with a path of the tree can go on."""
+        if self.ctx.memory.goes_back:
+            return _Found(n_same, _nearest(path[-1], seq_id)) if path else _Found()
+        for node in reversed(path):
+            if node.end <= n_same and node.state is not None:
+                return _Found(node.end, _nearest(node, seq_id), node.state)
+            if node.end <= n_same and (there := [h for h in node.holders if self._is_at(h, node)]):
+                return _Found(node.end, there[0])
+        return _Found()
+
+    def _is_at(self, holder: Holder, node: At) -> bool:
+        """Whether a holder has the state of a node."""
+        if self.tree.ends[holder] is not node:
+            return False
+        return isinstance(holder, Kept) or self.ctx.memory.seq_pos_max(holder) + 1 == node.end
+
+    def _goes_back(self, seq_id: int, n: int) -> bool:
+        """Take back what a sequence has after n tokens, if that is possible."""
+        memory = self.ctx.memory
+        if memory.seq_pos_max(seq_id) + 1 == n:
+            return True
+        return memory.seq_rm(seq_id, n) if n else memory.seq_rm(seq_id)
+
+    def _moved(self, found: _Found, seq_id: int) -> _Found:
+        """Let a sequence go on where another is or was; from the start, if there is no room."""
+        memory, holder = self.ctx.memory, found.holder
+        data = None if found.snapshot is None else found.snapshot.data
+        if isinstance(holder, int) and data is None and not memory.goes_back:
+            data = self.snapshots.written(holder)
+        for used in (found.snapshot, holder):
+            if isinstance(used, Kept):
+                self.budget.use(used)
+        try:
+            if isinstance(holder, Kept):
+                memory.state_read(StateReader(holder.data), seq_id)
+            elif holder is None:
+                memory.seq_rm(seq_id)
+            elif holder != seq_id:
+                memory.seq_take(holder, seq_id, found.n)
+            if data is not None:
+                memory.state_read(StateReader(data), seq_id, partial=True)
+            if memory.seq_rm(seq_id, found.n):
+                return found
+        except ContextError as e:
+            log.info("reuse: sequence %d cannot have what is held: %s", seq_id, e)
+        memory.seq_rm(seq_id)
+        return _Found()
+
+    def _saved(self, seq_id: int) -> Kept | None:
+        """The whole state of a sequence, which now holds its tokens too; None if that is needless.
+        It does not count before `_keep`, so that nothing has to go that is still needed."""
+        node, memory = self.tree.ends.get(seq_id), self.ctx.memory
+        if node is None or node.end == 0 or not self._is_at(seq_id, node):
+            return None
+        if self.tree.lonely:
+            self.snapshots.take(seq_id, node, marked=False)
+            return None
+        if len(node.holders) > 1 or not self.budget.allows(1):
+            return None
+        io = StateWriter()
+        memory.state_write(io, seq_id)
+        one = Kept(io.bytes(), self.tree.release)
+        self.tree.hold(one, self.tree.tokens(node), self.tree.kinds[seq_id])
+        return one
+
+    def _keep(self, saved: Kept | None) -> None:
+        """Count a state that was saved; it goes again if it is too large."""
+        if saved is not None and not self.budget.add(saved):
+            self.tree.release(saved)
+
+
+def _batch(ids: Sequence[int], seq_id: int) -> Batch:
+    return Batch(ids, seq_ids=[(seq_id,)] * len(ids))
+
+
+def _nearest(node: At, seq_id: int) -> Holder | None:
+    """Whose keys and values are best taken: the sequence's own, another's, those in host memory."""
+    return min(node.holders, key=lambda h: (h != seq_id, isinstance(h, Kept)), default=None)
+
+
+def _source(found: _Found, seq_id: int) -> str:
+    if found.n == 0:
+        return ""
+    if isinstance(found.holder, int):
+        return "this sequence" if found.holder == seq_id else f"sequence {found.holder}"
+    return "host memory"

@@ -1,0 +1,61 @@
+"""A sequence in a file: its tokens, all that is kept of them, and the snapshots to return to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ggml_py.errors import ContextError
+from llama_py.context.state import begin, naming, opened, sealed
+from llama_py.decoding.prefix_cache.cache import Reuse
+from llama_py.gguf.metadata import printable
+from llama_py.support.whole_file import replace_file
+
+WHAT = "saved sequence"
+
+
+def save_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> int:
+    """Write a sequence to a file, which is the old one or the new one whole, whatever happens;
+    returns its size in bytes. ContextError if it is not known which tokens the sequence holds."""
+    memory, tokens = reuse.ctx.memory, reuse.tokens(seq_id)
+    held = memory.seq_pos_max(seq_id) + 1
+    if len(tokens) != held:
+        raise ContextError(
+            f"of the {held} tokens of sequence {seq_id} only {len(tokens)} are known, so that it"
+            " cannot be saved; decode with Reuse.decode, or tell Reuse.hold"
+        )
+    io = begin(reuse.ctx, WHAT)
+    io.text(str(reuse.ctx.computed_with(seq_id)))
+    io.array(np.asarray(tokens, np.int32))
+    memory.state_write(io, seq_id)
+    kept = reuse.snapshots.of(seq_id)
+    io.count(len(kept))
+    for at, state in kept:
+        io.count(at.end)
+        io.count(state.marked)
+        io.blob(np.frombuffer(state.data, np.uint8))
+    return replace_file(path, sealed(io))
+
+
+def load_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> list[int]:
+    """Put a sequence from a file in place of what a sequence has; returns its tokens.
+
+    Raises ContextError, which names the file, if it is damaged or belongs to another model or
+    layout, without a change; if the context is too small, the sequence is empty afterwards.
+    """
+    with naming(path):
+        io = opened(reuse.ctx, Path(path).read_bytes(), WHAT)
+        found, wanted = io.text(), str(reuse.ctx.computed_with(seq_id))
+        if found != wanted:
+            other = printable(found)
+            raise ContextError(f"it was computed with {other}; sequence {seq_id} uses {wanted}")
+        tokens = [int(t) for t in io.array(np.int32)]
+        reuse.ctx.memory.state_read(io, seq_id)
+        reuse.hold(tokens, seq_id)
+        for _ in range(io.count()):
+            n, marked = io.count(), bool(io.count())
+            at = reuse.tree.reach(tokens[:n], reuse.ctx.computed_with(seq_id))
+            reuse.snapshots.keep(at, io.blob().tobytes(), marked)
+        io.end()
+    return tokens

@@ -1,0 +1,114 @@
+"""States to return to, of what a sequence keeps that cannot be taken back token by token."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from llama_py.decoding.prefix_cache.budget import MIB, Budget, Kept
+from llama_py.decoding.prefix_cache.tree import Node, Tree
+from llama_py.memory import MemoryGroup
+from llama_py.memory.io import StateWriter
+from llama_py.params import ContextParams
+
+log = logging.getLogger("llama_py")
+
+Holder = int | Kept  # a sequence, or the whole state of one in host memory
+At = Node[Holder, Kept]
+
+
+@dataclass(slots=True)
+class Plan:
+    """At which positions of a sequence snapshots are taken: at each of `marks`, and at multiples
+    of `step` (0: at none)."""
+
+    marks: set[int] = field(default_factory=set)
+    step: int = 0
+
+    def following(self, pos: int) -> int | None:
+        """The next one above a position."""
+        ahead = [m for m in self.marks if m > pos]
+        if self.step:
+            ahead.append((pos // self.step + 1) * self.step)
+        return min(ahead, default=None)
+
+    def has(self, pos: int) -> bool:
+        return pos in self.marks or (self.step > 0 and pos % self.step == 0)
+
+
+class Snapshots:
+    """Takes them, and keeps few enough of each sequence: `ctx_checkpoints`."""
+
+    def __init__(
+        self, memory: MemoryGroup, p: ContextParams, budget: Budget, tree: Tree[Holder, Kept]
+    ) -> None:
+        self.memory, self.budget, self.tree = memory, budget, tree
+        self.most, self.step = p.ctx_checkpoints, p.checkpoint_min_step
+        self.wanted = not memory.goes_back and self.most > 0 and budget.allows(1)
+
+    def plan(self, n: int, n_tokens: int, marks: Iterable[int]) -> Plan:
+        """For the tokens of a prompt from n on. Of a long one the steps are wider, so that those
+        from its beginning on are kept."""
+        if not self.wanted:
+            return Plan()
+        step = self.step
+        while step and (n_tokens - n) // step > self.most:
+            step *= 2
+        return Plan({m for m in marks if n < m < n_tokens}, step)
+
+    def written(self, seq_id: int) -> bytes:
+        """What a snapshot of a sequence has now."""
+        io = StateWriter()
+        self.memory.state_write(io, seq_id, partial=True)
+        return io.bytes()
+
+    def of(self, seq_id: int) -> list[tuple[At, Kept]]:
+        """Those that a sequence can return to, the last one first."""
+        end = self.tree.ends.get(seq_id)
+        path = () if end is None else end.path()
+        return [(node, node.state) for node in path if node.state is not None]
+
+    def take(self, seq_id: int, at: At, marked: bool) -> None:
+        """Keep the state of a sequence at the node where its tokens end."""
+        if self.wanted:
+            data = self.written(seq_id) if at.state is None else at.state.data
+            self.keep(at, data, marked)
+
+    def keep(self, at: At, data: bytes, marked: bool) -> None:
+        """Keep these bytes as the state at a node, if there is none."""
+        if at.state is not None:
+            at.state.marked |= marked
+        if at.state is not None or not self.wanted:
+            return
+        one = Kept(data, lambda _: self._lose(at), marked)
+        if not self.budget.allows(len(data)):
+            self.wanted = False
+            log.warning(
+                "a snapshot takes %.1f MiB, more than cache_ram; none are kept", len(data) / MIB
+            )
+            return
+        at.state = one
+        self.budget.add(one)
+        self._thin(at)
+
+    def _lose(self, at: At) -> None:
+        at.state = None
+        self.tree.prune(at)
+
+    def _thin(self, at: At) -> None:
+        """If a sequence has too many, give up that which leaves the smallest gap; none that is
+        marked before those that are not."""
+        kept = [(node, node.state) for node in at.path() if node.state is not None]
+        while len(kept) > self.most:
+            ends = [node.end for node, _ in kept] + [0]
+            i = min(
+                range(1, len(kept)) if len(kept) > 1 else (0,),
+                key=lambda i: (kept[i][1].marked, ends[i - 1] - ends[i + 1]),
+            )
+            self.drop(*kept.pop(i))
+
+    def drop(self, at: At, state: Kept) -> None:
+        """Keep it no longer."""
+        self.budget.drop(state)
+        self._lose(at)

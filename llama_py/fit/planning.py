@@ -1,0 +1,113 @@
+"""Models and contexts as they would be, on devices that only plan: every decision and every size,
+out of a file's metadata alone.
+
+    devices = stand_ins(["opencl0", "opencl1", "cpu"], [24 << 30, 24 << 30, 64 << 30])
+    model = PlannedModel(header_of("model.gguf"), devices, n_gpu_layers=20)
+    ctx = PlannedContext(model, n_ctx=32768)
+    ctx.memory_breakdown()       # bytes by device
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ggml_py import registry
+from ggml_py.assign import Causes
+from ggml_py.backend import Device
+from ggml_py.errors import BackendError
+from ggml_py.planned import Planned, planned
+from ggml_py.sched import Layout
+from ggml_py.tensor import Tensor
+from llama_py.context import Context
+from llama_py.context.largest import largest
+from llama_py.gguf.file import GGUFFile
+from llama_py.graph.result import GraphResult
+from llama_py.loading.model import Loaded
+from llama_py.weights.declarations import DeviceOf, Progress, Readers
+from llama_py.weights.placement import devices_in_use
+
+
+class PlannedModel(Loaded):
+    """A model on devices of `stand_ins`. Its weights are not read.
+
+    readers  the nodes that read a weight, by its id
+    """
+
+    def _place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
+        self.readers = readers
+        super()._place(device_of, readers, progress)
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """All that have a place; of tensors on the same bytes of a device, the first declared."""
+        return [*{id(t.buffer): t for t in self._weights.all}.values()]
+
+    def _check_template(self) -> None:
+        """Nobody talks to it."""
+
+
+class PlannedContext(Context):
+    """A context of such a model: its memory is counted.
+
+    graphs  the largest ones, with their layouts, and why each tensor is where it is
+    """
+
+    def _reserve(self) -> None:
+        self.graphs: list[tuple[GraphResult, Layout, Causes]] = []
+        for params in largest(self.model, self._graph_params, self.memory, self.cparams):
+            res = self.model.architecture.graph(params)
+            self.graphs.append((res, *self.runner.explain(res)))
+
+
+def header_of(path: str | Path) -> GGUFFile:
+    """A file of which the weights are there in name only."""
+    file = GGUFFile.open(path)
+    file.forget_data()
+    return file
+
+
+def stand_ins(devices: Sequence[str | Device], free: Sequence[int | None] = ()) -> list[Planned]:
+    """What plans as these devices do, the last being the host; `free` bytes of memory each, or as
+    much as the device has.
+
+    A device that is not on this machine is one of which its backend knows what it can run.
+    Raises BackendError for a name that no backend knows.
+    """
+    found = [_find(d) if isinstance(d, str) else d for d in devices]
+    return planned(devices_in_use(found), free)
+
+
+def _find(name: str) -> Device:
+    """A device of this machine, or what stands for one that it does not have."""
+    try:
+        return registry.device(name)
+    except BackendError:
+        absent = registry.absent(name)
+        if absent is None:
+            raise
+        return absent
+
+
+def gpus(n: int | None = None) -> list[Device]:
+    """So many GPUs: those of this machine, then some that it does not have. None: its own.
+
+    BackendError if no backend knows GPUs.
+    """
+    backends = registry.backend_names()
+    found = [d for b in backends for d in _devices(b) if d.kind == "gpu"]
+    stands = ((b, registry.absent(b)) for b in backends)
+    able = next((b for b, d in stands if d is not None and d.kind == "gpu"), None)
+    while n is not None and len(found) < n:
+        another = registry.absent(f"{able}{len(found)}")
+        if another is None:
+            raise BackendError(f"{n} GPUs were asked for, and no installed backend knows any")
+        found.append(another)
+    return found[:n]
+
+
+def _devices(backend: str) -> Sequence[Device]:
+    try:
+        return registry.devices(backend)
+    except BackendError:
+        return ()

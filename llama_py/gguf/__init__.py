@@ -1,0 +1,1 @@
+"""GGUF files: metadata, tensors, parts, writing, and the names of quantizations."""

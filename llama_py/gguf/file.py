@@ -1,0 +1,359 @@
+"""Read GGUF model files: metadata and tensors out of a memory map. Nothing in the file is trusted.
+
+    with GGUFFile.open("model.gguf") as file:
+        file.metadata[f"{file.architecture}.block_count"]   # 40
+        file.tensors["token_embd.weight"].data   # uint8 view of the file, nothing is copied
+
+A file is: magic, version, n_tensors, n_kv | key-values | tensor infos | padding | tensor data.
+What is accepted is what llama.cpp accepts (gguf.cpp:gguf_init_from_reader): no key or tensor twice,
+the data in the order of the infos, each padded to `general.alignment`, without gaps. But arrays of
+arrays can be read, while tensors without elements, names that are not UTF-8 and a head of more than
+128 MiB are refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import mmap
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggml_py.errors import AllocError, GGUFError
+from ggml_py.types import TYPES, GGMLType
+from llama_py.gguf.ik_types import ik_name
+from llama_py.gguf.metadata import (
+    DAMAGED,
+    Cursor,
+    Metadata,
+    describe,
+    printable,
+    quoted,
+    read_metadata,
+)
+from llama_py.gguf.pages import let_go
+from llama_py.gguf.parts import check_part, part_paths, read_split
+
+log = logging.getLogger("llama_py")
+
+_MAX_NAME_BYTES = 63  # GGML_MAX_NAME less its final zero
+_MAX_DIMS = 4
+_MAX_ELEMENTS = 2**63 - 1
+_MAX_ALIGNMENT = 2**32 - 1
+_NE = Struct("<q")
+
+# The fewest bytes that one takes in a file.
+_MIN_KEY_VALUE = 8 + 1 + 4 + 1
+_MIN_TENSOR_INFO = 8 + 4 + 4 + 8
+
+_CONVERT = "convert it with llama.cpp's convert_hf_to_gguf.py"
+_FOREIGN = (
+    (b"tjgg", "an old GGML model (ggjt); convert the original model to GGUF"),
+    (b"fmgg", "an old GGML model (ggmf); convert the original model to GGUF"),
+    (b"lmgg", "an old GGML model (ggml); convert the original model to GGUF"),
+    (b"algg", "an old GGML adapter (ggla); convert the original adapter to GGUF"),
+    (b"FUGG", "a byte-swapped GGUF file; get a little-endian one"),
+    (b"PK\x03\x04", f"a zip archive (a PyTorch checkpoint?); {_CONVERT}"),
+    (b"\x80", f"a Python pickle (a PyTorch checkpoint?); {_CONVERT}"),
+    (b"\x1f\x8b", "compressed by gzip; uncompress it first"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself; run 'git lfs pull'"),
+    (b"<", "a web page; download the file itself"),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorInfo:
+    """One tensor of the file.
+
+    `ne` is in ggml's order ([n_embd, n_vocab]: ne[0] fastest), padded with ones to 4. `offset` is
+    in bytes from the start of the file, in a split model from the start of the tensor's own part.
+    `data` is a read-only uint8 view, [nbytes], of the mapped file, which stays mapped as long as
+    the view lives; `mapped` is that file's mapping and `path` its name, None for bytes that come
+    from elsewhere.
+    """
+
+    name: str
+    type: GGMLType
+    ne: tuple[int, ...]
+    offset: int
+    nbytes: int
+    data: NDArray[np.uint8] = field(repr=False)
+    mapped: mmap.mmap | None = field(default=None, repr=False, compare=False)
+    path: Path | None = field(default=None, repr=False, compare=False)
+
+    def let_go(self) -> None:
+        """Of the memory that the mapped bytes take: a device has made its own of them."""
+        if self.mapped is not None:
+            let_go(self.mapped, self.offset, self.offset + self.nbytes)
+
+
+class GGUFFile:
+    """A model file, or all the parts of a split one, mapped into memory. Made by `GGUFFile.open`.
+
+    `path` is the file (the first part), `paths` all the parts, `version` the format's (2 or 3).
+    """
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self.paths = tuple(part.path for part in parts)
+        self.path = self.paths[0]
+        self.version = parts[0].version
+        self._metadata: Metadata | None = parts[0].metadata
+        self._tensors: dict[str, TensorInfo] = {}
+        for part in parts:
+            for name, tensor in part.tensors.items():
+                if name in self._tensors:
+                    where = "is in an earlier part too"
+                    raise GGUFError(f"{part.path}: tensor {quoted(name)} {where}; {DAMAGED}")
+                self._tensors[name] = tensor
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], use_mmap: bool = True) -> GGUFFile:
+        """Open a GGUF file, or a split model given any one of its parts.
+
+        use_mmap  False: read all of it now. A mapped file that another program cuts short later
+                  ends this one (SIGBUS), for what is gone cannot be read
+
+        Raises GGUFError (one line: path, what is wrong, what to do) for anything but a good file.
+        """
+        given = _read_part(Path(path), use_mmap)
+        split = read_split(given.path, given.metadata)
+        if split is None:
+            return cls([given])
+        parts = []
+        for no, part_path in enumerate(part_paths(given.path, split)):
+            part = given if no == split.no else _read_part(part_path, use_mmap)
+            check_part(part_path, read_split(part_path, part.metadata), replace(split, no=no))
+            parts.append(part)
+        file = cls(parts)
+        if len(file.tensors) != split.n_tensors:
+            raise GGUFError(
+                f"{given.path}: the {split.count} parts have {len(file.tensors)} tensors, but "
+                f"split.tensors.count is {split.n_tensors}; download all parts again"
+            )
+        return file
+
+    @property
+    def metadata(self) -> Metadata:
+        """Key to value; of a split model, the first part's."""
+        if self._metadata is None:
+            raise GGUFError(f"{self.path}: is closed; read its metadata before closing it")
+        return self._metadata
+
+    @property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """Name to tensor, of all the parts, in file order."""
+        if self._metadata is None:
+            raise GGUFError(f"{self.path}: is closed; take its tensors before closing it")
+        return self._tensors
+
+    @property
+    def architecture(self) -> str:
+        """`general.architecture`; GGUFError when the file has none."""
+        name = self.metadata.get("general.architecture")
+        if not isinstance(name, str):
+            raise GGUFError(
+                f"{self.path}: its metadata has no text general.architecture, so it is no model; "
+                f"give the GGUF file of a model"
+            )
+        return name
+
+    def override(self, values: Mapping[str, bool | int | float | str]) -> None:
+        """Other values of the metadata, from now on (llama.cpp's kv_overrides)."""
+        for key in values:
+            if key not in self.metadata:
+                log.warning("kv_overrides: the file has no key %s; it is added", printable(key))
+        self._metadata = self.metadata.replaced(values)
+
+    def forget_data(self) -> None:
+        """Let tensors be there in name only, from now on: with type and shape, and zeros for bytes.
+        Nothing of them is read then, nor kept mapped."""
+        names_only = {
+            name: replace(t, data=np.broadcast_to(np.uint8(0), t.nbytes), mapped=None)
+            for name, t in self.tensors.items()
+        }
+        self._tensors = names_only
+
+    def close(self) -> None:
+        """Let go of metadata and tensors. Values and `TensorInfo`s taken before stay good."""
+        self._metadata, self._tensors = None, {}
+
+    def __enter__(self) -> GGUFFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    path: Path
+    version: int
+    metadata: Metadata
+    tensors: dict[str, TensorInfo]
+
+
+def _read_part(path: Path, use_mmap: bool) -> _Part:
+    cursor = Cursor(path, _map(path, use_mmap))
+    version = _read_version(cursor)
+    n_tensors = cursor.count("tensors", _MIN_TENSOR_INFO)
+    n_kv = cursor.count("key-values", _MIN_KEY_VALUE)
+    metadata = read_metadata(cursor, n_kv)
+    tensors = _read_tensors(cursor, n_tensors, metadata)
+    let_go(cursor.data, 0, cursor.pos)  # a vocabulary takes some MiB
+    return _Part(path, version, metadata, tensors)
+
+
+def _map(path: Path, use_mmap: bool) -> mmap.mmap:
+    try:
+        status = path.stat()
+        # Looked at before opening: to open a pipe is to wait for its writer.
+        if stat.S_ISREG(status.st_mode) and status.st_size > 0:
+            with path.open("rb") as file:
+                if not use_mmap:
+                    return _read_all(file, status.st_size)
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        if getattr(error, "errno", None) == errno.ENOMEM:
+            raise AllocError(
+                f"{path}: its {status.st_size / 2**20:.0f} MiB cannot be mapped, for lack of"
+                " addresses; raise this process's limit (ulimit -v), or close other models"
+            ) from error
+        reason = getattr(error, "strerror", None) or error
+        raise GGUFError(f"{path}: {reason}; check the path and its permissions") from error
+    if stat.S_ISREG(status.st_mode):
+        raise GGUFError(f"{path}: is empty; download it again")
+    kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+    raise GGUFError(f"{path}: is {kind}; give the path of a .gguf file")
+
+
+def _read_all(file: BinaryIO, size: int) -> mmap.mmap:
+    """A copy, which begins at a page as a mapped file does."""
+    area = mmap.mmap(-1, size)
+    n = file.readinto(area)  # type: ignore[attr-defined]
+    if n != size:
+        raise OSError(None, f"only {n} of its {size} bytes can be read")
+    return area
+
+
+def _read_version(cursor: Cursor) -> int:
+    head = cursor.data[: min(cursor.size, 64)]
+    if head[:4] != b"GGUF":
+        raise cursor.error(f"not a GGUF file: it starts with {head[:4]!r}, {_foreign(head)}")
+    cursor.skip(4, "the magic")
+    version = cursor.u32("the version")
+    if version != 0 and version & 0xFFFF == 0:
+        raise cursor.error("a big-endian GGUF file; convert it with gguf-py's gguf-convert-endian")
+    if version == 1:
+        raise cursor.error("GGUF version 1 is no longer read; convert the original model again")
+    if version not in (2, 3):
+        raise cursor.error(f"GGUF version {version} is unknown, known are 2 and 3; update llama-py")
+    return version
+
+
+def _foreign(head: bytes) -> str:
+    if head[8:10] == b'{"':  # after the length of this JSON, which may begin with any byte
+        return f"it looks like safetensors; {_CONVERT}"
+    for magic, what in _FOREIGN:
+        if head.startswith(magic):
+            return f"it looks like {what}"
+    return "a model starts with b'GGUF'; give the path of a .gguf file"
+
+
+def _read_tensors(cursor: Cursor, n_tensors: int, metadata: Metadata) -> dict[str, TensorInfo]:
+    """The tensor infos, then their places in the data section, which starts after the last info."""
+    alignment = _alignment(cursor, metadata)
+    infos: dict[str, tuple[tuple[int, ...], GGMLType, int]] = {}
+    for i in range(n_tensors):
+        name = cursor.identifier(f"the name of tensor {i}", _MAX_NAME_BYTES)
+        if name in infos:
+            raise cursor.error(f"tensor {quoted(name)} is there twice; convert the model again")
+        what = f"tensor {quoted(name)}"
+        ne = _read_ne(cursor, what)
+        infos[name] = (ne, _read_type(cursor, what, ne), cursor.u64(f"the offset of {what}"))
+    return _place(cursor, infos, alignment)
+
+
+def _alignment(cursor: Cursor, metadata: Metadata) -> int:
+    value = metadata.get("general.alignment", 32)
+    if type(value) is not int or not 0 < value <= _MAX_ALIGNMENT or value & (value - 1):
+        shown = describe(value)
+        raise cursor.error(f"general.alignment is {shown}, it must be a power of two; {DAMAGED}")
+    return value
+
+
+def _read_ne(cursor: Cursor, what: str) -> tuple[int, ...]:
+    n_dims = cursor.u32(f"the number of dimensions of {what}")
+    if n_dims > _MAX_DIMS:
+        raise cursor.error(f"{what} has {n_dims} dimensions, more than {_MAX_DIMS}; {DAMAGED}")
+    ne = tuple(int(cursor.scalar(_NE, f"ne[{i}] of {what}")) for i in range(n_dims))
+    if any(n < 0 for n in ne):
+        raise cursor.error(f"{what} has ne {list(ne)}, none may be negative; {DAMAGED}")
+    if math.prod(ne) > _MAX_ELEMENTS:
+        raise cursor.error(f"{what} has ne {list(ne)}, more elements than 2^63 - 1; {DAMAGED}")
+    return ne + (1,) * (_MAX_DIMS - n_dims)
+
+
+def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType:
+    kind = cursor.u32(f"the type of {what}")
+    if kind not in TYPES and (name := ik_name(kind)):
+        raise cursor.error(
+            f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the"
+            " original model with llama-py-gguf quantize"
+        )
+    if kind not in TYPES:
+        known = ", ".join(f"{t.id} {t.name}" for t in TYPES.values())
+        raise cursor.error(f"{what} has unknown type {kind}, known are {known}; update llama-py")
+    dtype = TYPES[kind]
+    if ne[0] % dtype.block_size:
+        raise cursor.error(
+            f"{what} has rows of {ne[0]} elements, not a multiple of {dtype.name}'s block of "
+            f"{dtype.block_size}; {DAMAGED}"
+        )
+    return dtype
+
+
+def _place(
+    cursor: Cursor, infos: dict[str, tuple[tuple[int, ...], GGMLType, int]], alignment: int
+) -> dict[str, TensorInfo]:
+    whole = np.frombuffer(cursor.data, np.uint8)
+    whole.flags.writeable = False
+    start = _padded(cursor.pos, alignment)
+    tensors, expected = {}, 0
+    for name in sorted(infos, key=lambda name: infos[name][2]):  # tables may have another order
+        ne, dtype, offset = infos[name]
+        if offset != expected:
+            raise cursor.error(_misplaced(name, offset, expected, alignment))
+        nbytes = dtype.row_size(ne[0]) * math.prod(ne[1:])
+        at = start + offset
+        if nbytes and at + nbytes > cursor.size:
+            raise cursor.error(
+                f"the data of tensor {quoted(name)} ends at byte {at + nbytes}, but the file has "
+                f"{cursor.size}; {DAMAGED}"
+            )
+        data = whole[at : at + nbytes]
+        tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, data, cursor.data, cursor.path)
+        expected = _padded(offset + nbytes, alignment)
+    return {name: tensors[name] for name in infos}
+
+
+def _padded(n: int, alignment: int) -> int:
+    return (n + alignment - 1) // alignment * alignment
+
+
+def _misplaced(name: str, offset: int, expected: int, alignment: int) -> str:
+    if offset % alignment:
+        why = f"is not a multiple of the alignment {alignment}"
+    elif offset < expected:
+        why = "overlaps the tensor before it"
+    else:
+        why = "leaves a gap after the tensor before it"
+    return f"tensor {quoted(name)} at data offset {offset} {why}, expected {expected}; {DAMAGED}"

@@ -1,0 +1,24 @@
+"""Which model a file of states belongs to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.digest import blake2b
+from llama_py.gguf.file import GGUFFile
+
+SAMPLE = 64  # bytes of each tensor; two trainings of a model differ early
+
+
+def fingerprint(file: GGUFFile) -> str:
+    """32 hex digits of a model's metadata, the kinds and shapes of its tensors and the first bytes
+    of each: what is read for it is little more than the head of the file."""
+    found = blake2b(digest_size=16)
+    for key, value in file.metadata.items():
+        raw = value.tobytes() if isinstance(value, np.ndarray) else b""
+        text = f"{key}={len(raw) if raw else repr(value)};"
+        found.update(text.encode("utf-8", "surrogatepass") + raw)
+    for info in file.tensors.values():
+        found.update(f"{info.name} {info.type.name} {info.ne};".encode())
+        found.update(info.data[:SAMPLE].tobytes())
+    return found.hexdigest()

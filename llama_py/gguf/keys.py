@@ -1,0 +1,325 @@
+"""Reading a file's metadata: typed getters that name the key in every error, and fields of a class
+that are declared with their key and check.
+
+    class Sizes(Declared):
+        n_embd: int = uint("embedding_length", least=1)
+        n_ff: tuple[int, ...] = uints("feed_forward_length", 0)       # a value of each layer
+        f_norm_eps: float = number("attention.layer_norm_epsilon", 1e-5, least=0)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from ggml_py.errors import HParamsError
+from llama_py.gguf.metadata import Metadata
+
+_MAX_UINT = 2**32 - 1
+_MAX_FLOAT = 3.4028234e38  # an f32, as which ops take it
+
+LOWEST_BASE, HIGHEST_BASE = 1e-30, 1e30  # of RoPE's frequencies, and of their scale
+END_OF_POSITIONS = 2**31 - 1  # positions are of 32 bits
+
+T = TypeVar("T")
+Counts = Literal["", "all", "first", "last"]
+
+
+class Keys:
+    """Typed getters over metadata; `key` is written without the architecture's prefix, or with "/"
+    before it where it has none.
+
+    A getter with a default makes the key optional. Each raises HParamsError, which has the full key
+    and its value, for a missing key, a wrong type and a value that makes no sense.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any], arch: str) -> None:
+        self.metadata = metadata
+        self.arch = arch
+        self.per_layer: set[str] = set()  # full keys that were read with one value per layer
+
+    def full(self, key: str) -> str:
+        """As it stands in the file."""
+        return key[1:] if key.startswith("/") else f"{self.arch}.{key}"
+
+    def has(self, key: str) -> bool:
+        return self.full(key) in self.metadata
+
+    def is_array(self, key: str) -> bool:
+        """Whether the key has a value for each layer."""
+        return isinstance(self.metadata.get(self.full(key)), list | np.ndarray)
+
+    def uint(self, key: str, default: int | None = None) -> int:
+        return self.scalar(key, default, as_uint)
+
+    def number(self, key: str, default: float | None = None) -> float:
+        return self.scalar(key, default, as_float)
+
+    def flag(self, key: str, default: bool | None = None) -> bool:
+        return self.scalar(key, default, as_bool)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        return self.scalar(key, default, as_str)
+
+    def uints(self, key: str, n: int, default: int | None = None) -> tuple[int, ...]:
+        """n values: an array of n, or one number for all of them."""
+        return self.values(key, n, default, as_uint)
+
+    def flags(
+        self, key: str, n: int, default: bool | None = None, longer: bool = True
+    ) -> tuple[bool, ...]:
+        """Return one flag per layer, n of them, from an array or from one flag for all.
+
+        longer: Accept arrays of more than n flags, like llama.cpp's `get_arr`.
+        """
+        self.per_layer.add(self.full(key))
+        return self.values(key, n, default, as_bool, longer)
+
+    def count(self, key: str) -> int:
+        """Items of an array; 0 where there is none."""
+        if isinstance(self.metadata, Metadata):
+            return self.metadata.count(self.full(key))
+        value = self.metadata.get(self.full(key))
+        return len(value) if isinstance(value, list | np.ndarray) else 0
+
+    def error(self, key: str, message: str) -> HParamsError:
+        """An error about `key` that shows its value, for checks that involve several keys."""
+        full_key = self.full(key)
+        value = self.metadata.get(full_key)
+        shown = "missing" if value is None else _short(value)
+        return HParamsError(f"{full_key} is {shown}; {message}")
+
+    def scalar(self, key: str, default: T | None, convert: Callable[[Any], T | None]) -> T:
+        value = convert(self._get(key, default))
+        if value is None:
+            raise self.error(key, f"it must be {_MEANING[convert]}")
+        return value
+
+    def values(
+        self,
+        key: str,
+        n: int,
+        default: T | None,
+        convert: Callable[[Any], T | None],
+        longer: bool = False,
+    ) -> tuple[T, ...]:
+        raw = self._get(key, default)
+        if not isinstance(raw, list | np.ndarray):
+            return (self.scalar(key, default, convert),) * n
+        if longer:  # llama.cpp writes as many as its arrays have
+            raw = raw[:n]
+        if len(raw) != n:
+            raise self.error(key, f"it must have {n} items, not {len(raw)}")
+        values = tuple(v for item in raw if (v := convert(item)) is not None)
+        if len(values) != n:
+            raise self.error(key, f"each item must be {_MEANING[convert]}")
+        return values
+
+    def _get(self, key: str, default: T | None) -> Any:
+        value = self.metadata.get(self.full(key), default)
+        if value is None:
+            raise HParamsError(
+                f"the metadata has no key {self.full(key)}, which a model of architecture "
+                f"{self.arch!r} needs; convert the model again"
+            )
+        return value
+
+
+def as_uint(value: Any) -> int | None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return int(value) if whole and 0 <= value <= _MAX_UINT else None
+
+
+def as_int(value: Any) -> int | None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return int(value) if whole else None
+
+
+def as_float(value: Any) -> float | None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    fits = number and math.isfinite(value) and abs(value) <= _MAX_FLOAT
+    return float(value) if fits else None
+
+
+def as_base(value: Any) -> float | None:
+    """The base of powers: also its inverse is an f32 without loss."""
+    base = as_float(value)
+    return base if base is not None and LOWEST_BASE <= base <= HIGHEST_BASE else None
+
+
+def as_divisor(value: Any) -> float | None:
+    """Zero, which stands for nothing, or what has an inverse among f32."""
+    number = as_float(value)
+    return number if number is not None and (not number or abs(number) >= LOWEST_BASE) else None
+
+
+def as_bool(value: Any) -> bool | None:
+    flag = isinstance(value, bool | np.bool_) or as_uint(value) in (0, 1)
+    return bool(value) if flag else None
+
+
+def as_str(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+_MEANING: dict[Any, str] = {
+    as_uint: "a whole number from 0 to 2^32 - 1",
+    as_int: "a whole number",
+    as_float: "a finite number",
+    as_base: f"a finite number that is positive, from {LOWEST_BASE} to {HIGHEST_BASE}",
+    as_divisor: f"0, or a finite number of at least {LOWEST_BASE}",
+    as_bool: "true or false",
+    as_str: "a text",
+}
+
+
+def _short(value: Any) -> str:
+    text = repr(value.tolist()) if isinstance(value, np.ndarray) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How an attribute is read: key, conversion, default and check.
+
+    default  None: the file must have the key; a function takes what was read before it
+    count    how many values, from what was read before; None for a single one
+    longer   whether there may be more of them
+    counts   which layers the number counts: "all", the "first" or the "last"; "" for other numbers
+    """
+
+    key: str
+    convert: Callable[[Any], Any]
+    default: Any = None
+    least: float | None = None
+    most: float | None = None
+    choices: Sequence[str] = ()
+    count: Callable[[Any], int] | None = None
+    longer: bool = False
+    counts: Counts = ""
+
+    def read(self, keys: Keys, owner: Any) -> Any:
+        default = self.default(owner) if callable(self.default) else self.default
+        if self.count is None:
+            value = keys.scalar(self.key, default, self.convert)
+            self._check(keys, (value,))
+            return value
+        n = self.count(owner)
+        if self.count in (_n_layer_all, trunk_layers):
+            keys.per_layer.add(keys.full(self.key))
+        values = keys.values(self.key, n, default, self.convert, self.longer)
+        self._check(keys, values)
+        return values
+
+    def _check(self, keys: Keys, values: Sequence[Any]) -> None:
+        for value in values:
+            if self.choices and value not in self.choices:
+                raise keys.error(self.key, f"known are: {', '.join(self.choices)}")
+            low = self.least is not None and value < self.least
+            if low or (self.most is not None and value > self.most):
+                raise keys.error(self.key, f"it must be {self._range()}")
+
+    def _range(self) -> str:
+        if self.most is not None:
+            return f"from {self.least} to {self.most}"
+        return "at least 0" if self.least == 0 else f"at least {self.least}"
+
+
+Default = Any  # a value of the field's type, or a function of what was read before
+
+
+def uint(
+    key: str,
+    default: Default = None,
+    *,
+    least: int = 0,
+    most: int | None = None,
+    counts: Counts = "",
+) -> Any:
+    return Field(key, as_uint, default, least, most, counts=counts)
+
+
+def number(
+    key: str, default: Default = None, *, least: float | None = None, most: float | None = None
+) -> Any:
+    return Field(key, as_float, default, least, most)
+
+
+def base(key: str, default: Default = None) -> Any:
+    """Of RoPE's frequencies."""
+    return Field(key, as_base, default)
+
+
+def divisor(key: str, default: Default = None) -> Any:
+    """What values are divided by: a cap, a scale; 0 for none."""
+    return Field(key, as_divisor, default)
+
+
+def flag(key: str, default: Default = None) -> Any:
+    return Field(key, as_bool, default)
+
+
+def text(key: str, default: Default = None, *, choices: Sequence[str] = ()) -> Any:
+    return Field(key, as_str, default, choices=choices)
+
+
+def _n_layer_all(owner: Any) -> int:
+    n: int = owner.n_layer_all
+    return n
+
+
+def trunk_layers(owner: Any) -> int:
+    """Return the number of layers without NextN layers, the `count` of keys of the trunk."""
+    n: int = owner.n_layer
+    return n
+
+
+def uints(
+    key: str,
+    default: Default = None,
+    *,
+    least: int = 0,
+    count: Callable[[Any], int] | None = None,
+    longer: bool = False,
+) -> Any:
+    """Values of each layer, or `count` of them; longer: there may be more."""
+    return Field(key, as_uint, default, least, count=count or _n_layer_all, longer=longer)
+
+
+def flags(key: str, default: Default = None) -> Any:
+    """Values of each layer."""
+    return Field(key, as_bool, default, count=_n_layer_all, longer=True)
+
+
+def ints(key: str, default: Default = None, *, least: int, most: int | None = None) -> Any:
+    """Values of each layer, which may be negative."""
+    return Field(key, as_int, default, least, most, count=_n_layer_all, longer=True)
+
+
+def numbers(key: str, default: Default = None) -> Any:
+    """Values of each layer."""
+    return Field(key, as_float, default, count=_n_layer_all)
+
+
+class Declared:
+    """Reads the fields of its class and of those above it, in the order they are written.
+
+    A class may declare a field again, or replace it by a value.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        for name, field in fields(type(self)):
+            setattr(self, name, field.read(keys, self))
+
+
+def fields(cls: type) -> Iterator[tuple[str, Field]]:
+    """The declared fields of a class by attribute."""
+    names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+    for name in names:
+        value = getattr(cls, name, None)
+        if isinstance(value, Field):
+            yield name, value

@@ -1,0 +1,319 @@
+"""Bytes of a GGUF file to values: a bounds-checked cursor, and the key-values of the file's head.
+
+Value types, their ids and limits: gguf.h:enum gguf_type, gguf.cpp:gguf_reader.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggml_py.errors import GGUFError
+from llama_py.gguf.pages import let_go
+
+# The scalar types by their id in the file; the codes mean the same to struct and to NumPy.
+_CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_SCALARS = {kind: struct.Struct("<" + code) for kind, code in _CODES.items()}
+_BOOL, STRING, ARRAY = 7, 8, 9
+# What the types are called.
+KINDS = {
+    "u8": 0,
+    "i8": 1,
+    "u16": 2,
+    "i16": 3,
+    "u32": 4,
+    "i32": 5,
+    "f32": 6,
+    "bool": 7,
+    "str": STRING,
+    "arr": ARRAY,
+    "u64": 10,
+    "i64": 11,
+    "f64": 12,
+}
+_NAMES = {number: name for name, number in KINDS.items()}
+
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_U32_U64 = struct.Struct("<IQ")
+
+# Limits on what a file may ask for. A sparse file of any size costs nothing to make.
+_MAX_HEAD = 2**27  # bytes before the tensor data; the largest vocabularies take 2**24
+_MAX_KEY_BYTES = 65535  # of the GGUF specification
+_MAX_NESTING = 4  # arrays in arrays; known files have one level
+_MAX_INNERARRAYS = 2**18
+
+DAMAGED = "the file is damaged, download or convert it again"
+
+MetaValue: TypeAlias = str | int | float | bool | list[Any] | NDArray[Any]
+
+
+class Metadata(Mapping[str, MetaValue]):
+    """The key-values in file order. Arrays are decoded when first asked for, then kept.
+
+    A numeric array is a read-only 1-D ndarray, an array of strings a `list[str]`, an array of
+    arrays a list of these. To llama.cpp a string (a token above all) is just bytes, so bytes that
+    are not UTF-8 do not raise: they come as lone surrogates, and
+    `text.encode("utf-8", "surrogateescape")` gives the exact bytes of any string back.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, MetaValue | StoredArray],
+        places: Mapping[str, tuple[int, int]],
+        data: mmap.mmap,
+    ) -> None:
+        """places   where in the data each value is, type included"""
+        self._values = dict(values)
+        self._places, self._data = places, data
+
+    @property
+    def stored(self) -> dict[str, bytes]:
+        """Type and bytes of each value, as they are in the file."""
+        return {key: self._data[start:end] for key, (start, end) in self._places.items()}
+
+    def kind(self, key: str) -> str:
+        """What a value is there: "u32", "str", "arr[f32]", ...; KeyError if there is none."""
+        start, _ = self._places[key]
+        number, item = struct.unpack("<II", self._data[start : start + 8].ljust(8, b"\0"))
+        return f"arr[{_NAMES[item]}]" if number == ARRAY else _NAMES[number]
+
+    def __getitem__(self, key: str) -> MetaValue:
+        value = self._values[key]
+        if isinstance(value, StoredArray):
+            value = self._values[key] = value.decode()
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values  # Mapping's own would decode the array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def count(self, key: str) -> int:
+        """Items of an array, which is not decoded for it; 0 for what is none, or is not there."""
+        value = self._values.get(key)
+        if isinstance(value, StoredArray):
+            return value.count()
+        return len(value) if isinstance(value, list | np.ndarray) else 0
+
+    def replaced(self, values: Mapping[str, MetaValue]) -> Metadata:
+        """These with other values of some keys; `stored` and `kind` stay those of the file."""
+        return Metadata({**self._values, **values}, self._places, self._data)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArray:
+    """An array whose bytes (item type, count, items) were checked, but not yet decoded."""
+
+    data: mmap.mmap
+    start: int
+    end: int
+
+    def count(self) -> int:
+        return int(_U32_U64.unpack_from(self.data, self.start)[1])
+
+    def decode(self) -> list[Any] | NDArray[Any]:
+        decoded = _decode_array(self.data[self.start : self.end], 0)[0]
+        let_go(self.data, self.start, self.end)
+        return decoded
+
+
+class Cursor:
+    """A position in the bytes of the file at `path`; every step checks that the bytes are there.
+
+    `what` names the thing being read in the GGUFError of a step past `end`: the end of the file,
+    or of the head (key-values and tensor infos) that a file may have.
+    """
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self.path, self.data = path, data
+        self.pos, self.size = 0, len(data)
+        self.end = min(self.size, _MAX_HEAD)
+        limit = "the end of the file" if self.end == self.size else "the limit of metadata"
+        self.past = f"past {limit} at byte {self.end}"
+        self.inner_arrays = 0
+
+    def error(self, message: str) -> GGUFError:
+        return GGUFError(f"{self.path}: {message}")
+
+    def skip(self, n: int, what: str) -> int:
+        """Step over n bytes; returns where they start."""
+        start = self.pos
+        if n > self.end - start:
+            raise self.error(f"{what} at byte {start} takes {n} bytes, {self.past}; {DAMAGED}")
+        self.pos += n
+        return start
+
+    def scalar(self, layout: struct.Struct, what: str) -> Any:
+        return layout.unpack_from(self.data, self.skip(layout.size, what))[0]
+
+    def u32(self, what: str) -> int:
+        return int(self.scalar(_U32, what))
+
+    def u64(self, what: str) -> int:
+        return int(self.scalar(_U64, what))
+
+    def count(self, what: str, min_size: int) -> int:
+        """How many `what` follow. GGUFError if they cannot, at `min_size` bytes each."""
+        n = self.u64(f"the number of {what}")
+        self.check_room(n, what, min_size)
+        return n
+
+    def check_room(self, n: int, what: str, min_size: int) -> None:
+        room = (self.end - self.pos) // min_size
+        if n > room:
+            raise self.error(
+                f"{n} {what} are announced at byte {self.pos}, there is room for {room}; {DAMAGED}"
+            )
+
+    def string(self, what: str, max_bytes: int | None = None) -> bytes:
+        n = self.u64(f"the length of {what}")
+        if max_bytes is not None and n > max_bytes:
+            raise self.error(
+                f"{what} at byte {self.pos} has {n} bytes, more than {max_bytes}; {DAMAGED}"
+            )
+        start = self.skip(n, what)
+        return self.data[start : self.pos]
+
+    def identifier(self, what: str, max_bytes: int) -> str:
+        """A key or a tensor's name, which is UTF-8 and short."""
+        raw = self.string(what, max_bytes)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            raise self.error(f"{what} is not UTF-8: {raw[:80]!r}; {DAMAGED}") from None
+
+
+def read_metadata(cursor: Cursor, n_kv: int) -> Metadata:
+    """Read n_kv key-values. GGUFError for a bad, empty or repeated key, or a bad value."""
+    values: dict[str, MetaValue | StoredArray] = {}
+    places: dict[str, tuple[int, int]] = {}
+    for i in range(n_kv):
+        key = cursor.identifier(f"key {i}", _MAX_KEY_BYTES)
+        if not key:
+            raise cursor.error(f"key {i} at byte {cursor.pos} is empty; {DAMAGED}")
+        if key in values:
+            raise cursor.error(f"key {quoted(key)} is there twice; convert the model again")
+        start = cursor.pos
+        values[key] = _read_value(cursor, f"the value of {quoted(key)}")
+        places[key] = start, cursor.pos
+    return Metadata(values, places, cursor.data)
+
+
+def scalar(kind: int) -> struct.Struct:
+    """How a number of that type is stored."""
+    return _SCALARS[kind]
+
+
+def printable(text: str) -> str:
+    """The text with escapes for what could move a terminal's cursor, or more."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def quoted(text: str) -> str:
+    """The text in quotes, on one line and not too long, for an error message."""
+    return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def describe(value: object) -> str:
+    """A value of the wrong type or size for an error message: an integer itself, or the type."""
+    if value is None:
+        return "missing"
+    return str(value) if type(value) is int else f"a {type(value).__name__}"
+
+
+def _read_value(cursor: Cursor, what: str) -> MetaValue | StoredArray:
+    kind = cursor.u32(f"the type of {what}")
+    if kind == ARRAY:
+        start = cursor.pos
+        _skip_array(cursor, what, 1)
+        return StoredArray(cursor.data, start, cursor.pos)
+    if kind == STRING:
+        return cursor.string(what).decode("utf-8", "surrogateescape")
+    if kind not in _SCALARS:
+        raise _bad_type(cursor, kind, what)
+    value: int | float | bool = cursor.scalar(_SCALARS[kind], what)
+    return value
+
+
+def _skip_array(cursor: Cursor, what: str, depth: int) -> None:
+    """Step over an array (item type u32, count u64, items), checking all of it."""
+    if depth > _MAX_NESTING:
+        raise cursor.error(
+            f"{what} at byte {cursor.pos} has more than {_MAX_NESTING} levels of arrays; {DAMAGED}"
+        )
+    kind = cursor.u32(f"the item type of {what}")
+    n = cursor.u64(f"the item count of {what}")
+    if kind in _SCALARS:
+        cursor.check_room(n, f"items in {what}", _SCALARS[kind].size)
+        cursor.skip(n * _SCALARS[kind].size, what)
+    elif kind == STRING:
+        cursor.check_room(n, f"strings in {what}", _U64.size)
+        _skip_strings(cursor, what, n)
+    elif kind == ARRAY:
+        cursor.check_room(n, f"arrays in {what}", _U32_U64.size)
+        cursor.inner_arrays += n
+        if cursor.inner_arrays > _MAX_INNERARRAYS:
+            raise cursor.error(f"{what} has more than {_MAX_INNERARRAYS} inner arrays; {DAMAGED}")
+        for _ in range(n):
+            _skip_array(cursor, what, depth + 1)
+    else:
+        raise _bad_type(cursor, kind, what)
+
+
+def _skip_strings(cursor: Cursor, what: str, n: int) -> None:
+    # A vocabulary has half a million strings, so this walk is most of the time that opening takes.
+    length_at, data, pos = _U64.unpack_from, cursor.data, cursor.pos
+    last = cursor.end - _U64.size
+    for i in range(n):
+        if pos > last:
+            raise cursor.error(f"string {i} of {n} in {what} is {cursor.past}; {DAMAGED}")
+        pos += _U64.size + length_at(data, pos)[0]
+    if pos > cursor.end:
+        raise cursor.error(f"{what} ends at byte {pos}, {cursor.past}; {DAMAGED}")
+    cursor.pos = pos
+
+
+def _bad_type(cursor: Cursor, kind: int, what: str) -> GGUFError:
+    return cursor.error(
+        f"{what} at byte {cursor.pos} has the unknown type {kind}, known are 0 to 12; {DAMAGED}"
+    )
+
+
+def _decode_array(raw: bytes, pos: int) -> tuple[list[Any] | NDArray[Any], int]:
+    """The checked array at `pos` of `raw`, and where it ends."""
+    kind, n = _U32_U64.unpack_from(raw, pos)
+    pos += _U32_U64.size
+    if kind == STRING:
+        return _decode_strings(raw, pos, n)
+    if kind == ARRAY:
+        items = []
+        for _ in range(n):
+            item, pos = _decode_array(raw, pos)
+            items.append(item)
+        return items, pos
+    # A bool is any byte there, and only 0 is false.
+    stored = np.frombuffer(raw, "<" + _CODES[kind].replace("?", "B"), n, pos)
+    values = stored != 0 if kind == _BOOL else stored.copy()
+    values.flags.writeable = False
+    return values, pos + stored.nbytes
+
+
+def _decode_strings(raw: bytes, pos: int, n: int) -> tuple[list[str], int]:
+    strings, length_at = [], _U64.unpack_from
+    for _ in range(n):
+        start = pos + _U64.size
+        pos = start + length_at(raw, pos)[0]
+        strings.append(str(raw[start:pos], "utf-8", "surrogateescape"))
+    return strings, pos

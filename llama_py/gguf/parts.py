@@ -1,0 +1,89 @@
+"""Models cut into `name-00001-of-00003.gguf` parts: which files belong together, in what order.
+
+The keys are llama-gguf-split's: `split.no` (from 0), `split.count`, `split.tensors.count` (of all
+parts). The first part carries the model's metadata. Source: llama-model-loader.cpp, and for the
+names llama.cpp:llama_split_path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ggml_py.errors import GGUFError
+from llama_py.gguf.metadata import describe
+
+_MAX_PARTS = 0xFFFF  # llama.cpp reads split.count as a u16
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One part's place: part `no` (from 0) of `count`, with `n_tensors` in all the parts."""
+
+    no: int
+    count: int
+    n_tensors: int
+
+
+def read_split(path: Path, metadata: Mapping[str, object]) -> Split | None:
+    """The part's place from its `split.*` keys; None for a model that is one file."""
+    if "split.count" not in metadata:
+        return None
+    count = _integer(path, metadata, "split.count", _MAX_PARTS)
+    if count <= 1:
+        return None
+    no = _integer(path, metadata, "split.no", count - 1)
+    return Split(no, count, _integer(path, metadata, "split.tensors.count", 2**31 - 1))
+
+
+def part_paths(path: Path, split: Split) -> list[Path]:
+    """All the parts' paths, given the path of any one of them.
+
+    Raises GGUFError when the file's name does not fit its `split.*` keys, or parts are missing.
+    """
+    suffix = _suffix(split.no, split.count)
+    if not path.name.endswith(suffix):
+        raise GGUFError(
+            f"{path}: this is part {split.no + 1} of {split.count}, but its name does not end in "
+            f"'{suffix}', so the other parts cannot be found; give all parts their original names"
+        )
+    prefix = path.name.removesuffix(suffix)
+    paths = [path.with_name(prefix + _suffix(no, split.count)) for no in range(split.count)]
+    missing = [p.name for p in paths if not p.is_file()]
+    if missing:
+        raise GGUFError(
+            f"{path}: {len(missing)} of {split.count} parts are not beside it, the first is "
+            f"{missing[0]}; download all parts into one folder"
+        )
+    return paths
+
+
+def check_part(path: Path, found: Split | None, expected: Split) -> None:
+    """Raise GGUFError unless the part at `path` is the one that its name says."""
+    if found is None or (found.no, found.count) != (expected.no, expected.count):
+        is_part = f"part {found.no + 1} of {found.count}" if found else "a model in one file"
+        raise GGUFError(
+            f"{path}: expected part {expected.no + 1} of {expected.count}, but by its split.* keys "
+            f"it is {is_part}; download this part again"
+        )
+
+
+def part_name(prefix: str, no: int, count: int) -> str:
+    """The name of part `no`, from 0 (llama_split_path)."""
+    return prefix + _suffix(no, count)
+
+
+def _suffix(no: int, count: int) -> str:
+    return f"-{no + 1:05d}-of-{count:05d}.gguf"
+
+
+def _integer(path: Path, metadata: Mapping[str, object], key: str, largest: int) -> int:
+    value = metadata.get(key)
+    if type(value) is not int or not 0 <= value <= largest:
+        shown = "missing" if value is None else describe(value)
+        raise GGUFError(
+            f"{path}: {key} is {shown}, it must be an integer from 0 to {largest}; "
+            f"split the model again with llama-gguf-split"
+        )
+    return value

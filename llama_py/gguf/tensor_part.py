@@ -1,0 +1,70 @@
+"""Some of a file's tensor, or all of it, on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ggml_py.backend import Bytes, Device, FilePart, ranges_of
+from ggml_py.tensor import Tensor
+from llama_py.gguf.file import TensorInfo
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a device has of a file's tensor.
+
+    dim     along which it is cut; None: it is whole
+    ranges  of that, one after another
+    """
+
+    tensor: Tensor
+    device: Device
+    info: TensorInfo
+    dim: int | None = None
+    ranges: tuple[Range, ...] = ()
+
+    def data(self) -> Bytes:
+        """Its bytes, copied only if they do not lie together."""
+        return bytes_of(self.info, self.dim, self.ranges)
+
+    def file_part(self) -> FilePart | None:
+        """Where these bytes are in a file; None for what is in none."""
+        info = self.info
+        if info.path is None:
+            return None
+        if self.dim is None:
+            whole = (info.nbytes,), 0, ((0, info.nbytes),)
+            return FilePart(info.path, info.offset, *whole)
+        axis, ranges = _axis(info, self.dim, self.ranges)
+        return FilePart(info.path, info.offset, _shape(info), axis, tuple(ranges))
+
+
+def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Bytes:
+    """The file's bytes of these ranges of a dimension; those that lie together are not copied."""
+    if dim is None:
+        return info.data
+    axis, ranges = _axis(info, dim, ranges)
+    if not any(info.data.strides):  # there in name only
+        n = sum(b - a for a, b in ranges)
+        return info.data[: info.nbytes // _shape(info)[axis] * n]
+    return ranges_of(info.data, _shape(info), axis, ranges)
+
+
+def _shape(info: TensorInfo) -> tuple[int, ...]:
+    """As rows of bytes."""
+    ne = info.ne
+    return ne[3], ne[2], ne[1], info.type.row_size(ne[0])
+
+
+def _axis(info: TensorInfo, dim: int, ranges: Iterable[Range]) -> tuple[int, list[Range]]:
+    """Of that shape, with ranges of bytes where these are of elements."""
+    size = info.type.row_size
+    return 3 - dim, [(size(a), size(b)) if dim == 0 else (a, b) for a, b in ranges]
+
+
+def cuts_blocks(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> bool:
+    """Whether a range ends within a block of values that are quantized together."""
+    return dim == 0 and any(x % info.type.block_size for r in ranges for x in r)

@@ -1,0 +1,105 @@
+"""GGUF files, written: key-values by their exact bytes, tensors as they are (gguf.cpp:gguf_write).
+
+replace_file("out.gguf", content(file.metadata.stored | {"general.name": encode("str", "x")},
+                                 file.tensors.values()))
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ggml_py.errors import GGUFError
+from llama_py.gguf.file import TensorInfo
+from llama_py.gguf.metadata import ARRAY, KINDS, STRING, scalar
+
+VERSION = 3
+ALIGNMENT = "general.alignment"
+
+
+def encode(kind: str, value: Any) -> bytes:
+    """The stored form of a value: its type and its bytes.
+
+    kind   "str", "bool", "u32", "f32", ..., or of an array "arr[u32]"
+
+    Raises GGUFError for a kind that there is not, or a value that is none of that kind.
+    """
+    if kind.startswith("arr[") and kind.endswith("]"):
+        item = kind[4:-1]
+        items = [encode(item, v) for v in value]
+        n = len(items)
+        head = struct.pack("<IIQ", ARRAY, _id(item), n)
+        return head + b"".join(raw[4:] for raw in items)
+    number = _id(kind)
+    if number == STRING:
+        if not isinstance(value, str):
+            raise GGUFError(f"{value!r} is no text; give another kind than str")
+        raw = value.encode("utf-8", "surrogateescape")
+        return struct.pack("<IQ", STRING, len(raw)) + raw
+    try:
+        return struct.pack("<I", number) + scalar(number).pack(value)
+    except (struct.error, OverflowError, TypeError):
+        raise GGUFError(f"{value!r} is no value of the kind {kind}") from None
+
+
+def head(stored: Mapping[str, bytes], tensors: Sequence[TensorInfo], alignment: int) -> bytes:
+    """All that comes before the tensors' data, padded."""
+    out = [b"GGUF", struct.pack("<IQQ", VERSION, len(tensors), len(stored))]
+    for key, value in stored.items():
+        out += [_string(key), value]
+    offset = 0
+    for t in tensors:
+        ne = t.ne[: max((i + 1 for i, n in enumerate(t.ne) if n != 1), default=1)]
+        out += [_string(t.name), struct.pack(f"<I{len(ne)}q", len(ne), *ne)]
+        out.append(struct.pack("<IQ", t.type.id, offset))
+        offset += _padded(t.nbytes, alignment)
+    raw = b"".join(out)
+    return raw + bytes(-len(raw) % alignment)
+
+
+def content(
+    stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]
+) -> Iterator[bytes | memoryview]:
+    """A whole file in pieces, a tensor each.
+
+    stored   key-values as `encode` gives them, or as they are in a file (`Metadata.stored`)
+    """
+    tensors = list(tensors)
+    alignment = alignment_of(stored)
+    yield head(stored, tensors, alignment)
+    for t in tensors:
+        yield t.data.data
+        t.let_go()
+        yield bytes(-t.nbytes % alignment)
+
+
+def alignment_of(stored: Mapping[str, bytes]) -> int:
+    raw = stored.get(ALIGNMENT, encode("u32", 32))
+    (found,) = struct.unpack_from("<I", raw, 4) if len(raw) == 8 else (0,)
+    if raw[:4] != struct.pack("<I", KINDS["u32"]) or found <= 0 or found & (found - 1):
+        raise GGUFError(f"{ALIGNMENT} must be a power of two, of the kind u32")
+    return int(found)
+
+
+def n_bytes(stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]) -> int:
+    """The size of the file that they make."""
+    tensors, alignment = list(tensors), alignment_of(stored)
+    data = sum(_padded(t.nbytes, alignment) for t in tensors)
+    return len(head(stored, tensors, alignment)) + data
+
+
+def _id(kind: str) -> int:
+    if kind not in KINDS or kind == "arr":
+        raise GGUFError(f"{kind!r} is no kind of value; there are {', '.join(KINDS)}")
+    return KINDS[kind]
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _padded(n: int, alignment: int) -> int:
+    return math.ceil(n / alignment) * alignment

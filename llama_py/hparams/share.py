@@ -1,0 +1,132 @@
+"""How much of a layer each of several devices has: heads and hidden channels, in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from math import gcd, lcm
+
+from ggml_py.tensor import Tensor
+from llama_py.hparams.geometry import LayerShape
+
+# What a block yields is a sum of what all parts of it make, which each is given back; its end is
+# such a sum too.
+Steps = Generator[Tensor, Tensor, Tensor]
+
+EXPERTS = "exps"  # the end of the names of what has a matrix of each
+Whole = tuple[int, str]  # a layer, -1 for all, and the stem of a matrix
+
+
+def apportion(n: int, weights: Sequence[float]) -> list[int]:
+    """n things by weight: each rounded down, and the rest to the largest remainders."""
+    total = sum(weights)
+    exact = [n * w / total for w in weights]
+    counts = [int(x) for x in exact]
+    by_remainder = sorted(range(len(weights)), key=lambda i: counts[i] - exact[i])
+    for i in by_remainder[: n - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+class Share:
+    """What one of the devices has.
+
+    weights   of all devices
+    part      the number of this one
+    by_expert experts are not divided: each device has some of them, whole
+    block_of  elements of a block of matrices `blk.*.STEM.weight`; 1 where there are none
+    asked     matrices whose columns are shared
+    idle      those of which there was nothing left for this device
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        part: int,
+        block_of: Callable[[str], int],
+        has: Callable[[int, str], bool] = lambda il, stem: True,
+        by_expert: bool = False,
+    ) -> None:
+        """has: whether a layer has a matrix of that name"""
+        self.weights, self.by_expert, self._has = weights, by_expert, has
+        self.part = part
+        self.block_of = block_of
+        self.idle: set[Whole] = set()
+        self.asked: set[Whole] = set()
+
+    def of(self, n: int, width: int, *stems: str, il: int = -1) -> int:
+        """How many of n heads (or channels).
+
+        width   columns of the matrices `stems` that a head is multiplied with. A part has whole
+                blocks of these, so heads may have to stay together
+        il      the layer; -1: all are alike
+
+        Where there is nothing left it is as much as others have, and noted as idle: that part is
+        not to be used.
+        """
+        experts = {(il, s) for s in stems if s.endswith(EXPERTS) and self._has(il, s)}
+        if self.by_expert and experts:
+            self.asked |= experts
+            return n
+        counts, together = self._counts(n, width, stems)
+        mine = counts[self.part]
+        self.asked |= {(il, stem) for stem in stems}
+        if not mine:
+            self.idle |= {(il, stem) for stem in stems}
+        return max(mine, 1) * together
+
+    def experts(self, n: int, il: int, stem: str) -> tuple[int, int]:
+        """The first of n experts that this device has, and how many; one if there is none left."""
+        counts = apportion(n, self.weights)
+        mine = counts[self.part]
+        if not mine:
+            self.idle |= {(il, stem), (-1, stem)} & self.asked
+        return min(sum(counts[: self.part]), n - 1), max(mine, 1)
+
+    def before(self, n: int, width: int, *stems: str) -> int:
+        """How many of them the devices before it have."""
+        counts, together = self._counts(n, width, stems)
+        return sum(counts[: self.part]) * together
+
+    def _counts(self, n: int, width: int, stems: Sequence[str]) -> tuple[list[int], int]:
+        """Of each device, and how many stay together."""
+        block = lcm(*map(self.block_of, stems))
+        together = block // gcd(block, width)
+        if n % together:  # no cut leaves whole blocks
+            together = n
+        return apportion(n // together, self.weights), together
+
+    def heads(self, shape: LayerShape, il: int, *stems: str) -> LayerShape:
+        """Those of a layer: heads of queries go with those of their keys.
+
+        stems  matrices that are multiplied with them, if not attn_output
+        """
+        if not (shape.n_head and shape.n_head_kv):
+            return shape
+        each = shape.n_head // shape.n_head_kv
+        stems = stems or ("attn_output",)
+        n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, *stems, il=il)
+        return replace(shape, n_head=n * each, n_head_kv=n)
+
+    def hidden(self, shape: LayerShape, il: int, *, routed: bool) -> LayerShape:
+        """Hidden channels of a layer; routed: n_ff is not that of experts."""
+        if not shape.n_ff:
+            return shape
+        stems = ("ffn_down",) if routed else ("ffn_down", "ffn_down_exps")
+        return replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
+
+    def knows(self, il: int, stem: str) -> tuple[bool, bool]:
+        """Of a layer's matrix: whether there was nothing left, and whether it was asked for."""
+        keys = {(il, stem), (-1, stem)}
+        return bool(keys & self.idle), bool(keys & self.asked)
+
+
+def alone(steps: Steps) -> Tensor:
+    """The result of a block that has all parts itself."""
+    try:
+        part = next(steps)
+        while True:
+            part = steps.send(part)
+    except StopIteration as end:
+        result: Tensor = end.value
+        return result

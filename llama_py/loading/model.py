@@ -1,0 +1,342 @@
+"""A model file with its weights on devices: what contexts run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ggml_py.backend import KeepsKernels
+from ggml_py.errors import ModelError
+from ggml_py.registry import gpu_hint
+from llama_py.adapters.lora import Adapter, Loras
+from llama_py.batch.prompts import text_of
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.file_types import guessed, words_of
+from llama_py.gguf.fingerprint import fingerprint
+from llama_py.hparams import HParams
+from llama_py.loading.readers import readers_of
+from llama_py.models import architecture
+from llama_py.params import ModelParams, Progress
+from llama_py.params.like import warn_of_differences
+from llama_py.support.closing import Closing
+from llama_py.support.progress import shown, told
+from llama_py.tokenizer import Tokenizer
+from llama_py.weights import Weights
+from llama_py.weights.declarations import DeviceOf, Readers
+from llama_py.weights.declarations import Progress as ReadProgress
+from llama_py.weights.mlock import lock
+from llama_py.weights.parallel import Parallel
+from llama_py.weights.placement import (
+    SAME_MODE,
+    Placement,
+    arranged,
+    devices_in_use,
+    kept_on,
+    overrides,
+    warn_of_idle_rules,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ggml_py.backend import Bytes, Device
+    from llama_py.chat import ChatTemplate
+    from llama_py.vision.encoder import Encoder
+
+log = logging.getLogger("llama_py")
+
+DEMO = Path(__file__).parents[1] / "data" / "demo.gguf"
+
+
+class LoadOptions(TypedDict, total=False):
+    """The fields of ModelParams but the device."""
+
+    n_gpu_layers: int
+    tensor_overrides: Mapping[str, str]
+    n_cpu_moe: int
+    cpu_moe: bool
+    n_cpu_ffn: int
+    split_mode: str
+    parallel: str | Mapping[str, int]
+    main_gpu: int
+    tensor_split: Sequence[float]
+    load_mtp: bool
+    kv_overrides: Mapping[str, bool | int | float | str]
+    like: str
+    use_mmap: bool
+    use_mlock: bool
+    progress: Progress | bool | None
+
+
+def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) -> Placement:
+    """These devices, used as the options say."""
+    mode = SAME_MODE.get(p.split_mode, p.split_mode)
+    parallel = Parallel.of(p.parallel) if p.parallel else None
+    if parallel is not None:
+        mode = "graph" if parallel.size > 1 else "layer"
+    found = devices_in_use(device)
+    if len(found) == 1 and p.n_gpu_layers not in (-1, 0):
+        log.warning(
+            "n_gpu_layers = %s has no effect: the only device is %s; %s",
+            "all" if p.n_gpu_layers < 0 else p.n_gpu_layers,
+            found[0].name,
+            gpu_hint(),
+        )
+    devices, shares = arranged(found, mode, p.main_gpu, p.tensor_split)
+    rules = (
+        *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
+        *kept_on(devices[-1], p.cpu_moe, p.n_cpu_ffn),
+    )
+    return Placement(devices, p.n_gpu_layers, rules, shares, mode, parallel)
+
+
+class Loaded(Closing):
+    """A model's weights on their devices, its blocks and its tokenizer.
+
+    file           the open file: its metadata and tensors
+    architecture   the blocks that graphs are built of
+    hparams        its hyperparameters
+    placement      the devices in use; layer_devices: that of each layer, at the end of the output
+    adapters       those that were loaded for it
+    vision         its encoder of images; None without one
+    sizes          bytes of weights by device name
+    n_params, n_bytes     of the loaded tensors
+    """
+
+    def __init__(
+        self,
+        path: str | Path | GGUFFile | None = None,
+        device: str | Device | Sequence[str | Device] | Placement = "cpu",
+        **options: Unpack[LoadOptions],
+    ) -> None:
+        """path: None for the bundled demo model; device: one or several, the last being the host
+        (see llama_py.weights.placement); options are the fields of ModelParams.
+
+        Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError; the
+        first four before anything is allocated.
+        """
+        p = ModelParams(**options)
+        path = DEMO if path is None else path
+        self.vision: Encoder | None = None
+        self.file = GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
+        if p.kv_overrides:
+            self.file.override(p.kv_overrides)
+        if not isinstance(device, Placement):
+            device = placement_of(device, p)
+        self.placement = device
+        self._begin()
+        self._load(p)
+        warn_of_idle_rules(p.tensor_overrides, self._weights.all)
+
+    def _begin(self) -> None:
+        types = {info.type.name for info in self.file.tensors.values()}
+        for device in self.devices:
+            if isinstance(device, KeepsKernels):
+                device.begin(types)
+
+    def _load(self, p: ModelParams) -> None:
+        kind = architecture(self.file.architecture)
+        self.hparams: HParams = kind.HParams(self.file.metadata, kind.arch, p.like)
+        self.placement.check(self.hparams.n_layer_all)
+        self.layer_devices = self.placement.layers(self.hparams.n_layer_all)
+        weights = Weights(self.file.tensors, str(self.file.path), p.like)
+        self.architecture = kind(self.hparams, weights, p.load_mtp)
+        weights.finish()
+        warn_of_differences(
+            weights.where, p.like, self.hparams.differences, weights.ignored, weights.restored
+        )
+        device_of = self.placement.device_of(self.layer_devices)
+        if self.placement.shares_layers:
+            from llama_py.loading.split import split
+
+            split(self.architecture, weights, self.placement, device_of)
+        readers = readers_of(self.architecture, weights.all)
+        self._weights = weights
+        with shown(p.progress):
+            self._place(device_of, readers, told(p.progress))
+        self.adapters: list[Adapter] = []
+        self.sizes = weights.sizes
+        self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
+        if p.use_mlock:
+            log.info("mlock: %.2f MiB", lock(weights.all) / 2**20)
+        self._log_load()
+        self._check_template()
+
+    def _place(self, device_of: DeviceOf, readers: Readers, progress: ReadProgress | None) -> None:
+        self._weights.place(device_of, readers, progress)
+
+    def _log_load(self) -> None:
+        n, n_all = self.placement.n_offloaded(self.hparams.n_layer_all), len(self.layer_devices)
+        if self.placement.offload:
+            if n:
+                log.info("load_tensors: offloading output layer to GPU")
+            log.info("load_tensors: offloading %d repeating layers to GPU", max(n - 1, 0))
+            log.info("load_tensors: offloaded %d/%d layers to GPU", n, n_all)
+        for name, size in self.sizes.items():
+            log.info("load_tensors: %12s model buffer size = %8.2f MiB", name, size / 2**20)
+
+    def plain_bytes(self, name: str) -> Bytes | None:
+        """Those of a weight as the file has them, whatever its device made of them; None for what
+        is no weight."""
+        return self._weights.plain_bytes(name)
+
+    @property
+    def arch(self) -> str:
+        return self.architecture.arch
+
+    @property
+    def desc(self) -> str:
+        """What llama.cpp calls it, and its size: "... 8B Q4_K - Medium" (llama_model_desc)."""
+        said = self.file.metadata.get("general.file_type")
+        types = {name: t.type for name, t in self.file.tensors.items()}
+        number = said if isinstance(said, int) else guessed(types)
+        return f"{self.arch} {self.architecture.size_name(self.hparams)} {words_of(number)}"
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether a text is read as a whole before another is written."""
+        return "encoder" in self.architecture.gtypes
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Those in use; the last is the host."""
+        return self.placement.devices
+
+    @property
+    def device_names(self) -> str:
+        return ",".join(d.name for d in self.devices)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What states that are saved are recognized by; see llama_py.gguf.fingerprint."""
+        return fingerprint(self.file)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_metadata(self.file.metadata)
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """The file's own template, unless another was set; None if it has none."""
+        t = self.tokenizer
+        source = t.chat_template or t.tool_use_template
+        return None if source is None else self._template(source, t.tool_use_template)
+
+    @cached_property
+    def default_template(self) -> ChatTemplate:
+        """What a model without a template chats through."""
+        from llama_py.chat.named import DEFAULT, source_of
+
+        log.warning("the model has no chat template; %s is used", DEFAULT)
+        return self._template(source_of(DEFAULT))
+
+    def set_chat_template(self, template: str) -> None:
+        """Chat through another template: one that llama.cpp knows by name, or a Jinja text.
+
+        Raises ModelError for a name that is not known, and for a text that is no template.
+        """
+        from llama_py.chat.named import source_of
+
+        made = self._template(source_of(template))
+        made.check()
+        self.chat_template = made
+
+    def check_chat_template(self) -> None:
+        """ModelError if the model's chat template is none that can be used."""
+        if self.chat_template is not None:
+            self.chat_template.check()
+
+    def _template(self, source: str, tool_use: str | None = None) -> ChatTemplate:
+        from llama_py.chat import ChatTemplate
+
+        t = self.tokenizer
+        bos, eos = ("" if id is None else _text(t, id) for id in (t.bos, t.eos))
+        return ChatTemplate(source, bos, eos, tool_use)
+
+    def _check_template(self) -> None:
+        """Tell at once of a template that will be an error when it is used."""
+        source = self.file.metadata.get("tokenizer.chat_template")
+        if not isinstance(source, str) or self.file.path == DEMO:  # ours needs no look, which
+            return  # takes a tenth of a start
+        from llama_py.chat import ChatTemplate
+
+        try:
+            ChatTemplate(source).check()
+        except ModelError as e:
+            log.warning("the model's chat template cannot be used: %s", e)
+
+    def tokenize(
+        self, text: str | bytes, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """The ids of a text; see Tokenizer.tokenize."""
+        return self.tokenizer.tokenize(text_of(text), add_special, parse_special)
+
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
+        """The text of ids; see Tokenizer.detokenize."""
+        return self.tokenizer.detokenize(ids, special)
+
+    def load_adapter(self, path: str | Path) -> Adapter:
+        """A LoRA adapter for this model, to be used with `Context.set_adapters`.
+
+        Raises GGUFError for a file that is none, WeightsError for one of another model.
+        """
+        adapter = Adapter(path, self.arch, self._weights.places, self.placement.host)
+        readers = readers_of(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
+        unread = [t.name for t in adapter.tensors() if not readers[id(t)]]
+        if unread:
+            log.warning("%s: no graph of the model uses %s", path, ", ".join(unread[:10]))
+        self.adapters.append(adapter)
+        return adapter
+
+    def load_vision(
+        self, path: str | Path, device: str | Device | None = None, **options: Any
+    ) -> Encoder:
+        """An encoder of images for this model (an mmproj file), which from now on sees them. One
+        that was there is closed.
+
+        device   None: the model's host;  options  are those of `llama_py.vision.Encoder`
+
+        Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, and ModelError for a
+        file that is no encoder of images, or that of another model.
+        """
+        from llama_py.vision.encoder import Encoder
+
+        made = Encoder(path, self.placement.host if device is None else device, **options)
+        if made.n_embd != self.hparams.n_embd_inp:
+            made.close()
+            raise ModelError(
+                f"{path}: makes rows of {made.n_embd} channels, but the model"
+                f" {self.file.path} takes {self.hparams.n_embd_inp}; give the mmproj file that was"
+                " made with the model"
+            )
+        if self.vision is not None:
+            self.vision.close()
+        self.vision = made
+        return made
+
+    @property
+    def eyes(self) -> Encoder:
+        """Its encoder of images. ModelError without one."""
+        if self.vision is None:
+            raise ModelError(
+                "there is an image, but the model has no eyes; give the mmproj file that belongs"
+                " to it (--mmproj FILE, model.load_vision)"
+            )
+        return self.vision
+
+    def close(self) -> None:
+        """Give memory and file back. Contexts of the model must not be used any more."""
+        if self.vision is not None:
+            self.vision.close()
+        self._weights.release()
+        self.file.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.arch} {self.file.path} on {self.device_names}>"
+
+
+def _text(tokenizer: Tokenizer, id: int) -> str:
+    return tokenizer.token_bytes(id).decode("utf-8", "replace")

@@ -1,0 +1,134 @@
+"""Blocks and matrices that several devices share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ggml_py.ops import add, mul_mat
+from ggml_py.tensor import Tensor
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Linear
+from llama_py.hparams.share import Steps
+from llama_py.loading.split.spread import Group, Spread
+
+
+class SplitBlock:
+    """A block whose result is the sum of what devices make with a part of it each.
+
+    parts  by number of the device; None for one without a part
+    """
+
+    def __init__(self, parts: Sequence[Any], group: Group) -> None:
+        self.parts, self.group = parts, group
+
+    def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
+        """What the block is given: tensors, the layer. -> [n_embd, n]"""
+        spread, *inputs, il = Spread.of(g, self.group), *inputs_il
+        for t in inputs:
+            g.expand(t)
+        running = [
+            None if part is None else _steps(part, spread, i, inputs, il)
+            for i, part in enumerate(self.parts)
+        ]
+        given: Tensor | None = None
+        while True:
+            turns = [
+                None if s is None else _Turn(s, spread, i, given) for i, s in enumerate(running)
+            ]
+            results = [None if t is None else spread.on(i, t.take) for i, t in enumerate(turns)]
+            given = spread.all_reduce(results)
+            if any(t is not None and t.is_last for t in turns):
+                return given
+
+
+class Beside:
+    """Parts that one device has of blocks side by side, as one: their results are added there, so
+    that the sum over devices is of all.
+
+    parts  in the order of their inputs
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = parts
+
+    def steps(self, g: GraphBuilder, *inputs_il: Any) -> Steps:
+        """An input of each part [n_embd, n], the layer. Returns [n_embd, n]."""
+        *inputs, il = inputs_il
+        total: Tensor | None = None
+        for part, x in zip(self.parts, inputs, strict=True):
+            result = yield from _steps_of(part, g, [x], il)
+            total = result if total is None else add(total, result)
+        assert total is not None
+        return total
+
+
+def beside(blocks: Sequence[Any]) -> SplitBlock | None:
+    """Blocks whose results are added, with one sum for all; None where some are not shared, or by
+    other devices."""
+    if not all(isinstance(block, SplitBlock) for block in blocks):
+        return None
+    with_part = {tuple(part is not None for part in block.parts) for block in blocks}
+    if len(with_part) > 1:
+        return None
+    each = [
+        None if parts[0] is None else Beside(parts)
+        for parts in zip(*(block.parts for block in blocks), strict=True)
+    ]
+    return SplitBlock(each, blocks[0].group)
+
+
+class _Turn:
+    """A part's way to its next partial sum: one that all devices need before they go on, or the
+    result.
+
+    given  what the last such sum came to
+    """
+
+    def __init__(self, steps: Steps, spread: Spread, number: int, given: Tensor | None) -> None:
+        self.steps, self.spread, self.number, self.given = steps, spread, number, given
+        self.is_last = False
+
+    def take(self) -> Tensor:
+        try:
+            if self.given is None:
+                return next(self.steps)
+            return self.steps.send(self.spread.at(self.given, self.number))
+        except StopIteration as end:
+            self.is_last = True
+            result: Tensor = end.value
+            return result
+
+
+def _steps(part: Any, spread: Spread, number: int, inputs: Sequence[Tensor], il: int) -> Steps:
+    """A part's partial sums, the last of them its result."""
+    here = [spread.at(t, number) for t in inputs]
+    return (yield from _steps_of(part, spread.parts[number], here, il))
+
+
+def _steps_of(part: Any, g: GraphBuilder, inputs: Sequence[Tensor], il: int) -> Steps:
+    if hasattr(part, "steps"):
+        result: Tensor = yield from part.steps(g, *inputs, il)
+    else:
+        result = part(g, *inputs, il)
+    return result
+
+
+class SplitLinear(Linear):
+    """A matrix of whose rows each device has some; results lie side by side on the main one."""
+
+    __slots__ = ("group", "rows")
+
+    def __init__(self, whole: Linear, rows: Sequence[Tensor], group: Group) -> None:
+        """rows: a matrix [n_in, n_i] of each device"""
+        super().__init__(whole.weight, whole.bias, whole.scale, whole.prec, whole.before_bias)
+        self.rows, self.group = rows, group
+
+    def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        spread = Spread.of(g, self.group)
+        g.expand(x)
+        parts = [
+            spread.on(i, lambda i=i, w=w: mul_mat(w, spread.at(x, i), self.prec))
+            for i, w in enumerate(self.rows)
+        ]
+        return spread.side_by_side(parts)

@@ -1,0 +1,64 @@
+"""Parts of a file's tensors: which rows or columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ggml_py.tensor import Tensor
+from llama_py.gguf.file import TensorInfo
+from llama_py.gguf.tensor_part import Range, cuts_blocks
+
+
+@dataclass(slots=True)
+class Piece:
+    """What one device has of a tensor.
+
+    name      of the file's tensor
+    dim       along which it is cut; None: it is whole
+    sections  sizes of the sections along that, of which this is a part each
+    problem   why it is no piece; "" if it is
+    idle      there was nothing left for this device
+    is_sum    products with it are sums over what devices share
+    """
+
+    tensor: Tensor
+    name: str
+    dim: int | None
+    sections: tuple[int, ...]
+    problem: str = ""
+    idle: bool = False
+    is_sum: bool = False
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether products with it are parts of a sum."""
+        return (self.dim == 0 and self.tensor.ne[1] > 1) or (self.dim == 2 and self.is_sum)
+
+
+def ranges_of(pieces: Sequence[Piece]) -> list[list[Range]]:
+    """Where along the cut dimension each lies, if together they are all of a tensor."""
+    found: list[list[Range]] = [[] for _ in pieces]
+    start = 0
+    for section in zip(*(p.sections for p in pieces), strict=True):
+        for ranges, size in zip(found, section, strict=True):
+            ranges.append((start, start + size))
+            start += size
+    return found
+
+
+def why_not(pieces: Sequence[Piece], info: TensorInfo) -> str:
+    """ "" if the pieces, of all devices, make up a tensor of the file; else the reason."""
+    whole = [p for p in pieces if p.dim is None]
+    if len(whole) == len(pieces):
+        return ""
+    dims = {p.dim for p in pieces}
+    if len(dims) > 1 or len({len(p.sections) for p in pieces}) > 1:
+        return "devices would have it in different ways"
+    dim = pieces[0].dim or 0
+    total = sum(sum(p.sections) for p in pieces)
+    if total != info.ne[dim]:
+        return f"the parts have {total} of {info.ne[dim]} elements along dimension {dim}"
+    if any(cuts_blocks(info, dim, ranges) for ranges in ranges_of(pieces)):
+        return f"it would be cut within blocks of {info.type.block_size} elements of {info.type}"
+    return ""

@@ -1,9 +1,0 @@
-"""Tiny models of Maincoder."""
-
-from llama_py.models.tiny import WIDE, Tiny
-
-TINY = {
-    "dense": Tiny(
-        keys={**WIDE, "attention.layer_norm_rms_epsilon": 1e-6}, gain={"*.attn_[qk].weight": 2}
-    )
-}

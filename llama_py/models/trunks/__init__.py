@@ -1,0 +1,1 @@
+"""What several architectures share: their graphs, layers and rules."""

@@ -1,0 +1,240 @@
+"""What an architecture is: its hyperparameters, its blocks with their weights, its graph, and what
+its layers keep.
+
+A file of this folder defines one subclass of `Architecture` with `arch` set to what files call it
+in general.architecture; nothing else in the project knows the name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
+from llama_py.blocks.pooling import Classifier, pool, project_pooled
+from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Linear
+from llama_py.graph.params import GraphParams, GraphType
+from llama_py.graph.result import GraphResult
+from llama_py.hparams import HParams
+from llama_py.hparams.cparams import CParams
+from llama_py.memory.kept import Index, Keeps, Kept, KeysValues, State
+from llama_py.weights import Weights
+
+AnyHParams = HParams  # within the class that name is the architecture's own
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What a model drafts at once.
+
+    size     tokens of a block
+    first    the first position that is a guess: 0, or 1 where the last token of the text is only
+             looked at
+    chained  each token is chosen by the one before it
+    sure     it tells how sure it is of each, in `h_nextn`
+    n_pairs  it gives so many candidates of each, with scores of pairs, in `h_nextn`
+    """
+
+    size: int
+    first: int = 1
+    chained: bool = False
+    sure: bool = False
+    n_pairs: int = 0
+
+
+class Architecture(ABC):
+    """The blocks of a model, and how graphs are built of them.
+
+    HParams   the class of its hyperparameters
+    sizes     what llama.cpp calls a model of so many layers, or of (layers, n_embd); `size_name`
+    names     what tensors of shared blocks are called in its graphs, where it is something else
+    draft_names   and in its draft graph
+    gtypes    the graphs it has: a trunk, perhaps an encoder before it
+    has_trunk     False for a file of NextN layers alone
+    low_mix       when it is quantized, down and output projections get fewer bits than others'
+    more_stacks   when it is quantized, three-dimensional are not the matrices of experts alone
+    never_quantized, least_q8   parts of names of tensors that are not, or to 8 bits at least
+    reads_images  whether it has weights of its own for embeddings that come in place of tokens
+    in_slots      whether its states can be rows of slots (llama_py.memory.slots)
+    diffuses      whether it writes by unmasking (llama_py.text.diffusion)
+    shares_memory  whether it attends to what the model that it drafts for keeps (`reads`)
+    continues_states  whether each of its tokens comes with a hidden state
+    target_layers  the layers of the other model whose input it reads, of a model that only drafts
+    blocks        what it drafts at once, if it is a block
+    drafts_by     of a model that can only draft for another, the way to draft that runs it
+    start_token   what a decoder begins with that has read a text
+    classifier    what a reranker applies to a pooled row
+    dense_out     what embeddings go through after pooling
+    parts         where devices share a layer (llama_py.loading.split): by layer and kind of what it
+                  keeps the model of each device's part; None for a device without one
+    """
+
+    arch: ClassVar[str]
+    HParams: ClassVar[type[AnyHParams]]
+    sizes: ClassVar[Mapping[int | tuple[int, int], str]] = {}
+    hp: AnyHParams
+    names: Mapping[str, str] = {}
+    draft_names: Mapping[str, str] = {}
+    gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
+    low_mix: ClassVar[bool] = False
+    more_stacks: ClassVar[bool] = False
+    never_quantized: ClassVar[tuple[str, ...]] = ()
+    least_q8: ClassVar[tuple[str, ...]] = ()
+    reads_images: ClassVar[bool] = False
+    in_slots: ClassVar[bool] = False
+    diffuses: ClassVar[bool] = False
+    shares_memory: ClassVar[bool] = False
+    continues_states: ClassVar[bool] = False
+    drafts_by: str = ""
+    target_layers: tuple[int, ...] = ()
+    blocks: Blocks | None = None
+    has_trunk: bool = True
+    start_token: int = 0
+    classifier: Classifier | None = None
+    dense_out: Sequence[Linear] = ()
+
+    def __init__(self, hp: AnyHParams, w: Weights, load_mtp: bool = False) -> None:
+        """Declare every tensor of the file; with load_mtp those of the NextN layers too."""
+        self.hp = hp
+        self.load_mtp = load_mtp
+        self.parts: dict[tuple[int, type], Sequence[Architecture | None]] = {}
+        self.declare(w)
+
+    @abstractmethod
+    def declare(self, w: Weights) -> None:
+        """Make the blocks, which declare their tensors."""
+
+    @abstractmethod
+    def build(self, g: GraphBuilder) -> None:
+        """Build the trunk; set g.res.t_logits and g.res.t_embd."""
+
+    @classmethod
+    def size_name(cls, hp: AnyHParams) -> str:
+        """What llama.cpp calls a model of this size, "8B" or "35B.A3B"; "?B" where it has no name
+        (llama-model.cpp:llm_type_name)."""
+        both = hp.n_layer, hp.n_embd
+        return cls.sizes.get(both) or cls.sizes.get(hp.n_layer, "?B")
+
+    @classmethod
+    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
+        """Whether llama.cpp calls a model of this size 70B: its values are quantized with more bits
+        than others'."""
+        return False
+
+    @classmethod
+    def counted_layers(cls, n_layer_all: int, n_layer_nextn: int) -> int:
+        """How many layers llama.cpp counts when it chooses types for one, by what a file says."""
+        return n_layer_all
+
+    def build_encoder(self, g: GraphBuilder) -> None:
+        """Build the encoder of an encoder-decoder; set g.res.t_embd."""
+        raise ContextError(f"models of architecture {self.arch!r} have no encoder")
+
+    def build_draft(self, g: GraphBuilder) -> None:
+        """Build a NextN layer, one of those after the trunk."""
+        raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
+
+    def keeps(self, il: int) -> Kept:
+        """What layer il keeps of the tokens it has seen."""
+        shape = self.hp.layers[il]
+        if shape.recurrent:
+            return (State(self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections),)
+        if not (self.hp.cached and shape.n_head and shape.n_head_kv):
+            return ()
+        sizes = shape.n_head_kv, shape.n_embd_head_k, shape.n_embd_head_v
+        return (KeysValues(*sizes, shape.window, shape.rope),)
+
+    def kept(self, il: int) -> Kept:
+        """What layer il keeps, each device its own where devices share the layer."""
+        found: list[Keeps] = []
+        for i, whole in enumerate(self.keeps(il)):
+            parts = self.parts.get((il, type(whole)))
+            if parts is None:
+                found.append(whole)
+                continue
+            mine = {n: part.keeps(il)[i] for n, part in enumerate(parts) if part is not None}
+            found += _shared_out(whole, mine)
+        return tuple(found)
+
+    def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
+        """Factors of RoPE's frequencies in layer il. F32 [n_rot / 2]"""
+        return None
+
+    def graph(self, params: GraphParams) -> GraphResult:
+        """A new graph for one ubatch. ContextError for one whose layers are not there."""
+        draft = params.gtype == "decoder_mtp"
+        g = GraphBuilder(params, self.draft_names if draft else self.names)
+        if draft:
+            self._check_draft()
+            self.build_draft(g)
+        elif params.gtype == "encoder":
+            self.build_encoder(g)
+        elif not self.has_trunk:
+            raise ContextError(
+                "the model has NextN layers and no others, so it can only draft for another; give"
+                " it as model_draft"
+            )
+        else:
+            self.build(g)
+        if params.cparams.embeddings and g.res.t_embd is not None and not draft:
+            pool(g, self.classifier)
+            if self.dense_out:
+                project_pooled(g, self.dense_out)
+        g.res.set_outputs()
+        return g.res
+
+    @classmethod
+    def way_to_draft(cls, names: Iterable[str]) -> str:
+        """`drafts_by` of a file with tensors of these names."""
+        return cls.drafts_by
+
+    def lends(self) -> Borrowed:
+        """What a model that only drafts may have of this one."""
+        return Borrowed()
+
+    def reads(self, kept: Mapping[int, Kept]) -> Mapping[int, int]:
+        """The layer of the model that it drafts for whose keys and values each layer attends to;
+        `kept`: what that one's layers keep. ContextError where they do not fit."""
+        return {}
+
+    def stand_in(self) -> Borrowed | None:
+        """What stands for what it borrows, in graphs that are only looked at."""
+        return None
+
+    def head_of(self, nextn: int | None = None) -> Linear | None:
+        """What makes the logits of the trunk, or of a NextN layer, by its number among them; None
+        where that is no matrix alone."""
+        return None
+
+    @property
+    def can_draft(self) -> bool:
+        """Whether there is a draft graph, and its layers were loaded."""
+        return "decoder_mtp" in self.gtypes and self.load_mtp and self.hp.n_layer_nextn > 0
+
+    def _check_draft(self) -> None:
+        if "decoder_mtp" not in self.gtypes:
+            raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
+        if not self.can_draft:
+            raise ContextError(
+                f"drafting needs NextN layers; the model has {self.hp.n_layer_nextn}, "
+                f"and load_mtp was {self.load_mtp}"
+            )
+
+
+def _shared_out(whole: Keeps, parts: Mapping[int, Keeps]) -> Iterator[Keeps]:
+    """What each device keeps of it. Keys that are not divided all have; convolution states that are
+    not are with the layer, where they are computed."""
+    for number, mine in parts.items():
+        if isinstance(mine, State) and isinstance(whole, State):
+            if mine.n_embd_r == whole.n_embd_r:
+                mine = replace(mine, n_embd_r=0, r_sections=())
+                if number == min(parts):
+                    yield replace(whole, n_embd_s=0, s_sections=())
+            yield replace(mine, part=number)
+        elif isinstance(mine, KeysValues | Index):
+            yield replace(mine, part=number, copied=mine == whole)

@@ -1,0 +1,30 @@
+"""Files that tell by sections of RoPE whether positions have several axes, for images
+(llama-hparams.cpp:use_mrope)."""
+
+from __future__ import annotations
+
+from ggml_py.errors import ContextError
+from llama_py.gguf.keys import Keys, uints
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.hparams.geometry import ROPE_MROPE
+
+
+class AxesHParams(HParams):
+    """RoPE is of the class's type where there are no sections for two axes."""
+
+    rope_sections: tuple[int, ...] = uints("rope.dimension_sections", 0, count=lambda _: 4)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if all(self.rope_sections[:2]):
+            self.rope_type = ROPE_MROPE
+
+
+def check_axes(g: GraphBuilder) -> None:
+    """ContextError where the places of embeddings in an image cannot be told."""
+    if g.ubatch.token is None and g.hp.rope_type != ROPE_MROPE:
+        raise ContextError(
+            "this file has no rope.dimension_sections, so that the places of embeddings in an "
+            "image cannot be told; convert the model again, or decode tokens"
+        )

@@ -1,0 +1,268 @@
+"""The trunk of decoders: embeddings, layers, norm, head."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+from ggml_py.ops import add, scale, tanh
+from ggml_py.tensor import Tensor
+from llama_py.blocks.rope import RopeFactors
+from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Linear, Norm
+from llama_py.hparams.cparams import CParams
+from llama_py.models.trunks.architecture import Architecture
+from llama_py.weights import Bias, Weights
+
+
+class Block(Protocol):
+    """Attention, feed-forward, or what stands in their place."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> the same"""
+
+
+class Blocks(Protocol):
+    """Several blocks whose results are added."""
+
+    def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
+        """An input of each [n_embd, n], the layer -> [n_embd, n]"""
+
+
+class AnyLayer(Protocol):
+    """A layer of a trunk."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        """[n_embd, n_tokens] -> the same, or if it is the last [n_embd, n_outputs]"""
+
+
+@dataclass(slots=True)
+class Layer:
+    """x + attention(norm(x)), then x + feed_forward(norm(x)); results may be normed once more.
+
+    attention, feed_forward   blocks; None for a layer without
+    expanded   the normed input comes before anything else of the layer
+    post_ffn_il   whether the last norm, and its result, are called by the layer's number
+    norm_name  what the normed input is called
+    input_first  whether the two sums are input + result
+    norms_all  attention's result is normed before outputs are selected, not after
+    residual_scale   on what attention and feed-forward give; 0: none
+    """
+
+    attn_norm: Norm | None
+    attention: Block | None
+    ffn_norm: Norm | None
+    feed_forward: Block | None
+    attn_post_norm: Norm | None = None
+    ffn_post_norm: Norm | None = None
+    expanded: bool = False
+    post_ffn_il: tuple[bool, bool] = (False, True)
+    norm_name: str = "attn_norm"
+    input_first: tuple[bool, bool] = (False, False)
+    norms_all: bool = False
+    residual_scale: float = 0.0
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        if self.attention is not None:
+            cur = self._attended(g, self.attention, cur, il, last)
+        elif last:
+            cur = g.outputs(cur)[0]
+        return cur if self.feed_forward is None else self._fed(g, self.feed_forward, cur, il)
+
+    def _attended(
+        self, g: GraphBuilder, attention: Block, residual: Tensor, il: int, last: bool
+    ) -> Tensor:
+        cur = residual
+        if self.attn_norm is not None:
+            cur = self.attn_norm(g, cur, self.norm_name, il)
+        if self.expanded:
+            g.expand(cur)
+        cur, norm = attention(g, cur, il), self.attn_post_norm
+        if norm is not None and self.norms_all:
+            cur = norm(g, cur, "attn_post_norm", il)
+        if last:  # only outputs go on
+            cur, residual = g.outputs(cur, residual)
+        if norm is not None and not self.norms_all:
+            cur = norm(g, cur, "attn_post_norm", il)
+        if self.residual_scale:
+            cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled", il)
+        cur = add(residual, cur) if self.input_first[0] else add(cur, residual)
+        return g.cb(cur, "ffn_inp", il)
+
+    def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
+        cur = ffn_inp if self.ffn_norm is None else self.ffn_norm(g, ffn_inp, "ffn_norm", il)
+        cur = feed_forward(g, cur, il)
+        if self.ffn_post_norm is not None:
+            inner, named = (il if numbered else -1 for numbered in self.post_ffn_il)
+            cur = g.cb(self.ffn_post_norm(g, cur, il=inner), "ffn_post_norm", named)
+        if self.residual_scale:
+            cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled_ffn", il)
+        return add(ffn_inp, cur) if self.input_first[1] else add(cur, ffn_inp)
+
+
+@dataclass(slots=True)
+class ParallelLayer:
+    """x + attention(norm(x)) + feed_forward(norm(x)), with the same norm, or with one of their own.
+
+    attn_norm_2, ffn_norm   what attention, or the feed-forward, gets instead, of x
+    order      what is added to what: x, attention's and feed-forward's results
+    sum_name   what the first sum is called
+    both       attention and feed-forward at once, where devices share both: their sum is one
+    """
+
+    side_by_side: ClassVar = ("attention", "feed_forward")
+
+    norm: Norm
+    attention: Block
+    feed_forward: Block
+    attn_norm_2: Norm | None = None
+    ffn_norm: Norm | None = None
+    order: Literal["f(ax)", "(af)x", "(fa)x", "(fx)a"] = "(fx)a"
+    sum_name: str = ""
+    both: Blocks | None = None
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        x, attended = cur, self.norm(g, cur, "attn_norm", il)
+        normed = attended
+        if self.attn_norm_2 is not None:
+            attended = self.attn_norm_2(g, x, "attn_norm_2", il)
+        if self.both is not None and not last:  # where rows are selected between the two
+            if self.ffn_norm is not None:
+                normed = self.ffn_norm(g, x, "ffn_norm", il)
+            return add(self.both(g, attended, normed, il), x)
+        attended = self.attention(g, attended, il)
+        if last and self.ffn_norm is None:  # only outputs go on
+            attended, x, normed = g.outputs(attended, x, normed)
+        elif last:
+            attended, x = g.outputs(attended, x)
+        if self.ffn_norm is not None:
+            normed = self.ffn_norm(g, x, "ffn_norm", il)
+        fed = self.feed_forward(g, normed, il)
+        return self._sum(g, {"x": x, "a": attended, "f": fed}, il)
+
+    def _sum(self, g: GraphBuilder, parts: dict[str, Tensor], il: int) -> Tensor:
+        inner = self.order[self.order.index("(") + 1 : self.order.index(")")]
+        both = add(parts.pop(inner[0]), parts.pop(inner[1]))
+        both = g.cb(both, self.sum_name, il) if self.sum_name else both
+        (third,) = parts.values()
+        return add(both, third) if self.order[0] == "(" else add(third, both)
+
+
+class Decoder(Architecture):
+    """Tokens to logits through layers of one kind; an architecture makes the layers.
+
+    layer_sum    what a layer's result is called before a control vector is added
+    output_bias  whether the head may have one
+    scales_early   logit_scale is applied before the head, not after
+    """
+
+    layer_sum: ClassVar[str] = ""
+    output_bias: ClassVar[Bias] = False
+    scales_early: ClassVar[bool] = False
+
+    def declare(self, w: Weights) -> None:
+        self.token_embd = self.embeddings(w)
+        self.declare_ends(w)
+        self.declare_trunk(w)
+        self.declare_nextn(w)
+
+    def embeddings(self, w: Weights) -> Tensor:
+        """Of the tokens. [n_embd, n_vocab]"""
+        return w.tensor("token_embd.weight", self.hp.n_embd, self.hp.n_vocab)
+
+    def declare_ends(self, w: Weights) -> None:
+        """What comes before and after the layers."""
+        self.output_norm = w.norm("output_norm", self.hp.n_embd)
+        self.output = w.output(self.hp.n_embd, self.hp.n_vocab, bias=self.output_bias)
+
+    def declare_trunk(self, w: Weights) -> None:
+        self.layers: list[AnyLayer] = [self.layer(w.layer(il), il) for il in range(self.hp.n_layer)]
+
+    @abstractmethod
+    def layer(self, w: Weights, il: int) -> AnyLayer:
+        """Make layer il; its tensors are named without their prefix."""
+
+    def declare_nextn(self, w: Weights) -> None:
+        """The layers after the trunk, which draft; here they are left alone."""
+        w.skip_nextn(range(self.hp.n_layer, self.hp.n_layer_all))
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        """What the first layer gets. [n_embd, n_tokens]"""
+        return g.input_embd(self.token_embd)
+
+    def build(self, g: GraphBuilder) -> None:
+        cur, end = self.embed(g), len(self.layers) - 1
+        early = self.selects_early(g) and end + 1 not in g.cparams.embeddings_layer_inp
+        for il, layer in enumerate(self.layers):
+            g.res.t_layer_inp[il] = self.layer_input(g, cur, il)
+            before, cur = cur, layer(g, cur, il, early and il == end)
+            if cur is not before:  # there are layers of nothing
+                cur = self.after_layer(g, g.layer_out(cur, il, self.layer_sum), il)
+        g.res.t_layer_inp[end + 1] = self.layer_input(g, cur, end + 1)
+        self.finish(g, cur, early)
+
+    def layer_input(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """What a model that drafts is told of what layer il gets. [n_embd, n_tokens]"""
+        return cur
+
+    def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """What goes on from layer il. [n_embd, n] -> the same"""
+        return cur
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        """Whether only outputs go through the end of the last layer."""
+        return True
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        """From the last layer's result to the logits.
+
+        selected  whether `cur` has only the rows of outputs
+        """
+        if not selected:
+            cur = g.outputs(cur)[0]
+        cur = self.output_norm(g, cur, "result_norm")
+        g.res.t_embd = cur
+        self.head(g, cur)
+
+    def lends(self) -> Borrowed:
+        return Borrowed(self.token_embd, self.head_of())
+
+    def head_of(self, nextn: int | None = None) -> Linear | None:
+        return self.output
+
+    def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
+        """The graph's end: logits of `cur` [n_embd, n_outputs], by the head of the context, another
+        one, or the model's."""
+        factor = self.hp.logit_scale
+        if factor and self.scales_early:
+            cur = g.cb(scale(cur, factor), "lmhead_scaling")
+        logits = self.logits(g, cur, output)
+        if factor and not self.scales_early:
+            logits = scale(logits, factor)
+        if cap := self.hp.final_logit_softcap:
+            logits = scale(tanh(scale(logits, 1.0 / cap)), cap)
+        g.res.t_logits = g.expand(g.cb(logits, "result_output"))
+
+    def logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
+        """Before scale and cap. [n_embd, n_outputs] -> [n_vocab, n_outputs]"""
+        return (g.params.head or output or self.output)(g, cur)
+
+
+class LongDecoder(Decoder):
+    """One whose file may have factors for the frequencies of positions.
+
+    long_factors  those for short and for long contexts, whatever scaling the file says
+    freqs_unread  llama.cpp leaves them out of its graph
+    """
+
+    long_factors: ClassVar[bool] = False
+    freqs_unread: ClassVar[bool] = False
+
+    def declare(self, w: Weights) -> None:
+        self.factors = RopeFactors(w, self.hp, long=self.long_factors, unread=self.freqs_unread)
+        super().declare(w)
+
+    def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
+        return self.factors(cparams)

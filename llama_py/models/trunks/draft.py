@@ -1,0 +1,116 @@
+"""What models have in common that can only draft for another (models/eagle3.cpp, dflash.cpp)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ggml_py.errors import ContextError, WeightsError
+from ggml_py.ops import fill, mul_mat, reshape, set_rows
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32, I64
+from llama_py.gguf.keys import Keys, as_uint
+from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Linear
+from llama_py.hparams import MAX_LAYERS, HParams
+from llama_py.weights import Weights
+
+ROWS = "d2t"
+
+
+def target_layers(keys: Keys, rule: str, n: int = 0) -> tuple[int, ...]:
+    """Layers of the other model whose input it reads; n: so many, or any number. `rule` says so."""
+    key = "target_layers"
+    count = keys.count(key)
+    if not 0 < count <= MAX_LAYERS or n not in (0, count):
+        raise keys.error(key, f"it must have {rule}")
+    found: tuple[int, ...] = keys.values(key, count, None, as_uint)
+    return found
+
+
+class Scattered:
+    """A head that knows some tokens only: their logits at their places among those of all, which
+    are -inf elsewhere.
+
+    rows  I64 [n] the token of each
+    """
+
+    def __init__(self, w: Weights, n_vocab: int) -> None:
+        """WeightsError for tokens that there are not."""
+        info = w.info(ROWS)
+        assert info is not None
+        self.n, self.n_vocab = info.ne[0], n_vocab
+        self.rows = w.tensor(ROWS, self.n)
+        if info.type is not I64:
+            raise WeightsError(f"{w.where}: tensor {ROWS!r} must be i64, not {info.type}")
+        ids = np.ascontiguousarray(info.data).reshape(-1).view("<i8")
+        bad = ids[(ids < 0) | (ids >= n_vocab)]
+        if bad.size:
+            raise WeightsError(
+                f"{w.where}: tensor {ROWS!r} has token {bad[0]}, which is not in [0, {n_vocab});"
+                " convert the model again"
+            )
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, outside: float = -math.inf) -> Tensor:
+        """[n, n_rows] -> [n_vocab, n_rows]"""
+        n_rows = cur.ne[1]
+        every = fill(Tensor(F32, (1, self.n_vocab, n_rows)), outside)
+        rows = reshape(self.rows, self.n, 1, 1)
+        cur = set_rows(every, reshape(cur, 1, self.n, n_rows), rows)
+        return reshape(cur, self.n_vocab, n_rows)
+
+
+class Ends:
+    """Embeddings and head of a model that may lack either: then they are the other model's.
+
+    n_tokens  those that its own head knows
+    """
+
+    def __init__(self, w: Weights, hp: HParams) -> None:
+        self.hp = hp
+        self.some = Scattered(w, hp.n_vocab) if w.has(ROWS) else None
+        self.n_tokens = hp.n_vocab if self.some is None else self.some.n
+        self.token_embd: Tensor | None = None
+        self.output: Linear | None = None
+
+    def declare_output(self, w: Weights) -> None:
+        """Its own head, or its own embeddings for one."""
+        n_embd = self.hp.n_embd
+        self.output = w.optional_linear("output", n_embd, self.n_tokens, scaled=False)
+        if self.output is None and self.token_embd is not None and self.some is None:
+            self.output = Linear(w.tied("token_embd.weight"))
+        if self.some is not None and self.output is None:
+            raise WeightsError(f"{w.where}: tensor {ROWS!r} is for a head, and there is none")
+
+    def rows(self, g: GraphBuilder, ids: Tensor) -> Tensor:
+        """Embeddings of tokens. I32 [n] -> [n_embd, n]"""
+        table = self.token_embd
+        if table is None:
+            table = _fitting(g, g.params.borrowed.token_embd, "embeddings")
+        return g.rows(table, ids)
+
+    def logits(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        """Of the tokens that the head knows. [n_embd, n] -> [n_tokens, n]"""
+        if self.output is not None:
+            return self.output(g, cur)
+        head = g.params.borrowed.output
+        if head is None:
+            raise ContextError("the model that it drafts for has no head that could be used")
+        return head(g, cur)
+
+    def stand_in(self) -> Borrowed:
+        table = Tensor(F32, (self.hp.n_embd, self.hp.n_vocab), name="token_embd.weight")
+        head = Tensor(F32, (self.hp.n_embd, self.n_tokens), name="output.weight")
+        return Borrowed(table, lambda g, cur: mul_mat(head, cur), stands_in=True)
+
+
+def _fitting(g: GraphBuilder, table: Tensor | None, what: str) -> Tensor:
+    n_embd = g.hp.n_embd
+    if table is None or table.ne[0] != n_embd:
+        found = "none" if table is None else f"those of {table.ne[0]} channels"
+        raise ContextError(
+            f"it needs {what} of {n_embd} channels; the model that it drafts for has {found}"
+        )
+    return table

@@ -1,0 +1,35 @@
+"""The trunk of models that only encode: embeddings of tokens or texts, and nothing kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ggml_py.tensor import Tensor
+from llama_py.graph.builder import GraphBuilder
+from llama_py.models.trunks.decoder import Decoder
+from llama_py.weights import Weights
+
+
+class Encoder(Decoder):
+    """Tokens to embeddings: no head, no memory, no control vectors.
+
+    result  what the embeddings are called
+    """
+
+    names: Mapping[str, str] = {"l_out": ""}
+    result: ClassVar[str] = "result_embd"
+
+    def declare_ends(self, w: Weights) -> None:
+        self.output_norm = w.norm("output_norm", self.hp.n_embd)
+        w.skip("output.weight")
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        g.res.t_embd = g.expand(g.cb(self.normed(g, cur), self.result))
+
+    def normed(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        """The last layer's result, normed."""
+        return self.output_norm(g, cur)
+
+    def head_of(self, nextn: int | None = None) -> None:
+        return None

@@ -1,0 +1,119 @@
+"""Models with experts: their hyperparameters, experts after the first layers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from llama_py.blocks.activation import SILU, Activation
+from llama_py.blocks.experts import GATING_FUNCS, Experts, Optional, SharedExperts
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.gguf.keys import Keys, flag, number, uint, uints
+from llama_py.hparams import HParams
+from llama_py.models.trunks.decoder import Block
+from llama_py.weights import Weights
+
+
+def _n_ff_each(hp: HParams) -> int:
+    return hp.n_ff[0] // max(1, hp.n_expert_used[0])
+
+
+class RoutedHParams(HParams):
+    """Experts in every layer."""
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if self.n_expert == 0:
+            raise keys.error("expert_count", "it must be at least 1")
+
+
+class ExpertHParams(RoutedHParams):
+    """Hidden sizes of routed experts, by layer, and of shared ones."""
+
+    n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length", 0)
+    n_ff_shexp: int = uint("expert_shared_feed_forward_length", 0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.n_ff_exp = tuple(n or _n_ff_each(self) for n in self.n_ff_exp)
+        self.n_ff_shexp = self.n_ff_shexp or self.n_ff[0]
+
+
+class LeadingDenseHParams(HParams):
+    """Experts after the first layers, and how they are weighed (deepseek2.cpp and others).
+
+    gating  how logits become probabilities, one of experts.GATING
+    usual_gating  where the file does not say; "": it must
+    """
+
+    usual_gating: ClassVar[str] = ""
+    n_layer_dense_lead: int = uint("leading_dense_block_count", 0, counts="first")
+    expert_weights_scale: float = number("expert_weights_scale", 0.0)
+    expert_weights_norm: bool = flag("expert_weights_norm", False)
+    expert_gating_func: int = uint("expert_gating_func", 0, most=len(GATING_FUNCS))
+    n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length")
+    n_expert_shared: int = uint("expert_shared_count")
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        number = self.expert_gating_func or self.default_gating(keys)
+        self.gating = GATING_FUNCS[number - 1]
+        self.n_ff_shexp = self.shared_size(keys)
+        if self.n_expert == 0 and self.n_layer_dense_lead < self.n_layer:
+            raise keys.error("expert_count", "it must be at least 1")
+
+    def default_gating(self, keys: Keys) -> int:
+        """What expert_gating_func is where the file does not say."""
+        if not self.usual_gating:
+            raise keys.error("expert_gating_func", f"it must be from 1 to {len(GATING_FUNCS)}")
+        return 1 + GATING_FUNCS.index(self.usual_gating)
+
+    def shared_size(self, keys: Keys) -> int:
+        """Hidden size of all shared experts together."""
+        return self.n_ff_exp[0] * max(1, self.n_expert_shared)
+
+
+def expert_layer(
+    w: Weights,
+    hp: LeadingDenseHParams,
+    il: int,
+    *,
+    shared: bool = True,
+    probs_bias: Optional = "optional",
+    probs_name: str = "exp_probs_b.bias",
+    merged: bool = False,
+    scaled: bool = False,
+    down_prec: str = "default",
+    mean: bool = False,
+    act: Activation = SILU,
+    routed_act: Activation | None = None,
+) -> Block:
+    """The feed-forward of layer il: dense in the first layers, then experts and what they share.
+
+    shared      whether there are shared experts
+    probs_bias, probs_name, merged, scaled   as of `Experts`
+    mean        half the sum of experts and shared ones
+    down_prec   of the last matrix of what all tokens go through
+    routed_act  of routed experts; None: act
+    """
+    if il < hp.n_layer_dense_lead:
+        dense = FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=act, scaled=scaled)
+        dense.down.prec = down_prec
+        return dense
+    experts = Experts(
+        w,
+        hp,
+        hp.n_ff_exp[il],
+        gating=hp.gating,
+        norm_w=hp.expert_weights_norm,
+        w_scale=hp.expert_weights_scale,
+        probs_bias=probs_bias,
+        probs_name=probs_name,
+        merged=merged,
+        scaled=scaled,
+        act=routed_act or act,
+    )
+    if not shared:
+        return experts
+    both = SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled, mean=mean, act=act)
+    both.shared.down.prec = down_prec
+    return both

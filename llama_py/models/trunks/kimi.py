@@ -1,0 +1,64 @@
+"""What Kimi's models and GLM5-Next have in common: delta nets in layers without key heads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from llama_py.gguf.keys import Keys, uint
+from llama_py.hparams.geometry import ROPE_NONE
+from llama_py.hparams.share import Share
+from llama_py.models.trunks.latent import LatentHParams
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class KimiHParams(LatentHParams):
+    """n_head_kda, n_embd_head_kda   heads of a delta net, and their size S
+
+    Layers without key heads are such.
+    """
+
+    rope_type = ROPE_NONE
+    ssm_d_conv: int = uint("ssm.conv_kernel", least=1)
+    n_embd_head_kda: int = uint("kda.head_dim", least=1)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self._of_heads(self.n_head_first)
+        self.l2_eps = self.delta_net_eps()
+
+    def _of_heads(self, n: int) -> None:
+        """Sizes of a delta net of n heads."""
+        self.n_head_kda, n_inner = n, n * self.n_embd_head_kda
+        self.n_embd_r = 3 * (self.ssm_d_conv - 1) * n_inner
+        self.n_embd_s = self.n_embd_head_kda * n_inner
+
+    def shared(self, share: Share) -> Self:
+        hp = super().shared(share)
+        for il in filter(self.is_recr, range(self.n_layer)):
+            hp._of_heads(share.of(self.n_head_kda, self.n_embd_head_kda, "attn_output", il=il))
+        return hp
+
+    @property
+    def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Inputs of queries, of keys, of values."""
+        return (self.n_embd_r // 3,) * 3, ()
+
+    def is_recr(self, il: int) -> bool:
+        return il < self.n_layer and self.n_head_kv[il] == 0
+
+    @property
+    def kda_sizes(self) -> tuple[int, int, int]:
+        """Heads of a delta net, their size, and the width of its convolution."""
+        return self.n_head_kda, self.n_embd_head_kda, self.ssm_d_conv
+
+
+class BoundedKimiHParams(KimiHParams):
+    """gate_lower_bound  decays are exp of this times a sigmoid; None: of a softplus, as in Kimi
+    Linear"""
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        bound = "kda.gate_lower_bound"
+        self.gate_lower_bound = keys.number(bound) if keys.has(bound) else None

@@ -1,0 +1,122 @@
+"""Later layers that attend to what earlier ones have stored, with values that are normed too
+(models/gemma3n.cpp, gemma4.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import reshape, scale
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention, Projections, attend_again
+from llama_py.blocks.rope import rope
+from llama_py.gguf.keys import Keys, divisor, number, uint
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import Norm
+from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
+from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.memory.kept import Kept, KeysValues, SameAs
+from llama_py.models.trunks.decoder import Decoder
+from llama_py.weights import Weights
+
+
+class SharedKVHParams(WindowedHParams):
+    """n_layer_kv_from_start  layers with keys and values of their own; of these the last with a
+    window, and the last without, are what later ones attend to"""
+
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    final_logit_softcap: float = divisor("final_logit_softcapping", 30.0)
+    n_swa: int = uint("attention.sliding_window", least=1)
+    n_layer_kv_from_start: int
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        n = self.n_layer_kv_from_start
+        if n < 0:
+            raise keys.error("attention.shared_kv_layers", f"it must be at most {self.n_layer}")
+        for il in range(n, self.n_layer):
+            other = self.kv_of(il)
+            if other < 0 or self.swa_layers[other] != self.swa_layers[il]:
+                raise keys.error(
+                    "attention.sliding_window_pattern",
+                    f"of layers {n - 2} and {n - 1}, which later ones attend to, the first must"
+                    " have a window, the second none",
+                )
+            if self.n_head_kv[other] != self.n_head_kv[il]:
+                raise keys.error(
+                    "attention.head_count_kv", f"layer {il} must have those of layer {other}"
+                )
+
+    def kv_of(self, il: int) -> int:
+        """The layer whose keys and values layer il attends to."""
+        n = self.n_layer_kv_from_start
+        return il if il < n else n - (2 if self.swa_layers[il] else 1)
+
+    def is_attended_later(self, il: int) -> bool:
+        """Whether a later layer attends to what layer il stores."""
+        return any(self.kv_of(i) == il for i in range(il + 1, self.n_layer))
+
+
+class NormedValues(Attention):
+    """Values are normed too.
+
+    freqs  factors of RoPE's frequencies
+    """
+
+    parts_keep = KeysValues
+
+    def __init__(
+        self,
+        w: Weights,
+        hp: HParams,
+        q_norm: Norm,
+        k_norm: Norm | None,
+        qkv: Projections | None = None,
+        freqs: Tensor | None = None,
+    ) -> None:
+        super().__init__(w, hp, qkv=qkv, q_norm=q_norm, k_norm=k_norm, kq_scale=1.0)
+        self.freqs = freqs
+
+    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        q, k, v = super().normed(g, qkv, il)
+        return QKV(q, k, Norm()(g, v, "Vcur_normed", il))
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        q, k = (rope(g, x, il, self.freqs) for x in (qkv.q, qkv.k))
+        return g.cb(q, "Qcur_pos", il), g.cb(k, "Kcur_pos", il)
+
+
+class AttendedLater(NormedValues):
+    """Later layers attend to what it stores, so that it is not divided."""
+
+
+class QueriesOnly(NormedValues):
+    """Attends to what an earlier layer has stored; matrices of keys and values may be there."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        d, n_head = self.qkv.heads[0]
+        q = reshape(g.cb(self.qkv.queries(g, cur, il), "Qcur", il), d, n_head, g.n_tokens)
+        assert self.q_norm is not None
+        q = rope(g, self.q_norm(g, q, "Qcur_normed", il), il, self.freqs)
+        q = g.cb(q, "Qcur_pos", il)
+        return self.output(g, attend_again(g, q, il, self.scores(g, il)))
+
+
+def attention(hp: SharedKVHParams, il: int) -> type[NormedValues]:
+    """Of layer il."""
+    if hp.kv_of(il) != il:
+        return QueriesOnly
+    return AttendedLater if hp.is_attended_later(il) else NormedValues
+
+
+class SharedKVDecoder(Decoder):
+    hp: SharedKVHParams
+
+    def keeps(self, il: int) -> Kept:
+        other = self.hp.kv_of(il)
+        return super().keeps(il) if other == il else (SameAs(other),)
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        # embeddings of images come scaled
+        factor = self.hp.n_embd**0.5 if g.ubatch.token is not None else 1.0
+        return g.cb(scale(super().embed(g), factor), "inp_scaled")

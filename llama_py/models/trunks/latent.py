@@ -1,0 +1,154 @@
+"""Decoders with latent attention and experts after the first layers: sizes, feed-forward and what
+layers keep (models/deepseek2.cpp, deepseek32.cpp, kimi-linear.cpp, kimi-k3.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from llama_py.blocks.experts import Optional
+from llama_py.blocks.latent_attention import LatentSizes, absorbed
+from llama_py.blocks.rope import rope
+from llama_py.gguf.keys import Keys, number, uint
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS, HParams
+from llama_py.hparams.geometry import LayerShape
+from llama_py.hparams.share import Share
+from llama_py.memory.kept import Kept, KeysValues
+from llama_py.models.trunks.decoder import Block, Decoder
+from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
+from llama_py.weights import Weights
+
+
+class LatentSizesHParams(HParams):
+    """n_lora_kv  of the latent vector; n_lora_q of the queries', where they have one
+    n_embd_head_k_mla, n_embd_head_v_mla   of a head's keys and values once unpacked; the last n_rot
+                channels of the keys are one part that all heads share
+    """
+
+    required_heads = True
+    least_nope: ClassVar[int] = 1  # channels of a head that are not turned
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_lora_kv: int = uint("attention.kv_lora_rank", least=1)
+    n_lora_q: int = uint("attention.q_lora_rank", 0)
+    n_embd_head_k_mla: int = uint("attention.key_length_mla", 0)
+    n_embd_head_v_mla: int = uint("attention.value_length_mla", 0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.n_embd_head_k_mla = self.n_embd_head_k_mla or self.n_embd_head_k
+        self.n_embd_head_v_mla = self.n_embd_head_v_mla or self.n_embd_head_v
+        self.check_turned(keys)
+
+    def check_turned(self, keys: Keys) -> None:
+        """How many channels of a key positions turn."""
+        most = self.n_embd_head_k_mla - self.least_nope
+        if self.n_rot == 0 or self.n_rot > most:
+            raise keys.error("rope.dimension_count", f"it must be from 2 to {most}")
+
+    def shared_heads(self, share: Share, il: int) -> LayerShape:
+        """Any heads: what they all read is one vector, which every device makes for itself."""
+        shape = self.layers[il]
+        if shape.recurrent:
+            return shape
+        n = share.of(shape.n_head, self.latent(il).d_v, "attn_output", il=il)
+        return replace(shape, n_head=n)
+
+    def n_embd_values(self, il: int) -> int:
+        """Channels of what attention gives before its projection."""
+        sizes = self.latent(il)
+        return sizes.n_head * sizes.d_v
+
+    def latent(self, il: int) -> LatentSizes:
+        return LatentSizes(
+            self.n_embd,
+            self.layers[il].n_head,
+            self.n_lora_kv,
+            self.n_lora_q,
+            self.n_embd_head_k_mla,
+            self.n_embd_head_v_mla,
+            self.n_rot,
+        )
+
+
+class LatentHParams(LatentSizesHParams, LeadingDenseHParams):
+    """Experts after the first layers."""
+
+
+class YarnLatentHParams(LatentHParams):
+    """With YaRN's factor on what queries and keys come to."""
+
+    # A factor that is squared, in float32.
+    yarn_log_mul: float = number("rope.scaling.yarn_log_multiplier", 0.0, least=0, most=1e6)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        # files have it times 0.1
+        self.rope_yarn_log_mul = float(np.float32(self.yarn_log_mul) / np.float32(0.1))
+
+
+class LatentDecoder(Decoder):
+    """absorbed  whether latent vectors are kept, not each head's keys and values"""
+
+    hp: LatentSizesHParams
+
+    def declare(self, w: Weights) -> None:
+        self.absorbed = absorbed(w)
+        super().declare(w)
+
+    def keeps(self, il: int) -> Kept:
+        hp, shape = self.hp, self.hp.layers[il]
+        if shape.recurrent:
+            return super().keeps(il)
+        sizes, rope = hp.latent(il), shape.rope
+        offset = sizes.n_lora_kv if self.absorbed else sizes.nope
+        rope = None if rope is None else replace(rope, offset=offset)
+        if self.absorbed:
+            return (KeysValues(1, sizes.n_lora_kv + sizes.n_rot, 0, shape.window, rope),)
+        return (KeysValues(sizes.n_head, sizes.d_k, sizes.d_v, shape.window, rope),)
+
+
+class Latent(LatentDecoder):
+    """With experts after the first layers."""
+
+    hp: LatentHParams
+
+    def feed_forward(
+        self,
+        w: Weights,
+        il: int,
+        *,
+        need_shexp: bool,
+        probs_bias: Optional = "optional",
+        scaled: bool = False,
+    ) -> Block:
+        """need_shexp, probs_bias  whether shared experts, and a bias on the choice, must be there
+        scaled   whether matrices may have scales
+        """
+        shared = need_shexp or w.has("ffn_up_shexp.weight")
+        return expert_layer(
+            w, self.hp, il, shared=shared, probs_bias=probs_bias, merged=True, scaled=scaled
+        )
+
+
+def turn(g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
+    return rope(g, x, il, offset=offset)
+
+
+def kq_scale(g: GraphBuilder) -> float:
+    """That of the size of keys once unpacked."""
+    assert isinstance(g.hp, LatentSizesHParams)
+    return yarn_kq_scale(g, g.hp.n_embd_head_k_mla)
+
+
+def yarn_kq_scale(g: GraphBuilder, d: int) -> float:
+    """1 / sqrt(d), with what YaRN adds: its factor as it was before CParams divided out ggml's
+    own, and mscale, both squared because they are of queries and keys. In float32 steps."""
+    hp, cp, f32 = g.hp, g.cparams, np.float32
+    log = np.log(f32(1.0) / f32(cp.rope_freq_scale))
+    factor = f32(cp.yarn_attn_factor) * (f32(1.0) + f32(0.1) * log)
+    mscale = factor * (f32(1.0) + f32(0.1) * f32(hp.rope_yarn_log_mul) * log)
+    return float(mscale * mscale / np.sqrt(f32(d)))

@@ -1,0 +1,21 @@
+"""Windows within which positions are not scaled, by a factor or YaRN, and turn as trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llama_py.gguf.keys import Keys
+from llama_py.hparams import WindowedHParams
+from llama_py.hparams.geometry import Rope
+
+
+class UnscaledWindows(WindowedHParams):
+    n_pattern = 4
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.rope_freq_base_swa = self.rope_freq_base_train  # no graph reads the file's
+
+    def rope(self, il: int) -> Rope | None:
+        rope = super().rope(il)
+        return replace(rope, yarn=False) if rope and self.swa_layers[il] else rope

@@ -1,0 +1,107 @@
+"""The logit lens: what a model would say if it ended with an earlier layer.
+
+lens = logit_lens(ctx, "First Citizen:\\nBefore we")
+print(lens)                                 # the most likely token of each layer and token
+lens.logits["blocks.2.hook_resid_post"]     # float32 [n_tokens, n_vocab]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from llama_py.batch import F32
+from llama_py.batch.prompts import Prompt, ids_of
+from llama_py.context import Context
+from llama_py.tokenizer import Tokenizer
+
+RESIDUAL = ("hook_embed", "blocks.*.hook_resid_post")
+WIDTH = 10
+
+
+def logit_lens(ctx: Context, prompt: Prompt, points: Sequence[str] = RESIDUAL) -> LogitLens:
+    """Read a prompt into an empty context, and what each layer made of it as logits.
+
+    prompt  a text or token ids
+    points  hook points or nodes of rows [n_embd]; without, embeddings and each layer's result
+
+    Raises ContextError as `capture` and `Context.unembed` do.
+    """
+    ids = ids_of(ctx.model.tokenizer, prompt) if isinstance(prompt, (str, bytes)) else list(prompt)
+    ctx.clear()
+    with ctx.capture(*points) as values:
+        own = ctx.decode(ids, "all")
+    rows = {name: np.concatenate(values.history(name)) for name in values}
+    logits = {name: ctx.unembed(x) for name, x in rows.items()}
+    tokenizer = ctx.model.tokenizer if isinstance(prompt, (str, bytes)) else None
+    return LogitLens(ids, logits, own, tokenizer)
+
+
+@dataclass(frozen=True, eq=False)
+class LogitLens:
+    """What layers say comes next.
+
+    ids     tokens that were read
+    logits  by point, the first layer's first. [n_tokens, n_vocab]
+    own     those of the model: of the last layer
+    """
+
+    ids: list[int]
+    logits: dict[str, F32]
+    own: F32
+    tokenizer: Tokenizer | None = None
+
+    def top(self, k: int = 1) -> npt.NDArray[np.int64]:
+        """The ids of the k most likely tokens, the best first. [n_points, n_tokens, k]"""
+        all_of = np.stack([*self.logits.values()])
+        return np.argsort(-all_of, axis=-1, kind="stable")[..., :k]
+
+    def ranks(self, ids: Sequence[int]) -> npt.NDArray[np.int64]:
+        """How many tokens each layer thinks more likely than ids[i] behind token i.
+        [n_points, n_tokens]"""
+        all_of = np.stack([*self.logits.values()])
+        chosen = np.take_along_axis(all_of, np.array(ids)[None, :, None], -1)
+        found: npt.NDArray[np.int64] = (all_of > chosen).sum(-1)
+        return found
+
+    def probabilities(self) -> npt.NDArray[np.float64]:
+        """[n_points, n_tokens, n_vocab]"""
+        x = np.stack([*self.logits.values()]).astype(np.float64)
+        x = np.exp(x - x.max(-1, keepdims=True))
+        found: npt.NDArray[np.float64] = x / x.sum(-1, keepdims=True)
+        return found
+
+    def kl_to_own(self) -> npt.NDArray[np.float64]:
+        """KL(model, layer) in nats: how far each layer is from what the model says.
+        [n_points, n_tokens]"""
+        own = LogitLens(self.ids, {"": self.own}, self.own).probabilities()
+        log_own, log_mine = (np.log(np.maximum(p, 1e-300)) for p in (own, self.probabilities()))
+        found: npt.NDArray[np.float64] = (own * (log_own - log_mine)).sum(-1)
+        return found
+
+    def text(self, id: int) -> str:
+        """A token as it is shown."""
+        if self.tokenizer is None:
+            return str(id)
+        return repr(self.tokenizer.token_bytes(id).decode("utf-8", "replace"))[1:-1]
+
+    def __str__(self) -> str:
+        """A table: a row for each token, with the one that each layer thinks most likely next."""
+        best = self.top()[..., 0]
+        names = [short(name) for name in self.logits]
+        lines = ["  ".join(f"{name:>{WIDTH}}" for name in ("token", *names))]
+        for i, id in enumerate(self.ids):
+            cells = (self.text(id), *(self.text(int(b)) for b in best[:, i]))
+            lines.append("  ".join(f"{cell[:WIDTH]:>{WIDTH}}" for cell in cells))
+        return "\n".join(lines)
+
+
+def short(name: str) -> str:
+    """`blocks.3.hook_resid_post` as `3`."""
+    parts = name.split(".")
+    if parts[0] == "blocks" and name.endswith("hook_resid_post"):
+        return parts[1]
+    return name.replace("blocks.", "").replace("hook_", "")

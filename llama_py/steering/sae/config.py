@@ -1,0 +1,71 @@
+"""What is known of a sparse autoencoder besides its weights (SAELens: cfg.json)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ggml_py.errors import ModelError
+
+log = logging.getLogger("llama_py")
+
+NORMALIZATIONS = ("none", "layer_norm", "constant_norm_rescale")
+OLD_NAMES = {"hook_point": "hook_name", "activation_fn_str": "activation_fn"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAEConfig:
+    """The fields that say how to compute, with SAELens's names.
+
+    architecture   standard, topk, jumprelu or gated (llama_py.steering.sae.activations)
+    k              of topk: features of a row that are kept
+    apply_b_dec_to_input   whether the decoder's bias is taken off the input first
+    normalize_activations  what is done with rows before: nothing, "layer_norm", or
+                           "constant_norm_rescale" to the length sqrt(d_in)
+    rescale_acts_by_decoder_norm   of topk: features count as if the decoder's rows had length 1
+    hook_name      where its rows come from
+    """
+
+    d_in: int
+    d_sae: int
+    architecture: str = "standard"
+    k: int = 0
+    apply_b_dec_to_input: bool = True
+    normalize_activations: str = "none"
+    rescale_acts_by_decoder_norm: bool = False
+    hook_name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.normalize_activations not in NORMALIZATIONS:
+            raise ModelError(
+                f"normalize_activations is {self.normalize_activations!r}; known are"
+                f" {', '.join(NORMALIZATIONS)}"
+            )
+        if self.architecture == "topk" and not 0 < self.k <= self.d_sae:
+            raise ModelError(f"k is {self.k}; a topk SAE needs 1 to {self.d_sae}")
+
+
+def config_of(found: Mapping[str, Any], d_in: int, d_sae: int) -> SAEConfig:
+    """From a cfg.json of SAELens, before its version 6 or since; sizes are those of the weights.
+
+    Raises ModelError for what is not known here.
+    """
+    cfg = {OLD_NAMES.get(key, key): value for key, value in found.items()}
+    cfg |= {k: v for k, v in (cfg.get("metadata") or {}).items() if k not in cfg}
+    if cfg.get("hook_head_index") is not None:
+        raise ModelError(f"this SAE is of one head, {cfg['hook_head_index']}; those are not known")
+    activation = cfg.get("activation_fn", "relu")
+    if activation == "topk":
+        cfg["architecture"] = "topk"
+        cfg.setdefault("k", (cfg.get("activation_fn_kwargs") or {}).get("k", 0))
+    elif activation not in ("relu", None):
+        raise ModelError(f"activation_fn is {activation!r}; known are relu and topk")
+    if cfg.get("normalize_activations") in (True, "expected_average_only_in"):
+        log.warning("the SAE was trained on scaled rows; its weights are taken to make up for that")
+    if cfg.get("normalize_activations") in (None, False, True, "expected_average_only_in"):
+        cfg["normalize_activations"] = "none"
+    known = {f.name for f in fields(SAEConfig)} - {"d_in", "d_sae"}
+    chosen = {k: v for k, v in cfg.items() if k in known and v is not None}
+    return SAEConfig(d_in=d_in, d_sae=d_sae, **chosen)

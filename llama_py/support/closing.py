@@ -1,0 +1,31 @@
+"""Things that give memory or files back at the end of a `with`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from llama_py.support.hints import Hinting
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Closing(Hinting, ABC):
+    """Closed when its `with` ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what is held; it is of no use after that."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,356 @@
+"""A conversation: messages through the model's chat template, answers kept."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.errors import ContextError
+from llama_py.batch.prompts import n_cells
+from llama_py.chat.budget import Budget
+from llama_py.chat.ends import turn_end
+from llama_py.chat.messages import IMAGE, has_images, parts_of
+from llama_py.chat.thinking import (
+    Tags,
+    Thoughts,
+    begins_inside,
+    control_tokens,
+    parted,
+    thinking_of,
+)
+from llama_py.context import Context
+from llama_py.decoding.prefix import Prefix
+from llama_py.decoding.prefix_cache.tree import common
+from llama_py.loading.model import Loaded
+from llama_py.text.chat_prompt import (
+    Message,
+    marks,
+    stops_of,
+    template_of,
+    tokens_of,
+    without_images,
+)
+from llama_py.text.generate import Piece, stream
+from llama_py.text.text_stream import TextStream
+from llama_py.text.tool_calls import Tool, Tools, calls_of
+
+if TYPE_CHECKING:
+    from llama_py.chat.answer import ToolCall
+    from llama_py.chat.tools import ChatFormat
+    from llama_py.vision.messages import Given
+
+Pieces = Generator[Piece, None, None]
+ROUNDS = 8  # answers with calls of functions, at most, before `run` ends
+ROOM = 4  # this part of a context is left for an answer, if older turns can leave for it
+
+
+class Conversation:
+    """Turns of user and model in a sequence of a context.
+
+    messages  all so far, the model's answers too; thoughts are in their `reasoning_content`
+    prefix    what the memory has of them, which is not computed again; `prefix.told` says of the
+              last turn how much that was, and why
+    n_left    how many of the oldest messages left with the last turn: there was no room for them
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        system: str = "",
+        seq_id: int = 0,
+        *,
+        thoughts: bool = True,
+        budget: int = -1,
+        budget_message: str = "",
+        variables: Mapping[str, Any] | None = None,
+        tools: Sequence[Tool] = (),
+        parallel_tool_calls: bool | None = None,
+    ) -> None:
+        """system: what the model is to be.
+
+        thoughts   take them out of the text of answers
+        budget     how many tokens they may have (-1: any number); before the tag that then ends
+                   them comes budget_message
+        variables  for the template, such as {"enable_thinking": False}
+        tools      functions, or descriptions in the form of the OpenAI API, that answers may call;
+                   parallel_tool_calls: several in an answer (None: if the template does)
+        """
+        self.ctx = ctx
+        self.messages: list[Message] = []
+        self.start: list[Message] = []
+        self.system = system
+        self.prefix = Prefix(ctx, seq_id)
+        self.variables = dict(variables or {})
+        self.tools = Tools(tools, parallel_tool_calls) if tools else None
+        self.budget, self.budget_message = budget, budget_message
+        self.tags = template_of(ctx.model).thinking
+        self._end = turn_end(template_of(ctx.model), ctx.model.tokenizer)
+        self.thoughts = thoughts and self.tags is not None
+        self.n_left = 0
+        self._prompt = ""  # the last
+        self._stops: Sequence[str] = ()  # of the last answer
+        self._before: list[Message] = []  # the last message, but the system's
+        self._answering: Pieces | None = None
+
+    @property
+    def system(self) -> str:
+        """What the model is to be, which the template tells it; it may be set at any time."""
+        return str(self.start[0]["content"]) if self.start else ""
+
+    @system.setter
+    def system(self, text: str) -> None:
+        rest = self.messages[len(self.start) :]
+        self.start = [{"role": "system", "content": text}] if text else []
+        self.messages = [*self.start, *rest]
+
+    def ask(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
+        """The answer to a message, piece by piece: `say`, then `answer`."""
+        return self.answer(self.say(text, images), **options)
+
+    def say(self, text: str, images: Sequence[Given] = ()) -> list[int]:
+        """Add a message; the tokens of the conversation that the memory does not have.
+
+        images  files, bytes of files or `llama_py.vision.Image`s that come before its text
+
+        It ends the answer before. The oldest turns, but not what the system says, leave a context
+        that has no room for all. Raises ContextError, with no message added, if it has none for
+        this message alone; ModelError for an image that cannot be read, or that the model cannot
+        see.
+        """
+        if not images:
+            return self._say(text)
+        from llama_py.vision.messages import with_images
+
+        return self._say(with_images(text, images))
+
+    def _say(self, content: Any) -> list[int]:
+        return self._added([{"role": "user", "content": content}])
+
+    def _added(self, more: Sequence[Message]) -> list[int]:
+        self._stop()
+        messages: list[Message] = [*self.messages, *more]
+        n_all, (messages, prompt, ids) = len(messages), self._fitted(messages)
+        self._before = self.messages[len(self.start) :]
+        self.n_left, self.messages, self._prompt = n_all - len(messages), messages, prompt
+        with_tools = {"tools": self.tools.given} if self.tools else {}
+        return self.prefix.start(ids, marks(self.ctx, messages, ids, self.variables | with_tools))
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """What the last answer calls; `tell` its results."""
+        return calls_of(self.messages[-1]) if self.tools and self.messages else []
+
+    def tell(self, results: Sequence[Message]) -> list[int]:
+        """Add results of calls, messages of the role "tool" (`result_of` makes them), as `say` adds
+        what the user says."""
+        return self._added(results)
+
+    def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
+        """`ask`; and as long as an answer calls functions that are tools here, up to ROUNDS times,
+        these are called, and the next answer knows what they gave. A tool_choice among the options
+        is for the first answer. Raises also what `result_of` does."""
+        from llama_py.chat.functions import result_of
+
+        yield from self.ask(text, images, **options)
+        options.pop("tool_choice", None)
+        for _ in range(ROUNDS):
+            functions = self.tools.functions if self.tools else []
+            known = {function.__name__ for function in functions}
+            if not self.calls or not all(call.name in known for call in self.calls):
+                return
+            ids = self.tell([result_of(call, functions) for call in self.calls])
+            yield from self.answer(ids, **options)
+
+    def again(self, text: str | None = None) -> list[int]:
+        """`say` what was said last once more, or `text` instead of it: the answer to it leaves the
+        conversation. ContextError, with nothing changed, if nothing was said, or as of `say`."""
+        self._stop()
+        before = self.messages
+        asked = [i for i, m in enumerate(before) if m["role"] == "user"]
+        if not asked:
+            raise ContextError("nothing was said yet that could be answered again")
+        self.messages = before[: asked[-1]]
+        try:
+            ids = self._say(_said_again(before[asked[-1]], text))
+            self._before = before[len(self.start) :]
+            return ids
+        except BaseException:
+            self.messages = before
+            raise
+
+    def resume(self, messages: Sequence[Message]) -> None:
+        """Go on with these messages instead, the first of which may be the system's.
+
+        Nothing is computed before the next `say`. Raises ModelError, with nothing changed, if the
+        template does not take them.
+        """
+        self._stop()
+        self.text(self.ctx.model, [*messages, {"role": "user", "content": "x"}], **self.variables)
+        self.start = [m for m in messages[:1] if m["role"] == "system"]
+        self.messages = list(messages)
+
+    def _fitted(self, messages: list[Message]) -> tuple[list[Message], str, list[int]]:
+        """As much of the end of a conversation as leaves room for an answer, and its prompt."""
+        n_ctx = self.ctx.cparams.n_ctx_seq
+        while True:
+            prompt = self._text(messages)
+            ids = tokens_of(self.ctx.model, prompt, messages)
+            fewer = _without_oldest(messages)
+            if fewer is None or n_cells(ids) <= n_ctx - n_ctx // ROOM:
+                self._check_length(ids)
+                return messages, prompt, ids
+            messages = fewer
+
+    def _text(self, messages: Sequence[Message]) -> str:
+        """The prompt of the conversation with these messages."""
+        if self.tools is None:
+            return self.text(self.ctx.model, messages, **self.variables)
+        return self._form(messages).prompt
+
+    def _form(self, messages: Sequence[Message], choice: Any = "auto") -> ChatFormat:
+        assert self.tools is not None
+        how = self.variables | {"reasoning_format": "auto" if self.thoughts else "none"}
+        template = template_of(self.ctx.model)
+        return self.tools.form(template, without_images(messages), choice, **how)
+
+    def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
+        """What follows the tokens of `say`, piece by piece; options are those of GenerateParams,
+        with tools of AnswerParams, and tool_choice (auto, none, required, or a function's name as
+        the OpenAI API has it); `Piece.calls` are what comes of calls.
+
+        What was answered when the caller stops, or an error comes, is kept as the answer; where an
+        error comes before any, the message leaves the conversation.
+        """
+        self._answering = self._answer(ids, options)
+        return self._answering
+
+    def _answer(self, ids: Sequence[int], options: dict[str, Any]) -> Pieces:
+        answer: list[int] = []
+        failed = False
+        try:
+            for piece in self._pieces(ids, options):
+                if piece.token is not None:
+                    answer.append(piece.token)
+                yield piece
+        except Exception:
+            failed = True
+            raise
+        finally:
+            self.prefix.add([*ids, *answer])
+            if failed and not answer:
+                self.messages = [*self.start, *self._before]
+            else:
+                self.messages.append(self._said(answer))
+
+    def _pieces(self, ids: Sequence[int], options: dict[str, Any]) -> Iterator[Piece]:
+        model, tags = self.ctx.model, self.tags
+        given_stops = options.get("stop", ())
+        self._stops = stops_of(self._end, given_stops)
+        options |= {"seq_id": self.prefix.seq_id, "stop": self._stops}
+        if options.get("context_shift"):
+            options["n_keep"] = self._n_keep(options.get("n_keep", 0))
+        if self.tools is not None:
+            form = self._form(self.messages, options.pop("tool_choice", "auto"))
+            options["stop"] = given_stops
+            return self.tools.pieces(self.ctx, ids, form, options, self._end)
+        if tags is None:
+            return stream(self.ctx, ids, **options)
+        options["preserved_tokens"] = control_tokens(tags, model.tokenizer)
+        thinks = bool(self.variables.get("enable_thinking", True))
+        options["thinking"] = thinking_of(tags, self._prompt, thinks)
+        if self.budget >= 0:
+            end = Budget(model.tokenizer, tags, self.budget, self._prompt, self.budget_message)
+            options["logits_processors"] = [*options.get("logits_processors", ()), end]
+        pieces = stream(self.ctx, ids, **options)
+        if self.thoughts:
+            return parted_pieces(pieces, tags, self._prompt)
+        return opened(pieces, tags.start) if begins_inside(tags, self._prompt) else pieces
+
+    def _n_keep(self, n_keep: int) -> int:
+        """What the system says stays, whatever else leaves a full context."""
+        if n_keep < 0 or not self.start:
+            return n_keep
+        other = [*self.start, {"role": "user", "content": "x"}]
+        texts = [self._text(m) for m in (self.messages, other)]
+        start = texts[0][: common(*texts)]
+        return max(n_keep, len(tokens_of(self.ctx.model, start)))
+
+    def _said(self, answer: Sequence[int]) -> Message:
+        """The message that an answer is: its text up to where it was stopped."""
+        if self.tools is not None and self.tools.parser is not None:
+            return self.tools.parser.answer.message()
+        tokenizer, tags = self.ctx.model.tokenizer, self.tags
+        shown = () if tags is None else control_tokens(tags, tokenizer)
+        stream = TextStream(tokenizer, self._stops, preserved=shown)
+        text = "".join([*map(stream.push, answer), stream.flush()])
+        if tags is None:
+            return {"role": "assistant", "content": text}
+        if not self.thoughts:
+            start = tags.start if begins_inside(tags, self._prompt) else ""
+            return {"role": "assistant", "content": start + text}
+        thought, said = parted(text, tags, self._prompt)
+        found = {"role": "assistant", "content": said}
+        return found | ({"reasoning_content": thought} if thought else {})
+
+    def clear(self) -> None:
+        """Forget all but the system's message, which is not computed again."""
+        self._stop()
+        self.messages = list(self.start)
+        self.prefix.clear()
+
+    def _stop(self) -> None:
+        if self._answering is not None:
+            self._answering.close()
+
+    @staticmethod
+    def text(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> str:
+        """The prompt of a conversation, or of one question; `variables` are for the template."""
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return template_of(model).render(without_images(messages), **variables)
+
+    @staticmethod
+    def prompt(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> list[int]:
+        """The tokens of `text`."""
+        said = () if isinstance(messages, str) else messages
+        return tokens_of(model, Conversation.text(model, messages, **variables), said)
+
+    def _check_length(self, ids: Sequence[int]) -> None:
+        n_ctx = self.ctx.cparams.n_ctx_seq
+        if n_cells(ids) > n_ctx:
+            raise ContextError(
+                f"the conversation has {n_cells(ids)} tokens, but the context {n_ctx}; use a larger"
+                " n_ctx, or clear it"
+            )
+
+
+def parted_pieces(pieces: Iterator[Piece], tags: Tags, prompt: str) -> Pieces:
+    """The pieces of an answer to a prompt, with thoughts in their `thought`."""
+    parts = Thoughts(tags, prompt)
+    for piece in pieces:
+        thought, said = parts.push(piece.text, final=piece.finish_reason is not None)
+        yield replace(piece, text=said, thought=thought)
+
+
+def opened(pieces: Iterator[Piece], start: str) -> Iterator[Piece]:
+    """The pieces of an answer, with the tag before the first that the prompt ended with."""
+    for piece in pieces:
+        yield replace(piece, text=start + piece.text)
+        start = ""
+
+
+def _said_again(message: Message, text: str | None) -> Any:
+    """The content of a message, or another text in place of its own; its images stay."""
+    if text is None or not has_images([message]):
+        return message["content"] if text is None else text
+    images = [part for part in parts_of(message) if part.get("type") == IMAGE]
+    return [*images, {"type": "text", "text": text}]
+
+
+def _without_oldest(messages: list[Message]) -> list[Message] | None:
+    """A conversation without its first turn; None if there is but one."""
+    roles = [m["role"] for m in messages]
+    first = 1 if roles[0] == "system" else 0
+    later = [i for i in range(first + 1, len(roles)) if roles[i] == "user"]
+    return [*messages[:first], *messages[later[0] :]] if later else None

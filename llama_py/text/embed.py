@@ -1,0 +1,113 @@
+"""Embeddings of texts: one row for each, or for each of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ContextError
+from llama_py.batch import F32, Batch
+from llama_py.batch.prompts import Prompt, ids_of
+from llama_py.context import Context
+from llama_py.loading.model import Loaded
+
+N_SEQ = 32  # texts that are read at once
+N_TOKENS = 2048  # and their tokens together
+INT16 = 32760.0  # what the largest value becomes with normalize = 0
+
+
+def embed(
+    model: Loaded,
+    texts: Sequence[Prompt],
+    pooling: str = "auto",
+    normalize: bool | int = True,
+    attention: str = "auto",
+) -> F32:
+    """F32 [n_texts, n]: n is n_embd, or the number of a reranker's scores.
+
+    pooling    one of params.POOLING but "none"; "auto": the model's, or else the mean
+    normalize  rows are made to have length one; or a number, as for `normalized`. Scores never are
+    attention  one of params.ATTENTION; "auto": as the model says
+
+    Raises ContextError for a text without tokens.
+    """
+    if pooling == "auto":
+        pooling = "mean" if model.hparams.pooling == "none" else model.hparams.pooling
+    if pooling == "none":
+        raise ContextError("embed gives one row a text; for one a token use a context's embd")
+    tokens = [ids_of(model.tokenizer, text) for text in texts]
+    if not tokens:
+        return np.empty((0, model.hparams.n_embd), np.float32)
+    with Context(model, **reading(tokens), pooling=pooling, attention=attention) as ctx:
+        found = np.stack([*rows(ctx, tokens)])
+    norm = (2 if normalize else -1) if isinstance(normalize, bool) else normalize
+    return found if pooling == "rank" else normalized(found, norm)
+
+
+def reading(tokens: Sequence[Sequence[int]], n_tokens: int = N_TOKENS) -> dict[str, Any]:
+    """The options of a context that reads these texts, about n_tokens at once."""
+    if not all(tokens):
+        empty = next(i for i, ids in enumerate(tokens) if not ids)
+        raise ContextError(f"text {empty} has no tokens, so there is nothing to embed")
+    lengths = [len(ids) for ids in tokens]
+    n = min(sum(lengths), max(n_tokens, *lengths))
+    sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), n)
+    return {**sizes, "n_seq_max": min(N_SEQ, len(tokens)), "kv_unified": True, "embeddings": True}
+
+
+def rows(ctx: Context, tokens: Sequence[Sequence[int]]) -> Iterator[F32]:
+    """Of each text, its row [n]; with pooling "none" those of its tokens [n_tokens, n].
+
+    As many neighbours as fit into a batch are read together, whatever their lengths.
+    """
+    for group in _groups(tokens, ctx.cparams.n_seq_max, ctx.cparams.n_batch):
+        ctx.clear()
+        seq_ids = [(s,) for s, ids in enumerate(group) for _ in ids]
+        ctx.encode(Batch([id for ids in group for id in ids], seq_ids=seq_ids))
+        if ctx.cparams.pooling == "none":
+            assert ctx.embd is not None
+            yield from np.split(ctx.embd, np.cumsum([len(ids) for ids in group])[:-1])
+        else:
+            yield from (ctx.embd_seq[s].copy() for s in range(len(group)))
+
+
+def _groups(
+    tokens: Sequence[Sequence[int]], n_seq: int, n_tokens: int
+) -> Iterator[list[Sequence[int]]]:
+    """As many neighbours as fit into one batch."""
+    group: list[Sequence[int]] = []
+    for ids in tokens:
+        if len(group) == n_seq or sum(map(len, group)) + len(ids) > n_tokens:
+            yield group
+            group = []
+        group.append(ids)
+    yield group
+
+
+def normalized(found: F32, norm: int) -> F32:
+    """Rows divided by their size; those of zeros stay (common.cpp:common_embd_normalize).
+
+    found  F32 [n_rows, n]
+    norm   -1: as they are; 0: the largest becomes 32760; 1: sum; 2: length; N: p-norm
+    """
+    if norm < -1:
+        raise ContextError(f"normalize = {norm}: it must be -1 (not at all), 0 (to 16 bits) or p")
+    if norm == -1:
+        return found
+    size = np.linalg.norm(found, norm or np.inf, axis=1, keepdims=True)
+    if norm == 0:
+        size /= INT16
+    return np.asarray(found / np.where(size > 0, size, 1), np.float32)
+
+
+def similarities(found: F32) -> npt.NDArray[np.float32]:
+    """Cosines between rows [n_rows, n]; two rows of zeros are alike (common_embd_similarity_cos).
+    -> [n_rows, n_rows]"""
+    x = found.astype(np.float64)
+    length = np.linalg.norm(x, axis=1)
+    units = np.divide(x, length[:, None], out=np.zeros_like(x), where=length[:, None] > 0)
+    both = (length[:, None] == 0) & (length[None, :] == 0)
+    return np.where(both, 1.0, units @ units.T).astype(np.float32)

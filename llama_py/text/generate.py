@@ -1,0 +1,316 @@
+"""From a prompt to text, token by token, with timings."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ggml_py.building import clock
+from ggml_py.errors import ContextError, ModelError
+from llama_py.batch import F32, Batch
+from llama_py.batch.prompts import Mixed, Prompt, ids_of, is_mixed, n_cells
+from llama_py.context import Context
+from llama_py.context.warmup import make_ready
+from llama_py.decoding.keep import shift
+from llama_py.params import GenerateParams
+from llama_py.params.choosers import Answers, Chooser
+from llama_py.sampler.constraint import Ended
+from llama_py.support.signature import takes
+from llama_py.text.text_stream import TextStream
+
+if TYPE_CHECKING:
+    from llama_py.chat.stream import Delta
+
+log = logging.getLogger("llama_py")
+
+UNTIL_FULL = -2  # of max_tokens: a full context is the end in any case
+
+FinishReason = Literal["stop", "length", "eos", "grammar"]
+
+
+class Greedy:
+    """Always the most likely token. ModelError for NaN and +inf."""
+
+    def sample(self, logits: F32) -> int:
+        best = int(logits.argmax())  # the first NaN, if there is one
+        if not isfinite(logits[best]):
+            raise ModelError(
+                f"the logit of token {best} is {logits[best]}: a NaN or overflow in the model"
+            )
+        return best
+
+    def accept(self, id: int) -> None:
+        """Nothing depends on what came before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of text, and how far and how fast the answer has come.
+
+    text           may be empty: part of a character, or of what may become a stop string
+    token          None if no token could be generated
+    prompt_tokens, prompt_seconds   the prompt's
+    gen_tokens, gen_seconds         the answer's so far; neither the caller's own time is counted,
+                                    nor that in which kernels are compiled
+    finish_reason  on the last piece: a stop string (or a grammar's end, of a model without an end
+                   token), no room or max_tokens, the model's end token, or a grammar that the
+                   vocabulary cannot go on with
+    thought        what of the answer is a thought, and not in `text` (`Conversation`)
+    calls          what of it is calls of tools (`Model.stream_chat`)
+    n_discarded    tokens of the sequence that left a full context so far
+    logprob        of the token, before sampling changes anything; with `logprobs`
+    top            the most likely tokens with theirs, as many as `logprobs` says
+    error          on the last piece of `Model.stream` and `stream_chat`: why the answer does not
+                   meet its JSON schema, if no grammar enforces all of that
+    """
+
+    text: str
+    token: int | None
+    prompt_tokens: int
+    prompt_seconds: float
+    gen_tokens: int
+    gen_seconds: float
+    finish_reason: FinishReason | None = None
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+    thought: str = ""
+    n_discarded: int = 0
+    calls: tuple[Delta, ...] = ()
+    error: str = ""
+
+    @property
+    def prompt_rate(self) -> float:
+        """Prompt tokens per second."""
+        return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds else 0.0
+
+    @property
+    def gen_rate(self) -> float:
+        """Generated tokens per second. The first comes out of the prompt, so it does not count."""
+        return max(self.gen_tokens - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
+
+
+@takes(GenerateParams)
+def stream(ctx: Context, prompt: Prompt, **options: Any) -> Iterator[Piece]:
+    """Continue a sequence with a prompt and yield the answer as it is made.
+
+    options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
+    A model with an encoder reads the prompt with that, and the answer is a text of its own.
+
+    The last token of the answer is not in the memory yet: the next prompt should begin with it.
+    Raises ContextError if the prompt does not fit.
+    """
+    return _stream(ctx, prompt, GenerateParams(**options))
+
+
+def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
+    if not ctx.memory.parts:
+        raise ContextError(
+            f"models of architecture {ctx.model.arch!r} keep nothing of what they have read, so"
+            " they cannot continue a text; use embed, or decode for a forward pass"
+        )
+    tokenizer = ctx.model.tokenizer
+    text = TextStream(tokenizer, p.stop, p.special, p.preserved_tokens)
+    ids = _prompt_ids(ctx, prompt, p.seq_id)
+    choose = Choice(p, [*p.before, *ids])
+    if p.drafts and is_mixed(p.before, ids):
+        raise ContextError("tokens cannot be drafted behind images; answer without drafters")
+    walk = (_Drafted if p.drafts else _OneByOne)(ctx, p, n_kept(ctx, p, ids))
+    try:
+        for one in walk.contexts:
+            make_ready(one, len(ids), walk.n_more)
+        start = clock()
+        walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
+        piece = Piece("", None, n_cells(ids), clock() - start, 0, 0.0)
+        room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
+        room -= ids.n_beyond if isinstance(ids, Mixed) else 0
+        if walk.n_keep is not None:
+            room = sys.maxsize
+        n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
+        if n_max < 1:
+            yield replace(piece, finish_reason="length")
+        for n in range(1, n_max + 1):
+            start = clock()
+            try:
+                id, logits = walk.next(choose, n_max - n + 1)
+            except Ended as e:
+                yield _ended(piece, text.flush(), e)
+                return
+            spent = piece.gen_seconds + clock() - start
+            shown, reason = said(text, id, tokenizer.is_eog(id), n == n_max)
+            logprob, top = logprobs_of(logits, id, p.logprobs)
+            piece = Piece(
+                shown,
+                id,
+                piece.prompt_tokens,
+                piece.prompt_seconds,
+                n,
+                spent,
+                reason,
+                logprob,
+                top,
+                n_discarded=walk.n_discarded,
+            )
+            yield piece
+            if reason is not None:
+                return
+    finally:
+        walk.end()
+
+
+class _OneByOne:
+    """A sequence goes on token by token."""
+
+    def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
+        """n_keep: tokens that stay when the context is full; None: it ends there."""
+        self.ctx, self.seq_id = ctx, p.seq_id
+        self.last: int | None = None
+        self.contexts, self.n_more = (ctx,), 1
+        self.n_keep, self.n_discarded = n_keep, 0
+
+    def read(self, ids: Sequence[int]) -> None:
+        if isinstance(ids, Mixed):
+            self.logits = ids.read(self.ctx, self.seq_id)[-1]
+            self.ctx.reuse.hold([*ids.before, *ids], self.seq_id)
+        else:
+            self.logits = self.ctx.reuse.decode(ids, self.seq_id)[-1]
+
+    def next(self, choose: Choice, n_left: int) -> tuple[int, F32]:
+        """A token, and the logits it was chosen from."""
+        if self.n_keep is not None:
+            self._make_room(self.n_keep)
+        if self.last is not None:
+            self.logits = self.ctx.reuse.decode([self.last], self.seq_id)[0]
+        if choose.processors:  # they may write into it, or decode, which would overwrite it
+            self.logits = self.logits.copy()
+        self.last = choose(self.logits)
+        return self.last, self.logits
+
+    def _make_room(self, n_keep: int) -> None:
+        """For the last token, if there is one, in a context that is full."""
+        full = self.ctx.memory.seq_pos_max(self.seq_id) + 1 >= self.ctx.cparams.n_ctx_seq
+        if full and self.last is not None:
+            self.n_discarded += shift(self.ctx, self.seq_id, n_keep)
+
+    def end(self) -> None:
+        """The memory has all but the last token."""
+
+
+class _Drafted:
+    """A sequence goes on by as many tokens as were drafted right."""
+
+    def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
+        """n_keep: as of `_OneByOne`."""
+        from llama_py.decoding.drafting.speculator import speculator_of
+
+        self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
+        self.speculator.keeps_rows = bool(p.logits_processors)
+        self.before = p.before
+        self.n_keep, self.n_discarded = n_keep, 0
+        self.contexts, self.n_more = self.speculator.contexts, 1 + self.speculator.n_max
+
+    def read(self, ids: Sequence[int]) -> None:
+        self.speculator.start(self.seq_id, ids, self.before)
+        self.speculator.advance([self.seq_id])
+
+    def next(self, choose: Choice, n_left: int) -> tuple[int, F32]:
+        if not self.speculator.has_rows(self.seq_id):
+            if self.n_keep is not None:
+                self.n_discarded += self.speculator.make_room(self.seq_id, self.n_keep)
+            self.speculator.limit(self.seq_id, n_left, choose.allowed)
+            self.speculator.advance([self.seq_id])
+        return self.speculator.take(self.seq_id, choose)
+
+    def end(self) -> None:
+        self.speculator.finish(self.seq_id)
+
+
+def n_kept(ctx: Context, p: GenerateParams, ids: Sequence[int]) -> int | None:
+    """How many tokens stay when a prompt's context is full; None if it ends there."""
+    if not p.context_shift or p.max_tokens == UNTIL_FULL:
+        return None
+    if not ctx.memory.can_shift:
+        log.warning("context shift is not possible with what the model keeps of its past; disabled")
+        return None
+    if is_mixed(ids, ctx.reuse.tokens(p.seq_id)):
+        log.warning("context shift is not possible with images; disabled")
+        return None
+    n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
+    add_bos = int(ctx.model.tokenizer.add_bos)
+    return n_prompt if p.n_keep < 0 else min(p.n_keep + add_bos, n_prompt)
+
+
+def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:
+    """Let the encoder read a text; what the decoder starts with."""
+    ctx.memory.seq_rm(seq_id)
+    ctx.encode(Batch(ids, seq_ids=[(seq_id,)] * len(ids)))
+    return [ctx.model.architecture.start_token]
+
+
+class Choice:
+    """The sampler, and what changes logits before it: each is told of every token."""
+
+    def __init__(self, p: GenerateParams, prompt: Sequence[int]) -> None:
+        self.sampler: Chooser = p.sampler or Greedy()
+        self.processors = p.logits_processors
+        self.ids = [id for id in prompt if id >= 0]  # others are no tokens
+        self.answers = self.sampler if isinstance(self.sampler, Answers) else None
+        if self.answers is not None:
+            self.answers.begin(p.thinking)
+        for id in self.ids:
+            self.sampler.accept(id)
+
+    @property
+    def allowed(self) -> Callable[[Sequence[int]], int] | None:
+        """How many tokens of a draft the sampler lets come next."""
+        return None if self.answers is None else self.answers.n_allowed
+
+    def __call__(self, logits: F32) -> int:
+        for process in self.processors:
+            logits = process(self.ids, logits)
+        id = self.sampler.sample(logits)
+        self.sampler.accept(id)
+        self.ids.append(id)
+        return id
+
+
+def _ended(piece: Piece, text: str, e: Ended) -> Piece:
+    """The last piece of an answer with which a constraint has come to an end."""
+    if not e.complete:
+        log.warning("the grammar allows no token here: the answer is not complete")
+    reason: FinishReason = "stop" if e.complete else "grammar"
+    return replace(piece, text=text, token=None, finish_reason=reason)
+
+
+def logprobs_of(
+    logits: F32, id: int, n: int | None
+) -> tuple[float | None, tuple[tuple[int, float], ...]]:
+    """The log probability of a token, and those of the n most likely; None: nothing of it."""
+    if n is None:
+        return None, ()
+    x = logits.astype(np.float64)
+    x -= x.max()
+    x -= np.log(np.exp(x).sum())
+    least = np.partition(x, -n)[-n] if 0 < n < x.size else -np.inf
+    likely = np.flatnonzero(x >= least) if n else np.empty(0, np.int64)
+    best = likely[np.argsort(-x[likely], kind="stable")[:n]]
+    return float(x[id]), tuple((int(i), float(x[i])) for i in best)
+
+
+def said(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, FinishReason | None]:
+    """The text that a token makes certain, and why it is the last one if it is."""
+    shown = "" if ends else text.push(id)
+    if text.stopped is None and (ends or last):
+        shown += text.flush()
+    if text.stopped is not None:
+        return shown, "stop"
+    return shown, "eos" if ends else "length" if last else None
+
+
+def _prompt_ids(ctx: Context, prompt: Prompt, seq_id: int) -> list[int]:
+    return ids_of(ctx.model.tokenizer, prompt, ctx.memory.seq_pos_max(seq_id) < 0)

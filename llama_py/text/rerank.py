@@ -1,0 +1,55 @@
+"""Rerankers: how well texts answer a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggml_py.errors import ContextError
+from llama_py.batch import F32
+from llama_py.loading.model import Loaded
+from llama_py.text.embed import embed
+
+TEMPLATE = "tokenizer.chat_template.rerank"
+
+
+def rerank(model: Loaded, query: str, texts: Sequence[str]) -> F32:
+    """Scores of texts, the better the higher. -> F32 [n_texts], or [n_texts, n_cls_out] of a model
+    with several
+
+    Raises ContextError for a model that is no reranker.
+    """
+    check_reranks(model)
+    found = embed(model, [pair(model, [query, text]) for text in texts], "rank")
+    return found[:, 0] if model.hparams.n_cls_out == 1 else found
+
+
+def check_reranks(model: Loaded) -> None:
+    """ContextError for a model without a classifier."""
+    classifier = model.architecture.classifier
+    if classifier is None or (classifier.dense is None and classifier.out is None):
+        raise ContextError(f"this {model.arch} model has no classifier, so it cannot rerank")
+
+
+def labels(model: Loaded) -> list[str]:
+    """What the scores are called; their numbers where the file does not say."""
+    given = model.file.metadata.get(f"{model.arch}.classifier.output_labels")
+    n = model.hparams.n_cls_out
+    names = [str(x) for x in given] if isinstance(given, list) and len(given) == n else [""] * n
+    return [name or str(i) for i, name in enumerate(names)]
+
+
+def pair(model: Loaded, parts: Sequence[str]) -> list[int]:
+    """The tokens of a query and a text: by the file's prompt for it, else with what ends and what
+    separates texts between them (examples/embedding/embedding.cpp). Without a prompt there may be
+    more parts."""
+    t = model.tokenizer
+    template = model.file.metadata.get(TEMPLATE)
+    if isinstance(template, str) and len(parts) > 1:
+        prompt = template.replace("{query}", parts[0]).replace("{document}", parts[1])
+        return t.tokenize(prompt)
+    between = [
+        t.vocab.texts[t.special_ids[name]]
+        for name, added in (("eos", t.vocab.add_eos), ("sep", t.vocab.add_sep))
+        if added and name in t.special_ids
+    ]
+    return t.tokenize("".join(between).join(parts))

@@ -1,0 +1,188 @@
+"""The tensors that a model has declared, and how they get their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from ggml_py.backend import Buffer, Bytes, Device, HostBuffer, KeepsKernels, ReadsFiles
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from llama_py.gguf.file import TensorInfo
+from llama_py.gguf.tensor_part import Cut
+from llama_py.params.like import LLAMA_CPP
+
+Progress = Callable[[int, int, str], None]
+Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
+DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
+
+SMALL = 64 << 10  # bytes up to which the host has its own: a page of the file may take 2 MiB
+
+
+@runtime_checkable
+class Inventing(Protocol):
+    """Tensors of a file that does not exist: they are made up as they are declared."""
+
+    def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
+        """The model wants this tensor."""
+
+
+@dataclass(slots=True)
+class Declarations:
+    """What all parts of a model have declared so far.
+
+    tied      (another tensor on the same bytes, the first one)
+    cut       what devices have of tensors that they share
+    rows      what they have of matrices whose results come together
+    joined    these matrices, each where its results are
+    replaced  ids of tensors that have no place, since they are shared
+    sizes     bytes of weights by the name of the device they were placed on
+    whole     by name, tensors that are whole
+    copied    those of which devices have bytes of their own
+    ignored   names of tensors that llama.cpp leaves out of its graph, and so does this one
+    restored  names of others that it leaves out, and that are applied since weights need them
+    """
+
+    infos: Mapping[str, TensorInfo]
+    where: str
+    invent: Inventing | None = None
+    like: str = LLAMA_CPP
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    tied: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+    misshapen: list[str] = field(default_factory=list)
+    cut: list[Cut] = field(default_factory=list)
+    rows: list[Cut] = field(default_factory=list)
+    joined: list[Cut] = field(default_factory=list)
+    replaced: set[int] = field(default_factory=set)
+    sizes: dict[str, int] = field(default_factory=dict)
+    whole: dict[str, Cut] = field(default_factory=dict)
+    copied: list[TensorInfo] = field(default_factory=list)
+    ignored: dict[str, None] = field(default_factory=dict)
+    restored: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def placed(self) -> list[Tensor]:
+        """All that have a place, or will."""
+        tied = (copy for copy, _ in self.tied)
+        whole = [t for t in (*tied, *self.tensors.values()) if id(t) not in self.replaced]
+        return [*whole, *(part.tensor for part in (*self.cut, *self.rows))]
+
+    @property
+    def places(self) -> dict[str, list[Cut]]:
+        """By name, where a tensor is: whole, or in parts that each give a part of a sum."""
+        found = {name: [one] for name, one in self.whole.items()}
+        for one in self.joined:
+            found.setdefault(one.info.name, [one])
+        for one in self.cut:
+            found.setdefault(one.info.name, []).append(one)
+        return found
+
+    def place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
+        """See Weights.place."""
+        where = self._put_all(device_of, readers, progress)
+        tied = {id(copy) for copy, _ in self.tied}
+        placed = self.placed
+        own = {id(t): t.nbytes for t in placed if id(t) not in tied}
+        total, done = sum(own.values()), 0
+        ops = {id(t): tuple(dict.fromkeys(n.op for n in readers.get(id(t), ()))) for t in placed}
+        pairs = [pair for pair in self.tied if pair[0].buffer is pair[1].buffer]
+        copies = {id(copy) for copy, _ in pairs}
+        for copy, original in pairs:  # their bytes are there once, in a layout that serves all
+            ops[id(original)] = tuple(dict.fromkeys([*ops[id(copy)], *ops[id(original)]]))
+        for device in dict.fromkeys(where.values()):
+            if isinstance(device, KeepsKernels):
+                mine = [t for t in placed if where[id(t)] is device and id(t) not in copies]
+                device.prepare_weights([(t, ops[id(t)]) for t in mine])
+        for t in placed:
+            if id(t) not in copies:
+                self._prepare(where[id(t)], t, ops[id(t)])
+            if progress is not None and id(t) in own:
+                done += own[id(t)]
+                progress(done, total, t.name)
+        for copy, original in pairs:
+            copy.buffer, copy.offset = original.buffer, original.offset
+            copy.layout = original.layout
+        for info in self.copied:
+            info.let_go()  # again: bytes beside them have been read since, and some came along
+        self._count(placed, where)
+
+    def _prepare(self, device: Device, t: Tensor, ops: tuple[str, ...]) -> None:
+        before = t.buffer
+        device.prepare_weight(t, ops)
+        if t.buffer is not before:
+            self._let_go(t.name)
+
+    def _let_go(self, name: str) -> None:
+        """Of a tensor's bytes in the file, of which a device has its own."""
+        if name in self.infos:
+            self.infos[name].let_go()
+            self.copied.append(self.infos[name])
+
+    def _count(self, placed: Sequence[Tensor], where: Mapping[int, Device]) -> None:
+        """Set the sizes: what devices have made of weights may take more than the file's bytes."""
+        self.sizes.clear()
+        buffers = {id(t.buffer): (where[id(t)].name, t.buffer.size) for t in placed if t.buffer}
+        for name, size in buffers.values():
+            self.sizes[name] = self.sizes.get(name, 0) + size
+
+    def _put_all(
+        self, device_of: DeviceOf, readers: Readers, progress: Progress | None
+    ) -> dict[int, Device]:
+        """The device of each, by id. What may be sent to another process is told as it goes."""
+        where: dict[int, Device] = {}
+        total, done = sum(t.nbytes for t in self.placed), 0
+
+        def put(part: Cut) -> None:
+            nonlocal done
+            self._put(part)
+            done += part.tensor.nbytes
+            if progress is not None and isinstance(part.device, ReadsFiles):
+                progress(done, total, f"{part.device.name} {part.tensor.name}")
+
+        for t in self.tensors.values():
+            if id(t) not in self.replaced:
+                device = where[id(t)] = device_of(t, readers.get(id(t), ()))
+                self.whole[t.name] = Cut(t, device, self.infos[t.name])
+                put(self.whole[t.name])
+        for copy, original in self.tied:
+            if id(copy) in self.replaced:
+                continue
+            device = where[id(copy)] = device_of(copy, readers.get(id(copy), ()))
+            if device is where.get(id(original)):
+                copy.buffer, copy.offset = original.buffer, original.offset
+                copy.flags |= FLAG_WEIGHT
+            else:
+                put(Cut(copy, device, self.infos[copy.name]))
+        for part in (*self.cut, *self.rows):
+            where[id(part.tensor)] = part.device
+            put(part)
+        return where
+
+    def _put(self, part: Cut) -> None:
+        t = part.tensor
+        t.buffer, t.offset = self._buffer(part), 0
+        t.flags |= FLAG_WEIGHT
+
+    def _buffer(self, part: Cut) -> Buffer:
+        device, place = part.device, part.file_part()
+        if place is not None and isinstance(device, ReadsFiles):
+            found = device.from_file(place)
+            if found is not None:
+                return found
+        data = part.data()
+        found = device.wrap(data)
+        if found is None or (isinstance(found, HostBuffer) and data.size <= SMALL):
+            found = device.alloc(data.size)
+            found.write(0, data)
+            self._let_go(part.tensor.name)
+        return found
+
+    def plain_bytes(self, name: str) -> Bytes | None:
+        """See Weights.plain_bytes."""
+        info = self.infos.get(name)
+        if info is not None:
+            return info.data
+        parts = (*self.cut, *self.rows)
+        return next((c.data() for c in parts if c.tensor.name == name), None)

@@ -1,0 +1,325 @@
+"""Which device has which weight, layer and cache (llama-model.cpp:load_tensors).
+
+Devices are those to offload to, in order, and at the end the host: it keeps the token embeddings,
+the layers that are not offloaded, and runs what the others cannot.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol, runtime_checkable
+
+from ggml_py.backend import Device
+from ggml_py.errors import BackendError
+from ggml_py.registry import backend_names, gpu_hint
+from ggml_py.registry import device as find_device
+from ggml_py.registry import devices as find_devices
+from ggml_py.tensor import Tensor
+from llama_py.weights.parallel import Parallel
+
+log = logging.getLogger("llama_py")
+
+SHARING = ("row", "graph")
+SAME_MODE = {"tensor": "graph"}  # llama.cpp's name for it
+PARTS = 16  # of the largest share, to which others are rounded
+EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+DENSE = r"\.ffn_(up|down|gate)\."
+
+Override = tuple[re.Pattern[str], Device]
+
+
+@runtime_checkable
+class Reopens(Protocol):
+    """A device that can be used as if there were several."""
+
+    def again(self, name: str, number: int = 0, n: int = 1) -> Device:
+        """Another one, of that name: that number of n, which share what cannot be had twice."""
+
+
+def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
+    """Devices by name, or as they are; `cpu` is added behind one that needs a host.
+
+    `auto` is every GPU there is, and the CPU. One that is there twice is opened twice, if it can
+    be: `opencl0,opencl0` are opencl0 and opencl0.2, `cpu,cpu` each have half of the threads.
+    Raises BackendError for an unknown name.
+    """
+    several = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
+    if several in (("auto",), ["auto"]):
+        several = (*_gpus(), "cpu")
+    found = [find_device(d) if isinstance(d, str) else d for d in several]
+    if not found:
+        raise BackendError("no device was given; name at least one, such as cpu")
+    if found[-1].kind in ("gpu", "accel"):
+        found.append(find_device("cpu"))
+    found = [_opened_again(d, found[:i].count(d), found.count(d)) for i, d in enumerate(found)]
+    names = [d.name for d in found]
+    if len(set(names)) < len(names):
+        raise BackendError(f"a device is given twice: {', '.join(names)}")
+    return tuple(found)
+
+
+def _opened_again(device: Device, number: int, n: int) -> Device:
+    """A device of its own, from the second on with `.2` behind the name, for one named n times."""
+    if n == 1 or not isinstance(device, Reopens):
+        return device
+    return device.again(f"{device.name}.{number + 1}" if number else device.name, number, n)
+
+
+def _gpus() -> list[Device]:
+    """The GPUs of all installed backends; one that does not load is told and left out."""
+    return [d for name in backend_names() for d in _loaded(name) if d.kind == "gpu"]
+
+
+def _loaded(backend: str) -> Sequence[Device]:
+    try:
+        return find_devices(backend)
+    except BackendError as e:
+        log.warning("%s", e)
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the parts of a model go.
+
+    devices       those to offload to, then the host; one alone has everything
+    n_gpu_layers  how many layers are offloaded, counted from the output, which is one; -1: all
+    overrides     weights whose name has a match go there; the first that matches counts
+    tensor_split  shares of the offloaded layers by device; empty: by free memory
+    split_mode    whether devices share layers: "layer" and "none" not, "row" and "graph" do
+    parallel      stages of devices that share layers; None: as split_mode says
+    """
+
+    devices: tuple[Device, ...]
+    n_gpu_layers: int = -1
+    overrides: tuple[Override, ...] = ()
+    tensor_split: tuple[float, ...] = ()
+    split_mode: str = "layer"
+    parallel: Parallel | None = None
+
+    @property
+    def host(self) -> Device:
+        return self.devices[-1]
+
+    @property
+    def offload(self) -> tuple[Device, ...]:
+        return self.devices[:-1]
+
+    def check(self, n_layer_all: int) -> None:
+        """BackendError for more stages than there are layers, with the output; a warning for those
+        that have none by their shares."""
+        if self.parallel is None:
+            return
+        if self.parallel.pp > n_layer_all + 1:
+            raise BackendError(
+                f"pp={self.parallel.pp}: the model has {n_layer_all} layers and the output, so it"
+                f" has {n_layer_all + 1} stages at most"
+            )
+        used = {d.name for d in self.layers(n_layer_all)}
+        idle = [group[0].name for group in self.groups if group[0].name not in used]
+        if idle:
+            log.warning("pp=%d: no layers for %s", self.parallel.pp, ", ".join(idle))
+
+    def n_offloaded(self, n_layer_all: int) -> int:
+        """Layers on other devices than the host; the output counts as one."""
+        if not self.offload:
+            return 0
+        most = n_layer_all + 1
+        return most if self.n_gpu_layers < 0 else min(self.n_gpu_layers, most)
+
+    def layers(self, n_layer_all: int) -> list[Device]:
+        """The device of each layer, and at the end that of the output."""
+        n = self.n_offloaded(n_layer_all)
+        kept = [self.host] * (n_layer_all + 1 - n)
+        if n == 0:
+            return kept
+        groups, limits = self.groups, self._limits()
+        return kept + [groups[bisect_right(limits, i / n)][0] for i in range(n)]
+
+    @property
+    def shares_layers(self) -> bool:
+        """Whether several devices compute one layer."""
+        return any(len(group) > 1 for group in self.groups)
+
+    @property
+    def group(self) -> tuple[Device, ...]:
+        """The devices that share layers, the one with what is not split first. The host is one of
+        them where it is of the same kind as they are, or has a share in `tensor_split`.
+        """
+        alike = all(d.kind == self.host.kind for d in self.offload)
+        asked = len(self.tensor_split) == len(self.devices) and any(self.tensor_split)
+        return self.devices if alike or asked else self.offload
+
+    @property
+    def groups(self) -> tuple[tuple[Device, ...], ...]:
+        """The devices of each stage of layers, in order: those that share its layers. The first of
+        a stage has what is not split.
+
+        BackendError if there are more or fewer devices than `parallel` says.
+        """
+        if self.parallel is None:
+            if self.split_mode in SHARING:
+                return (self.group,)
+            return tuple((d,) for d in self.offload)
+        found, size = self.group, self.parallel.size
+        if len(found) != self.parallel.n:
+            raise BackendError(
+                f"{self.parallel.pp} stages of {size} are {self.parallel.n} devices, but there are"
+                f" {len(found)}: {', '.join(d.name for d in found)}; name as many with -dev (one"
+                " may be named several times), or change tp, pp or ep"
+            )
+        return tuple(found[i : i + size] for i in range(0, len(found), size))
+
+    def shares(self) -> dict[str, float]:
+        """Of the devices of all groups, by name."""
+        devices = [d for group in self.groups for d in group]
+        return {d.name: n for d, n in zip(devices, self._shares(devices), strict=True)}
+
+    def _shares(self, devices: Sequence[Device]) -> list[float]:
+        shares: Sequence[float] = self.tensor_split
+        if not any(shares):
+            shares = [d.memory()[0] or self.host.memory()[0] or 1 for d in devices]
+            if self.shares_layers:
+                shares = coarse(shares)
+        if len(shares) != len(devices) or min(shares, default=0) < 0:
+            raise BackendError(
+                f"tensor_split {list(shares)} must be {len(devices)} shares, one per device:"
+                f" {', '.join(d.name for d in devices)}"
+            )
+        return [*shares]
+
+    def _limits(self) -> list[float]:
+        """Where the share of each group ends, as a part of the offloaded layers."""
+        shares = self.shares()
+        ends = list(accumulate(sum(shares[d.name] for d in group) for group in self.groups))
+        return [end / ends[-1] for end in ends[:-1]]
+
+    def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[Tensor]], Device]:
+        """A function that gives the device of a weight, by the nodes that read it.
+
+        layers  as `layers` gave them
+        """
+
+        def choose(t: Tensor, readers: Sequence[Tensor]) -> Device:
+            return self.choice(t, readers, layers)[0]
+
+        return choose
+
+    def choice(
+        self, t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device]
+    ) -> tuple[Device, str]:
+        """The device of a weight, and why that one."""
+        for pattern, device in self.overrides:
+            if pattern.search(t.name):
+                return device, _flag_of(pattern.pattern)
+        device, why = _by_name(t, readers, layers, self.host)
+        if device is not self.host:
+            for node in readers:
+                reason = device.why_not(node) if node.op in _BY_TYPE else ""
+                if reason:
+                    log.info("%s stays on %s: %s: %s", t.name, self.host.name, device.name, reason)
+                    return self.host, f"{device.name} cannot run {node.op}: {reason}"
+        return device, why
+
+
+# Ops that a device may have for some types of weights only.
+_BY_TYPE = frozenset({"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"})
+_LAYER = re.compile(r"blk\.(\d+)\.")
+
+
+def _by_name(
+    t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device], host: Device
+) -> tuple[Device, str]:
+    if (layer := _LAYER.search(t.name)) is not None:
+        return layers[int(layer[1])], "layer"
+    if all(node.op == "GET_ROWS" for node in readers):  # large tables of which little is read
+        return host, "table"
+    if t.name.startswith("token_embd.") or "output" in t.name:
+        return layers[-1], "output"
+    return layers[0], "first layer"
+
+
+def _flag_of(pattern: str) -> str:
+    """The option that a rule came from."""
+    if pattern == EXPERTS:
+        return "-cmoe"
+    for end, flag in ((EXPERTS, "-ncmoe"), (DENSE, "-ncffn")):
+        if re.fullmatch(r"blk\\\.\d+", pattern.removesuffix(end)) and pattern.endswith(end):
+            return flag
+    return f"-ot {pattern if len(pattern) <= 32 else f'{pattern[:30]}..'}"
+
+
+def coarse(shares: Sequence[float]) -> list[float]:
+    """Shares in whole sixteenths of the largest: what little differs between two starts, as free
+    memory does, is not to have sums cut elsewhere."""
+    largest = max(shares)
+    return [round(PARTS * x / largest) or PARTS * x / largest for x in shares]
+
+
+def arranged(
+    devices: tuple[Device, ...], split_mode: str, main_gpu: int, shares: Sequence[float]
+) -> tuple[tuple[Device, ...], tuple[float, ...]]:
+    """The devices that a split mode uses, the main one first, and their shares.
+
+    BackendError for a main_gpu that is none of them.
+    """
+    n = max(1, len(devices) - 1)  # the last is the host
+    if split_mode == "graph" and len(devices) > 1:
+        n = len(Placement(devices, tensor_split=tuple(shares)).group)
+    if main_gpu >= n:
+        names = ", ".join(d.name for d in devices[:n])
+        raise BackendError(f"main_gpu {main_gpu} must be from 0 to {n - 1}, one of: {names}")
+    if split_mode == "none":
+        return (devices[main_gpu], *devices[n:]), ()
+    if split_mode not in SHARING:
+        return devices, tuple(shares)
+    order = [main_gpu, *(i for i in range(len(devices)) if i != main_gpu)]
+    return tuple(devices[i] for i in order), tuple(shares[i] for i in order if i < len(shares))
+
+
+def overrides(
+    rules: Mapping[str, str] | Iterable[tuple[str, str]], n_cpu_moe: int, devices: Sequence[Device]
+) -> tuple[Override, ...]:
+    """Rules (regular expression, device name), and the experts of the first layers on the host.
+
+    Raises BackendError for a device that is not in use, or what is no regular expression.
+    """
+    found: list[Override] = []
+    by_name = {d.name.lower(): d for d in devices}
+    pairs = rules.items() if isinstance(rules, Mapping) else rules
+    for text, name in pairs:
+        device = by_name.get(name.lower())
+        if device is None:
+            raise BackendError(
+                f"-ot {text}={name}: expected REGEX=DEVICE with a device in use:"
+                f" {', '.join(by_name)}; {gpu_hint()}"
+            )
+        try:
+            found.append((re.compile(text), device))
+        except re.error as e:
+            raise BackendError(f"-ot {text}={name}: no regular expression: {e}") from None
+    found += [(re.compile(rf"blk\.{i}{EXPERTS}"), devices[-1]) for i in range(n_cpu_moe)]
+    return tuple(found)
+
+
+def kept_on(host: Device, cpu_moe: bool, n_cpu_ffn: int) -> Iterator[Override]:
+    """Rules that keep all experts there, and the dense networks of the first layers."""
+    if cpu_moe:
+        yield re.compile(EXPERTS), host
+    for i in range(n_cpu_ffn):
+        yield re.compile(rf"blk\.{i}{DENSE}"), host
+
+
+def warn_of_idle_rules(rules: Mapping[str, str], weights: Iterable[Tensor]) -> None:
+    """Of `tensor_overrides` that match no weight."""
+    names = [t.name for t in weights]
+    for text, name in rules.items():
+        if not any(re.search(text, weight) for weight in names):
+            log.warning(
+                "-ot %s=%s: no weight has such a name (they are like %s)", text, name, names[-1]
+            )

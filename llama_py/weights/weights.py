@@ -1,0 +1,407 @@
+"""Weights: the tensors that blocks declare against those of a file, and their place on devices.
+
+    w = Weights(file.tensors, where)
+    token_embd = w.tensor("token_embd.weight", n_embd, n_vocab)
+    for il in range(n_layer):
+        blk = w.layer(il)                                     # names without `blk.N.`
+        norm = blk.norm("attn_norm", n_embd)                  # a Norm
+        wo = blk.linear("attn_output", n_embd, n_embd, bias=True)   # a Linear
+    w.finish()             # every missing, unused and misshapen tensor in one WeightsError
+    w.place(device_of, uses)
+
+Shapes are in ggml's order, ne[0] first. Nothing is allocated before `finish` has passed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+from ggml_py.backend import Bytes, Device
+from ggml_py.errors import WeightsError
+from ggml_py.tensor import Tensor, shape4
+from ggml_py.types import F32
+from llama_py.gguf.file import TensorInfo
+from llama_py.gguf.metadata import printable
+from llama_py.gguf.tensor_part import Cut
+from llama_py.graph.linear import ExpertLinear, Linear, Norm, NormKind
+from llama_py.params.like import LLAMA_CPP, TRANSFORMERS
+from llama_py.weights.declarations import Declarations, DeviceOf, Inventing, Progress, Readers
+
+_MAX_LISTED = 10
+SCALED_TYPES = ("nvfp4",)  # a value is its bits times a factor beside the tensor
+
+Bias = Literal[False, True, "needed", "unread"]
+Sections = Sequence[int]
+
+
+class Weights:
+    """Declares tensors by their names less a prefix, which `layer` and `scope` lengthen.
+
+    sizes   bytes of weights by the name of the device they were placed on
+    il      the layer of this prefix, -1 for none
+    """
+
+    def __init__(self, infos: Mapping[str, TensorInfo], where: str, like: str = LLAMA_CPP) -> None:
+        """infos: the file's tensors; or `Inventing`. like: one of `llama_py.params.like.LIKE`"""
+        invent = infos if isinstance(infos, Inventing) else None
+        self._all = Declarations(infos, where, invent, like)
+        self.prefix = ""
+        self.il = -1
+
+    def scope(self, prefix: str, il: int = -1) -> Weights:
+        """The same file, names with one more prefix."""
+        part = type(self).__new__(type(self))
+        part._all, part.prefix, part.il = self._all, self.prefix + prefix, il
+        return part
+
+    def layer(self, il: int, stack: str = "") -> Weights:
+        """The tensors of layer il; `stack` is "enc." or "dec." where there are two of them."""
+        return self.scope(f"{stack}blk.{il}.", il)
+
+    def has(self, name: str) -> bool:
+        """Whether the file has it."""
+        return self.prefix + name in self._all.infos
+
+    def any_ends(self, suffix: str) -> bool:
+        """Whether the file has a tensor whose name ends so."""
+        return any(name.endswith(suffix) for name in self._all.infos)
+
+    def tensor(
+        self,
+        name: str,
+        *ne: int,
+        other: tuple[int, ...] = (),
+        sections: Sections = (),
+        shaped: tuple[int, ...] = (),
+    ) -> Tensor:
+        """A tensor that must be there; `other` is another shape that it may have, `shaped` the one
+        that it is read as, which it may have too.
+
+        sections   sizes of what lies one after another along the dimension that devices may share:
+                   each has some of every section. (): it is all of a kind
+
+        The answer is a stand-in when it is missing or misshapen: `finish` will raise.
+        """
+        found = self._find(name, ne, other or shaped, True, sections, shaped)
+        if found is None:
+            self._all.missing.append(self.prefix + name)
+            return Tensor(F32, shaped or ne, name=self.prefix + name)
+        return found
+
+    def reshaped(self, name: str, *ne: int) -> Tensor:
+        """A tensor [n_in, n_out, n] that files may also have as a matrix [n_in, n_out * n]."""
+        flat = (ne[0], ne[1] * ne[2])
+        t = self.tensor(name, *ne, other=flat)
+        if tuple(t.ne) == shape4(flat):
+            t = self._all.tensors[t.name] = Tensor(t.type, ne, name=t.name)
+        return t
+
+    def optional_tensor(
+        self, name: str, *ne: int, other: tuple[int, ...] = (), sections: Sections = ()
+    ) -> Tensor | None:
+        """A tensor that may be missing."""
+        return self._find(name, ne, other, False, sections)
+
+    def _find(
+        self,
+        name: str,
+        ne: tuple[int, ...],
+        other: tuple[int, ...],
+        needed: bool,
+        sections: Sections = (),
+        shaped: tuple[int, ...] = (),
+    ) -> Tensor | None:
+        name, d = self.prefix + name, self._all
+        if d.invent is not None:
+            d.invent.declare(name, ne, needed)
+        info = d.infos.get(name)
+        if info is None:
+            return None
+        if name in d.tensors:
+            return d.tensors[name]
+        self._check_shape(info, ne, other)
+        d.tensors[name] = Tensor(info.type, shaped or info.ne, name=name)
+        return d.tensors[name]
+
+    def _check_shape(
+        self, info: TensorInfo, ne: tuple[int, ...], other: tuple[int, ...] = ()
+    ) -> None:
+        if tuple(info.ne) not in (shape4(ne), shape4(other or ne)):
+            self._all.misshapen.append(
+                f"tensor {info.name!r} has wrong shape; expected {shown(ne)}, got {shown(info.ne)}"
+            )
+
+    def unread_tensor(
+        self, name: str, *ne: int, needed: bool = False, sections: Sections = ()
+    ) -> Tensor | None:
+        """Declare a tensor that llama.cpp loads and leaves out of its graph.
+
+        Args:
+            name: Name without this object's prefix.
+            ne: Shape in ggml's order.
+            needed: The other tensors have no right values without it, so it is applied anyway.
+            sections: See `tensor`.
+
+        Returns:
+            The tensor if the graph must apply it: it is needed, or the model is computed like
+            transformers. None if the file does not have it or it is ignored.
+        """
+        d, full = self._all, self.prefix + name
+        if d.invent is not None or full not in d.infos:  # recorded models are without
+            return None
+        if needed:
+            d.restored[full] = None
+        elif d.like != TRANSFORMERS:
+            self._check_shape(d.infos[full], ne)
+            d.ignored[full] = None
+            return None
+        return self._find(name, ne, (), False, sections)
+
+    def norm(self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False) -> Norm:
+        """`stem`.weight, and `stem`.bias if the norm has one."""
+        return Norm(self.tensor(f"{stem}.weight", *ne), self.bias(stem, ne, bias), kind)
+
+    def optional_norm(
+        self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False
+    ) -> Norm | None:
+        return self.norm(stem, *ne, kind=kind, bias=bias) if self._wanted(stem, ne) else None
+
+    def linear(
+        self,
+        stem: str,
+        n_in: int,
+        n_out: int,
+        *,
+        bias: Bias = False,
+        scaled: bool = True,
+        sections: Sections = (),
+    ) -> Linear:
+        """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
+
+        bias     "needed": it must be there
+                 "unread": llama.cpp accepts one and leaves it out of its graph (`unread_tensor`)
+        scaled   False: likewise the scale, unless the weight's type needs it
+        sections  see `tensor`
+        """
+        weight = self.tensor(f"{stem}.weight", n_in, n_out, sections=sections)
+        bias_ = self.bias(stem, (n_out,), bias, sections)
+        return Linear(weight, bias_, self.scale(stem, 1, weight, scaled))
+
+    def optional_linear(
+        self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True
+    ) -> Linear | None:
+        if not self._wanted(stem, (n_in, n_out)):
+            return None
+        return self.linear(stem, n_in, n_out, bias=bias, scaled=scaled)
+
+    def experts(
+        self,
+        stem: str,
+        n_in: int,
+        n_out: int,
+        n_expert: int,
+        *,
+        bias: Bias = False,
+        scaled: bool = True,
+        sections: Sections = (),
+    ) -> ExpertLinear:
+        """A matrix of each expert, with their biases and scales as for `linear`."""
+        weight = self.tensor(f"{stem}.weight", n_in, n_out, n_expert, sections=sections)
+        bias_ = self.bias(stem, (n_out, n_expert), bias, sections)
+        return ExpertLinear(weight, bias_, self.scale(stem, n_expert, weight, scaled))
+
+    def output(self, n_embd: int, n_vocab: int, *, bias: Bias = False) -> Linear:
+        """The head: `output.weight`, else the token embeddings once more (tied weights)."""
+        weight = self.optional_tensor("output.weight", n_embd, n_vocab)
+        scale = None
+        if weight is None:
+            weight = self.tied("token_embd.weight")
+        elif weight.type.name in SCALED_TYPES:
+            scale = self.scale("output", 1, weight, True)
+        return Linear(weight, self.bias("output", (n_vocab,), bias), scale)
+
+    def tied(self, name: str) -> Tensor:
+        """A second tensor on the bytes of a declared one; a device may lay it out differently."""
+        original = self._all.tensors.get(name)
+        if original is None:
+            return Tensor(F32, (1,), name=name)
+        copy = Tensor(original.type, original.ne, name=name)
+        self._all.tied.append((copy, original))
+        return copy
+
+    def skip(self, *names: str) -> None:
+        """Tensors that may be in the file but are not wanted."""
+        found = (self.prefix + name for name in names)
+        self._all.skipped.update(name for name in found if name in self._all.infos)
+
+    def skip_layers(self, layers: Iterable[int]) -> None:
+        """Tensors of these layers are in the file for a reason, but are not wanted now."""
+        prefixes = tuple(f"blk.{il}." for il in layers)
+        names = (name for name in self._all.infos if name.startswith(prefixes))
+        self._all.skipped.update(names)
+
+    def skip_nextn(self, layers: Iterable[int]) -> None:
+        """Skip NextN layers, which a file may count and not have.
+
+        Raises:
+            WeightsError: A layer has tensors, but none of a NextN layer.
+        """
+        layers = list(layers)
+        for il in layers:
+            stem = f"blk.{il}."
+            names = [name for name in self._all.infos if name.startswith(stem)]
+            if names and not any(name.startswith(f"{stem}nextn.") for name in names):
+                raise WeightsError(
+                    f"{self._all.where}: nextn_predict_layers counts {len(layers)} layers, but"
+                    f" layer {il} has no tensor {stem}nextn.*; if it is a layer of the trunk, set"
+                    " nextn_predict_layers to the number of NextN layers"
+                )
+        self.skip_layers(layers)
+
+    def _wanted(self, stem: str, ne: tuple[int, ...]) -> bool:
+        return self._find(f"{stem}.weight", ne, tuple(ne), False) is not None
+
+    def bias(
+        self, stem: str, ne: tuple[int, ...], bias: Bias, sections: Sections = ()
+    ) -> Tensor | None:
+        """Declare `stem`.bias; see `linear` for `bias`."""
+        if not bias:
+            return None
+        if bias == "unread":
+            return self.unread_tensor(f"{stem}.bias", *ne, sections=sections)
+        declare = self.tensor if bias == "needed" else self.optional_tensor
+        return declare(f"{stem}.bias", *ne, sections=sections)
+
+    def scale(self, stem: str, n: int, weight: Tensor, scaled: bool) -> Tensor | None:
+        """Declare `stem`.scale of a weight; see `linear` for `scaled`."""
+        # The scale of activations is for kernels that quantize them; no graph reads it.
+        self.skip(f"{stem}.input_scale")
+        if scaled:
+            return self.optional_tensor(f"{stem}.scale", n)
+        return self.unread_tensor(f"{stem}.scale", n, needed=weight.type.name in SCALED_TYPES)
+
+    def finish(self) -> None:
+        """Raise WeightsError if declarations and file do not match."""
+        d = self._all
+        if not d.infos and d.invent is None:
+            raise WeightsError(
+                f"{d.where}: has a vocabulary but no tensors; give the file of a whole model"
+            )
+        used = d.tensors.keys() | d.skipped | d.ignored.keys()
+        unused = [name for name in d.infos if name not in used]
+        problems = [
+            text
+            for text in (
+                _list("missing", d.missing),
+                _list("unused", unused),
+                _list("misshapen", d.misshapen),
+            )
+            if text
+        ]
+        if problems:
+            raise WeightsError(
+                f"{d.where}: tensors do not fit the model: {'; '.join(problems)}; "
+                f"convert the model again, or use the version this file was made for"
+            )
+
+    def place(
+        self, device_of: DeviceOf, readers: Readers, progress: Progress | None = None
+    ) -> None:
+        """Give every declared tensor its bytes: the file's own where the device can read them.
+
+        device_of   the device for a weight, by the nodes that read it
+        """
+        self._all.place(device_of, readers, progress)
+
+    def place_parts(self, cut: Iterable[Cut], replaced: Iterable[Tensor]) -> None:
+        """Let devices have parts of tensors in place of these whole ones."""
+        self._all.cut += cut
+        self._all.replaced |= {id(t) for t in replaced}
+
+    def place_rows(self, rows: Iterable[Cut], whole: Tensor, device: Device) -> None:
+        """Let devices have rows of a matrix in its place, whose results come together on one."""
+        d = self._all
+        d.rows += rows
+        d.joined.append(Cut(whole, device, d.infos[whole.name]))
+        d.replaced.add(id(whole))
+
+    def plain_bytes(self, name: str) -> Bytes | None:
+        """The file's bytes of a tensor, or of a device's part of one; None if there is none."""
+        return self._all.plain_bytes(name)
+
+    def info(self, name: str) -> TensorInfo | None:
+        """What the file has by this name."""
+        return self._all.infos.get(self.prefix + name)
+
+    @property
+    def infos(self) -> Mapping[str, TensorInfo]:
+        """The file's tensors."""
+        return self._all.infos
+
+    @property
+    def like(self) -> str:
+        """Whose computation is followed, one of `llama_py.params.like.LIKE`."""
+        return self._all.like
+
+    @property
+    def ignored(self) -> Collection[str]:
+        """Names of the file's tensors that are left out of the graph, like in llama.cpp."""
+        return self._all.ignored
+
+    @property
+    def restored(self) -> Collection[str]:
+        """Names of tensors that llama.cpp leaves out, but that weights here cannot do without."""
+        return self._all.restored
+
+    @property
+    def where(self) -> str:
+        """The file, for messages."""
+        return self._all.where
+
+    def release(self) -> None:
+        """Let go of all bytes."""
+        for t in self.all:
+            t.buffer = None
+
+    @property
+    def all(self) -> list[Tensor]:
+        """Every tensor that has a place, or will: tied ones and parts too."""
+        return self._all.placed
+
+    @property
+    def places(self) -> Mapping[str, Sequence[Cut]]:
+        """Where tensors are, by name: whole, or in parts that each give a part of a sum."""
+        return self._all.places
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return self._all.sizes
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the declared tensors in the file."""
+        return sum(self._all.infos[name].nbytes for name in self._all.tensors)
+
+    @property
+    def n_params(self) -> int:
+        """Elements of the declared tensors."""
+        return sum(math.prod(self._all.infos[name].ne) for name in self._all.tensors)
+
+
+def shown(ne: Iterable[int]) -> str:
+    """ne as ggml prints it, without the ones that only fill up to four."""
+    sizes = list(ne)
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes.pop()
+    return ", ".join(map(str, sizes))
+
+
+def _list(what: str, items: list[str]) -> str:
+    """`3 missing: a, b, c`, cut after ten; empty for no items."""
+    if not items:
+        return ""
+    more = f", and {len(items) - _MAX_LISTED} more" if len(items) > _MAX_LISTED else ""
+    shown = ", ".join(printable(item) for item in items[:_MAX_LISTED])
+    return f"{len(items)} {what}: {shown}{more}"
