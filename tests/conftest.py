@@ -47,7 +47,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a device reads and computes is measured with little, which takes no time."""
-    from llama_py_tools import roofline
+    from llama_py_tools.bench import roofline
 
     monkeypatch.setattr(roofline, "STREAM", (256, 64))
     monkeypatch.setattr(roofline, "ARITHMETIC", (256, 64, 16))

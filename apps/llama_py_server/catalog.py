@@ -15,9 +15,10 @@ from llama_py_server.params import ModelsParams
 from llama_py_server.preset import ALL, Preset
 from llama_py_server.shelf import Place
 from llama_py_server.state import Record, State
-from llama_py_tools import hub, local_models, vision
-from llama_py_tools.options import Parser, read
-from llama_py_tools.vision import VisionParams
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.generate import vision
+from llama_py_tools.generate.vision import VisionParams
+from llama_py_tools.models import hub, local_models
 
 Open = Callable[[argparse.Namespace, Record], "State"]
 # Of the server's line: they are of one.

@@ -31,19 +31,20 @@ from llama_py_server.params import (
     ServerParams,
     TalkParams,
 )
-from llama_py_tools import session, vision
-from llama_py_tools.cpus import CpuParams
-from llama_py_tools.options import Parser, read
-from llama_py_tools.params import (
+from llama_py_tools.command.cpus import CpuParams
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import (
     CommonParams,
     DraftFileParams,
     FileParams,
     FormParams,
     SteeringParams,
 )
-from llama_py_tools.ranks import HostsParams
-from llama_py_tools.supervisor import AGAIN
-from llama_py_tools.vision import VisionParams
+from llama_py_tools.command.ranks import HostsParams
+from llama_py_tools.command.supervisor import AGAIN
+from llama_py_tools.generate import vision
+from llama_py_tools.generate.vision import VisionParams
+from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -127,7 +128,7 @@ def _fetch_preset(args: argparse.Namespace) -> None:
     found = read(args, FileParams)
     if not found.hf_repo or read(args, ModelsParams).is_several:
         return
-    from llama_py_tools.hub import fetched_preset
+    from llama_py_tools.models.hub import fetched_preset
 
     preset = fetched_preset(found)
     if preset:

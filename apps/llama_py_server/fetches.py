@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from llama_py_server.feed import Feed
-from llama_py_tools import hub
-from llama_py_tools.logs import log
+from llama_py_tools.command.logs import log
+from llama_py_tools.models import hub
 
 LOOK = 0.25  # seconds between two looks at how far it is
 _CHILD = "import sys; from llama_py_server.fetches import fetch; sys.exit(fetch(*sys.argv[1:]))"
@@ -23,7 +23,7 @@ _CHILD = "import sys; from llama_py_server.fetches import fetch; sys.exit(fetch(
 def fetch(repo: str, *names: str) -> int:
     """These files of a repository, in a process of its own. -> its exit code"""
     from ggml_py.errors import ModelError
-    from llama_py_tools.params import FileParams
+    from llama_py_tools.command.params import FileParams
 
     try:
         for name in names:

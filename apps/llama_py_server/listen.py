@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 
 from ggml_py.errors import ModelError
 from llama_py_server.params import ListenParams
-from llama_py_tools.logs import tell
+from llama_py_tools.command.logs import tell
 
 log = logging.getLogger("llama_py")
 

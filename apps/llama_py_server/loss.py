@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from llama_py_server.errors import HTTPError
-from llama_py_tools.logs import tell
+from llama_py_tools.command.logs import tell
 
 T = TypeVar("T")
 TELLING = 2.0  # seconds: open answers get their error, and who asks meanwhile is told

@@ -21,8 +21,8 @@ from llama_py_server.access import is_local
 from llama_py_server.answers import as_json
 from llama_py_server.body import object_of, text
 from llama_py_server.errors import HTTPError, invalid
-from llama_py_tools import hub
-from llama_py_tools.params import FileParams
+from llama_py_tools.command.params import FileParams
+from llama_py_tools.models import hub
 
 if TYPE_CHECKING:
     from llama_py_server.shelf import Shelf

@@ -9,7 +9,7 @@ from llama_py.params import ATTENTION, MAX_SEQ, POOLING, ContextParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import Rule, either, integers
 from llama_py.params.texts import words
-from llama_py_tools.chat_params import ChatParams
+from llama_py_tools.command.chat_params import ChatParams
 
 _POSITIVE = integers(1)
 

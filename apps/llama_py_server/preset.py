@@ -21,7 +21,7 @@ from llama_py.params.texts import truth
 
 if TYPE_CHECKING:
     from llama_py.params.option import Option
-    from llama_py_tools.options import Parser
+    from llama_py_tools.command.options import Parser
 
 ALL = "*"
 Options = dict[str, tuple["Option", bool]]  # by flags and variables; whether one is a switch

@@ -9,39 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import NamedTuple
 
 from llama_py.params.near import did_you_mean
-from llama_py_tools import options
-from llama_py_tools.options import Parser
-
-
-class Word(NamedTuple):
-    """One first word. module: whose `main` it is; model: whether a model may come next."""
-
-    module: str
-    about: str
-    model: bool = False
-
-
-WORDS = {
-    "run": Word("llama_py_tools.cli", "ask once, or talk: run [MODEL] [PROMPT]", True),
-    "chat": Word("llama_py_tools.cli", "talk with a model: chat [MODEL]", True),
-    "serve": Word("llama_py_server.command", "answer other programs: serve [MODEL]", True),
-    "pull": Word("llama_py_tools.pull", "fetch models of the hub: pull USER/MODEL[:TYPE]"),
-    "list": Word("llama_py_tools.listing", "the models that have a short name"),
-    "bench": Word("llama_py_tools.bench", "measure speed: bench [MODEL]", True),
-    "perplexity": Word("llama_py_tools.perplexity", "how well a model knows a text", True),
-    "embedding": Word("llama_py_tools.embedding", "vectors of texts", True),
-    "graph": Word("llama_py_tools.graph", "dump, view, profile and compare graphs"),
-    "gguf": Word("llama_py_tools.gguf", "look into files, quantize, split and merge them"),
-    "imatrix": Word("llama_py_tools.imatrix", "what matters to a model, for quantizing", True),
-    "cvector-generator": Word("llama_py_tools.cvector_generator", "train control vectors", True),
-    "debug": Word("llama_py_tools.debug", "values of nodes", True),
-    "warmup": Word("llama_py_tools.warmup", "compile what a model needs", True),
-    "cache": Word("llama_py_tools.cache", "compiled kernels that are kept"),
-}  # fmt: skip
+from llama_py_tools.command import options
+from llama_py_tools.command.options import Parser
+from llama_py_tools.commands import WORDS
 
 EPILOG = """a MODEL is a file, a short name of one (llama-py list), or USER/MODEL[:TYPE] of the hub;
 without one it is the bundled demo model. A MODEL without a COMMAND is run. Each
@@ -79,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words.insert(0, "run")
     command = WORDS[words[0]]
     options.called_as = f"llama-py {words[0]}"
-    return int(import_module(command.module).main(arguments(words[0], words[1:])) or 0)
+    return int(command.load().main(arguments(words[0], words[1:])) or 0)
 
 
 def _is_model(name: str, short_name: str) -> bool:
@@ -88,7 +60,7 @@ def _is_model(name: str, short_name: str) -> bool:
 
     if name.endswith(".gguf") or _model(name)[0] == "-hf" or Path(name).is_file():
         return True
-    from llama_py_tools.local_models import known
+    from llama_py_tools.models.local_models import known
 
     return bool(short_name) and short_name in known()
 

@@ -4,93 +4,59 @@ its first moment on, while its modules are being loaded too."""
 from __future__ import annotations
 
 
-def run_module(module: str, serves: bool = False, plans: bool = False) -> int:
-    """Run the `main` of a command's module as a process: the exit code.
+class Start:
+    """A console script: runs a command of `commands.COMMANDS` as a process.
 
     Args:
-        module: Where `main` is; it is imported here.
-        serves: The command is a server (see `llama_py_tools.ranks.joined`).
-        plans: The command computes nothing.
+        word: The command's word; "" is `llama-py`, whose first argument is the word.
     """
-    try:
-        return _written(module, serves, plans)
-    except KeyboardInterrupt:
-        return 130
-    except OSError as e:  # of what is printed before a command begins: help, completion
-        from llama_py_tools.streams import drop_stdout, reader_left
 
-        drop_stdout()
-        if not reader_left(e):
-            import sys
+    def __init__(self, word: str = "") -> None:
+        self.word = word
 
-            print(f"error: {e.strerror or e}", file=sys.stderr)
-        return 1
+    def __call__(self) -> int:
+        """Run the command and return its exit code."""
+        try:
+            return self._written()
+        except KeyboardInterrupt:
+            return 130
+        except OSError as e:  # of what is printed before a command begins: help, completion
+            from llama_py_tools.command.streams import drop_stdout, reader_left
 
+            drop_stdout()
+            if not reader_left(e):
+                import sys
 
-def _written(module: str, serves: bool, plans: bool) -> int:
-    """Return the command's exit code when all that it printed is written."""
-    import sys
-    from importlib import import_module
+                print(f"error: {e.strerror or e}", file=sys.stderr)
+            return 1
 
-    from llama_py_tools.ranks import joined
+    def _written(self) -> int:
+        """Return the command's exit code when all that it printed is written."""
+        import sys
 
-    try:
-        if (code := joined(serves, plans)) is not None:
-            return code
-        return int(import_module(module).main() or 0)
-    finally:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        from llama_py_tools.command.ranks import joined
+        from llama_py_tools.commands import COMMANDS, LAUNCHER
 
-
-def _run(command: str) -> int:
-    import sys
-
-    words = ["graph", *sys.argv[1:]] if command == "graph" else sys.argv[1:]
-    serves = command == "main" and words[:1] == ["serve"]
-    plans = words[:1] == ["graph"] and words[1:2] != ["profile"] and "--profile" not in words
-    return run_module(f"llama_py_tools.{command}", serves, plans)
-
-
-def main() -> int:
-    return _run("main")
+        given = sys.argv[1:]
+        words = [self.word, *given] if self.word else given
+        command = COMMANDS.get(words[0], LAUNCHER) if words else LAUNCHER
+        try:
+            if (code := joined(command.ranks == "serve", command.plans(words[1:]))) is not None:
+                return code
+            return int((command if self.word else LAUNCHER).load().main() or 0)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
 
 
-def cli() -> int:
-    return _run("cli")
-
-
-def debug() -> int:
-    return _run("debug")
-
-
-def gguf() -> int:
-    return _run("gguf")
-
-
-def graph() -> int:
-    return _run("graph")
-
-
-def bench() -> int:
-    return _run("bench")
-
-
-def imatrix() -> int:
-    return _run("imatrix")
-
-
-def embedding() -> int:
-    return _run("embedding")
-
-
-def perplexity() -> int:
-    return _run("perplexity")
-
-
-def cvector_generator() -> int:
-    return _run("cvector_generator")
-
-
-def test_backend_ops() -> int:
-    return _run("test_backend_ops")
+main = Start()
+cli = Start("run")
+debug = Start("debug")
+gguf = Start("gguf")
+graph = Start("graph")
+bench = Start("bench")
+imatrix = Start("imatrix")
+embedding = Start("embedding")
+perplexity = Start("perplexity")
+cvector_generator = Start("cvector-generator")
+test_backend_ops = Start("test-backend-ops")

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 
 
 if TYPE_CHECKING:
-    from llama_py_tools.predict.cost import Link
+    from llama_py_tools.bench.predict.cost import Link
 
 PROGRAM = "import sys; from llama_py_tools.start import {0}; sys.exit({0}())"
 RPC_PORT = 50052
@@ -198,7 +198,7 @@ def measured(spaces: Spaces, folder: Path, few: int, many: int) -> Link:
 
 def link_of(told: str, few: int, many: int) -> Link:
     """Of seconds one way, and each way at once: of 1 byte, of few, of many."""
-    from llama_py_tools.predict.cost import Link
+    from llama_py_tools.bench.predict.cost import Link
 
     (empty, _), (_, short), (one_way, both) = (
         map(float, line.split()) for line in told.splitlines()
@@ -214,9 +214,9 @@ class Predicted:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from llama_py.fit.planning import PlannedModel, header_of, stand_ins
-        from llama_py_tools.bench import run_tests
-        from llama_py_tools.bench_params import BenchParams
-        from llama_py_tools.predict import command
+        from llama_py_tools.bench.bench import run_tests
+        from llama_py_tools.bench.params import BenchParams
+        from llama_py_tools.bench.predict import command
 
         o = BenchParams(
             model=(args.model,),
@@ -261,7 +261,7 @@ class Predicted:
     def of(self, link: Link) -> dict[str, float]:
         """While one waits for the link the other has memory for itself: they get out of step until
         that is so. No link makes them faster than none."""
-        from llama_py_tools.predict.cost import prompt, token
+        from llama_py_tools.bench.predict.cost import prompt, token
 
         found = {}
         for name, t, p in (("layer", 1, 2), ("graph", 2, 1)):
@@ -276,7 +276,7 @@ class Predicted:
 
     @property
     def alone(self) -> dict[str, float]:
-        from llama_py_tools.predict.cost import Link, prompt, token
+        from llama_py_tools.bench.predict.cost import Link, prompt, token
 
         link = Link(0, 1)
         seconds = prompt(self.many, link, 1, 1, self.n_batches)

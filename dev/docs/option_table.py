@@ -8,41 +8,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import Field
-from importlib import import_module
 from typing import Any
 
 from llama_py.params.option import Option, Params
-from llama_py_tools import (
-    bench,
-    cache,
-    cli,
-    cvector_generator,
-    debug,
-    embedding,
-    gguf,
-    graph,
-    imatrix,
-    perplexity,
-    test_backend_ops,
-    warmup,
-)
-from llama_py_tools.options import Parser, default_text
+from llama_py_tools.command.options import Parser, default_text
+from llama_py_tools.commands import COMMANDS
 
-COMMANDS = (
-    cli,
-    cache,
-    warmup,
-    debug,
-    gguf,
-    graph,
-    bench,
-    imatrix,
-    embedding,
-    perplexity,
-    cvector_generator,
-    import_module("llama_py_server.command"),
-    test_backend_ops,
-)
+WORDS = """
+    run cache warmup debug gguf graph bench imatrix embedding perplexity cvector-generator serve
+    test-backend-ops
+"""
+MODULES = [COMMANDS[word].load() for word in WORDS.split()]
 
 HEAD = """# Options
 
@@ -56,7 +32,7 @@ def table() -> str:
     """The whole file: a section for each dataclass, a row for each field that has flags."""
     sections: dict[type[Params], dict[Field[Any], Option]] = {}
     commands: dict[Field[Any], list[str]] = {}
-    for parser in (p for module in COMMANDS for p in _parsers(module.parser())):
+    for parser in (p for module in MODULES for p in _parsers(module.parser())):
         for kind, f, o in parser.added:
             if f not in commands:
                 sections.setdefault(kind, {})[f] = o

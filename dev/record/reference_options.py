@@ -115,7 +115,7 @@ def recorded() -> tuple[str, list[Declared]]:
 
 def ours() -> dict[str, str]:
     """The variable by flag, of llama-py-cli."""
-    from llama_py_tools.cli import parser
+    from llama_py_tools.generate.cli import parser
 
     made = parser()
     found = {flag: "" for flag in made._option_string_actions}

@@ -5,8 +5,8 @@
         n_ubatch: int = option(512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH")
 
 `ContextParams(n_ubatch="all")` raises, and commands take `-ub N`, `--ubatch-size N` and
-LLAMA_ARG_UBATCH=N (llama_py_tools.options). Nothing here imports NumPy or a backend, so that --help
-is quick.
+LLAMA_ARG_UBATCH=N (llama_py_tools.command.options). Nothing here imports NumPy or a backend, so
+that --help is quick.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ import sqlite3
 import pytest
 
 from llama_py.context import Context
-from llama_py_tools import bench
-from llama_py_tools.bench_output import bytes_text, count_text
-from llama_py_tools.bench_params import BenchParams, combinations
+from llama_py_tools.bench import bench
+from llama_py_tools.bench.output import bytes_text, count_text
+from llama_py_tools.bench.params import BenchParams, combinations
 from tests.commands import run, tiny_model
 
 

@@ -17,10 +17,11 @@ import pytest
 import llama_py
 from ggml_py.errors import ModelError
 from llama_py.params import GenerateParams, SamplingParams
-from llama_py_tools import cli, logs
-from llama_py_tools.chat import Talk, commands, history, lines, saved, settings, terminal
-from llama_py_tools.chat_params import ChatParams
-from llama_py_tools.logs import CommonParams
+from llama_py_tools.command import logs
+from llama_py_tools.command.chat_params import ChatParams
+from llama_py_tools.command.logs import CommonParams
+from llama_py_tools.generate import cli
+from llama_py_tools.generate.chat import Talk, commands, history, lines, saved, settings, terminal
 from tests.commands import DEMO
 
 HOW = ["-cnv", "-c", "512", "-n", "4", "-s", "5"]

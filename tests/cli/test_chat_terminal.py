@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llama_py_tools.chat import commands
+from llama_py_tools.generate.chat import commands
 from tests.commands import ROOT, SCRIPTS, clean_environment
 
 if sys.platform == "win32":

@@ -14,8 +14,14 @@ import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.sampler.mt19937 import Mt19937
-from llama_py_tools.choices import Task, log_probs, read_choices, read_winogrande, winogrande_scores
-from llama_py_tools.perplexity import main
+from llama_py_tools.measure.choices import (
+    Task,
+    log_probs,
+    read_choices,
+    read_winogrande,
+    winogrande_scores,
+)
+from llama_py_tools.measure.perplexity import main
 from tests.commands import DEMO
 
 ENDINGS = ["speak.", "hear the people", "a", "is gone and away"]

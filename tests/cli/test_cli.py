@@ -16,10 +16,10 @@ import llama_py
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache import Reuse
 from llama_py.params import GenerateParams
-from llama_py_tools import cli
-from llama_py_tools.chat import Talk
-from llama_py_tools.chat_params import ChatParams
-from llama_py_tools.escapes import unescape
+from llama_py_tools.command.chat_params import ChatParams
+from llama_py_tools.command.escapes import unescape
+from llama_py_tools.generate import cli
+from llama_py_tools.generate.chat import Talk
 from tests.commands import DEMO, demo_with_template, tiny_model
 
 QUICK = ["-dev", "ref", "-c", "256", "--temp", "0"]

@@ -14,8 +14,8 @@ import llama_py
 from ggml_cpu.backend import CPUDevice
 from ggml_py import host
 from ggml_py.errors import ModelError
-from llama_py_tools import cpus
-from llama_py_tools.cpus import CpuParams, enter, mask, pin, places, span
+from llama_py_tools.command import cpus
+from llama_py_tools.command.cpus import CpuParams, enter, mask, pin, places, span
 from tests.commands import clean_environment
 from tests.limits import SECONDS
 
@@ -138,7 +138,7 @@ def test_graphs_of_one_token_and_of_several() -> None:
 def test_a_command_stays_there() -> None:
     cpu = max(os.sched_getaffinity(0))
     script = (
-        "import os; from llama_py_tools import cli;"
+        "import os; from llama_py_tools.generate import cli;"
         f"cli.main(['-n', '2', '-C', '{1 << cpu:x}', '--cpu-strict', '1', '--prio', '-1', '-t',"
         " '1']);"
         "print(os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))"

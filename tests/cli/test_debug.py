@@ -17,9 +17,10 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
 from llama_py.params import ModelParams
 from llama_py.weights import placement
-from llama_py_tools import debug, session
-from llama_py_tools.node_text import heading, value_lines, values_of
-from llama_py_tools.params import FileParams
+from llama_py_tools.command.params import FileParams
+from llama_py_tools.measure import debug
+from llama_py_tools.measure.node_text import heading, value_lines, values_of
+from llama_py_tools.models import session
 from tests.adapters import matrices, pairs, write_adapter
 from tests.commands import run, tiny_model
 from tests.devices import TestDevice

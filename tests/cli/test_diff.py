@@ -16,13 +16,13 @@ from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.write import content
-from llama_py_tools import debug
 from llama_py_tools.graph import main
 from llama_py_tools.graph.diff.found import aligned
 from llama_py_tools.graph.diff.numbers import Stats, rounding
 from llama_py_tools.graph.diff.report import lines
 from llama_py_tools.graph.diff.run import Run
 from llama_py_tools.graph.dumps import read_records
+from llama_py_tools.measure import debug
 from tests.commands import DEMO, tiny_model
 from tests.devices import WrongDevice
 from tests.faults import install, plant, plant_in_step

@@ -14,7 +14,7 @@ from dev.tiny_models._file import gguf
 from dev.tiny_models._invent import tensors
 from llama_py.gguf.file import GGUFFile
 from llama_py.loading.model import DEMO
-from llama_py_tools import cli
+from llama_py_tools.generate import cli
 
 PROMPT = ["-p", "ROMEO:", "-n", "12", "--temp", "0", "-no-cnv", "-st"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llama_py_tools import embedding
-from llama_py_tools.embedding import EmbeddingParams, Found, texts_of, written
+from llama_py_tools.measure import embedding
+from llama_py_tools.measure.embedding import EmbeddingParams, Found, texts_of, written
 
 ROWS = np.array([[0.6, 0.8, 0.0], [1.0, 0.0, 0.0]], np.float32)
 

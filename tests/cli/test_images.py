@@ -9,7 +9,7 @@ import pytest
 from dev import tiny_vision as tiny
 from dev.record.golden.vision import image
 from ggml_py.errors import ContextError
-from llama_py_tools.chat.talk import Talk
+from llama_py_tools.generate.chat.talk import Talk
 from tests.commands import refused, run, tiny_model
 from tests.vision.test_image import png
 

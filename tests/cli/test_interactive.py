@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import llama_py
-from llama_py_tools import cli
-from llama_py_tools.chat_params import ChatParams
-from llama_py_tools.interactive import message
+from llama_py_tools.command.chat_params import ChatParams
+from llama_py_tools.generate import cli
+from llama_py_tools.generate.interactive import message
 
 QUICK = ["-dev", "ref", "-c", "256", "--temp", "0", "-no-cnv"]
 

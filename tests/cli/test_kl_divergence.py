@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llama_py_tools import kl_divergence as kl
-from llama_py_tools.perplexity import main
+from llama_py_tools.measure import kl_divergence as kl
+from llama_py_tools.measure.perplexity import main
 
 N_CTX = 32
 TEXT = "".join(f"Citizen {i}:\nSpeak, speak the {i}th time.\n\n" for i in range(24))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ggml_py.errors import ModelError
-from llama_py_tools import local_models, main
+from llama_py_tools import main
+from llama_py_tools.models import local_models
 from tests.cli.hub_server import TOKEN, hub
 from tests.commands import DEMO, clean_environment, refused, run
 
@@ -62,8 +63,9 @@ def test_a_model_alone_is_run(
 ) -> None:
     (shelf / "file").touch()
     monkeypatch.chdir(shelf)
-    monkeypatch.setattr("llama_py_tools.cli.main", lambda argv: given.extend(argv))
-    monkeypatch.setattr("llama_py_tools.options.called_as", "")  # set by the call, so restored
+    monkeypatch.setattr("llama_py_tools.generate.cli.main", lambda argv: given.extend(argv))
+    # The call sets it, so it is restored.
+    monkeypatch.setattr("llama_py_tools.command.options.called_as", "")
     given: list[str] = []
     assert main.main(words) == 0
     assert given == expected.split()

@@ -11,10 +11,11 @@ import pytest
 import llama_py
 from llama_py.gguf.file import GGUFFile
 from llama_py.weights import mlock as locked
-from llama_py_tools import cli, session
-from llama_py_tools.check_tensors import check_tensors
-from llama_py_tools.options import read
-from llama_py_tools.params import FileParams
+from llama_py_tools.command.options import read
+from llama_py_tools.command.params import FileParams
+from llama_py_tools.generate import cli
+from llama_py_tools.models import session
+from llama_py_tools.models.check_tensors import check_tensors
 from tests.commands import DEMO
 
 QUICK = ["-dev", "ref", "-n", "1", "-p", "A"]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from llama_py_tools import cli, logs
-from llama_py_tools.params import CommonParams
+from llama_py_tools.command import logs
+from llama_py_tools.command.params import CommonParams
+from llama_py_tools.generate import cli
 
 QUICK = ["-dev", "ref", "-p", "A", "-n", "1", "--temp", "0"]
 WARNED = ["-c", "1280"]  # more than the model was trained with

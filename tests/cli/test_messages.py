@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import llama_py
-from llama_py_tools import cli, debug
-from llama_py_tools.logs import in_flags
+from llama_py_tools.command.logs import in_flags
+from llama_py_tools.generate import cli
+from llama_py_tools.measure import debug
 from tests.commands import tiny_model
 
 QUICK = ["-dev", "ref", "-p", "A", "-n", "1"]

@@ -12,9 +12,9 @@ from llama_py.params import ContextParams, ModelParams, SamplingParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py.params.texts import on_off_auto, once
-from llama_py_tools.bench_params import BenchParams, int_ranges, pair
-from llama_py_tools.options import Parser, read
-from llama_py_tools.params import token_list
+from llama_py_tools.bench.params import BenchParams, int_ranges, pair
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import token_list
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import pytest
 
 import llama_py
 from llama_py.context import Context
-from llama_py_tools.perplexity import Estimate, main, score
+from llama_py_tools.measure.perplexity import Estimate, main, score
 from tests.commands import DEMO
 from tests.live_models import live, tokens
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llama_py_tools.cli import main as cli
+from llama_py_tools.generate.cli import main as cli
 from llama_py_tools.graph import main
 from llama_py_tools.graph.plan import columns, mib, ranges, size
 from tests import large_models

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from llama_py.support import whole_file
-from llama_py_tools import streams
+from llama_py_tools.command import streams
 from llama_py_tools.test_backend_ops import pool
 from tests.commands import DEMO, clean_environment
 from tests.limits import SECONDS
@@ -64,7 +64,7 @@ for name in ("CPUS", "CGROUPS", "OWN_CGROUP", "MEMINFO", "CPUINFO"):
 amx = ggml_py.host.allows_amx()  # or all kernels would be compiled, for a lesser CPU
 ggml_py.host.allows_amx = lambda: amx
 ggml_py.host.SYSTEM = {system!r}
-from llama_py_tools import streams
+from llama_py_tools.command import streams
 streams.SYSTEM = {system!r}
 from llama_py_tools.start import cli
 sys.argv[0] = "llama-py-cli"

@@ -9,9 +9,9 @@ import pytest
 from ggml_py.assign import is_view
 from ggml_py.traffic import moved
 from llama_py.fit.planning import PlannedContext, PlannedModel, header_of, stand_ins
-from llama_py_tools.predict.command import counts, link, speed
-from llama_py_tools.predict.cost import Link, Shape, best, prompt, stages, token
-from llama_py_tools.predict.work import Limits, n_sums, sorted_out
+from llama_py_tools.bench.predict.command import counts, link, speed
+from llama_py_tools.bench.predict.cost import Link, Shape, best, prompt, stages, token
+from llama_py_tools.bench.predict.work import Limits, n_sums, sorted_out
 from tests.commands import DEMO, refused, run
 from tests.live_models import live
 

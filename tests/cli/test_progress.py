@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from llama_py_tools import progress
-from llama_py_tools.progress import Progress
+from llama_py_tools.command import progress
+from llama_py_tools.command.progress import Progress
 
 
 class Clock:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llama_py_tools import cli
+from llama_py_tools.generate import cli
 
 TEXT = "ROMEO: I am a king's death, and what then, my lord?"
 HOW = ["-c", "256", "--temp", "0", "-n", "3"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from llama_py_tools import cli
-from llama_py_tools.generation import PLAIN, YELLOW
+from llama_py_tools.generate import cli
+from llama_py_tools.generate.generation import PLAIN, YELLOW
 from tests.commands import demo_with_template
 
 QUICK = ["-dev", "ref", "-n", "1", "--temp", "0"]

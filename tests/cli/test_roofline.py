@@ -10,8 +10,8 @@ from ggml_py import ops, registry
 from ggml_py.backend import CompileOptions, KernelTime, Profiles
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py_tools import bench, roofline
-from llama_py_tools.roofline import Limits
+from llama_py_tools.bench import bench, roofline
+from llama_py_tools.bench.roofline import Limits
 
 
 def test_kernels_of_a_node_count_together() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from llama_py.params import CACHE_TYPES
-from llama_py_tools import cli, graph
-from llama_py_tools.shell import script
+from llama_py_tools import graph
+from llama_py_tools.command.shell import script
+from llama_py_tools.generate import cli
 from tests.limits import SECONDS
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

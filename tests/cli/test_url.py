@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ggml_py.errors import ModelError
-from llama_py_tools import cli
-from llama_py_tools.url import downloaded
+from llama_py_tools.generate import cli
+from llama_py_tools.models.url import downloaded
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from llama_py_tools import bench, cli
+from llama_py_tools.bench import bench
+from llama_py_tools.generate import cli
 
 # As long as there is no tie: the CPU rounds activations to 8 bits, OpenCL does not.
 GENERATE = ["-p", "ROMEO:", "-n", "3", "--temp", "0", "-c", "256"]

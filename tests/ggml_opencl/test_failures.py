@@ -12,7 +12,7 @@ import ggml_opencl.backend
 from ggml_py import registry
 from ggml_py.errors import BackendError
 from llama_py.weights import placement
-from llama_py_tools import cli
+from llama_py_tools.generate import cli
 from tests.alone import holds_in_fork, run_alone
 from tests.installed import devices_or_skip
 

@@ -40,7 +40,8 @@ OPEN = """
 import sys
 
 import llama_py
-from llama_py_tools import debug, session
+from llama_py_tools.measure import debug
+from llama_py_tools.models import session
 
 args = debug.parser().parse_args(["-dev", "null", *sys.argv[2:]])
 model = llama_py.load(sys.argv[1], "null")

@@ -14,8 +14,8 @@ from dev import tiny_models as tiny
 from ggml_py.errors import ContextError, GGUFError
 from llama_py.quantize.imatrix.collect import Collector
 from llama_py.quantize.imatrix.file import Entry, Imatrix, read_imatrix, write_imatrix, write_old
-from llama_py_tools.imatrix import main
-from llama_py_tools.imatrix_statistics import lines
+from llama_py_tools.measure.imatrix import main
+from llama_py_tools.measure.imatrix_statistics import lines
 
 SUMS = np.arange(8, dtype=np.float32)
 TEXT = "Now is the winter of our discontent made glorious summer by this sun of York. " * 20

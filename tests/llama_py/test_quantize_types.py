@@ -15,9 +15,9 @@ from llama_py.gguf.file_types import FILE_TYPES, file_type, guessed, words_of
 from llama_py.quantize.imatrix.file import Entry, Imatrix
 from llama_py.quantize.plan import Wishes, check_imatrix, jobs, metadata
 from llama_py.quantize.prune import order, renamed
+from llama_py_tools.command.options import read
 from llama_py_tools.gguf.main import parser
 from llama_py_tools.gguf.quantize_params import QuantizeParams, wishes_of
-from llama_py_tools.options import read
 
 RECORDED = recorded_types()
 CASES = dict(cases(list(FILE_TYPES)))

@@ -14,7 +14,7 @@ from llama_py.gguf.file import GGUFFile
 from llama_py.model import Model
 from llama_py.steering import ControlVector, Pair, template_pairs, train
 from llama_py.steering.reduce import mean, pca
-from llama_py_tools.cvector_generator import main
+from llama_py_tools.measure.cvector_generator import main
 from tests.commands import DEMO
 from tests.live_models import live
 

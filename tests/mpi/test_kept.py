@@ -17,7 +17,7 @@ from ggml_cpu import store
 from ggml_mpi import kept
 from ggml_mpi.kept import Kept, digest_of
 from ggml_py.folder import Folder
-from llama_py_tools import cli
+from llama_py_tools.generate import cli
 from tests.commands import DEMO, ROOT, SCRIPTS, clean_environment
 from tests.mpi.launching import on_ranks
 

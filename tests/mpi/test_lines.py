@@ -13,7 +13,7 @@ import pytest
 
 from ggml_mpi import lines
 from ggml_mpi.watch import BYE, Watch
-from llama_py_tools import ranks
+from llama_py_tools.command import ranks
 from tests.limits import SECONDS
 from tests.locks import NotedLock
 

@@ -15,7 +15,7 @@ import pytest
 from llama_py_server.errors import HTTPError
 from llama_py_server.fitting import check_fits
 from llama_py_server.loss import Loss
-from llama_py_tools.supervisor import left
+from llama_py_tools.command.supervisor import left
 from tests.commands import DEMO, SCRIPTS, clean_environment, run
 from tests.mpi.launching import TIMEOUT, launcher
 from tests.mpi.test_ranks import rank_of

@@ -19,7 +19,7 @@ from ggml_py.dump import Record, diff, records
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided
 from llama_py_tools.graph.peer import Peer, Values
-from llama_py_tools.node_text import values_of
+from llama_py_tools.measure.node_text import values_of
 from tests.golden_models import path_of, uses
 from tests.graph_models import LIVE, split
 

@@ -17,7 +17,7 @@ from llama_py_server.app import app
 from llama_py_server.command import parser, shelf_of
 from llama_py_server.params import ListenParams
 from llama_py_server.state import State
-from llama_py_tools.options import read
+from llama_py_tools.command.options import read
 from tests.limits import SECONDS
 
 WAIT = SECONDS

@@ -13,7 +13,7 @@ from llama_py_server.command import parser
 from llama_py_server.params import ServedParams
 from llama_py_server.slots import is_file_name
 from llama_py_server.state import State
-from llama_py_tools.options import read
+from llama_py_tools.command.options import read
 from tests.server.served import served
 
 PROMPT = "ROMEO: what is it that you say of the night"

@@ -90,7 +90,7 @@ def test_compilers_end_with_who_was_killed(loading: subprocess.Popen[str]) -> No
 
 SUPERVISED = """
 import os, signal, subprocess, sys
-from llama_py_tools import supervisor
+from llama_py_tools.command import supervisor
 
 real, n_launched = subprocess.Popen, 0
 waits = [sys.executable, "-c", "import signal; signal.pause()"]

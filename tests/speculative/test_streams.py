@@ -14,7 +14,7 @@ from llama_py import Conversation
 from llama_py.batch import F32
 from llama_py.decoding.drafting.speculator import Speculator
 from llama_py.sampler import Sampler
-from llama_py_tools import cli
+from llama_py_tools.generate import cli
 from tests.commands import DEMO, demo_with_template, tiny_model
 
 PROMPT = "ROMEO:\nO, O, O, "

@@ -8,9 +8,9 @@ import numpy as np
 
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import printable
-from llama_py_tools import session
+from llama_py_tools.command.progress import Progress
 from llama_py_tools.gguf.show import shape, value_text
-from llama_py_tools.progress import Progress
+from llama_py_tools.models import session
 
 PART_KEYS = "split."  # where a value is in a split file says nothing of the model
 CHUNK = 2**24

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
-from llama_py_tools import session
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import CommonParams
 from llama_py_tools.gguf import quantize_params
 from llama_py_tools.gguf.quantize_params import QuantizeParams
 from llama_py_tools.gguf.sizes import size_of
-from llama_py_tools.options import Parser, read
-from llama_py_tools.params import CommonParams
+from llama_py_tools.models import session
 
 
 @dataclass(frozen=True, kw_only=True)

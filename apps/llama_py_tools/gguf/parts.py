@@ -9,9 +9,9 @@ from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.parts import part_name
 from llama_py.gguf.write import encode, n_bytes
-from llama_py_tools import session
 from llama_py_tools.gguf.sizes import shown
 from llama_py_tools.gguf.write import check_free, write
+from llama_py_tools.models import session
 
 PADDING = 32  # GGUF_DEFAULT_ALIGNMENT, by which sizes are counted
 MAX_PARTS = 0xFFFF

@@ -14,12 +14,12 @@ from llama_py.gguf.write import alignment_of, encode, head
 from llama_py.quantize.imatrix.file import Imatrix, read_imatrix
 from llama_py.quantize.plan import Job, Wishes, check_imatrix, jobs, metadata, out_path
 from llama_py.support.whole_file import replace_file
-from llama_py_tools import session
+from llama_py_tools.command.progress import Progress
 from llama_py_tools.gguf.rows import Rows
 from llama_py_tools.gguf.show import shape
 from llama_py_tools.gguf.sizes import shown
 from llama_py_tools.gguf.write import check_free
-from llama_py_tools.progress import Progress
+from llama_py_tools.models import session
 
 
 def quantize(

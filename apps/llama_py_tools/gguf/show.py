@@ -15,8 +15,8 @@ import numpy as np
 from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import Metadata, printable
-from llama_py_tools import session
 from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.models import session
 
 EDGE = 6  # items of an array that are shown
 WIDTH = 100  # characters of a text

@@ -9,9 +9,9 @@ from ggml_py.errors import GGUFError
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.write import content, n_bytes
 from llama_py.support.whole_file import replace_file
-from llama_py_tools import session
+from llama_py_tools.command.progress import Progress
 from llama_py_tools.gguf.sizes import shown
-from llama_py_tools.progress import Progress
+from llama_py_tools.models import session
 
 
 def check_free(path: str | Path, force: bool) -> Path:

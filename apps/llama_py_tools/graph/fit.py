@@ -14,11 +14,11 @@ from ggml_py.errors import ModelError
 from llama_py.decoding.prefix_cache.budget import CACHE_RAM
 from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, options_of
-from llama_py_tools import session
+from llama_py_tools.command.options import read
+from llama_py_tools.command.params import FileParams
 from llama_py_tools.graph import plan
 from llama_py_tools.graph.plan import PlanParams, columns, mib, ranges
-from llama_py_tools.options import read
-from llama_py_tools.params import FileParams
+from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from ggml_py.planned import Planned

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import BackendError
 from llama_py.params import ContextParams, ModelParams
-from llama_py_tools import session
+from llama_py_tools.command.options import read
+from llama_py_tools.command.params import FileParams
+from llama_py_tools.command.ranks import parsed
 from llama_py_tools.graph import plan
 from llama_py_tools.graph.fit import flags, given, keywords
 from llama_py_tools.graph.plan import PlanParams, columns, mib, ranges
-from llama_py_tools.options import read
-from llama_py_tools.params import FileParams
-from llama_py_tools.ranks import parsed
+from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from llama_py.fit.ranks import RanksFit
+    from llama_py_tools.command.supervisor import Hosts
     from llama_py_tools.graph.plan import FitParams
-    from llama_py_tools.supervisor import Hosts
 
 log = logging.getLogger("llama_py")
 

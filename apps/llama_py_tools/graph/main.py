@@ -13,16 +13,22 @@ from typing import TYPE_CHECKING
 from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
-from llama_py_tools import session
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import (
+    CommonParams,
+    FileParams,
+    FormParams,
+    InputParams,
+    SteeringParams,
+)
+from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.graph import plan
 from llama_py_tools.graph.diff.command import check_usage
 from llama_py_tools.graph.diff.command import run as diff
 from llama_py_tools.graph.diff.params import DiffParams
 from llama_py_tools.graph.view.command import pages, view
 from llama_py_tools.graph.view.params import ViewParams
-from llama_py_tools.options import Parser, read
-from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
-from llama_py_tools.ranks import HostsParams
+from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from ggml_py.graph import Graph

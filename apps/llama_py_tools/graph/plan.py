@@ -12,10 +12,10 @@ from llama_py.params import MAX_SEQ, ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py.params.texts import parsed, words
-from llama_py_tools import session
-from llama_py_tools.options import Parser, read
-from llama_py_tools.params import CommonParams, FileParams, FormParams
-from llama_py_tools.ranks import HostsParams
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import CommonParams, FileParams, FormParams
+from llama_py_tools.command.ranks import HostsParams
+from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from ggml_py.planned import Planned

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ggml_py.tensor import Tensor
     from llama_py import Context, Model
     from llama_py.graph.result import GraphResult
+    from llama_py_tools.bench.roofline import Limits
     from llama_py_tools.graph.ranks import OfRank
-    from llama_py_tools.roofline import Limits
 
 WARM_TOKENS = 36  # then programs have been laid out for many runs (ggml_cpu/program.py:OFTEN)
 OUTSIDE = "outside of layers"
@@ -280,7 +280,7 @@ def tables(
 
 def limits(model: Model) -> dict[str, Limits]:
     """What each device of a model reaches that tells times."""
-    from llama_py_tools import roofline
+    from llama_py_tools.bench import roofline
 
     able = [d for d in model.devices if isinstance(d, Profiles)]
     return {d.name: roofline.limits(d, roofline.common_type(model)) for d in able}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py.params.texts import above_zero
-from llama_py_tools.options import Parser, read
-from llama_py_tools.streams import drop_stdout, open_streams, reader_left
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.streams import drop_stdout, open_streams, reader_left
 from llama_py_tools.test_backend_ops.devices import find_devices
 from llama_py_tools.test_backend_ops.filters import select
 

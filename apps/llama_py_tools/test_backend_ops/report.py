@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ggml_py.backend import Device
-from llama_py_tools.streams import in_colour
+from llama_py_tools.command.streams import in_colour
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.markdown import table
 from llama_py_tools.test_backend_ops.run import Outcome, Status

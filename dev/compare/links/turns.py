@@ -69,12 +69,12 @@ def rate_kept(own: Sequence[float], other: Sequence[float]) -> tuple[float, floa
 
 
 def main() -> int:
-    from llama_py_tools.ranks import joined
+    from llama_py_tools.command.ranks import joined
 
     if (code := joined()) is not None:
         return code
-    from llama_py_tools.bench import prepared
-    from llama_py_tools.bench_params import BenchParams
+    from llama_py_tools.bench.bench import prepared
+    from llama_py_tools.bench.params import BenchParams
 
     model, *numbers = sys.argv[1:5]
     n_prompt, n_gen, threads = map(int, numbers)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_py.params import ContextParams, ModelParams
-from llama_py_tools import session
+from llama_py_tools.command.options import read
+from llama_py_tools.command.params import FileParams, FormParams, InputParams, SteeringParams
 from llama_py_tools.graph.diff.params import DiffParams
 from llama_py_tools.graph.dumps import read_records
-from llama_py_tools.options import read
-from llama_py_tools.params import FileParams, FormParams, InputParams, SteeringParams
+from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from ggml_py.dump import Record

@@ -240,7 +240,7 @@ def _weights(found: Found, weights: Sequence[tuple[str, str, Node]], top: int) -
 def _logits(found: Found) -> Iterator[str]:
     import numpy as np
 
-    from llama_py_tools.kl_divergence import of_logits
+    from llama_py_tools.measure.kl_divergence import of_logits
 
     a, b = found.ours.logits, found.theirs.logits
     if not a or not b or any(not x.size or x.shape != y.shape for x, y in zip(a, b, strict=False)):

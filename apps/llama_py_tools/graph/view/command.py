@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llama_py.params import ModelParams
-from llama_py_tools import session
+from llama_py_tools.command.options import read
+from llama_py_tools.command.params import FileParams, InputParams
 from llama_py_tools.graph.view.params import ViewParams
-from llama_py_tools.options import read
-from llama_py_tools.params import FileParams, InputParams
+from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from ggml_py.graph import Graph

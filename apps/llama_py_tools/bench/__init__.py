@@ -1,0 +1,1 @@
+"""llama-py-bench: speed of a model, bandwidth of the machine, predictions for links."""

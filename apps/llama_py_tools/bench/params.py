@@ -1,0 +1,237 @@
+"""What llama-py-bench measures: options that take several values, and all their combinations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import PREFIX, Params, option, options_of
+from llama_py.params.rules import each, integers
+from llama_py.params.texts import truth, words
+from llama_py_tools.command.params import FileParams, FormParams
+
+FORMATS = ("md", "csv", "json", "jsonl", "sql")
+
+
+def int_ranges(text: str) -> tuple[int, ...]:
+    """`1,2`, `1-4`, `1-9+2` and `64-512*2`, as llama-bench has them."""
+    return tuple(n for part in text.split(",") for n in _range(part))
+
+
+def _range(part: str) -> Iterator[int]:
+    found = re.fullmatch(r"(-?\d+)(?:-(\d+)(?:([+*])(\d+))?)?", part)
+    if not found:
+        raise ValueError(f"expected numbers like 1,2 or 1-4 or 64-512*2; got {part!r}")
+    n, last = int(found[1]), int(found[2] or found[1])
+    step = int(found[4] or 1)
+    while n <= last:
+        yield n
+        following = n * step if found[3] == "*" else n + step
+        if following <= n:
+            raise ValueError(f"{part!r} does not grow")
+        n = following
+
+
+def switches(text: str) -> tuple[bool, ...]:
+    return tuple(map(truth, words(text)))
+
+
+def pair(text: str) -> tuple[tuple[int, int], ...]:
+    found = re.fullmatch(r"(\d+),(\d+)", text)
+    if not found:
+        raise ValueError(f"expected two numbers like 512,128; got {text!r}")
+    return ((int(found[1]), int(found[2])),)
+
+
+def several(kind: type[Params], name: str, default: Any = None, **other: Any) -> Any:
+    """The option that a field of `kind` is, but with values to try instead of one."""
+    f, o = next((f, o) for f, o in options_of(kind) if f.name == name)
+    default = f.default if default is None else default
+
+    def values(text: str) -> tuple[Any, ...]:
+        return tuple(map(o.parse, words(text)))
+
+    how: dict[str, Any] = {
+        "env": o.env.removeprefix(PREFIX),
+        "help": o.help,
+        "metavar": o.metavar,
+        "check": o.check and each(o.check),
+        "parse": int_ranges if isinstance(default, int) else values,
+    }
+    return option((default,), " ".join(o.flags), many=True, **{**how, **other})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchParams(Params):
+    """What is measured. A tuple has the values to try."""
+
+    model: tuple[str, ...] = several(
+        FileParams, "model", help="GGUF files (default: the bundled demo model)"
+    )
+    n_prompt: tuple[int, ...] = option(
+        (512,), "-p --n-prompt", "prompt tokens (0: no such test)", parse=int_ranges, many=True
+    )
+    n_gen: tuple[int, ...] = option(
+        (128,), "-n --n-gen", "generated tokens (0: no such test)", parse=int_ranges, many=True
+    )
+    pg: tuple[tuple[int, int], ...] = option(
+        (),
+        "-pg",
+        "a prompt, then generation, in one time",
+        env="PG",
+        parse=pair,
+        many=True,
+        metavar="P,N",
+    )
+    n_depth: tuple[int, ...] = option(
+        (0,), "-d --n-depth", "tokens in the memory before the test", parse=int_ranges, many=True
+    )
+    n_batch: tuple[int, ...] = several(ContextParams, "n_batch")
+    n_ubatch: tuple[int, ...] = several(ContextParams, "n_ubatch")
+    type_k: tuple[str, ...] = several(ContextParams, "type_k")
+    type_v: tuple[str, ...] = several(ContextParams, "type_v")
+    threads: tuple[int, ...] = several(
+        ContextParams, "n_threads", 0, check=None, help="threads (0: one per core)"
+    )
+    n_gpu_layers: tuple[int, ...] = several(ModelParams, "n_gpu_layers", metavar="N")
+    flash_attn: tuple[str, ...] = several(ContextParams, "flash_attn")
+    delta_net: tuple[str, ...] = several(FormParams, "delta_net")
+    device: tuple[str, ...] = several(
+        ModelParams,
+        "device",
+        metavar="NAME",
+        parse=words,
+        help="devices, one after the other; those of one model as a/b",
+    )
+    split_mode: tuple[str, ...] = several(ModelParams, "split_mode", parse=words)
+    parallel: tuple[str, ...] = several(
+        ModelParams,
+        "parallel",
+        parse=words,
+        metavar="tp=N/pp=N/ep=N",
+        help="how the devices of one model are divided, as tp=2/pp=2",
+    )
+    tensor_split: tuple[str, ...] = several(
+        ModelParams,
+        "tensor_split",
+        "",
+        metavar="N",
+        parse=words,
+        help="shares of the devices of one model, as 3/1",
+    )
+    no_repack: tuple[bool, ...] = option(
+        (False,),
+        "-nr --no-repack",
+        "leave weights as the file has them",
+        parse=switches,
+        many=True,
+        metavar="0|1",
+    )
+    repetitions: int = option(5, "-r --repetitions", "runs of each test", check=integers(1))
+    output: str = option("md", "-o --output", "what is written", choices=FORMATS)
+    roofline: bool = option(
+        False,
+        "--roofline",
+        "instead of rates, what one run's time goes to, against what the"
+        " device can read and compute",
+    )
+    predict: str = option(
+        "",
+        "--predict",
+        "instead of measuring, tell what several machines would do",
+        metavar="hosts=a:2,b|hosts=N,...",
+        env="",
+    )
+    link: str = option(
+        "0.1ms,10Gbit",
+        "--link",
+        "for --predict: latency and rate between two machines, what a"
+        " message takes besides, and at what rate the two processes exchange bytes",
+        metavar="LATENCY,RATE[,MESSAGE[,ENDS]]",
+        env="",
+    )
+    speed: str = option(
+        "",
+        "--speed",
+        "for --predict: bytes and flops a second of a machine (default: this one's, measured)",
+        metavar="BYTES,FLOPS",
+        env="",
+    )
+    warmup: bool = option(True, "--warmup", "run each test once before", off="--no-warmup")
+    progress: bool = option(False, "--progress", "tell on stderr what is being run")
+
+
+@dataclass(frozen=True)
+class Test:
+    """One line of the table: a model in a context, and how many tokens of each kind."""
+
+    model: str
+    n_gpu_layers: int
+    device: str
+    split_mode: str
+    parallel: str
+    tensor_split: str
+    no_repack: bool
+    n_batch: int
+    n_ubatch: int
+    type_k: str
+    type_v: str
+    flash_attn: str
+    delta_net: str
+    threads: int
+    n_depth: int
+    n_prompt: int
+    n_gen: int
+
+    @property
+    def name(self) -> str:
+        return test_name(self.n_prompt, self.n_gen, self.n_depth)
+
+    @property
+    def weights(self) -> tuple[str, int, str, str, str, str, bool]:
+        """Tests that agree in these share a loaded model."""
+        placed = (self.n_gpu_layers, self.device, self.split_mode, self.parallel, self.tensor_split)
+        return self.model, *placed, self.no_repack
+
+
+def test_name(n_prompt: int, n_gen: int, n_depth: int) -> str:
+    """`pp512`, `tg128`, `pp512+tg128`, each perhaps with ` @ d1024`."""
+    kinds = [f"{kind}{n}" for kind, n in (("pp", n_prompt), ("tg", n_gen)) if n]
+    return "+".join(kinds) + (f" @ d{n_depth}" if n_depth else "")
+
+
+def combinations(o: BenchParams) -> list[Test]:
+    """All combinations; the model varies slowest, so that each is loaded once."""
+    kinds = [(n, 0) for n in o.n_prompt if n > 0] + [(0, n) for n in o.n_gen if n > 0]
+    kinds += [pg for pg in o.pg if sum(pg) > 0]
+    threads = [n if n > 0 else _cores() for n in o.threads]
+    values: Iterator[Any] = product(
+        o.model,
+        o.n_gpu_layers,
+        o.device,
+        o.split_mode,
+        o.parallel,
+        o.tensor_split,
+        o.no_repack,
+        o.n_batch,
+        o.n_ubatch,
+        o.type_k,
+        o.type_v,
+        o.flash_attn,
+        o.delta_net,
+        threads,
+        o.n_depth,
+        kinds,
+    )
+    return [Test(*how, *kind) for *how, kind in values]
+
+
+def _cores() -> int:
+    from ggml_py.host import default_threads
+    from llama_py_tools.command.ranks import n_here
+
+    return max(1, default_threads() // n_here())

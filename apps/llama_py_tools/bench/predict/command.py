@@ -1,0 +1,164 @@
+"""The options of --predict, and its table."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ggml_py.tensor import MAX_SRC
+from llama_py_tools.bench.predict.cost import Link, Shape, best, prompt, token
+from llama_py_tools.bench.predict.work import Limits, n_sums, work_of
+
+if TYPE_CHECKING:
+    from llama_py.fit.planning import PlannedModel
+    from llama_py_tools.bench.output import Result
+    from llama_py_tools.bench.params import BenchParams
+
+    Measure = Callable[[BenchParams], Iterator[Result]]
+
+# Which part of what it can do a machine reaches, where it was not measured: docs/commands.md has a
+# token of 205 ms by its bytes that took 268 ms; prompts are nearer to their limit.
+REACHED = 0.76, 0.9
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """`hosts=a:2,b` are 3 ranks; `hosts=8,32,128` three questions."""
+    words = text.removeprefix("hosts=").split(",")
+    if all(word.isdigit() for word in words):
+        found = tuple(map(int, words))
+    else:
+        found = (sum(int(word.partition(":")[2] or 1) for word in words),)
+    if not all(words) or not all(n > 0 for n in found):
+        raise ValueError("expected hosts=a:2,b or hosts=8,32,128")
+    return found
+
+
+def link(text: str) -> Link:
+    """`1ms,1Gbit`, and perhaps what a message takes besides, and what processes take of it:
+    `1ms,1Gbit,60us,12Gbit`."""
+    words = text.split(",")
+    if not 2 <= len(words) <= 4:
+        raise ValueError("expected LATENCY,RATE[,MESSAGE[,ENDS]], such as 1ms,1Gbit")
+    found = Link(_seconds(words[0]), _number(words[1], "bit") / 8)
+    if len(words) > 2:
+        found = replace(found, message=_seconds(words[2]))
+    return replace(found, ends=_number(words[3], "bit") / 8) if len(words) > 3 else found
+
+
+def speed(text: str) -> tuple[float, float]:
+    """`40GB,500GFLOP`: bytes and flops a second."""
+    a, comma, b = text.partition(",")
+    if not comma:
+        raise ValueError("expected BYTES,FLOPS a second, such as 40GB,500GFLOP")
+    return _number(a, "b"), _number(b, "flop")
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"([0-9.]+)(us|ms|s)", text)
+    if not found:
+        raise ValueError(f"expected seconds such as 100us or 1ms; got {text!r}")
+    return float(found[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[found[2]]
+
+
+def _number(text: str, unit: str) -> float:
+    found = re.fullmatch(r"([0-9.]+)([kmgt]?)" + unit + r"(?:/s)?", text.lower())
+    if not found:
+        raise ValueError(f"expected a number of {unit} a second; got {text!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Tokens a second of n machines: a prompt's, and of one answer."""
+
+    n: int
+    t: int
+    p: int
+    prompt: float
+    token: float
+    gib: float
+
+
+def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[Row]:
+    """With whole layers, with shared ones, and the best of what is between.
+
+    measure  runs tests as llama-py-bench does
+    """
+    from llama_py.fit.planning import PlannedModel, header_of, stand_ins
+
+    model = PlannedModel(header_of(path), stand_ins(["cpu"]))
+    n_prompt, n_ubatch = max(o.n_prompt[0], 1), min(o.n_ubatch[0], max(o.n_prompt[0], 1))
+    n_ctx = o.n_depth[0] + max(n_prompt, o.n_gen[0], 1)
+    limits, how = limits_of(o, path, model, measure), link(o.link)
+    many = shape_of(model, limits, n_ubatch, n_ctx)
+    one = shape_of(model, limits, 1, n_ctx)
+    n_batches = math.ceil(n_prompt / n_ubatch)
+    for n in counts(o.predict):
+        for t, p in dict.fromkeys([(1, n), (n, 1), best(one, how, n)]):
+            if p <= len(one.layers) and t <= MAX_SRC:
+                yield Row(
+                    n,
+                    t,
+                    p,
+                    n_prompt / prompt(many, how, t, p, n_batches),
+                    1 / token(one, how, t, p),
+                    model.n_bytes / n / 2**30,
+                )
+
+
+def shape_of(model: PlannedModel, limits: Limits, n_tokens: int, n_ctx: int) -> Shape:
+    layers, head = work_of(model, n_tokens, max(n_ctx, n_tokens)).seconds(limits)
+    h = model.hparams
+    counts = n_sums(model)
+    return Shape(
+        n_tokens, layers, head, h.n_embd, h.n_vocab, counts if len(counts) == len(layers) else ()
+    )
+
+
+def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) -> Limits:
+    """--speed, or what this machine does with so many threads; by a run of the model, where the
+    file has its weights."""
+    if o.speed:
+        return Limits(*speed(o.speed), REACHED)
+    from ggml_py.registry import device
+    from llama_py_tools.bench import roofline
+
+    cpu = device("cpu")
+    if o.threads[0]:
+        cpu.set_threads(o.threads[0])
+    types = [t.type.name for t in model.file.tensors.values() if len(t.ne) > 1]
+    measured = roofline.limits(cpu, max(dict.fromkeys(types), key=types.count))
+    found = Limits(measured.bandwidth, measured.flops)
+    if is_hole(path):
+        return replace(found, reached=REACHED)
+    n = max(o.n_prompt[0], 1)
+    n_gen = max(o.n_gen[0], 1)
+    here = replace(o, model=(path,), device=("cpu",), n_prompt=(n,), n_gen=(n_gen,), pg=())
+    seconds = [min(r.samples_ns) / 1e9 for r in measure(here)]
+    reached = []
+    for took, n_tokens, n_batches in (
+        (seconds[1] / n_gen, 1, 1),
+        (seconds[0], min(o.n_ubatch[0], n), -(-n // o.n_ubatch[0])),
+    ):
+        layers, head = work_of(model, n_tokens, max(n, n_gen)).seconds(found)
+        reached.append((sum(layers) + head) * n_batches / took)
+    return replace(found, reached=(reached[0], reached[1]))
+
+
+def is_hole(path: str) -> bool:
+    """Whether a file has a size, but not its bytes (make_bench_model.py --hole)."""
+    found = Path(path).stat()
+    return getattr(found, "st_blocks", found.st_size) * 512 < found.st_size / 2
+
+
+def table(found: Iterator[Row], n_prompt: int) -> Iterator[str]:
+    yield f"| hosts | tp x pp | GiB each | pp{n_prompt} t/s | tg t/s |"
+    yield "|---:|---:|---:|---:|---:|"
+    for r in found:
+        split = f"{r.t} x {r.p}"
+        yield f"| {r.n} | {split} | {r.gib:.2f} | {r.prompt:.1f} | {r.token:.2f} |"

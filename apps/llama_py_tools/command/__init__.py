@@ -1,0 +1,1 @@
+"""The command line: options, logs, streams, exit codes, ranks."""

@@ -1,0 +1,168 @@
+"""On which CPUs a command's threads run, and how urgently (as llama.cpp's)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py.params.texts import integer, parsed
+from llama_py_tools.command.logs import log
+
+NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}  # by --prio (common.cpp:set_process_priority)
+PINNED = (0, 1)
+
+
+def mask(text: str) -> frozenset[int]:
+    """`0x5` as CPUs 0 and 2."""
+    bits = parsed(lambda _: int(text, 16), text, "a hexadecimal mask of CPUs, such as ff")
+    return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
+
+
+def span(text: str) -> frozenset[int]:
+    """`2-5` as CPUs 2 to 5; `-5` is 0-5, `2-` all from 2 on."""
+    first, dash, last = text.partition("-")
+    if not dash:
+        raise ValueError(f"expected CPUs LO-HI, got {text!r}")
+    end = integer(last) if last else (os.cpu_count() or 1) - 1
+    return frozenset(range(integer(first or "0"), end + 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuParams(Params):
+    """The CPUs of the threads."""
+
+    cpu_mask: frozenset[int] = option(
+        frozenset(),
+        "-C --cpu-mask",
+        "run on these CPUs only: bits of a hexadecimal number",
+        parse=mask,
+        metavar="M",
+    )
+    cpu_range: frozenset[int] = option(
+        frozenset(), "-Cr --cpu-range", "and on these", parse=span, metavar="LO-HI"
+    )
+    cpu_strict: int = option(
+        0, "--cpu-strict", "1: each thread on one of them", choices=PINNED, parse=integer
+    )
+    cpu_mask_batch: frozenset[int] = option(
+        frozenset(),
+        "-Cb --cpu-mask-batch",
+        "the same for several tokens at once, as in prompts (default: as -C)",
+        parse=mask,
+        metavar="M",
+    )
+    cpu_range_batch: frozenset[int] = option(
+        frozenset(), "-Crb --cpu-range-batch", "and on these", parse=span, metavar="LO-HI"
+    )
+    cpu_strict_batch: int | None = option(
+        None,
+        "--cpu-strict-batch",
+        "1: each thread on one of them (default: as --cpu-strict)",
+        choices=PINNED,
+        parse=integer,
+    )
+    prio: int = option(
+        0,
+        "--prio",
+        "priority of the process: low (-1), normal (0), medium (1), high (2), highest (3)",
+        check=integers(-1, 3),
+    )
+    numa: str = option(
+        "",
+        "--numa",
+        "with several memory nodes: threads on all of them in turn (distribute), on"
+        " the node of the start (isolate), or as numactl says (numactl)",
+        choices=("distribute", "isolate", "numactl"),
+    )
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        return self.cpu_mask | self.cpu_range
+
+    @property
+    def batch_cpus(self) -> frozenset[int]:
+        return self.cpu_mask_batch | self.cpu_range_batch
+
+
+def enter(p: CpuParams) -> None:
+    """Move this process, before it has threads. ModelError for CPUs that it cannot have."""
+    from ggml_py import host
+
+    if p.prio:
+        _set_priority(p.prio)
+    cpus: Collection[int] = p.cpus
+    if p.numa == "isolate":
+        cpus = next((node for node in _nodes() if host.current_cpu() in node), ())
+    if cpus:
+        host.set_affinity(_usable(cpus))
+
+
+def pin(devices: Sequence[Any], p: CpuParams) -> None:
+    """Tell devices on which CPUs each of their threads may run."""
+    from ggml_py.backend import TellsBatches
+
+    one, many = places(p)
+    if not one and many is None:
+        return
+    for device in devices:
+        if isinstance(device, TellsBatches):
+            device.pin(one, many)
+        elif device.kind in ("ref", "null"):
+            log.warning("device %s has no threads of its own to place on CPUs", device.name)
+
+
+def places(p: CpuParams) -> tuple[list[Collection[int]], list[Collection[int]] | None]:
+    """The CPUs of thread 0, 1, ... where a token is computed, and where several are (None: the
+    same)."""
+    from ggml_py import host
+
+    if p.numa == "distribute" and (nodes := _nodes()):
+        return [*nodes], None
+    one: list[Collection[int]] = []
+    if p.cpu_strict:
+        one = [[cpu] for cpu in sorted(_usable(p.cpus or host.logical_cpus()))]
+    strict = p.cpu_strict if p.cpu_strict_batch is None else p.cpu_strict_batch
+    if not p.batch_cpus and strict == p.cpu_strict:
+        return one, None
+    theirs = sorted(_usable(p.batch_cpus or p.cpus or host.logical_cpus()))
+    return one, [[cpu] for cpu in theirs] if strict else [theirs]
+
+
+def _nodes() -> list[list[int]]:
+    from ggml_py import host
+
+    nodes = host.numa_nodes()
+    if len(nodes) > 1:
+        return nodes
+    log.warning("--numa has no effect: this machine has one memory node")
+    return []
+
+
+def _usable(cpus: Collection[int]) -> Collection[int]:
+    from ggml_py import host
+    from ggml_py.errors import ModelError
+
+    if not host.has_affinity():
+        raise ModelError("this system lets no program choose its CPUs; leave out -C and --cpu-*")
+    there = host.usable_cpus()
+    if not there & set(cpus):
+        asked, own = (",".join(map(str, sorted(some))) for some in (cpus, there))
+        raise ModelError(f"none of the CPUs {asked} can be used; there are {own}")
+    return there & set(cpus)
+
+
+def _set_priority(prio: int) -> None:
+    try:
+        if hasattr(os, "setpriority"):
+            os.setpriority(os.PRIO_PROCESS, 0, NICE[prio])
+        else:
+            import psutil
+
+            kinds = ("BELOW_NORMAL", "NORMAL", "ABOVE_NORMAL", "HIGH", "REALTIME")
+            psutil.Process().nice(getattr(psutil, f"{kinds[prio + 1]}_PRIORITY_CLASS"))
+    except OSError as e:
+        log.warning("--prio %d: %s", prio, e.strerror)

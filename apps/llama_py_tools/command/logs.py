@@ -1,0 +1,195 @@
+"""What is told on stderr and in a file: how much of it, in which form (llama.cpp's --log-*)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TextIO
+
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py.params.texts import on_off_auto
+from llama_py.support.progress import LINE
+from llama_py_tools.command.streams import in_colour
+
+log = logging.getLogger("llama_py")
+
+NONE: Mapping[str, str] = MappingProxyType({})
+TOLD = 100  # level of what a command always tells
+# The least level that is shown, by --log-verbosity; above: everything.
+LEVELS = (logging.ERROR, logging.ERROR, logging.WARNING, logging.INFO)
+_NAMES = {TOLD: "none", logging.WARNING: "warn"}  # in JSON
+COLOURS = {logging.DEBUG: 33, logging.INFO: 32, logging.WARNING: 35, logging.ERROR: 31}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonParams(Params):
+    """What every command takes: what it tells besides its results."""
+
+    verbose: bool = option(
+        False,
+        "-v --verbose --log-verbose",
+        "log everything, and show where errors come from",
+        env="VERBOSE",
+    )
+    log_verbosity: int = option(
+        2,
+        "-lv --verbosity --log-verbosity",
+        "log errors only (0, 1), warnings too (2), what is being done (3), everything (4 and more)",
+        check=integers(0),
+    )
+    log_file: str = option("", "--log-file", "log to this file too", metavar="FILE")
+    log_disable: bool = option(
+        False, "--log-disable", "tell nothing on stderr but the error that ends the command", env=""
+    )
+    log_colors: str = option(
+        "auto",
+        "--log-colors",
+        "colour marks of warnings and errors; auto: on a terminal",
+        choices=("on", "off", "auto"),
+        parse=on_off_auto,
+    )
+    log_prefix: bool = option(
+        False,
+        "--log-prefix",
+        "each line begins with the letter of its level",
+        off="--no-log-prefix",
+    )
+    log_timestamps: bool = option(
+        False, "--log-timestamps", "and with the time since the start", off="--no-log-timestamps"
+    )
+    log_jsonl: bool = option(
+        False, "--log-jsonl", "log JSON objects, one a line, to stdout", off="--no-log-jsonl"
+    )
+
+    @property
+    def level(self) -> int:
+        if self.verbose or self.log_verbosity >= len(LEVELS):
+            return logging.DEBUG
+        return LEVELS[self.log_verbosity]
+
+
+def set_up(params: CommonParams, flags: Mapping[str, str] = NONE) -> None:
+    """From now on; OSError if the file cannot be written.
+
+    flags  the flag of each option by its name in Python: messages are written for both
+    """
+    for handler in log.handlers[:]:
+        log.removeHandler(handler)
+        handler.close()
+    form = _JSON(flags) if params.log_jsonl else _Form(flags, params)
+    log.setLevel(params.level)
+    log.addHandler(_Stream(lambda: sys.stdout if params.log_jsonl else sys.stderr, form))
+    if params.log_disable:
+        log.handlers[0].addFilter(lambda record: record.levelno == logging.ERROR)
+    if params.log_file:
+        path = Path(params.log_file)
+        file = path.open("a", encoding="utf-8", errors="backslashreplace")
+        log.addHandler(_Stream(lambda: file, form, file.close))
+
+
+def tell(text: str) -> None:
+    """A line for the user."""
+    log.log(TOLD, "%s", text)
+
+
+class _Stream(logging.Handler):
+    """Writes to what a function gives at that moment. A reader that left is an error, as it is of
+    `print`."""
+
+    def __init__(
+        self,
+        stream: Callable[[], TextIO],
+        form: logging.Formatter,
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self.stream, self.at_end = stream, at_end
+        self.setFormatter(form)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        LINE.wipe()  # of what is being done
+        print(self.format(record), file=self.stream(), flush=True)
+
+    def close(self) -> None:
+        self.at_end()
+        super().close()
+
+
+class _Flagged(logging.Formatter):
+    """Says `-c` where a message has the name that the option has in Python."""
+
+    def __init__(self, flags: Mapping[str, str]) -> None:
+        super().__init__()
+        self.flags = flags
+
+    def text(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        problem = logging.WARNING <= record.levelno < TOLD  # what is told may be the user's text
+        wanted = problem and getattr(record, "in_flags", True)
+        return in_flags(text, self.flags) if wanted else text
+
+
+def in_flags(text: str, flags: Mapping[str, str]) -> str:
+    """A message with flags instead of names: `n_ctx = 5` is `-c 5`."""
+
+    def flag(found: re.Match[str]) -> str:
+        name, value, same = found.groups()
+        if name not in flags or (same and same != flags[name]):
+            return found[0]
+        return f"{flags[name]} " if value else flags[name]
+
+    return _NAME.sub(flag, text)
+
+
+# With a `_`, so that no other word is one; neither in a path nor a key of a file.
+_NAME = re.compile(
+    r"(?<![\w./'-])([a-z]+(?:_[a-z]+)+)\b(?!\.\w|[/'(])( = |=(?=\w))?(?: \((-[\w-]+)\))?"
+)
+
+
+class _Form(_Flagged):
+    """`warning: text`, perhaps with `W` and the time before it."""
+
+    def __init__(self, flags: Mapping[str, str], params: CommonParams) -> None:
+        super().__init__(flags)
+        self.params = params
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = self.text(record)
+        if record.levelno in (logging.WARNING, logging.ERROR) and record.msg:
+            text = f"{self.mark(record, record.levelname.lower())}: {text}"
+        before = []
+        if self.params.log_timestamps:
+            s = record.relativeCreated / 1000
+            before.append(f"{s // 60:.0f}.{s % 60:06.3f}")
+        if self.params.log_prefix and record.levelno != TOLD:
+            before.append(self.mark(record, record.levelname[0]))
+        return " ".join([*before, text])
+
+    def mark(self, record: logging.LogRecord, text: str) -> str:
+        colours = self.params.log_colors
+        if colours == "off" or (colours == "auto" and not in_colour(sys.stderr)):
+            return text
+        return f"\033[{COLOURS[record.levelno]}m{text}\033[0m"
+
+
+class _JSON(_Flagged):
+    """As llama.cpp has it: the time in microseconds since the start."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = _NAMES.get(record.levelno) or record.levelname.lower()
+        return json.dumps(
+            {
+                "type": "log",
+                "time": int(record.relativeCreated * 1000),
+                "level": level,
+                "msg": self.text(record),
+            }
+        )

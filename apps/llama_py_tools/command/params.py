@@ -1,0 +1,183 @@
+"""Options that several commands share, besides those of the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llama_py.params.option import Params, option
+from llama_py.params.texts import integer, parsed, words
+from llama_py_tools.command.logs import CommonParams as CommonParams
+
+
+def token_list(text: str) -> tuple[int, ...]:
+    """`1,2,3` as numbers."""
+    return parsed(lambda _: tuple(map(int, words(text))), text, "token ids like 1,2,3")
+
+
+def plain_files(text: str) -> tuple[tuple[str, float], ...]:
+    """`a.gguf,b.gguf` as pairs with the factor 1."""
+    return tuple((path, 1.0) for path in words(text))
+
+
+def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
+    """`a.gguf:0.5,b.gguf:-1` as pairs."""
+    parts = [file.rpartition(":") for file in words(text)]
+    pairs = ((path, float(factor)) for path, _, factor in parts)
+    return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
+
+
+# Of --load-mode: the options of ModelParams that are meant.
+LOAD_MODES: dict[str, dict[str, bool]] = {
+    "auto": {},
+    "none": {"use_mmap": False},
+    "mmap": {"use_mmap": True},
+    "mlock": {"use_mmap": False, "use_mlock": True},
+    "mmap+mlock": {"use_mmap": True, "use_mlock": True},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileParams(Params):
+    """Which model, and what its weights become."""
+
+    model: str = option(
+        "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
+    )
+    model_url: str = option(
+        "",
+        "-mu --model-url",
+        "fetch the model from there, once, to the file that -m names or a"
+        " folder of the user's (LLAMA_CACHE)",
+        metavar="URL",
+    )
+    hf_repo: str = option(
+        "",
+        "-hf -hfr --hf-repo",
+        "instead of -m: a model of the Hugging Face hub, kept in its"
+        " cache; without a type Q4_K_M, Q8_0 or the first file",
+        metavar="USER/MODEL[:TYPE]",
+    )
+    hf_file: str = option("", "-hff --hf-file", "which file of it", metavar="NAME")
+    hf_token: str = option(
+        "",
+        "-hft --hf-token",
+        "access token of the hub (default: what its own login keeps)",
+        env="/HF_TOKEN",
+        metavar="TOKEN",
+    )
+    offline: bool = option(False, "--offline", "ask no network: use what is in the cache")
+    load_mode: str = option(
+        "auto",
+        "-lm --load-mode",
+        "how the file is read: mapped (auto, mmap), at the start as a"
+        " whole (none); with mlock its weights stay in memory",
+        choices=tuple(LOAD_MODES),
+        metavar="MODE",
+    )
+    check_tensors: bool = option(
+        False, "--check-tensors", "look first whether all weights are finite numbers"
+    )
+    repack: bool = option(
+        True,
+        "--repack",
+        "lay weights out anew for speed; off: use them as the file has them",
+        off="-nr --no-repack",
+    )
+
+    @property
+    def named(self) -> bool:
+        """Whether there is a model, and not the bundled one is meant."""
+        return bool(self.model or self.hf_repo or self.model_url)
+
+    @property
+    def title(self) -> str:
+        return self.model or self.hf_repo or self.model_url or "demo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftFileParams(Params):
+    """A model that drafts, of the hub."""
+
+    hf_repo_draft: str = option(
+        "",
+        "-hfd -hfrd --hf-repo-draft --spec-draft-hf",
+        "instead of -md: a model of the hub, as -hf has them",
+        env="SPEC_DRAFT_HF_REPO",
+        metavar="USER/MODEL[:TYPE]",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormParams(Params):
+    """Short for --form."""
+
+    delta_net: str = option(
+        "auto",
+        "--delta-net",
+        "how gated delta nets are computed, as --form delta_net=FORM",
+        metavar="FORM",
+    )
+
+    @property
+    def forms(self) -> dict[str, str]:
+        return {} if self.delta_net == "auto" else {"delta_net": self.delta_net}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringParams(Params):
+    """Adapters and control vectors."""
+
+    lora: tuple[tuple[str, float], ...] = option(
+        (),
+        "--lora",
+        "use the model with these LoRA adapters",
+        parse=plain_files,
+        many=True,
+        metavar="FILE,...",
+    )
+    lora_scaled: tuple[tuple[str, float], ...] = option(
+        (),
+        "--lora-scaled",
+        "the same, each adapter times its factor",
+        parse=scaled_files,
+        many=True,
+        metavar="FILE:SCALE,...",
+    )
+    lora_init_without_apply: bool = option(
+        False, "--lora-init-without-apply", "only load the adapters"
+    )
+    control_vector: tuple[tuple[str, float], ...] = option(
+        (),
+        "--control-vector",
+        "add the directions of these files to the layers' results",
+        parse=plain_files,
+        many=True,
+        metavar="FILE,...",
+    )
+    control_vector_scaled: tuple[tuple[str, float], ...] = option(
+        (),
+        "--control-vector-scaled",
+        "the same, each file times its factor",
+        parse=scaled_files,
+        many=True,
+        metavar="FILE:SCALE,...",
+    )
+    control_vector_layer_range: tuple[int, ...] = option(
+        (),
+        "--control-vector-layer-range",
+        "only to the results of layers START to END",
+        parse=integer,
+        nargs=2,
+        metavar=("START", "END"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputParams(Params):
+    """What a debugging tool feeds to the model."""
+
+    prompt: str = option("", "-p --prompt", "text to run", metavar="TEXT")
+    tokens: tuple[int, ...] = option(
+        (), "--tokens", "token ids to run instead of a text", parse=token_list, metavar="1,2,3"
+    )
+    decode: int = option(0, "--decode", "then so many tokens, one by one, chosen greedily")

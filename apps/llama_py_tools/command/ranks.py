@@ -1,0 +1,210 @@
+"""Commands over several machines: a launcher of MPI programs starts each of them several times.
+
+    mpiexec -n 4 llama-py-cli -m model.gguf
+    llama-py-cli --hosts a,b:2 -m model.gguf
+
+The first one (rank 0) is the command, with the devices mpi0, mpi1, ...; the others compute for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py.params.option import Params, option
+
+if TYPE_CHECKING:
+    from llama_py_tools.command.supervisor import Hosts
+
+FLAG = "--hosts"
+HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[^\s:\[\]]+))(?::(?P<n>\d+))?")
+LINGER = 10.0  # seconds in which a server tells its clients that a rank is lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostsParams(Params):
+    """Machines that run a model together."""
+
+    hosts: str = option(
+        "",
+        FLAG,
+        "run on these machines, over MPI; :N starts so many processes there",
+        metavar="HOST[:N],...",
+        env="",
+    )
+
+
+def joined(serves: bool = False, plans: bool = False) -> int | None:
+    """Take part in what a launcher started. -> the exit code of a rank that was not the first, once
+    that has ended; None for the first, or where nothing was launched.
+
+    Starts the launcher, in the place of this process, where --hosts says so.
+
+    serves  a server, which is started again with --hosts when a rank was lost: see `supervisor`
+    plans   nothing is computed, so nothing is started: ranks are stood for
+    """
+    n = _started()
+    if n == 1:
+        return None
+    if n == 0:
+        hosts = _hosts(sys.argv[1:])
+        if not hosts:
+            return None
+        if plans:
+            _name_devices(sum(n for _, n in parsed(hosts)))
+            return None
+        if serves:
+            from llama_py_tools.command.supervisor import supervised
+
+            return supervised(parsed(hosts), launch)
+        command = launch(parsed(hosts))
+        sys.stdout.flush()
+        os.execv(command[0], command)
+    from ggml_mpi.keeper import kept, own_rank
+
+    kept(LINGER if serves else 0.0)
+    return _in_rank(n, own_rank())
+
+
+def _in_rank(n: int, rank: int) -> int | None:
+    from ggml_mpi.worker import leave_signals
+
+    if rank:
+        leave_signals()
+    from ggml_mpi.world import world
+    from ggml_py.errors import BackendError
+
+    try:
+        world()
+    except BackendError as e:  # in all ranks
+        if rank == 0:
+            sys.stderr.write(f"error: {e}\n")
+            sys.stderr.flush()
+        else:
+            time.sleep(1)  # until rank 0 has said it
+        os._exit(1)
+    if rank == 0:
+        _name_devices(n)
+        return None
+    from ggml_mpi.worker import serve
+
+    serve()
+    return 0
+
+
+def _name_devices(n: int) -> None:
+    """Where none are named. The commas of llama-py-bench stand between runs."""
+    os.environ.setdefault("LLAMA_ARG_DEVICE", "/".join(f"mpi{i}" for i in range(n)))
+
+
+def _started() -> int:
+    """Ranks that a launcher has started; 0: there was none."""
+    if not any(name.startswith(("PMI", "OMPI_")) for name in os.environ):
+        return 0  # as most often: nothing is imported
+    from ggml_mpi.keeper import SIZES, n_started
+
+    return n_started() if any(name in os.environ for name in SIZES) else 0
+
+
+def memory_of(breakdown: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """What each rank has of a context's memory, a line each; none where there are no others."""
+    if _started() < 2:
+        return []
+    from ggml_mpi.world import world
+    from llama_py.fit.ranks import by_rank
+
+    use = by_rank(breakdown)
+    return [
+        f"rank {rank} on {world().hosts[rank]}: weights {_mib(of, 'model')}, context"
+        f" {_mib(of, 'context')}, compute {_mib(of, 'compute')}"
+        for rank, of in enumerate(use)
+    ]
+
+
+def _mib(use: Mapping[str, int], what: str) -> str:
+    return f"{use.get(what, 0) / 2**20:.2f} MiB"
+
+
+def n_here() -> int:
+    """Ranks on this machine, which share its threads."""
+    if _started() < 2:
+        return 1
+    from ggml_mpi.world import world
+
+    return world().n_local
+
+
+def _hosts(words: Sequence[str]) -> str:
+    for i, word in enumerate(words):
+        if word == FLAG and i + 1 < len(words):
+            return words[i + 1]
+        if word.startswith(f"{FLAG}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def parsed(hosts: str) -> Hosts:
+    """Machines with their numbers of processes. Ends with an error where that is none."""
+    found = []
+    for host in hosts.split(","):
+        what = HOST.fullmatch(host)
+        if what is None or what["n"] == "0":
+            more = "; an IPv6 address in brackets" if host.count(":") > 1 else ""
+            sys.exit(f"error: {FLAG} {hosts}: expected HOST[:N],...{more}")
+        found.append((what["name"] or _named(what["address"]), int(what["n"] or 1)))
+    return found
+
+
+def _named(address: str) -> str:
+    """A name of an IPv6 address: launchers take a colon for the end of a name, and speak to each
+    other by IPv4. Ends with an error where there is none."""
+    import socket
+
+    try:
+        name = socket.gethostbyaddr(address)[0]
+        socket.getaddrinfo(name, None, socket.AF_INET)
+    except OSError:
+        sys.exit(
+            f"error: {FLAG} [{address}]: the launcher needs a name, or an IPv4 address, and this"
+            " machine knows none for it; add one to /etc/hosts"
+        )
+    return name
+
+
+def _may_have_ipv4(name: str) -> bool:
+    """False for a name with other addresses only; one that is known to ssh alone is its affair."""
+    import socket
+
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.getaddrinfo(name.rpartition("@")[2], None, family)
+            return family == socket.AF_INET
+    return True
+
+
+def launch(hosts: Hosts) -> list[str]:
+    """The command that starts this one there. Ends with an error where there is no launcher."""
+    import shutil
+
+    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    program = beside or shutil.which("mpiexec")
+    if program is None:
+        from ggml_py.extras import install_hint
+
+        sys.exit(f"error: {FLAG} needs MPI: {install_hint('mpi')}")
+    for name, _ in hosts if len(hosts) > 1 else ():
+        if not _may_have_ipv4(name):
+            sys.exit(
+                f"error: {FLAG} {name}: it has an IPv6 address only, and MPICH's launcher speaks"
+                " IPv4; give the machines IPv4 addresses too, private ones or of a tunnel"
+            )
+    total = sum(n for _, n in hosts)
+    where = ",".join(f"{name}:{n}" for name, n in hosts)
+    return [program, "-hosts", where, "-n", str(total), sys.executable, *sys.argv]

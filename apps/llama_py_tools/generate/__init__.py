@@ -1,0 +1,1 @@
+"""llama-py-cli: completions, conversations, images, diffusion."""

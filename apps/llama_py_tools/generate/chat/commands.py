@@ -1,0 +1,199 @@
+"""What begins with a slash: one function for each command, whose docstring is its help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ggml_py.errors import ModelError
+from llama_py.params.near import did_you_mean
+from llama_py_tools.command.escapes import ENCODING
+from llama_py_tools.generate.chat import saved, settings
+from llama_py_tools.generate.chat.lines import PromptSource
+from llama_py_tools.generate.thoughts import dimmed
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from llama_py import Conversation
+    from llama_py_tools.generate.generation import Run
+
+
+class Talk(Protocol):
+    """What commands are for: `llama_py_tools.generate.chat.Talk`."""
+
+    run: Run
+    conversation: Conversation
+    source: PromptSource
+    attached: list[str]
+    images: list[str | Path]
+    ended: bool
+
+    def clear(self) -> None: ...
+
+    def set(self, changes: Mapping[str, Any]) -> None: ...
+
+    def again(self, text: str | None = None) -> None: ...
+
+    def last_said(self) -> str: ...
+
+
+Command = Callable[[Talk, str], None]
+
+LOOKS_LIKE = re.compile(r"/(?:[A-Za-z]+|\?)(?=\s|$)")
+
+
+def help(talk: Talk, rest: str) -> None:
+    """what can be typed (also /?)"""
+    for name, command in COMMANDS.items():
+        session.tell(f"{USAGE.get(name, name):18} {command.__doc__}")
+    session.tell(
+        'a line that ends with \\ goes on in the next one; """ begins and ends several lines;'
+        " a message with a space before it is never a command"
+    )
+
+
+def clear(talk: Talk, rest: str) -> None:
+    """forget the conversation"""
+    talk.clear()
+
+
+def system(talk: Talk, rest: str) -> None:
+    """what the model is to be, from now on; without a text: tell it"""
+    if rest:
+        talk.conversation.system = rest
+    else:
+        session.tell(talk.conversation.system or "(there is no system prompt; /system TEXT)")
+
+
+def regen(talk: Talk, rest: str) -> None:
+    """answer the last message again, differently"""
+    if not talk.run.sampler.is_random:
+        session.tell(dimmed("(the same answer will come: temp is 0)"))
+    talk.again()
+
+
+def edit(talk: Talk, rest: str) -> None:
+    """ask the last message differently; on a terminal it can be changed"""
+    if not talk.last_said():
+        raise ModelError("nothing was said yet that could be edited")
+    text = rest or talk.source.read_once(talk.last_said())
+    if text and text.strip():
+        talk.again(text.strip())
+
+
+def read(talk: Talk, rest: str) -> None:
+    """put the text of a file before the next message"""
+    path = _path(rest, "/read FILE")
+    data = path.read_bytes()
+    if b"\0" in data:
+        raise ModelError(f"{path} is no text")
+    talk.attached.append(data.decode(*ENCODING))
+    session.tell(dimmed(f"({path}, {len(data)} bytes, comes before your next message)"))
+
+
+def image(talk: Talk, rest: str) -> None:
+    """show the model an image, before the next message"""
+    from llama_py.vision.image import Image
+
+    path = _path(rest, "/image FILE")
+    if talk.run.model.vision is None:
+        raise ModelError(
+            f"the model has no eyes: {talk.run.model.arch} was started without --mmproj FILE"
+            " (/read FILE: a text file)"
+        )
+    width, height = Image.open(path).size
+    talk.images.append(path)
+    session.tell(dimmed(f"({path}, {width} x {height}, comes before your next message)"))
+
+
+def save(talk: Talk, rest: str) -> None:
+    """write messages and settings to a file (JSON)"""
+    path, c = _path(rest, "/save FILE"), talk.conversation
+    name = str(talk.run.model.file.metadata.get("general.name", talk.run.model.arch))
+    saved.save(path, name, c.messages, settings.values(talk.run))
+    session.tell(dimmed(f"({len(c.messages)} messages are in {path})"))
+
+
+def load(talk: Talk, rest: str) -> None:
+    """go on with a conversation that was saved"""
+    path = _path(rest, "/load FILE")
+    messages, changes = saved.load(path)
+    before = list(talk.conversation.messages)
+    talk.conversation.resume(messages)
+    try:
+        talk.set(changes)
+    except BaseException:
+        talk.conversation.resume(before)
+        raise
+    session.tell(dimmed(f"({len(messages)} messages of {path})"))
+
+
+def set(talk: Talk, rest: str) -> None:
+    """show or change how answers are chosen: /set temp 0.5"""
+    name, _, text = rest.partition(" ")
+    if not name:
+        session.tell(settings.text(talk.run))
+        return
+    setting = settings.found(name)
+    if text.strip():
+        talk.set({setting[0].name: settings.value_of(setting, text.strip())})
+    session.tell(f"{name} is {settings.shown(settings.values(talk.run)[setting[0].name])}")
+
+
+def exit(talk: Talk, rest: str) -> None:
+    """end the conversation (also /bye, /quit, Ctrl-D)"""
+    talk.ended = True
+
+
+COMMANDS: dict[str, Command] = {
+    f"/{f.__name__}": f
+    for f in (help, clear, system, regen, edit, read, image, save, load, set, exit)
+}
+USAGE = {
+    f"/{name}": f"/{name} {what}"
+    for name, what in {
+        "system": "[TEXT]",
+        "edit": "[TEXT]",
+        "read": "FILE",
+        "image": "FILE",
+        "save": "FILE",
+        "load": "FILE",
+        "set": "[NAME [VALUE]]",
+    }.items()
+}
+ALIASES = {  # names in other chat programs
+    "/?": "/help",
+    "/bye": "/exit",
+    "/quit": "/exit",
+    "/new": "/clear",
+    "/reset": "/clear",
+    "/retry": "/regen",
+}
+FILES_OF = dict.fromkeys(("/read", "/image", "/save", "/load"), "files")  # see terminal.FILES
+
+
+def split(line: str) -> tuple[str, str] | None:
+    """Return a command and its argument; None for a message, such as `/usr/bin is what?`."""
+    found = LOOKS_LIKE.match(line)
+    if found is None:
+        return None
+    return ALIASES.get(found[0], found[0]), line[found.end() :].strip()
+
+
+def obey(talk: Talk, name: str, rest: str) -> None:
+    """Do what a command says. ModelError for one that there is not."""
+    if name not in COMMANDS:
+        hint = did_you_mean(name, COMMANDS) or "/help lists all"
+        raise ModelError(f"there is no command {name}; {hint}")
+    COMMANDS[name](talk, rest)
+
+
+def _path(text: str, usage: str) -> Path:
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        text = text[1:-1]
+    if not text:
+        raise ModelError(f"a file is wanted: {usage}")
+    return Path(text).expanduser()

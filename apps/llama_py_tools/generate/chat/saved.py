@@ -1,0 +1,157 @@
+"""Conversations in files: JSON with the messages and the settings that differ from the usual."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ggml_py.errors import ModelError
+from llama_py.chat.messages import IMAGE
+from llama_py_tools.generate.chat import settings
+
+KIND = "llama-py conversation"
+VERSION = 1
+MAX_BYTES = 64 << 20
+ROLES = ("system", "user", "assistant")
+TEXTS = ("content", "reasoning_content")
+
+Message = dict[str, Any]
+
+
+def save(
+    path: Path, model: str, messages: Sequence[Mapping[str, Any]], now: Mapping[str, Any]
+) -> None:
+    """Write a conversation, for nobody else to read; a file of this name is replaced.
+    ModelError for one that `load` would not read."""
+    data = {
+        "kind": KIND,
+        "version": VERSION,
+        "model": model,
+        "messages": [{k: m[k] for k in ("role", *TEXTS) if k in m} for m in messages],
+        "settings": {name: _plain(value) for name, value in now.items() if value != _usual(name)},
+    }
+    text = json.dumps(data, indent=1) + "\n"
+    if len(text) > MAX_BYTES:  # all ASCII
+        raise ModelError(
+            f"the conversation has {len(text) >> 20} MiB with its images, and {MAX_BYTES >> 20} are"
+            " read again; it was not saved"
+        )
+    made = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        made.replace(path)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def load(path: Path) -> tuple[list[Message], dict[str, Any]]:
+    """Messages and settings. ModelError for a file that is no conversation."""
+    with path.open("rb") as file:
+        raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise ModelError(f"{path} has more than {MAX_BYTES >> 20} MiB")
+    try:
+        data = json.loads(raw, parse_constant=_no_number)
+    except (ValueError, RecursionError) as e:
+        raise ModelError(f"{path} is no conversation: {str(e)[:60]}") from None
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        raise ModelError(f"{path} is no conversation that /save has written")
+    if data.get("version") != VERSION:
+        raise ModelError(f"{path} is of version {_short(data.get('version'))}; known is {VERSION}")
+    try:
+        return _messages(data.get("messages")), _settings(data.get("settings", {}))
+    except ModelError as e:
+        raise ModelError(f"{path}: {e}") from None
+
+
+def _messages(found: Any) -> list[Message]:
+    if not isinstance(found, list):
+        raise ModelError("messages must be a list")
+    for i, m in enumerate(found):
+        if not isinstance(m, dict) or not m.keys() <= {"role", *TEXTS} or "content" not in m:
+            raise ModelError(f"message {i} must have role and content, and nothing else")
+        if m.get("role") not in ROLES or (m["role"] == "system" and i):
+            raise ModelError(f"message {i} is of {_short(m.get('role'))}; system is the first only")
+        texts = [m.get(k, "") for k in TEXTS]
+        if isinstance(texts[0], list) and m["role"] == "user":
+            texts[:1] = _texts_of(texts[0])
+        if not all(isinstance(text, str) and _is_text(text) for text in texts):
+            raise ModelError(f"message {i} is no text")
+    return found
+
+
+def _texts_of(parts: list[Any]) -> list[Any]:
+    """What should be texts in a content with images: its own, and URLs."""
+    found = []
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        value = part.get(kind) if kind in ("text", IMAGE) else None
+        found.append(value.get("url") if kind == IMAGE and isinstance(value, dict) else value)
+    return found
+
+
+def _is_text(text: str) -> bool:
+    """Without halves of characters, which are no text; bytes that are no UTF-8 may be typed."""
+    return not any("\ud800" <= c <= "\udfff" and not "\udc80" <= c <= "\udcff" for c in text)
+
+
+def _settings(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ModelError("settings must be names and values")
+    return {name: _value(name, value) for name, value in found.items()}
+
+
+def _value(name: str, value: Any) -> Any:
+    known = settings.settings().get(name)
+    if known is None:
+        raise ModelError(f"there is no setting {_short(name)}")
+    usual = _usual(name)
+    if isinstance(usual, Mapping):
+        return dict(_pairs(name, value))
+    if isinstance(usual, tuple) or isinstance(value, list):
+        if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
+            raise ModelError(f"{name} must be a list of texts")
+        return tuple(value)
+    option = known[1]
+    if option.check is not None and not option.check.holds(value):
+        raise ModelError(f"{name} is {_short(value)}; it must be {option.check.text}")
+    return value
+
+
+def _pairs(name: str, value: Any) -> list[tuple[int | str, float]]:
+    good = isinstance(value, list) and all(
+        isinstance(p, list)
+        and len(p) == 2
+        and isinstance(p[0], (int, str))
+        and isinstance(p[1], (int, float))
+        for p in value
+    )
+    if not good:
+        raise ModelError(f"{name} must be a list of pairs")
+    return [(key, -math.inf if bias <= -1e30 else bias) for key, bias in value]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for a value."""
+    if isinstance(value, Mapping):
+        return [[key, max(bias, -1e30)] for key, bias in value.items()]
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _usual(name: str) -> Any:
+    field, _ = settings.settings()[name]
+    return {} if field.default_factory is dict else field.default
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return repr(text[:60]) if isinstance(value, str) else text[:60]

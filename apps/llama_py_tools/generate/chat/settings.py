@@ -1,0 +1,105 @@
+"""`/set`: how the next answers are chosen and where they end, by the names of the options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import Field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.errors import ModelError
+from llama_py.params import GenerateParams, SamplingParams
+from llama_py.params.near import did_you_mean
+from llama_py.params.option import Option, options_of
+from llama_py.params.speculative import SpeculativeParams
+from llama_py.params.texts import truth
+from llama_py_tools.command.escapes import unescape
+from llama_py_tools.command.options import converter
+
+if TYPE_CHECKING:
+    from llama_py_tools.generate.generation import Run
+
+_OTHERS = {"special", *(f.name for f in fields(SpeculativeParams))}
+Setting = tuple[Field[Any], Option]
+
+
+def settings() -> dict[str, Setting]:
+    """What can be set, by its field's name."""
+    found = [*options_of(SamplingParams), *options_of(GenerateParams)]
+    return {f.name: (f, o) for f, o in found if o.flags and f.name not in _OTHERS}
+
+
+def names() -> list[str]:
+    """Every option's name on a command line, without its dashes."""
+    return sorted(flag.lstrip("-") for _, o in settings().values() for flag in o.flags)
+
+
+def found(name: str) -> Setting:
+    """The setting of a name as the command line has it, or Python. ModelError, with what was
+    perhaps meant, for others."""
+    wanted = name.lstrip("-").replace("_", "-")
+    for field, o in settings().values():
+        flags = {flag.lstrip("-") for flag in o.flags}
+        if wanted in flags | {field.name.replace("_", "-")}:
+            return field, o
+    hint = did_you_mean(wanted, names()) or "/set lists all"
+    raise ModelError(f"there is no setting {name!r}; {hint}")
+
+
+def value_of(setting: Setting, text: str) -> Any:
+    """A value as the option has it. ModelError, with the rule, for a wrong one."""
+    field, o = setting
+    try:
+        if isinstance(field.default, bool):
+            return truth(text)
+        return converter(o)(unescape(text) if o.many else text)
+    except (ValueError, argparse.ArgumentTypeError) as e:
+        raise ModelError(f"{field.name.replace('_', '-')}: {e}") from None
+
+
+def values(run: Run) -> dict[str, Any]:
+    """What is set now, by the fields' names."""
+    sampling = run.sampler.params
+    return {
+        name: getattr(sampling if hasattr(sampling, name) else run.params, name)
+        for name in settings()
+    }
+
+
+def apply(run: Run, changes: Mapping[str, Any]) -> None:
+    """From now on answer so. ModelError, with nothing changed, for values that are refused.
+
+    The sampler is a new one, which knows nothing of the text: it is to be told.
+    """
+    from llama_py.sampler import Sampler
+
+    chosen = {f.name for f, _ in options_of(SamplingParams)}
+    sampling = {name: value for name, value in changes.items() if name in chosen}
+    others = {name: value for name, value in changes.items() if name not in chosen}
+    params, old = replace(run.params, **others), run.sampler
+    if old.constraint is not None:
+        old.constraint.reset()
+    made = Sampler(
+        replace(old.params, **sampling), old.n_vocab, run.model.tokenizer, old.constraint
+    )
+    run.sampler, run.params = made, replace(params, sampler=made)
+
+
+def text(run: Run) -> str:
+    """All settings, a line each; those that were changed are marked."""
+    lines = []
+    now = values(run)
+    for name, (field, o) in settings().items():
+        usual = field.default if field.default_factory is not dict else {}
+        flag = max(o.flags, key=len).lstrip("-")
+        lines.append(f"{'*' if now[name] != usual else ' '} {flag:24} {shown(now[name])}")
+    return "\n".join(lines)
+
+
+def shown(value: Any) -> str:
+    """A value in one line."""
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(repr, value)) or "none"
+    if isinstance(value, Mapping):
+        return " ".join(f"{k!r}{v:+g}" for k, v in value.items()) or "none"
+    return repr(value) if isinstance(value, str) else str(value)

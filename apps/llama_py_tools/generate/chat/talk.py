@@ -1,0 +1,200 @@
+"""Talking with a model: messages and commands in, answers on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llama_py.chat.messages import parts_of
+from llama_py_tools.command.escapes import unescape
+from llama_py_tools.command.streams import is_edited
+from llama_py_tools.generate.chat import commands, settings
+from llama_py_tools.generate.chat.lines import (
+    Plain,
+    PromptSource,
+    Source,
+    unfinished,
+    unfinished_always,
+)
+from llama_py_tools.generate.thoughts import dimmed, with_thoughts
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from llama_py import Piece
+    from llama_py_tools.command.chat_params import ChatParams
+    from llama_py_tools.generate.generation import Run
+
+WELCOME = "talk to the model; /help lists commands, Ctrl-C stops an answer, Ctrl-D ends it all"
+
+
+class Talk:
+    """Reads what the user says and shows what the model answers.
+
+    source    where messages come from
+    more      whether a text needs another line
+    attached  texts that come before the next one
+    images    files of images that come before that
+    ended     whether the user has had enough
+    """
+
+    def __init__(
+        self, run: Run, params: ChatParams, escape: bool = True, images: Sequence[str] = ()
+    ) -> None:
+        """escape: whether the system prompt has escapes; images: of the first message. ModelError
+        if the template is none."""
+        from llama_py import Conversation
+
+        run.model.check_chat_template()
+        system = unescape(params.system_prompt) if escape else params.system_prompt
+        self.run = run
+        self.conversation = Conversation(
+            run.ctx,
+            system,
+            thoughts=params.reasoning_format != "none",
+            budget=params.reasoning_budget,
+            budget_message=params.reasoning_budget_message,
+            variables=params.variables(),
+        )
+        if params.reasoning_budget >= 0 and self.conversation.tags is None:
+            session.log.warning("--reasoning-budget has no effect: the template has no thoughts")
+        self.single_turn = params.single_turn
+        self.terminal = sys.stdin is not None and sys.stdin.isatty()
+        self.simple = params.simple_io
+        self.more = unfinished_always if params.multiline_input else unfinished
+        self.attached: list[str] = []
+        self.images: list[str | Path] = list(images)
+        self.ended = False
+        self.source = PromptSource(Plain(self.more))
+        self._beyond = 0  # cells that images take, more than positions
+        self._anew = False  # whether the sampler is to be told of all that was said
+
+    def talk(self, first: str | None) -> None:
+        """Answer `first`, then each message, until /exit, Ctrl-D or the end of stdin."""
+        once = self.single_turn and first is not None
+        self.source = PromptSource(Plain(self.more) if once else self._source())
+        if self.terminal and not once:
+            session.tell(WELCOME)
+        line = first if first is not None else self.source.read()
+        while line is not None:
+            answered = self.take(line, is_typed=line is not first)
+            if self.ended or (self.single_turn and answered):
+                return
+            line = self.source.read()
+
+    def _source(self) -> Source:
+        """Lines from a capable terminal, unless a simple one is wanted; else from stdin."""
+        if self.simple or not is_edited() or os.environ.get("TERM") == "dumb":
+            return Plain(self.more)
+        from llama_py_tools.generate.chat.terminal import Terminal
+
+        words = {name: commands.FILES_OF.get(name, ()) for name in commands.COMMANDS}
+        return Terminal({**words, "/set": settings.names()}, self.more)
+
+    def take(self, line: str, is_typed: bool = True) -> bool:
+        """Do what a line says, or answer it; whether it was a message. Of what cannot be done a
+        line tells, and the conversation goes on."""
+        from ggml_py.errors import GGMLError
+
+        command = commands.split(line) if is_typed else None
+        try:
+            if command is not None:
+                commands.obey(self, *command)
+            elif line.strip():
+                self.turn("\n\n".join([*self.attached, line.strip()]))
+                self.attached.clear()
+                self.images.clear()
+        except KeyboardInterrupt:
+            if not self.terminal or self.single_turn:
+                raise
+        except (GGMLError, OSError) as e:
+            dropped = command is None and bool(self.images)
+            if command is None:  # with them the next message would be refused, too
+                self.images.clear()
+            if self.single_turn or (command is None and not self.terminal):
+                raise
+            session.complain(e, in_flags=command is None)  # commands have Python's names
+            if dropped:
+                session.tell(dimmed("(no image is attached any more)"))
+        return command is None and bool(line.strip())
+
+    def clear(self) -> None:
+        self.conversation.clear()
+        self.run.sampler.reset()
+        self.attached.clear()
+        self.images.clear()
+
+    def set(self, changes: Mapping[str, Any]) -> None:
+        """From now on answer with other settings; a conversation that is there goes on."""
+        settings.apply(self.run, changes)
+        self._anew = True
+
+    def last_said(self) -> str:
+        """The last message of the user."""
+        said = [m for m in self.conversation.messages if m["role"] == "user"]
+        if not said:
+            return ""
+        texts = [p["text"] for p in parts_of(said[-1]) if p.get("type") == "text"]
+        return "\n".join(texts) if parts_of(said[-1]) else str(said[-1]["content"])
+
+    def again(self, text: str | None = None) -> None:
+        """Answer the last message again, or another one in its place: with the next seed, as the
+        same would give the same."""
+        ids = self.conversation.again(text)
+        seed = (self.run.sampler.seed + 1) % (2**32 - 1)
+        self.set({"seed": seed})
+        self._show(ids)
+
+    def turn(self, line: str) -> None:
+        """One question and its answer. On a terminal Ctrl-C ends the answer only."""
+        self._show(self.conversation.say(line, self.images))
+
+    def _show(self, ids: list[int]) -> None:
+        from llama_py.batch.prompts import Mixed, n_cells
+
+        self._beyond = ids.n_beyond if isinstance(ids, Mixed) else 0
+        self.run.reused(self.conversation.prefix.told)
+        if n := self.conversation.n_left:
+            session.tell(dimmed(f"(the context is full: the {n} oldest messages have left it)"))
+        how = self.run.params
+        if self._anew:
+            how, self._anew = replace(how, before=self.conversation.prefix.tokens), False
+        try:
+            with closing(self.conversation.answer(ids, **vars(how))) as pieces:
+                self.run.show(with_thoughts(self.watched(pieces)), n_cells(ids))
+        except KeyboardInterrupt:
+            if not self.terminal or self.single_turn:
+                raise
+            self.run.summary.pending = None
+            self.run.end_line()
+            session.tell(dimmed("(stopped)"))
+        self.run.end_line()
+
+    def watched(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """The pieces; it is told when the context is full."""
+        gone = 0
+        for piece in pieces:
+            yield piece
+            if piece.n_discarded > gone:
+                n, gone = piece.n_discarded - gone, piece.n_discarded
+                self.run.end_line()
+                session.tell(dimmed(f"(the context is full: {n} tokens have left it)"))
+            elif piece.finish_reason == "length" and self.full():
+                self.run.end_line()
+                session.tell(dimmed(f"(the context is full: {self._what_to_do()})"))
+
+    def _what_to_do(self) -> str:
+        return (
+            f"{'--context-shift' if self.run.ctx.memory.can_shift else 'a larger -c N'} would go on"
+        )
+
+    def full(self) -> bool:
+        ctx = self.run.ctx
+        held = ctx.memory.seq_pos_max(self.conversation.prefix.seq_id) + 1
+        return held + self._beyond >= ctx.cparams.n_ctx_seq

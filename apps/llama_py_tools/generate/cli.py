@@ -1,0 +1,271 @@
+"""llama-py-cli: continue a text, or talk with a model; flags and defaults of llama-completion.
+
+As the first word, `cache` and `warmup` are commands of their own, in the modules of these names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
+from llama_py.params.diffusion import DiffusionParams
+from llama_py.params.option import Params, option, options_of
+from llama_py.params.speculative import SpeculativeParams
+from llama_py_tools.command.chat_params import ChatParams
+from llama_py_tools.command.cpus import CpuParams
+from llama_py_tools.command.escapes import ENCODING, unescape
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import (
+    CommonParams,
+    DraftFileParams,
+    FileParams,
+    FormParams,
+    SteeringParams,
+)
+from llama_py_tools.command.ranks import HostsParams
+from llama_py_tools.commands import COMMANDS
+from llama_py_tools.generate import vision
+from llama_py_tools.generate.generation import CompletionParams, Run
+from llama_py_tools.generate.interactive import InteractiveParams, Turns
+from llama_py_tools.generate.prompt_cache import CachedPrompt, PromptCacheParams
+from llama_py_tools.generate.vision import VisionParams
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from llama_py import Model
+    from llama_py.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListParams(Params):
+    """Instead of a text."""
+
+    list_devices: bool = option(False, "--list-devices", "list devices and exit", env="")
+    cache_list: bool = option(
+        False, "-cl --cache-list", "list models of the hub that are in its cache and exit", env=""
+    )
+    list_archs: bool = option(False, "--list-archs", "list architectures and exit", env="")
+
+
+EPILOG = """examples:
+  llama-py-cli                                           a conversation with the bundled demo model
+  llama-py-cli -p "ROMEO:" -n 100                        the demo model goes on with a text
+  llama-py-cli -hf user/model-GGUF:Q4_K_M                a model of the hub
+  llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
+  echo "JULIET:" | llama-py-cli                          what is piped is the prompt
+  llama-py-cli -m model.gguf -sys "Be brief."            a conversation
+  llama-py-cli -m model.gguf -st -p "What is a sea?"     one question, one answer
+  llama-py-cli -m model.gguf --mmproj mmproj.gguf --image cat.png -st -p "What is this?"
+  llama-py-cli -p "ROMEO:" -n 100 --spec-type draft-mtp  tokens are drafted, and checked together
+
+about compiled kernels (each has its own --help):
+  llama-py-cli warmup -m model.gguf                      compile all that the model needs
+  llama-py-cli cache                                     what is kept, and where; cache clear
+"""
+
+OTHERS = ("cache", "warmup")  # commands
+
+
+def parser() -> Parser:
+    p = Parser(
+        "llama-py-cli",
+        usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
+        description="Generate text with a GGUF model.",
+        epilog=EPILOG,
+    )
+    p.others = OTHERS
+    p.add(ListParams, CommonParams, FileParams, CompletionParams)
+    p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
+    p.add(ChatParams, VisionParams, InteractiveParams, PromptCacheParams, SamplingParams)
+    p.add(SpeculativeParams, DraftFileParams)
+    p.add(DiffusionParams)
+    p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams, HostsParams)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code (docs/commands.md)."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words and words[0] in OTHERS:
+        return int(COMMANDS[words[0]].load().main(words[1:]))
+    p = parser()
+    args = p.parse_args(words)
+    text = read(args, CompletionParams)
+    if (text.prompt is not None) + bool(text.file) + bool(text.binary_file) > 1:
+        p.error("give either -p or -f or -bf")
+    chat = read(args, ChatParams)
+    if chat.system_prompt and chat.system_prompt_file:
+        p.error("give either -sys or -sysf")
+    if chat.chat_template and chat.chat_template_file:
+        p.error("give either --chat-template or --chat-template-file")
+    turns = read(args, InteractiveParams).wanted
+    if (chat.asked or turns) and read(args, PromptCacheParams).prompt_cache:
+        p.error("--prompt-cache is for completions, not for conversations")
+    if read(args, VisionParams).image and (turns or read(args, PromptCacheParams).prompt_cache):
+        p.error("--image is for a text or a conversation, without -i or --prompt-cache")
+    return session.run(_command, args)
+
+
+def _command(args: argparse.Namespace) -> None:
+    wanted = read(args, ListParams)
+    if wanted.list_devices:
+        session.list_devices()
+    elif wanted.cache_list:
+        from llama_py_tools.models.hub import cached
+
+        session.write(cached())
+    elif wanted.list_archs:
+        session.list_archs()
+    elif read(args, DiffusionParams).wanted:
+        _diffuse(args)
+    else:
+        _generate(args)
+
+
+def _diffuse(args: argparse.Namespace) -> None:
+    """Write an answer by diffusion."""
+    from llama_py_tools.generate import diffusion
+
+    text, chat = read(args, CompletionParams), with_system(read(args, ChatParams))
+    prompt, template = read_prompt(text), chat.template()
+    model = session.open_model(args)
+    if template is not None:
+        model.set_chat_template(template)
+    if prompt and chat.wanted(model):
+        messages = [{"role": "system", "content": chat.system_prompt}] if chat.system_prompt else []
+        prompt = model.apply_chat_template([*messages, {"role": "user", "content": prompt}])
+    diffusion.write(args, model, prompt_ids(model.tokenizer, prompt or ""))
+
+
+def _generate(args: argparse.Namespace) -> None:
+    text, chat = read(args, CompletionParams), with_system(read(args, ChatParams))
+    cache, template = read(args, PromptCacheParams), chat.template()
+    prompt, seen = read_prompt(text), read(args, VisionParams)
+    seen.check()
+    session.fetch_draft(args)
+    run = Run(args, text)
+    vision.load(args, run.model)
+    if template is not None:
+        run.model.set_chat_template(template)
+    turns = read(args, InteractiveParams)
+    demo = not read(args, FileParams).named and template is None
+    fills = text.fills_in
+    if not (fills or cache.prompt_cache or turns.raw) and talks(chat, run.model, demo, prompt):
+        from llama_py_tools.generate.chat import Talk
+
+        with run.summary:
+            run.get_ready(None)
+            Talk(run, chat, text.escape, seen.image).talk(prompt)
+        return
+    if prompt is None and not turns.wanted and not fills and is_piped():
+        prompt = escaped(read_text("-").removesuffix("\n"), text) or None
+    if prompt is None and not fills and not read(args, FileParams).named:
+        prompt = session.DEMO_PROMPT
+    if fills:
+        ids = gap_ids(run, text, prompt)
+    elif seen.image:
+        ids = vision.prompt(run.model, prompt or "", seen.image)
+    else:
+        ids = prompt_ids(run.model.tokenizer, prompt or "")
+    session.check_length(run.ctx, ids)
+    if text.verbose_prompt:
+        run.tell_tokens(ids)
+    run.get_ready(len(ids))
+    if turns.wanted:
+        with run.summary:
+            Turns(run, turns, chat.multiline_input).go(ids, text.display_prompt)
+            run.end_line()
+        return
+    answer = CachedPrompt(run, cache).answer if cache.prompt_cache else run.answer
+    with run.summary:
+        answer(ids, text.display_prompt)
+        run.end_line()
+
+
+def talks(chat: ChatParams, model: Model, demo: bool, prompt: str | None) -> bool:
+    """Whether this is a conversation. The demo model writes plays: it talks to those who ask for
+    it, and to whom just starts it on a terminal."""
+    if demo and not chat.asked and (prompt is not None or not on_terminal()):
+        return False
+    return chat.wanted(model)
+
+
+def on_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def with_system(chat: ChatParams) -> ChatParams:
+    """With the system prompt of -sysf, and thoughts in the answer, where that is asked for."""
+    if chat.skip_chat_parsing:
+        chat = replace(chat, reasoning_format="none")
+    if not chat.system_prompt_file:
+        return chat
+    text = read_text(chat.system_prompt_file, "-sysf").removesuffix("\n")
+    return replace(chat, system_prompt=text)
+
+
+def read_text(file: str, flag: str = "-f") -> str:
+    """Of a file, or of stdin (-). OSError, with the flag that named it."""
+    if file != "-":
+        try:
+            return Path(file).read_bytes().decode(*ENCODING)
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, f"{flag} {file}") from None
+    return "" if sys.stdin is None else sys.stdin.buffer.read().decode(*ENCODING)
+
+
+def escaped(prompt: str, text: CompletionParams) -> str:
+    """The prompt with its escapes processed, unless that is turned off."""
+    return unescape(prompt) if text.escape else prompt
+
+
+def read_prompt(text: CompletionParams) -> str | None:
+    """The prompt of -p, -f or -bf with its escapes processed; None if there is none of them."""
+    if text.binary_file:
+        return escaped(read_text(text.binary_file, "-bf"), text)
+    if text.file:
+        return escaped(read_text(text.file).removesuffix("\n"), text)
+    return None if text.prompt is None else escaped(text.prompt, text)
+
+
+def is_piped() -> bool:
+    """Whether stdin is a pipe or a file that somebody filled; a terminal is not, nor /dev/null."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def gap_ids(run: Run, text: CompletionParams, prompt: str | None) -> list[int]:
+    """The tokens that ask for what stands between --fim-prefix and --fim-suffix."""
+    from llama_py.text.infill import infill_ids
+
+    prefix, suffix = (escaped(t or "", text) for t in (text.fim_prefix, text.fim_suffix))
+    return infill_ids(
+        run.model.tokenizer,
+        prefix,
+        suffix,
+        prompt=prompt or "",
+        n_ctx=run.ctx.n_ctx,
+        spm=text.spm_infill,
+    )
+
+
+def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """The tokens of a prompt; of an empty one, BOS. ContextError if there is none."""
+    from ggml_py.errors import ContextError
+
+    ids = tokenizer.tokenize(prompt) if prompt else []
+    if ids:
+        return ids
+    if tokenizer.bos is None:
+        raise ContextError("the prompt is empty and the model has no BOS token; give -p TEXT")
+    return [tokenizer.bos]

@@ -1,0 +1,151 @@
+r"""Writing a text together with a model, by turns and without a template (llama-completion's -i).
+
+The model goes on until a reverse prompt (-r), its end or -n; then the user does, with a line that a
+model reads as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from llama_py.params.option import Params, option
+from llama_py_tools.command.escapes import unescape
+from llama_py_tools.command.streams import next_line
+
+if TYPE_CHECKING:
+    from llama_py.text.conversation import Pieces
+    from llama_py_tools.generate.generation import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class InteractiveParams(Params):
+    """A text by turns."""
+
+    interactive: bool = option(
+        False,
+        "-i --interactive",
+        "after a reverse prompt (-r), an end or -n tokens the user goes"
+        " on with the text; an empty line leaves it to the model",
+        env="",
+    )
+    interactive_first: bool = option(
+        False, "-if --interactive-first", "the same, beginning with the user", env=""
+    )
+    in_prefix_bos: bool = option(
+        False, "--in-prefix-bos", "BOS comes before what the user writes", env=""
+    )
+    in_prefix: str = option(
+        "", "--in-prefix", "then this; no chat template is used", metavar="TEXT", env=""
+    )
+    in_suffix: str = option("", "--in-suffix", "and this behind it", metavar="TEXT", env="")
+
+    @property
+    def wanted(self) -> bool:
+        return self.interactive or self.interactive_first
+
+    @property
+    def raw(self) -> bool:
+        """Whether that excludes a chat template."""
+        return self.wanted or self.in_prefix_bos or bool(self.in_prefix or self.in_suffix)
+
+
+class Turns:
+    """The text so far, and who goes on with it."""
+
+    def __init__(self, run: Run, params: InteractiveParams, multiline: bool = False) -> None:
+        from llama_py.decoding.prefix import Prefix
+
+        self.run, self.params = run, params
+        self.terminal = sys.stdin is not None and sys.stdin.isatty()
+        self.read = partial(message, partial(next_line, self.terminal), multiline)
+        self.ids: list[int] = []
+        self.prefix: Prefix = Prefix(run.ctx)
+
+    def go(self, ids: Sequence[int], echo: bool) -> None:
+        """From a prompt to the end of stdin."""
+        self.ids = list(ids)
+        mine = not self.params.interactive_first
+        if echo and not mine:
+            self.run.echo(ids)
+        while True:
+            if mine:
+                self.answer(len(ids) if echo else 0)
+            mine, echo = True, False
+            self.run.sampler.reset()
+            if not self.user():
+                return
+
+    def answer(self, n_echo: int = 0) -> None:
+        """Let the model go on. On a terminal Ctrl-C gives the turn back."""
+        from llama_py import stream
+
+        rest = self.prefix.start(self.ids)
+        self.run.reused(self.prefix.told)
+        before, done = self.ids[: len(self.ids) - len(rest)], list[int]()
+        how = vars(self.run.params) | {"before": before}
+
+        def noted() -> Pieces:
+            for piece in stream(self.run.ctx, rest, **how):
+                if piece.token is not None:
+                    done.append(piece.token)
+                yield piece
+
+        try:
+            with closing(noted()) as pieces:
+                self.run.show(pieces, len(rest), self.ids[:n_echo])
+        except KeyboardInterrupt:
+            if not self.terminal:
+                raise
+            self.run.summary.pending = None
+        finally:
+            self.prefix.add([*rest, *done])
+            self.ids += done
+        self._end(done)
+
+    def _end(self, done: Sequence[int]) -> None:
+        """Show the reverse prompt that ended it, which is no part of an answer's text; behind the
+        model's own end, write the first."""
+        stops, tokenizer = self.run.params.stop, self.run.model.tokenizer
+        text = tokenizer.detokenize(done[-64:])
+        if done and done[-1] in tokenizer.eog:
+            self.run.write("\n" + "".join(stops[:1]))
+            self.ids += tokenizer.tokenize(stops[0], False, True) if stops else []
+            return
+        found = [text[at:] for stop in stops if (at := text.rfind(stop)) >= 0]
+        self.run.write(min(found, key=len, default=""))
+
+    def user(self) -> bool:
+        """Let the user go on; False at the end of stdin."""
+        p, tokenizer, escape = self.params, self.run.model.tokenizer, self.run.text.escape
+        prefix, suffix = ((unescape(t) if escape else t) for t in (p.in_prefix, p.in_suffix))
+        self.run.write(prefix)
+        line = self.read()
+        if line is None:
+            return False
+        bos = [tokenizer.bos] if p.in_prefix_bos and tokenizer.bos is not None else []
+        if line:
+            self.run.write(suffix)
+            parts = ((prefix, True), (unescape(line) if escape else line, False), (suffix, True))
+            for text, special in parts:
+                bos += tokenizer.tokenize(text, False, special) if text else []
+        self.ids += bos
+        return True
+
+
+def message(read: Callable[[], str | None], multiline: bool) -> str | None:
+    r"""One line, or several: each but the last ends with `\`; with `multiline` only the last does.
+
+    None at the end of stdin.
+    """
+    line = read()
+    if line is None:
+        return None
+    lines = [line]
+    while lines[-1].endswith("\\") != multiline and (line := read()) is not None:
+        lines.append(line)
+    return "\n".join(line.removesuffix("\\") for line in lines)

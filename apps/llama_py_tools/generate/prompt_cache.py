@@ -1,0 +1,90 @@
+"""A prompt's state in a file, so that the next run need not compute it (llama-completion's)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py.params.option import Params, option
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from llama_py.decoding.prefix import Prefix
+    from llama_py.text.conversation import Pieces
+    from llama_py_tools.generate.generation import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptCacheParams(Params):
+    """A file with what was computed of a prompt."""
+
+    prompt_cache: str = option(
+        "",
+        "--prompt-cache",
+        "keep the state of the prompt in this file, and start from what it"
+        " has in common with this one",
+        metavar="FILE",
+        env="",
+    )
+    prompt_cache_all: bool = option(
+        False, "--prompt-cache-all", "also keep what is generated", env=""
+    )
+    prompt_cache_ro: bool = option(
+        False, "--prompt-cache-ro", "use the file, but leave it as it is", env=""
+    )
+
+
+class CachedPrompt:
+    """Answers a prompt with the help of a file."""
+
+    def __init__(self, run: Run, params: PromptCacheParams) -> None:
+        """ContextError if the file cannot be written, is damaged or belongs to another model."""
+        from ggml_py.errors import ContextError
+        from llama_py.decoding.prefix import Prefix
+        from llama_py.decoding.prefix_cache import load_slot
+
+        self.run, self.params = run, params
+        self.path = Path(params.prompt_cache)
+        if not params.prompt_cache_ro and not os.access(self.path.parent, os.W_OK):
+            raise ContextError(
+                f"--prompt-cache {self.path}: its folder is not there, or not yours to write in;"
+                " give another, or --prompt-cache-ro"
+            )
+        self.prefix: Prefix = Prefix(run.ctx)
+        if self.path.exists() and self.path.stat().st_size:
+            load_slot(run.ctx.reuse, self.path)
+
+    def answer(self, ids: Sequence[int], echo: bool) -> None:
+        """Continue with the tokens, writing text as it comes; then write the file."""
+        rest = self.prefix.start(ids)
+        self.run.reused(self.prefix.told)
+        with closing(self._pieces(ids, rest)) as pieces:
+            self.run.show(pieces, len(rest), ids if echo else ())
+
+    def _pieces(self, ids: Sequence[int], rest: Sequence[int]) -> Pieces:
+        from llama_py import stream
+
+        before, answer = ids[: len(ids) - len(rest)], list[int]()
+        how = vars(self.run.params) | {"before": before}
+        try:
+            for piece in stream(self.run.ctx, rest, **how):
+                if not answer:  # the prompt is there, and nothing else yet
+                    self.prefix.add(rest)
+                    self._save(len(rest) > 1 and not self.params.prompt_cache_all)
+                if piece.token is not None:
+                    answer.append(piece.token)
+                yield piece
+        finally:
+            self.prefix.add(answer)
+            self._save(self.params.prompt_cache_all)
+
+    def _save(self, wanted: bool) -> None:
+        from llama_py.decoding.prefix_cache import save_slot
+
+        if wanted and not self.params.prompt_cache_ro:
+            size = save_slot(self.run.ctx.reuse, self.path)
+            session.log.info("%s: %.2f MiB", self.path, size / 2**20)

@@ -1,0 +1,111 @@
+"""Images on the command line: options of llama-mtmd-cli."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py.params.texts import words
+from llama_py_tools.command.logs import log
+from llama_py_tools.command.options import read
+from llama_py_tools.command.params import FileParams
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from llama_py import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionParams(Params):
+    """Images."""
+
+    mmproj: str = option(
+        "",
+        "-mm --mmproj",
+        "the encoder of images that was made with the model, a GGUF file of its own",
+        metavar="FILE",
+    )
+    mmproj_auto: bool = option(
+        True,
+        "--mmproj-auto",
+        "take one that is beside the model: in its repository (-hf), or"
+        " in its folder (--models-dir)",
+        off="--no-mmproj --no-mmproj-auto",
+    )
+    mmproj_device: str = option(
+        "",
+        "-mmdev --mmproj-device",
+        "where it runs (default: where the model's token embeddings are)",
+        metavar="DEVICE",
+    )
+    image: Sequence[str] = option(
+        (),
+        "--image",
+        "show the model these images (comma-separated), before the first message; in"
+        " a text that is continued, each where <__media__> stands",
+        metavar="FILE",
+        parse=words,
+        many=True,
+        env="",
+    )
+    image_min_tokens: int = option(
+        0,
+        "--image-min-tokens",
+        "rows that an image becomes at least, where its size decides (0: as the model was trained)",
+        check=integers(0),
+    )
+    image_max_tokens: int = option(0, "--image-max-tokens", "and at most", check=integers(0))
+
+    def check(self) -> None:
+        """ModelError for images that nothing can see."""
+        from ggml_py.errors import ModelError
+
+        if self.image and not self.mmproj:
+            raise ModelError(
+                "--image needs --mmproj FILE: the encoder of images that was made with the model"
+            )
+
+
+def load(args: argparse.Namespace, model: Model) -> None:
+    """Give a model the eyes that the options name."""
+    p = read(args, VisionParams)
+    path = p.mmproj
+    file = read(args, FileParams)
+    if not path and p.mmproj_auto and file.hf_repo:
+        from llama_py_tools.models.hub import fetched_eyes
+
+        path = usable(fetched_eyes(file))
+    if path:
+        session.loading()
+        model.load_vision(
+            path,
+            p.mmproj_device or None,
+            min_tokens=p.image_min_tokens,
+            max_tokens=p.image_max_tokens,
+        )
+
+
+def usable(path: str) -> str:
+    """A path that was found beside a model, if it is an encoder that is known; else none."""
+    from ggml_py.errors import GGMLError
+    from llama_py.vision.encoder import check_kind
+
+    try:
+        if path:
+            check_kind(path)
+    except (GGMLError, OSError) as e:
+        log.warning("the model does not see: %s", e)
+        return ""
+    return path
+
+
+def prompt(model: Model, text: str, images: Sequence[str]) -> list[int]:
+    """The tokens of a text with images; those for which it has no place come before it."""
+    from llama_py.batch.prompts import MARKER
+
+    lacking = len(images) - text.count(MARKER)
+    return model.see(MARKER * lacking + text, images)

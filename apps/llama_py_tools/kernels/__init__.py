@@ -1,0 +1,1 @@
+"""Compiled kernels: warm-up and cache."""

@@ -1,0 +1,103 @@
+"""llama-py-cli warmup: compile now what a model will need, so that nobody waits for it later."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from llama_py.params import MAX_SEQ, ContextParams, GenerateParams, ModelParams
+from llama_py.params.option import Params, option, options_of
+from llama_py.params.rules import integers
+from llama_py.params.speculative import SpeculativeParams
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import (
+    CommonParams,
+    DraftFileParams,
+    FileParams,
+    FormParams,
+    SteeringParams,
+)
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from llama_py import Context, Model
+
+MANY = 40  # tokens that are really decoded: what runs often is laid out anew on its way
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmupParams(Params):
+    """What is prepared for."""
+
+    n_parallel: int = option(
+        4,
+        "--parallel",
+        "also for batches of so many sequences (1: for one only)",
+        env="N_PARALLEL",
+        check=integers(1, MAX_SEQ),
+    )
+
+
+def parser() -> Parser:
+    p = Parser(
+        "llama-py-cli warmup",
+        usage="%(prog)s [-m FILE] [options]",
+        description="Compile all kernels that a model needs with these options, if they are not"
+        " kept already: for prompts of any length, for single tokens, for several sequences.",
+    )
+    p.add(WarmupParams, CommonParams, FileParams, SpeculativeParams, DraftFileParams)
+    p.add(ContextParams, FormParams, SteeringParams, ModelParams)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code (docs/commands.md)."""
+    return session.run(_command, parser().parse_args(argv))
+
+
+def _command(args: argparse.Namespace) -> None:
+    from ggml_cpu import store
+
+    session.loading()
+    session.fetch_draft(args)
+    start = perf_counter()
+    for n_seqs in dict.fromkeys((1, read(args, WarmupParams).n_parallel)):
+        _warm(args, n_seqs)
+    seconds, names = perf_counter() - start, sorted(set(store.STORE.compiled))
+    if names:
+        print(f"compiled {len(names)} kernels in {seconds:.1f} s: {', '.join(names)}")
+    else:
+        print(f"all kernels are there ({seconds:.1f} s)")
+
+
+def _warm(args: argparse.Namespace, n_seqs: int) -> None:
+    """Prepare for so many sequences together."""
+    from llama_py.context.warmup import make_all_ready
+    from llama_py.decoding.drafting.needs import n_planes, needs_nextn
+
+    drafting = read(args, SpeculativeParams)
+    fields = {f.name: getattr(drafting, f.name) for f, _ in options_of(SpeculativeParams)}
+    p = GenerateParams(**fields, max_tokens=MANY)
+    model = session.open_model(args, load_mtp=needs_nextn(p))
+    with model, session.open_context(args, model, n_rs_seq=n_planes(p), n_seq_max=n_seqs) as ctx:
+        make_all_ready(ctx, force=True)
+        if n_seqs == 1 and ctx.memory.parts:
+            _decode(model, ctx, p)
+
+
+def _decode(model: Model, ctx: Context, p: GenerateParams) -> None:
+    """Answer a prompt for a while, then move what is kept to other positions."""
+    from ggml_py.errors import GGMLError
+    from llama_py import stream
+
+    start = model.tokenizer.bos or 0
+    ids = [start] * min(3, ctx.n_ctx)
+    for _ in stream(ctx, ids, **{**vars(p), "max_tokens": min(MANY, ctx.n_ctx - len(ids))}):
+        pass
+    with suppress(GGMLError):  # some memories cannot do that
+        ctx.memory.seq_add(0, 0, -1, 1)
+        ctx.decode([start])

@@ -1,0 +1,1 @@
+"""Commands that measure a model: perplexity, embeddings, importance, node values."""

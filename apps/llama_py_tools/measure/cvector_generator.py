@@ -1,0 +1,112 @@
+"""llama-py-cvector-generator: a control vector out of pairs of prompts, as
+llama-cvector-generator makes it.
+
+Line by line, both files have the prompts of a pair; the vector leads from the negative ones to the
+positive ones. `--control-vector FILE` of the other commands, and of llama.cpp, uses it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import Params, option
+from llama_py_tools.command.cpus import CpuParams
+from llama_py_tools.command.escapes import ENCODING, unescape
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.command.progress import Progress
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from llama_py.steering import Pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class CvectorParams(Params):
+    """What a control vector is made of."""
+
+    positive_file: str = option(
+        "", "--positive-file", "prompts that it leads to, one a line", metavar="FILE"
+    )
+    negative_file: str = option(
+        "", "--negative-file", "prompts that it leads away from, one a line", metavar="FILE"
+    )
+    template: str = option(
+        "", "--template", "a prompt with {} in the place of each line", metavar="TEXT"
+    )
+    suffix_file: str = option(
+        "",
+        "--suffix-file",
+        "beginnings of answers, one a line: each pair with each of them",
+        metavar="FILE",
+    )
+    method: str = option(
+        "pca",
+        "--method",
+        "the first principal direction of the differences, or their mean",
+        choices=("pca", "mean"),
+        metavar="{pca,mean}",
+    )
+    tokens: str = option(
+        "all",
+        "--tokens",
+        "differences of all tokens, or of each prompt's last",
+        choices=("all", "last"),
+        metavar="{all,last}",
+    )
+    output: str = option(
+        "control_vector.gguf", "-o --output --output-file", "where it is written", metavar="FILE"
+    )
+
+
+def parser() -> Parser:
+    usage = "%(prog)s -m FILE --positive-file FILE --negative-file FILE [options]"
+    p = Parser("llama-py-cvector-generator", usage=usage, description=__doc__)
+    p.add(CommonParams, FileParams, CvectorParams)
+    p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code (docs/commands.md)."""
+    p = parser()
+    args = p.parse_args(argv)
+    o = read(args, CvectorParams)
+    if not (o.positive_file and o.negative_file):
+        p.error("give prompts with --positive-file FILE and --negative-file FILE")
+    return session.run(_command, args)
+
+
+def _command(args: argparse.Namespace) -> None:
+    session.loading()
+    from llama_py.steering import train
+    from llama_py.steering.training import longest
+
+    o = read(args, CvectorParams)
+    pairs = pairs_of(o)
+    model = session.open_model(args)
+    n_ctx = session.enough_context(args, longest(model, pairs))
+    ctx = session.open_context(args, model, n_ctx=n_ctx)
+    vector = train(ctx, pairs, o.method, o.tokens, Progress("reading prompts"))
+    vector.save(o.output)
+    print(f"{o.output}: {len(vector)} directions of {len(pairs)} pairs, by {o.method}")
+
+
+def pairs_of(o: CvectorParams) -> list[Pair]:
+    """ContextError for files with different numbers of lines."""
+    from llama_py.steering import template_pairs
+
+    positive, negative = (lines_of(path) for path in (o.positive_file, o.negative_file))
+    suffixes = lines_of(o.suffix_file) if o.suffix_file else [""]
+    return template_pairs(o.template or "{}", positive, negative, suffixes)
+
+
+def lines_of(path: str) -> list[str]:
+    r"""Those that are not empty, with their `\n` as line ends (ctrlvec_load_prompt_file)."""
+    text = Path(path).read_bytes().decode(*ENCODING)
+    return [unescape(line) for line in text.split("\n") if line]

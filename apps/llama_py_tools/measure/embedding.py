@@ -1,0 +1,255 @@
+"""llama-py-embedding: embeddings of texts, or a reranker's scores, as llama-embedding gives them.
+
+Texts stand in -p or in a file, one a line (--embd-separator); they are read many at a time. With
+--pooling rank, query and text stand in a line with a tab between them (--cls-separator).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py.params import ATTENTION, POOLING, ContextParams, ModelParams
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py_tools.command.cpus import CpuParams
+from llama_py_tools.command.escapes import ENCODING, unescape
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.command.ranks import HostsParams
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from llama_py import Model
+    from llama_py.batch import F32
+
+FORMATS = ("", "array", "json", "json+", "raw")
+FIRST, AROUND = 16, 3  # values that are shown of a text's row, and at both ends of a token's
+
+log = logging.getLogger("llama_py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingParams(Params):
+    """Which texts, and how their rows are written."""
+
+    prompt: str | None = option(None, "-p --prompt", "the texts", metavar="TEXT", env="")
+    file: str = option("", "-f --file", "read the texts from this file", metavar="FILE", env="")
+    escape: bool = option(
+        True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape", env=""
+    )
+    separator: str = option(
+        "\n",
+        "--embd-separator",
+        "what stands between texts (default: the end of a line)",
+        metavar="TEXT",
+        env="",
+    )
+    cls_separator: str = option(
+        "\t",
+        "--cls-separator",
+        "what stands between a query and a text (default: a tab)",
+        metavar="TEXT",
+        env="",
+    )
+    normalize: int = option(
+        2,
+        "--embd-normalize",
+        "rows are divided by their size: -1 not at all, 0 the largest value"
+        " becomes 32760, 1 the sum is 1, 2 the length is 1, N by the p-norm; scores never are",
+        check=integers(-1),
+        env="",
+    )
+    output_format: str = option(
+        "",
+        "--embd-output-format",
+        "array: [[...],...]; json: as OpenAI's; json+: with"
+        " similarities; raw: a row a line (default: for people)",
+        choices=FORMATS,
+        metavar="FORMAT",
+        env="",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingParams(ContextParams):
+    """ContextParams, where whole texts are read."""
+
+    pooling: str = option(
+        "auto",
+        "--pooling",
+        "how the rows of a text become one; none: they do not (default: the model's)",
+        choices=("auto", *POOLING),
+        env="",
+    )
+    attention: str = option(
+        "auto",
+        "--attention",
+        "whether tokens see those after them (default: the model's)",
+        choices=("auto", *ATTENTION),
+        env="",
+    )
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows [n_rows, n] of texts, and the pooling by which they came; whole: shown as numbers
+    without fraction."""
+
+    rows: F32
+    texts: list[str]
+    pooling: str
+    labels: Sequence[str]
+    whole: bool
+
+
+def parser() -> Parser:
+    usage = "%(prog)s -m FILE -p TEXT [options]"
+    p = Parser("llama-py-embedding", usage=usage, description=__doc__)
+    p.add(CommonParams, FileParams, EmbeddingParams)
+    p.add(ReadingParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    p.add(HostsParams)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code (docs/commands.md)."""
+    p = parser()
+    args = p.parse_args(argv)
+    o = read(args, EmbeddingParams)
+    if o.prompt is None and not o.file:
+        p.error("give texts with -p TEXT or -f FILE")
+    if not o.separator or not o.cls_separator:
+        p.error("a separator must not be empty")
+    return session.run(_command, args)
+
+
+def _command(args: argparse.Namespace) -> None:
+    from llama_py.text.embed import normalized
+    from llama_py.text.rerank import labels
+
+    o, how = read(args, EmbeddingParams), read(args, ReadingParams)
+    texts = texts_of(o)
+    session.loading()
+    model = session.open_model(args)
+    pooling = model.hparams.pooling if how.pooling == "auto" else how.pooling
+    rows = _rows(args, model, texts, pooling)
+    if pooling != "rank":
+        rows = normalized(rows, o.normalize)
+    whole = pooling != "rank" and o.normalize == 0
+    found = Found(rows, texts, pooling, labels(model), whole)
+    for part in written(found, o.output_format):
+        session.write(part)
+
+
+def texts_of(o: EmbeddingParams) -> list[str]:
+    """The texts that the options name."""
+    text = o.prompt or ""
+    if o.file:
+        text = Path(o.file).read_bytes().decode(*ENCODING).removesuffix("\n")
+    return (unescape(text) if o.escape else text).split(o.separator)
+
+
+def _rows(args: argparse.Namespace, model: Model, texts: list[str], pooling: str) -> F32:
+    import numpy as np
+
+    from ggml_py.errors import ContextError
+    from llama_py.text.embed import reading, rows
+    from llama_py.text.rerank import check_reranks, pair
+
+    o, how = read(args, EmbeddingParams), read(args, ReadingParams)
+    if model.has_encoder:
+        raise ContextError(f"{model.arch} writes what it has read; there are no embeddings of it")
+    if pooling == "rank":
+        check_reranks(model)
+    parts = [text.split(o.cls_separator) if pooling == "rank" else [text] for text in texts]
+    tokens = [pair(model, each) for each in parts]
+    _check(model, tokens, how.n_ctx)
+    options = reading(tokens, how.n_batch)
+    ctx = session.open_context(args, model, **options, pooling=pooling, attention=how.attention)
+    return np.concatenate([np.atleast_2d(row) for row in rows(ctx, tokens)])
+
+
+def _check(model: Model, tokens: list[list[int]], n_ctx: int | None) -> None:
+    """ContextError for a text that is longer than -c; a warning for one that has no end."""
+    from ggml_py.errors import ContextError
+
+    longest = max(map(len, tokens))
+    if n_ctx is not None and longest > n_ctx:
+        raise ContextError(
+            f"a text has {longest} tokens, but the context {n_ctx}; give a larger -c"
+        )
+    special = model.tokenizer.special_ids
+    ends = {special.get("sep"), special.get("eos")}
+    if any(not ids or ids[-1] not in ends for ids in tokens):
+        log.info("a text does not end with SEP or EOS; the file does not ask for it")
+
+
+def written(found: Found, output_format: str) -> Iterator[str]:
+    """The output (examples/embedding/embedding.cpp), in parts."""
+    if output_format == "raw":
+        for row in found.rows:
+            yield " ".join(_value(found, x) for x in row) + "\n"
+    elif output_format:
+        yield from _json(found, output_format)
+    else:
+        yield "\n"
+        yield from _plain(found)
+    yield "\n"
+
+
+def _value(found: Found, x: float) -> str:
+    return f"{x:1.0f}" if found.whole else f"{x:1.7f}"
+
+
+def _json(found: Found, output_format: str) -> Iterator[str]:
+    from llama_py.text.embed import similarities
+
+    rows = ["[" + ",".join(_value(found, x) for x in row) + "]" for row in found.rows]
+    if output_format == "array":
+        yield "[" + ",".join(rows) + "]\n"
+        return
+    head = '    {{\n      "object": "embedding",\n      "index": {},\n      "embedding": {}\n    }}'
+    items = ",\n".join(head.format(i, row) for i, row in enumerate(rows))
+    yield '{\n  "object": "list",\n  "data": [\n' + items + "\n  ]"
+    if output_format == "json+" and len(found.texts) > 1:
+        lines = (", ".join(f"{x:6.2f}" for x in row) for row in similarities(found.rows))
+        cosines = ",\n".join(f"    [{line} ]" for line in lines)
+        yield ',\n  "cosineSimilarity": [\n' + cosines + "\n  ]"
+    yield "\n}\n"
+
+
+def _plain(found: Found) -> Iterator[str]:
+    if found.pooling == "rank":
+        for j, row in enumerate(found.rows):
+            for x, label in zip(row, found.labels, strict=True):
+                named = f" [{label}]" if len(row) > 1 else ""
+                yield f"rerank score {j}: {x:8.3f}{named}\n"
+        return
+    form = "6.0f" if found.whole else "9.6f"
+    for j, row in enumerate(found.rows):
+        shown = [f"{x:{form}} " for x in row]
+        if found.pooling == "none":
+            shown[AROUND:-AROUND] = [" ... "]
+        elif len(found.texts) > 1:
+            del shown[FIRST:]
+        yield f"embedding {j}: {''.join(shown)}\n"
+    if found.pooling != "none" and len(found.texts) > 1:
+        yield from _matrix(found)
+
+
+def _matrix(found: Found) -> Iterator[str]:
+    from llama_py.text.embed import similarities
+
+    yield "\ncosine similarity matrix:\n\n"
+    yield "".join(f"{text[:6]:>6} " for text in found.texts) + "\n"
+    for row, text in zip(similarities(found.rows), found.texts, strict=True):
+        yield "".join(f"{x:6.2f} " for x in row) + f"{text[:10]:>1}\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,313 @@
+"""llama-py-perplexity: how well a model predicts a text, scored as llama-perplexity does.
+
+The text is cut into windows of -c tokens, each run from an empty memory; tokens of the second half
+are scored, which have at least half a window before them. As many windows as -b holds are run at
+once. The estimate after each window goes to stdout, then the final one.
+
+--kl-divergence-base FILE keeps what the model predicts; --kl-divergence then tells how far another
+model's predictions for the same tokens are from that. The file is llama-perplexity's.
+
+--hellaswag, --winogrande and --multiple-choice score tasks in llama-perplexity's formats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py_tools.command.cpus import CpuParams
+from llama_py_tools.command.escapes import ENCODING
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.command.ranks import HostsParams
+from llama_py_tools.measure.choices import ChoiceParams, lines_of, log_softmax, tasks_of
+from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from llama_py import Context, Model
+
+    F32 = npt.NDArray[np.float32]
+    I32 = npt.NDArray[np.int32]
+
+SMALLEST_WINDOW = 4  # tokens; below, too few are scored for an error
+N_PARALLEL = 4  # contexts of tasks have this many times -c tokens
+PAGE = 256  # tokens; llama.cpp's contexts have a multiple of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextParams(Params):
+    """What is scored."""
+
+    file: str = option("", "-f --file", "text to score", metavar="FILE")
+    binary_file: str = option(
+        "", "-bf --binary-file", "file whose last line break counts, for tasks", metavar="FILE"
+    )
+    ppl_stride: int = option(
+        0,
+        "--ppl-stride",
+        "tokens between the starts of windows, of which only the last N are"
+        " scored (0: windows without overlap)",
+        check=integers(0),
+    )
+    chunks: int = option(-1, "--chunks", "windows at most (-1: all)", check=integers(-1))
+    kl_divergence: bool = option(
+        False,
+        "--kl-divergence",
+        "compare with the predictions in --kl-divergence-base, of its"
+        " tokens and windows (-f and -c are not needed)",
+    )
+    logits_file: str = option(
+        "",
+        "--kl-divergence-base --save-all-logits",
+        "write the predictions there, or with --kl-divergence read them",
+        metavar="FILE",
+    )
+    ppl_output_type: int = option(
+        0,
+        "--ppl-output-type",
+        "0: the estimate after each window; 1: a line each, with the number of its first token",
+        check=integers(0, 1),
+        metavar="0|1",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowParams(ContextParams):
+    """ContextParams, where the context is one window."""
+
+    n_ctx: int = option(512, "-c --ctx-size", "tokens of a window", check=integers(SMALLEST_WINDOW))
+
+
+def parser() -> Parser:
+    usage = "%(prog)s -m FILE -f TEXT [options]"
+    p = Parser("llama-py-perplexity", usage=usage, description=__doc__)
+    p.add(CommonParams, FileParams, TextParams, ChoiceParams)
+    p.add(WindowParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    p.add(HostsParams)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code (docs/commands.md)."""
+    p = parser()
+    args = p.parse_args(argv)
+    o = read(args, TextParams)
+    if o.kl_divergence and not o.logits_file:
+        p.error("--kl-divergence needs --kl-divergence-base FILE, which a run without it writes")
+    if not (o.file or o.binary_file or o.kl_divergence):
+        p.error("give a text with -f FILE")
+    if read(args, ChoiceParams).any:
+        return session.run(_choose, args)
+    return session.run(_compare if o.kl_divergence else _command, args)
+
+
+def _data(t: TextParams) -> bytes:
+    """Read the file, without the last line break of a text."""
+    if t.binary_file:
+        return Path(t.binary_file).read_bytes()
+    return Path(t.file).read_bytes().removesuffix(b"\n")
+
+
+def _choose(args: argparse.Namespace) -> None:
+    """Score multiple-choice tasks."""
+    session.loading()
+    p, o = read(args, ChoiceParams), read(args, WindowParams)
+    tasks = tasks_of(p, _data(read(args, TextParams)))
+    model = session.open_model(args)
+    n_ctx, n_seqs = N_PARALLEL * o.n_ctx, max(len(task.texts) for task in tasks)
+    ctx = session.open_context(
+        args, model, n_ctx=n_ctx, n_batch=min(o.n_batch, n_ctx), n_seq_max=n_seqs, kv_unified=True
+    )
+    for line in lines_of(ctx, p, tasks):
+        session.write(line)
+
+
+def _command(args: argparse.Namespace) -> None:
+    session.loading()
+    t, o = read(args, TextParams), read(args, WindowParams)
+    text = _data(t).decode(*ENCODING)
+    model = session.open_model(args)
+    ids = token_ids(model, text)
+    n_ctx = -(-(o.n_ctx + t.ppl_stride // 2) // PAGE) * PAGE if t.ppl_stride else o.n_ctx
+    check_length(ids, n_ctx)
+    windows = windows_of(ids, n_ctx, t.ppl_stride)[: t.chunks if t.chunks > 0 else None]
+    estimate = Estimate()
+    with ExitStack() as stack:
+        keep = None
+        if t.logits_file:
+            from llama_py_tools.measure.kl_divergence import BaseWriter
+
+            file = stack.enter_context(Path(t.logits_file).open("wb"))
+            keep = BaseWriter(file, windows, model.hparams.n_vocab)
+        for i, (logits, targets) in enumerate(_predictions(args, model, windows, t.ppl_stride), 1):
+            estimate.add(-log_softmax(logits, targets))
+            if keep is not None:
+                keep.add(logits)
+            if t.ppl_output_type:
+                session.write(f"{(i - 1) * (t.ppl_stride or n_ctx):8d}  {estimate.line()}\n")
+            else:
+                session.write(f"[{i}]{estimate.perplexity:.4f},")
+    session.write(f"\nFinal estimate: {estimate}\n")
+
+
+def _compare(args: argparse.Namespace) -> None:
+    """With what another model predicted."""
+    session.loading()
+    from ggml_py.errors import ContextError
+    from llama_py_tools.measure import kl_divergence as kl
+
+    t = read(args, TextParams)
+    base = kl.Base(t.logits_file)
+    model = session.open_model(args)
+    if base.n_vocab != model.hparams.n_vocab:
+        raise ContextError(
+            f"{t.logits_file} is of a vocabulary of {base.n_vocab} tokens, the model has"
+            f" {model.hparams.n_vocab}; only models with the same tokens can be compared"
+        )
+    token_ids(model, "")
+    windows = base.windows[: t.chunks if t.chunks > 0 else None]
+    found = kl.Divergences()
+    for i, (logits, targets) in enumerate(_predictions(args, model, windows)):
+        session.write("" if i else f"{kl.TITLE}\n")
+        found.add(kl.divergence(logits, base.log_probs(i), targets))
+        session.write(f"{found.line()}\n")
+    session.write("\n" + "".join(f"{line}\n" for line in found.lines()))
+
+
+def _predictions(
+    args: argparse.Namespace, model: Model, windows: I32, stride: int = 0
+) -> Iterator[tuple[F32, I32]]:
+    """See `predictions`; with a context for as many windows at once as -b holds."""
+    from llama_py.context.warmup import make_ready
+
+    n_ctx, most = windows.shape[1], read(args, WindowParams).n_batch
+    n_seqs = max(1, most // n_ctx)
+    n_batch = min(most, n_seqs * n_ctx)
+    ctx = session.open_context(args, model, n_ctx=n_seqs * n_ctx, n_batch=n_batch, n_seq_max=n_seqs)
+    make_ready(ctx, n_batch)
+    # llama-perplexity writes BOS into overlapping windows after it has computed them
+    bos = model.tokenizer.bos if model.tokenizer.add_bos and not stride else None
+    yield from predictions(ctx, windows, n_batch, bos, stride)
+
+
+def token_ids(model: Model, text: str) -> list[int]:
+    """The text's tokens. ContextError if the model wants an end-of-text after each text."""
+    from ggml_py.errors import ContextError
+
+    if model.tokenizer.add_eos:
+        raise ContextError(f"{model.arch} adds EOS to every text; its windows cannot be scored")
+    return model.tokenizer.tokenize(text, parse_special=False)
+
+
+def check_length(ids: Sequence[int], n_ctx: int) -> None:
+    """ContextError unless there are two windows."""
+    from ggml_py.errors import ContextError
+
+    if len(ids) < 2 * n_ctx:
+        raise ContextError(
+            f"the text has {len(ids)} tokens; windows of {n_ctx} need at least {2 * n_ctx}."
+            " Give a longer text or a smaller -c"
+        )
+
+
+def windows_of(ids: Sequence[int], n_ctx: int, stride: int = 0) -> I32:
+    """Whole windows, which begin every `stride` tokens; 0: one after the other. -> [n, n_ctx]"""
+    import numpy as np
+
+    if stride:
+        views = np.lib.stride_tricks.sliding_window_view(np.array(ids, np.int32), n_ctx)
+        return views[: len(ids) - n_ctx : stride]
+    return np.array(ids[: len(ids) // n_ctx * n_ctx], np.int32).reshape(-1, n_ctx)
+
+
+def score(
+    ctx: Context, ids: Sequence[int], n_ctx: int, n_batch: int, bos: int | None = None
+) -> Iterator[npt.NDArray[np.float64]]:
+    """-log p of the scored tokens of each whole window (perplexity.cpp:perplexity)."""
+    for logits, targets in predictions(ctx, windows_of(ids, n_ctx), n_batch, bos):
+        yield -log_softmax(logits, targets)
+
+
+def predictions(
+    ctx: Context, windows: I32, n_batch: int, bos: int | None = None, stride: int = 0
+) -> Iterator[tuple[F32, I32]]:
+    """Of each window [n_ctx], logits [n_scored, n_vocab] and the tokens that come.
+
+    Scored are tokens n_ctx / 2 + 1 to n_ctx - 1, or the last `stride`. `bos` stands in place of
+    the first. The context must have n_batch // n_ctx sequences, or one if that is 0.
+    """
+    n_ctx = windows.shape[1]
+    n_seqs = max(1, n_batch // n_ctx)
+    for start in range(0, len(windows), n_seqs):
+        group = windows[start : start + n_seqs]
+        fed = group.copy()
+        if bos is not None:
+            fed[:, 0] = bos
+        first = max(n_ctx - stride - 1, 0) if stride else n_ctx // 2
+        rows = _logits(ctx, fed, min(n_batch, n_ctx), first)
+        yield from zip(rows, group[:, first + 1 :], strict=True)
+
+
+def _logits(ctx: Context, windows: I32, n_batch: int, first: int) -> F32:
+    """Of windows run side by side, from token `first` to the last but one
+    -> [n_windows, n_scored, n_vocab]"""
+    import numpy as np
+
+    from llama_py import Batch
+
+    n_windows, n_ctx = windows.shape
+    wanted = np.arange(n_ctx) >= first
+    wanted[-1] = False  # nothing follows it
+    ctx.clear()
+    parts = []
+    for start in range(0, n_ctx, n_batch):
+        now = slice(start, start + n_batch)
+        tokens, outputs = windows[:, now], np.tile(wanted[now], n_windows)
+        seq_ids = [(s,) for s in range(n_windows) for _ in range(tokens.shape[1])]
+        found = ctx.decode(Batch(tokens.ravel(), seq_ids=seq_ids, outputs=outputs))
+        parts.append(found.reshape(n_windows, -1, ctx.n_vocab))
+    return np.concatenate(parts, axis=1)
+
+
+@dataclass
+class Estimate:
+    """The mean of -log p so far."""
+
+    count: int = 0
+    total: float = 0.0
+    total_squares: float = 0.0
+
+    def add(self, losses: npt.NDArray[np.float64]) -> None:
+        self.count += len(losses)
+        self.total += float(losses.sum())
+        self.total_squares += float((losses**2).sum())
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(self.total / self.count)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the perplexity, from that of the mean."""
+        mean = self.total / self.count
+        variance = max(0.0, self.total_squares / self.count - mean**2)
+        return math.sqrt(variance / (self.count - 1)) * self.perplexity
+
+    def line(self) -> str:
+        """The perplexity, the mean and its error."""
+        error = self.error / self.perplexity
+        return f"{self.perplexity:.4f}  {self.total / self.count:4f}  {error:4f}"
+
+    def __str__(self) -> str:
+        return f"PPL = {self.perplexity:.4f} +/- {self.error:.5f}"

@@ -1,0 +1,322 @@
+"""Models of the Hugging Face hub: `-hf user/model[:quant]`. They stay in that library's cache."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from llama_py_tools.command.logs import log
+
+if TYPE_CHECKING:
+    from llama_py_tools.command.params import FileParams
+
+T = TypeVar("T")
+
+PRESET = "preset.ini"  # at the top of a repository
+REACH_S = 10  # until a hub that does not respond counts as unreachable
+USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice where no type is asked for
+_OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # in names of no models
+_UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # of requests and httpx
+_TYPE = re.compile(
+    r"[-.]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|BF16|F16|F32|MXFP4\w*))\.gguf$", re.IGNORECASE
+)
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+
+
+def fetched(file: FileParams) -> str:
+    """The path of the model that -hf names, which is downloaded if it is not there; of a model in
+    several files, of the first. ModelError says in one line why there is none."""
+    file, name, names = _wanted(file)
+    first, *_ = [downloaded(file, part) for part in parts_of(name, names)]
+    return first
+
+
+def fetched_eyes(file: FileParams) -> str:
+    """Likewise of the encoder of images that is beside it; empty, if there is none."""
+    file, name, names = _wanted(file)
+    found = eyes_of(name, names)
+    return downloaded(file, found) if found else ""
+
+
+def fetched_preset(file: FileParams) -> str:
+    """The path of a file for --models-preset, where -hf names a repository that has one; else
+    empty (common_download: get_hf_plan)."""
+    if not file.hf_repo or ":" in file.hf_repo or file.hf_file:
+        return ""
+    file, names = _names(file)
+    return downloaded(file, PRESET) if PRESET in names else ""
+
+
+def eyes_of(name: str, names: Sequence[str]) -> str:
+    """The encoder of images (mmproj) for a model of a repository: in its folder or above, of the
+    nearest precision (common_download: find_best_sibling); empty, if there is none."""
+
+    def bits(name: str) -> int:
+        kind = _TYPE.search(_PART.sub(".gguf", name))
+        number = re.search(r"\d+", kind[1]) if kind else None
+        return int(number[0]) if number else 0
+
+    folder = name.rpartition("/")[0]
+    found = [
+        n
+        for n in names
+        if n.endswith(".gguf")
+        and "mmproj" in n
+        and f"{folder}/".startswith(f"{n.rpartition('/')[0]}/".lstrip("/"))
+    ]
+    return min(found, key=lambda n: (-n.count("/"), abs(bits(n) - bits(name))), default="")
+
+
+def _wanted(file: FileParams) -> tuple[FileParams, str, Sequence[str]]:
+    """Return the options for `downloaded`, the model's file, and all files of its repository."""
+    repo, _, quant = file.hf_repo.partition(":")
+    if repo.count("/") != 1:
+        raise _error(f"-hf {file.hf_repo}: expected USER/MODEL or USER/MODEL:QUANT")
+    file, names = _names(file)
+    name = _named(repo, names, file.hf_file) if file.hf_file else chosen(repo, names, quant)
+    return file, name, names
+
+
+def downloaded(file: FileParams, name: str) -> str:
+    """The path of one file of a repository; ModelError where it cannot be had."""
+    hub, repo = _library(), file.hf_repo.partition(":")[0]
+    token = file.hf_token or None
+    return str(
+        _asked(
+            repo,
+            lambda: hub.hf_hub_download(repo, name, token=token, local_files_only=file.offline),
+        )
+    )
+
+
+def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
+    """What -hf names by repository and type, as `cached_names` has it, and bytes of the files that
+    come with it: of a model in several files all, and the encoder of images. ModelError"""
+    file, name, names = _wanted(file)
+    repo, eyes = file.hf_repo.partition(":")[0], eyes_of(name, names)
+    tree = _asked(
+        repo,
+        lambda: (
+            _library().HfApi().list_repo_tree(repo, recursive=True, token=file.hf_token or None)
+        ),
+    )
+    sizes = {entry.path: entry.size for entry in tree if hasattr(entry, "size")}
+    wanted = [*parts_of(name, names), *([eyes] if eyes else [])]
+    return _full_name(repo, name), {path: sizes.get(path, 0) for path in wanted}
+
+
+def bytes_there(repo: str) -> int:
+    """Of a repository's files in the cache, with those that are still being fetched."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    blobs = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
+    try:
+        return sum(path.stat().st_size for path in blobs.iterdir())
+    except OSError:  # nothing yet, or a file was renamed meanwhile
+        return 0
+
+
+def removed(name: str) -> bool:
+    """Remove a model of `cached_names` from the cache; return False if it is not cached.
+
+    Only files of its own repository go: others may have the same commit. The repository's other
+    models stay; the folder goes with the last of them. Raises OSError if a file cannot be removed.
+    """
+    for repo in _repos(_library()):
+        files = [(file, path) for revision in _revisions(repo) for file, path in _paths(revision)]
+        models = [(file, _full_name(repo.repo_id, path)) for file, path in files if _is_part(path)]
+        gone = [file for file, full in models if full == name]
+        if gone and len(gone) == len(models):
+            shutil.rmtree(repo.repo_path)
+        elif gone:
+            away = {file.file_path for file in gone}
+            kept = {file.blob_path for file, _ in files if file.file_path not in away}
+            for path in (away | {file.blob_path for file in gone}) - kept:
+                path.unlink(missing_ok=True)
+        if gone:
+            return True
+    return False
+
+
+def cached() -> str:
+    """What is in the cache: a line for each GGUF file that is a model, or its first part."""
+    hub = _library()
+    lines = []
+    for repo in sorted(_repos(hub), key=lambda repo: str(repo.repo_id)):
+        for name, size in sorted(_files(repo).items()):
+            if is_model(name):
+                lines.append(f"{repo.repo_id} {name} ({size / 2**20:.0f} MiB)")
+    head = f"number of models in cache: {len(lines)}\n"
+    return head + "".join(f"{i:4d}. {line}\n" for i, line in enumerate(lines, 1))
+
+
+def cached_files() -> list[Path]:
+    """The models in the cache, those of a repository in the order of their names; none where
+    huggingface_hub is not installed."""
+    if find_spec("huggingface_hub") is None:
+        return []
+    paths = {
+        (name, repo.repo_id): Path(file.file_path)
+        for repo in _repos(_library())
+        for revision in reversed(_revisions(repo))
+        for file, name in _paths(revision)
+        if is_model(name)
+    }
+    return [paths[key] for key in sorted(paths)]
+
+
+def cached_names() -> dict[str, Path]:
+    """The models in the cache by repository and type, USER/MODEL:TYPE, as llama-server has them."""
+    if find_spec("huggingface_hub") is None:
+        return {}
+    found: dict[str, Path] = {}
+    for repo in _repos(_library()):
+        for revision in _revisions(repo):
+            for file, name in sorted(_paths(revision), key=lambda pair: pair[1]):
+                if is_model(name):
+                    found.setdefault(_full_name(repo.repo_id, name), Path(file.file_path))
+    return found
+
+
+def _full_name(repo: str, name: str) -> str:
+    """Of a model, any part of it."""
+    kind = _TYPE.search(_PART.sub(".gguf", name))
+    return f"{repo}:{kind[1].upper()}" if kind else repo
+
+
+def is_model(name: str) -> bool:
+    """Whether a file is a model, of several parts the first (common_download: find_best_model)."""
+    part = _PART.search(name)
+    return _is_part(name) and (part is None or int(part[1]) == 1)
+
+
+def _is_part(name: str) -> bool:
+    """Whether a file is a model, or a part of one."""
+    base = name.rpartition("/")[2]
+    return name.endswith(".gguf") and not any(other in base for other in _OTHERS)
+
+
+def chosen(repo: str, names: Sequence[str], quant: str) -> str:
+    """The file of a type, or without one of a usual type, or the first."""
+    models = [name for name in names if is_model(name)]
+    for tag in (quant,) if quant else USUAL:
+        for name in models:
+            if re.search(re.escape(tag) + "[.-]", name, re.IGNORECASE):
+                return name
+    if quant or not models:
+        wanted = f"no GGUF file of type {quant}" if quant else "no GGUF file"
+        raise _error(f"-hf {repo}: there is {wanted}{_list(models)}")
+    return models[0]
+
+
+def parts_of(name: str, names: Sequence[str]) -> list[str]:
+    """All files of a model, the first part before the others."""
+    found = _PART.search(name)
+    if found is None:
+        return [name]
+    stem = name[: found.start()]
+    return sorted(
+        n
+        for n in names
+        if n.startswith(stem)
+        and (p := _PART.search(n))
+        and p.start() == len(stem)
+        and p[2] == found[2]
+    )
+
+
+def _named(repo: str, names: Sequence[str], name: str) -> str:
+    if name not in names:
+        models = [name for name in names if name.endswith(".gguf")]
+        raise _error(f"-hff {name}: {repo} has no such file{_list(models)}")
+    return name
+
+
+def _list(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return f"; it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+
+
+def _names(file: FileParams) -> tuple[FileParams, list[str]]:
+    """List a repository's files; those in the cache if offline, or if the hub is unreachable.
+
+    The options returned are offline if the list is that of the cache: later requests would only
+    repeat the failure, which the library retries for 20 seconds each.
+    """
+    hub, repo, why = _library(), file.hf_repo.partition(":")[0], ""
+    if not file.offline:
+        try:
+            # This request, unlike those that list a tree, is not retried.
+            found = hub.HfApi().model_info(repo, token=file.hf_token or None, timeout=REACH_S)
+            return file, sorted(one.rfilename for one in found.siblings or ())
+        except Exception as e:  # of many classes without a common base
+            if not _UNREACHABLE & {kind.__name__ for kind in type(e).__mro__}:
+                raise _error(f"-hf {repo}: {_line(e)}") from None
+            why = f"the Hugging Face Hub cannot be reached ({_line(e)})"
+    cached = [name for found in _repos(hub) if found.repo_id == repo for name in _files(found)]
+    if not cached:
+        remedy = "check the network" if why else "run without --offline to download it"
+        raise _error(f"-hf {repo}: {f'{why}, and ' if why else ''}it is not in the cache; {remedy}")
+    if why:
+        log.warning("-hf %s: %s; using the files in the cache", repo, why)
+    return replace(file, offline=True), sorted(cached)
+
+
+def _repos(hub: Any) -> list[Any]:
+    try:
+        return [repo for repo in hub.scan_cache_dir().repos if repo.repo_type == "model"]
+    except hub.CacheNotFound:
+        return []
+
+
+def _revisions(repo: Any) -> list[Any]:
+    """Return a repository's revisions: its main branch, then the newest."""
+    return sorted(repo.revisions, key=lambda r: ("main" not in r.refs, -r.last_modified))
+
+
+def _paths(revision: Any) -> list[tuple[Any, str]]:
+    """Return the files of a revision, with their paths in the repository."""
+    at = revision.snapshot_path
+    return [(file, file.file_path.relative_to(at).as_posix()) for file in revision.files]
+
+
+def _files(repo: Any) -> dict[str, int]:
+    """Sizes by path, of all revisions."""
+    return {
+        path: file.size_on_disk
+        for revision in reversed(_revisions(repo))
+        for file, path in _paths(revision)
+    }
+
+
+def _asked(repo: str, ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except Exception as e:  # of many classes without a common base
+        raise _error(f"-hf {repo}: {_line(e)}") from None
+
+
+def _line(e: Exception) -> str:
+    return " ".join(str(e).split()) or type(e).__name__
+
+
+def _library() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        from ggml_py.extras import install_hint
+
+        raise _error(f"-hf needs huggingface_hub: {install_hint('hub')}") from None
+    return huggingface_hub
+
+
+def _error(text: str) -> Exception:
+    from ggml_py.errors import ModelError
+
+    return ModelError(text)

@@ -1,0 +1,44 @@
+"""llama-py list: the models that have a short name, with their sizes and where they are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from llama_py_tools.command.options import Parser
+from llama_py_tools.command.params import CommonParams
+from llama_py_tools.models import session
+
+
+def parser() -> Parser:
+    p = Parser(
+        "llama-py list",
+        usage="%(prog)s",
+        description="Models by short name: files in LLAMA_PY_MODELS, in the folder of -mu and in"
+        " the hub's cache.",
+    )
+    p.add(CommonParams)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code (docs/commands.md)."""
+    return session.run(_command, parser().parse_args(argv))
+
+
+def _command(args: argparse.Namespace) -> None:
+    from llama_py_tools.models.local_models import folders, known
+
+    models = known()
+    width = max(map(len, models), default=0)
+    for name, path in sorted(models.items(), key=lambda one: one[0].lower()):
+        session.write(f"{name:{width}}  {_size(path):>9}  {path}\n")
+    if not models:
+        where = ", ".join(map(str, folders()))
+        session.tell(f"no models in {where} nor in the hub's cache; llama-py pull fetches some\n")
+
+
+def _size(path: Path) -> str:
+    parts = path.parent.glob(path.name.replace("-00001-of-", "-*-of-"))
+    return f"{sum(part.stat().st_size for part in parts) / 2**20:.0f} MiB"

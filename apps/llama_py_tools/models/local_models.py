@@ -1,0 +1,80 @@
+"""Models by short name: `llama-py run sea-0.6b`, `-m sea-0.6b`.
+
+A name is that of a file without `.gguf`, or its beginning, in any case of letters; `NAME:TYPE` says
+which, as `sea-0.6b:q4_k_m`. Files are looked for in LLAMA_PY_MODELS (folders, as PATH has them),
+in the folder of -mu, and in the hub's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from llama_py_tools.models.hub import cached_files, is_model
+from llama_py_tools.models.url import folder
+
+_NAME = re.compile(r"[^/\\]+")
+_PART = re.compile(r"-00001-of-\d{5}$")
+_TYPE = re.compile(r"[-.]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)
+SHOWN = 12  # names in a message
+
+
+def folders() -> list[Path]:
+    """Where files are looked for; the first that has a name is meant."""
+    named = os.environ.get("LLAMA_PY_MODELS", "")
+    return [*(Path(one) for one in named.split(os.pathsep) if one), folder()]
+
+
+def known() -> dict[str, Path]:
+    """Paths by name, those of the folders before those of the hub's cache."""
+    found: dict[str, Path] = {}
+    for path in _files():
+        found.setdefault(name_of(path), path)
+    return found
+
+
+def is_name(text: str) -> bool:
+    """Whether it can be a short name: nothing of a path."""
+    return _NAME.fullmatch(text) is not None
+
+
+def find(name: str) -> Path | None:
+    """The model of a name, None where there is none. ModelError if several could be meant."""
+    if not is_name(name):
+        return None
+    models = known()
+    candidates = _meant(name.lower(), {stem.lower(): stem for stem in models})
+    if len(candidates) > 1:
+        from ggml_py.errors import ModelError
+
+        more = ", ..." if len(candidates) > SHOWN else ""
+        raise ModelError(f"{name!r} could be {', '.join(candidates[:SHOWN])}{more}; say which")
+    return models[candidates[0]] if candidates else None
+
+
+def _meant(name: str, stems: Mapping[str, str]) -> list[str]:
+    """Exactly it, or it with any type, or all that begin with it."""
+    if name in stems:
+        return [stems[name]]
+    base, _, kind = name.partition(":")
+    if kind:
+        of = [s for s in stems if s.startswith(base) and (t := _TYPE.search(s)) and t[1] == kind]
+        whole = [s for s in of if _TYPE.sub("", s) == base]
+    else:
+        of = [s for s in stems if s.startswith(name)]
+        whole = [s for s in of if _TYPE.sub("", s) == name]
+    return sorted(stems[s] for s in whole or of)
+
+
+def _files() -> Iterator[Path]:
+    for where in folders():
+        for pattern in ("*.gguf", "*/*.gguf"):
+            yield from sorted(path for path in where.glob(pattern) if is_model(path.name))
+    yield from cached_files()
+
+
+def name_of(path: Path) -> str:
+    """A file's short name."""
+    return _PART.sub("", path.stem)

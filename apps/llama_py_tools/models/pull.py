@@ -1,0 +1,53 @@
+"""llama-py pull: fetch models of the hub into its cache, where -hf and short names find them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llama_py.params.option import Params, option
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.params import CommonParams, FileParams
+from llama_py_tools.models import session
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullParams(Params):
+    """What is fetched."""
+
+    models: tuple[str, ...] = option(
+        (),
+        "models",
+        "models of the hub; without a type Q4_K_M, Q8_0 or the first file",
+        nargs="+",
+        metavar="USER/MODEL[:TYPE]",
+    )
+
+
+FETCHING = ("hf_file", "hf_token", "offline")
+
+
+def parser() -> Parser:
+    p = Parser(
+        "llama-py pull",
+        usage="%(prog)s USER/MODEL[:TYPE] ... [-hff NAME] [-hft TOKEN]",
+        description="Fetch models of the Hugging Face hub and print where they are.",
+    )
+    without = {f for f in FileParams.__dataclass_fields__ if f not in FETCHING}
+    p.add(PullParams, CommonParams)
+    p.add(FileParams, without=without)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code (docs/commands.md)."""
+    return session.run(_command, parser().parse_args(argv))
+
+
+def _command(args: argparse.Namespace) -> None:
+    from llama_py_tools.models.hub import fetched
+
+    asked = read(args, FileParams)
+    for name in read(args, PullParams).models:
+        session.write(fetched(replace(asked, hf_repo=name)) + "\n")

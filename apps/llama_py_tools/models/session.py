@@ -1,0 +1,374 @@
+"""What every command shares: opening a model, exit codes, errors on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ggml_py import building
+from llama_py.params import ContextParams, ModelParams
+from llama_py.support.progress import LINE, Kernels, on_terminal
+from llama_py_tools.command import cpus, logs
+from llama_py_tools.command.cpus import CpuParams
+from llama_py_tools.command.logs import tell as tell
+from llama_py_tools.command.options import read
+from llama_py_tools.command.params import (
+    LOAD_MODES,
+    CommonParams,
+    DraftFileParams,
+    FileParams,
+    FormParams,
+    InputParams,
+    SteeringParams,
+)
+from llama_py_tools.command.progress import Progress
+from llama_py_tools.command.streams import drop_stdout, open_streams, reader_left
+
+if TYPE_CHECKING:
+    from ggml_py.backend import Device
+    from llama_py import Context, Model
+    from llama_py.batch import F32
+
+EXIT_OK, EXIT_FAILURE, EXIT_CTRL_C = 0, 1, 130
+
+log = logging.getLogger("llama_py")
+
+
+def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
+    """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
+    open_streams()
+    gc.unfreeze()  # of a run before
+    gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
+    display = Kernels(elsewhere=tell)
+    how, flags = read(args, CommonParams), getattr(args, "flag_of", {})
+    logs.set_up(replace(how, log_file=""), flags)
+    try:
+        logs.set_up(how, flags)
+        with building.telling(display):
+            code = command(args) or EXIT_OK
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return EXIT_CTRL_C
+    except Exception as e:
+        if reader_left(e):  # there is nobody to tell
+            drop_stdout()
+            return EXIT_FAILURE
+        _report(e, how.verbose)
+        return EXIT_FAILURE
+    finally:
+        gc.enable()
+        display.close()
+        LINE.wipe()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once, whatever its threads do."""
+    LINE.wipe()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            if stream is not None:
+                stream.flush()
+    os._exit(code)
+
+
+def _report(e: Exception, verbose: bool) -> None:
+    """One line; with --verbose the traceback before it."""
+    if verbose:
+        log.error("", exc_info=e)
+    complain(e)
+    if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
+        drop_stdout()
+
+
+def complain(e: Exception, in_flags: bool = True) -> None:
+    """One line on stderr: what is wrong. in_flags: with flags in the place of Python's names."""
+    from ggml_py.errors import GGMLError
+
+    text = " ".join((_of_system(e) if isinstance(e, OSError) else str(e)).split())
+    if isinstance(e, MemoryError) and not text:
+        text = "out of memory"
+    if not isinstance(e, (GGMLError, OSError, MemoryError)):
+        text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
+    log.error("%s", _harmless(text), extra={"in_flags": in_flags})
+
+
+def _of_system(e: OSError) -> str:
+    """`FILE: No such file or directory; check the path`"""
+    if not (e.filename and e.strerror):
+        return str(e)
+    kinds = (hint for kind, hint in _TO_DO.items() if isinstance(e, kind))
+    return f"{e.filename}: {e.strerror}{next(kinds, '')}"
+
+
+_TO_DO = {
+    FileNotFoundError: "; check the path",
+    PermissionError: "; check its permissions",
+    IsADirectoryError: "; give the path of a file",
+}
+
+
+def _harmless(text: str) -> str:
+    """Without what a terminal would obey: a file may have any name, and any names within."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def write(text: str) -> None:
+    """Text to stdout at once."""
+    LINE.wipe()
+    print(text, end="", flush=True)
+
+
+def demo_model() -> str:
+    """The path of the bundled demo model."""
+    import llama_py
+
+    return str(Path(llama_py.__file__).parent / "data" / "demo.gguf")
+
+
+def loading() -> None:
+    """Say on a terminal that it is, before modules are imported: that takes a second."""
+    if on_terminal():
+        LINE.draw("loading ...")
+
+
+def model_path(file: FileParams) -> str:
+    """The file that the options name, which is downloaded if it must be."""
+    from ggml_py.errors import ModelError
+
+    if file.hf_repo and (file.model or file.model_url):
+        raise ModelError("give either -hf or -m or -mu")
+    if file.hf_file and not file.hf_repo:
+        raise ModelError("-hff needs -hf USER/MODEL")
+    if file.hf_repo:
+        from llama_py_tools.models.hub import fetched
+
+        return fetched(file)
+    if file.model_url:
+        from llama_py_tools.models.url import downloaded
+
+        return downloaded(file.model_url, file.model, file.offline)
+    return _named_file(file.model) if file.model else demo_model()
+
+
+def fetch_draft(args: argparse.Namespace) -> None:
+    """From now on -md is what -hfd names, which is downloaded if it must be."""
+    repo = read(args, DraftFileParams).hf_repo_draft
+    if not repo:
+        return
+    if args.model_draft:
+        from ggml_py.errors import ModelError
+
+        raise ModelError("give either -hfd or -md")
+    from llama_py_tools.models.hub import fetched
+
+    args.model_draft = fetched(replace(read(args, FileParams), hf_repo=repo, hf_file=""))
+
+
+def _named_file(name: str) -> str:
+    """A path as it is; a short name's where there is no such file."""
+    if Path(name).suffix == ".gguf" or Path(name).exists():
+        return name
+    from ggml_py.errors import ModelError
+    from llama_py_tools.models import local_models
+
+    found = local_models.find(name)
+    if found is None and local_models.is_name(name):
+        raise ModelError(
+            f"{name}: there is no such file, and no model of this name; llama-py list shows those"
+            " that there are"
+        )
+    return str(found or name)
+
+
+def open_model(args: argparse.Namespace, **more: Any) -> Model:
+    """The model that the options name; `more` are fields of ModelParams that override them."""
+    file, placing, asked = read(args, FileParams), read(args, CpuParams), read(args, ContextParams)
+    cpus.enter(placing)
+    _warn_of_threads("-tb", asked.n_threads_batch)
+    how = {**LOAD_MODES[file.load_mode], **more}
+    model = load(file, replace(read(args, ModelParams), **how), asked.n_threads)
+    cpus.pin(model.devices, placing)
+    return model
+
+
+def load(file: FileParams, params: ModelParams, n_threads: int | None = None) -> Model:
+    """A model, or the demo model, on devices that are first set up. Only a CPU can repack.
+
+    With `auto`, a GPU that fails leaves it to the CPU.
+    """
+    loading()
+    import llama_py
+    from ggml_py.errors import AllocError, BackendError
+    from llama_py.weights.placement import devices_in_use
+
+    devices = devices_in_use(params.device)
+    for d in devices:
+        found: Any = d
+        found.repack = file.repack
+        if n_threads is not None:
+            d.set_threads(n_threads)
+    _warn_of_threads("-t", n_threads)
+    how = replace(params, device=devices, progress=Progress("loading"))
+    path = model_path(file)
+    if file.check_tensors:
+        _check_tensors(path)
+    try:
+        model = llama_py.load(path, **vars(how))
+        LINE.wipe()
+        return model
+    except (AllocError, BackendError) as e:
+        if not _may_do_without(params, devices):
+            raise
+        log.warning("%s; running on the CPU instead", e)
+        return load(file, ModelParams(), n_threads)
+
+
+def _check_tensors(path: str) -> None:
+    from llama_py.gguf.file import GGUFFile
+    from llama_py_tools.models.check_tensors import check_tensors
+
+    with GGUFFile.open(path) as file:
+        check_tensors(file, Progress("checking weights"))
+
+
+def _warn_of_threads(flag: str, n: int | None) -> None:
+    from ggml_py.host import logical_cpus
+
+    if n is not None and n > len(logical_cpus()):
+        log.warning(
+            "%s %d on %d CPUs: threads will wait for each other", flag, n, len(logical_cpus())
+        )
+
+
+def _may_do_without(params: ModelParams, devices: Sequence[Device]) -> bool:
+    """Whether the GPUs in use were not asked for by name, so that the CPU may do it alone."""
+    return params.device in ("auto", ("auto",)) and len(devices) > 1
+
+
+def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context:
+    """A context as the options ask for; `more` are fields of ContextParams that override them.
+
+    With `auto`, a GPU that fails leaves it to the CPU.
+    """
+    from ggml_py.errors import AllocError, BackendError
+
+    params = read(args, ContextParams)
+    forms = {**params.forms, **read(args, FormParams).forms}
+    how = replace(params, **{"forms": forms, **more})
+    try:
+        ctx = _steered(model.context(**vars(how)), read(args, SteeringParams))
+        gc.freeze()  # what is here now stays to the end
+        gc.enable()
+        tell_memory(ctx.memory_breakdown())
+        return ctx
+    except (AllocError, BackendError) as e:
+        if not _may_do_without(read(args, ModelParams), model.devices):
+            raise
+        log.warning("%s; running on the CPU instead", e)
+        on_cpu = load(read(args, FileParams), ModelParams(), params.n_threads)
+        return open_context(args, on_cpu, **more)
+
+
+def tell_memory(breakdown: Mapping[str, Mapping[str, int]]) -> None:
+    """Of each rank, if there are several."""
+    from llama_py_tools.command.ranks import memory_of
+
+    for line in memory_of(breakdown):
+        tell(line)
+
+
+def _steered(ctx: Context, params: SteeringParams) -> Context:
+    """The context with the adapters and control vectors that the options name."""
+    loras = [(ctx.model.load_adapter(file), scale) for file, scale in adapter_files(params)]
+    if not params.lora_init_without_apply:
+        ctx.set_adapters(dict(loras))
+    if (found := directions(params)) is not None:
+        ctx.set_control_vector(found[0], range(found[1], found[2] + 1))
+    return ctx
+
+
+def directions(params: SteeringParams) -> tuple[F32, int, int] | None:
+    """Those of control vectors, with the first and the last layer that they are for."""
+    files = (*params.control_vector, *params.control_vector_scaled)
+    if not files:
+        return None
+    from llama_py.adapters.control_vector import load_directions
+    from llama_py.hparams import MAX_LAYERS
+
+    start, end = params.control_vector_layer_range or (1, MAX_LAYERS)
+    return load_directions(files), start, end
+
+
+def adapter_files(params: SteeringParams) -> tuple[tuple[str, float], ...]:
+    """Files of adapters, each with its scale."""
+    return (*params.lora, *params.lora_scaled)
+
+
+def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:
+    """The tokens of -p or --tokens; of the demo model, its own beginning if neither is given."""
+    from ggml_py.errors import ContextError
+
+    o = read(args, InputParams)
+    if o.tokens:
+        return list(o.tokens)
+    if not o.prompt and read(args, FileParams).named:
+        raise ContextError("there is nothing to run; give -p TEXT or --tokens 1,2,3")
+    return model.tokenizer.tokenize(o.prompt or DEMO_PROMPT)
+
+
+DEMO_PROMPT = "ROMEO:"
+
+
+def enough_context(args: argparse.Namespace, n_tokens: int) -> int:
+    """-c, or just enough cells: graphs then are those of the smallest context."""
+    return read(args, ContextParams).n_ctx or n_tokens
+
+
+def check_length(ctx: Context, ids: Sequence[int]) -> None:
+    """ContextError, before anything is shown, if the prompt leaves no room."""
+    from ggml_py.errors import ContextError
+    from llama_py.batch.prompts import n_cells
+
+    n_ctx, n = ctx.cparams.n_ctx_seq, n_cells(ids)
+    if n > n_ctx:
+        raise ContextError(
+            f"the prompt has {n} tokens, but the context {n_ctx}; give a larger -c"
+            f" (the model was trained with {ctx.model.hparams.n_ctx_train}) or a shorter prompt"
+        )
+
+
+def list_devices() -> None:
+    """This machine, then every device of every installed backend, one a line."""
+    from ggml_py import host, registry
+    from ggml_py.errors import BackendError
+
+    print(f"host: {host.summary()}")
+    for backend in registry.backend_names():
+        try:
+            devices = registry.devices(backend)
+        except BackendError as e:
+            tell(f"{backend}: {e}")
+            continue
+        for d in devices:
+            free, total = d.memory()
+            size = f" ({total >> 20} MiB, {free >> 20} MiB available)" if total else ""
+            print(f"{d.name}: {d.description}{size}")
+
+
+def list_archs() -> None:
+    """Every architecture this version can run, one a line."""
+    from llama_py.models import known_architectures
+
+    for name in known_architectures():
+        print(name)

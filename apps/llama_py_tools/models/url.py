@@ -1,0 +1,71 @@
+"""-mu URL: a model of any web server, kept in a folder or written to what -m names."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shutil
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from ggml_py.errors import ModelError
+from llama_py_tools.command.progress import Progress
+
+_PART = re.compile(r"-00001-of-(\d{5})(?=\.gguf$)")
+CHUNK = 2**20
+
+
+def folder() -> Path:
+    """LLAMA_CACHE, as llama.cpp has it, or the user's own."""
+    from platformdirs import user_cache_dir
+
+    return Path(os.environ.get("LLAMA_CACHE") or Path(user_cache_dir("llama-py")) / "models")
+
+
+def downloaded(url: str, to: str, offline: bool) -> str:
+    """The path of a model, which is fetched if it is not there; of one in several files that of the
+    first, beside which all others are put. ModelError for a URL that gives none."""
+    parts = urllib.parse.urlsplit(url)
+    name = parts.path.rpartition("/")[2]
+    if parts.scheme not in ("http", "https") or not name:
+        raise ModelError(f"-mu {url}: expected http(s)://HOST/.../FILE.gguf")
+    first = Path(to) if to else folder() / name
+    found = _PART.search(parts.path)
+    for no in range(1, (int(found[1]) if found else 1) + 1):
+        number = f"-{no:05d}-of-{found[1]}" if found else ""
+        path = parts.path if found is None else _PART.sub(number, parts.path)
+        at = first if no == 1 else first.with_name(path.rpartition("/")[2])
+        _fetch(parts._replace(path=path).geturl(), at, offline)
+    return str(first)
+
+
+def _fetch(url: str, at: Path, offline: bool) -> None:
+    """Into a file of its own name only once it is whole."""
+    if at.exists():
+        return
+    if offline:
+        raise ModelError(f"-mu {url}: {at} is not there; it is fetched without --offline")
+    at.parent.mkdir(parents=True, exist_ok=True)
+    part = at.with_name(at.name + ".part")
+    progress = Progress(f"fetching {at.name}")
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer, part.open("wb") as file:
+            total, done = int(answer.headers.get("Content-Length") or 0), 0
+            while chunk := answer.read(CHUNK):
+                done += file.write(chunk)
+                progress(done, max(total, done + 1), f"{done >> 20} MiB")
+        if done < total:
+            raise ModelError(f"-mu {url}: {done} of {total} bytes came; start again")
+        shutil.move(part, at)
+    except urllib.error.HTTPError as e:
+        raise ModelError(f"-mu {url}: {e}") from None
+    except urllib.error.URLError as e:
+        raise ModelError(f"-mu {url}: cannot be reached ({e.reason}); check the network") from None
+    except (http.client.HTTPException, ValueError) as e:
+        raise ModelError(f"-mu {url}: {e}") from None
+    finally:
+        progress.close()
+        part.unlink(missing_ok=True)
