@@ -1,0 +1,55 @@
+"""What the wheel has: the shipped packages and their data, nothing of developers or of tests."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+
+import pytest
+from setuptools import Distribution
+
+from tests.commands import ROOT
+
+PACKAGES = {
+    "ggml_cpu", "ggml_mpi", "ggml_opencl", "ggml_py", "ggml_ref", "llama_py", "llama_py_server",
+    "llama_py_tools",
+}  # fmt: skip
+DATA = {".cl", ".css", ".gguf", ".html", ".js", ".md", ".txt", ".typed"}
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> dict[PurePath, Path]:
+    """Paths in the wheel, each with the file that setuptools copies there."""
+    monkeypatch.chdir(ROOT)
+    distribution = Distribution({"script_name": "setup.py"})
+    distribution.parse_config_files(["pyproject.toml"])
+    distribution.include_package_data = False  # there is no MANIFEST.in, and its search writes
+    build = distribution.get_command_obj("build_py")
+    build.ensure_finalized()
+    found = {}
+    for package, module, path in build.find_all_modules():
+        found[PurePath(*package.split("."), f"{module}.py")] = ROOT / path
+    for package, source, _, names in build.data_files:
+        found |= {PurePath(*package.split("."), name): ROOT / source / name for name in names}
+    return found
+
+
+def test_the_wheel_has_shipped_packages_only(files: dict[PurePath, Path]) -> None:
+    assert {path.parts[0] for path in files} == PACKAGES
+    assert all(source.is_file() for source in files.values())
+    of_developers = [p for p in files if {"tests", "dev", "tiny", "docs", "examples"} & {*p.parts}]
+    assert not of_developers
+
+
+def test_the_wheel_has_every_module_of_a_shipped_package(files: dict[PurePath, Path]) -> None:
+    homes = [home / name for home in (ROOT, ROOT / "backends", ROOT / "apps") for name in PACKAGES]
+    tree = {path for home in homes for path in home.rglob("*.py")}
+    assert {source for source in files.values() if source.suffix == ".py"} == tree
+
+
+def test_data_of_the_wheel(files: dict[PurePath, Path]) -> None:
+    """Pages, kernels, tables and the demo model, by suffix; no recording, no picture."""
+    data = {path for path in files if path.suffix != ".py"}
+    assert {path.suffix for path in data} == DATA
+    assert {PurePath("llama_py/data/demo.gguf")} == {p for p in data if p.suffix == ".gguf"}
+    typed = {path.parts[0] for path in data if path.name == "py.typed"}
+    assert typed == {"ggml_py", "llama_py"}
