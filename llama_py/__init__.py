@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ggml_py.backend import Device
     from llama_py.batch import Batch
     from llama_py.context import Context
-    from llama_py.decoding.drafting.speculator import Speculator
+    from llama_py.decoding.speculator import Speculator
     from llama_py.loading.model import LoadOptions
     from llama_py.model import Model
     from llama_py.params import (
@@ -84,7 +84,7 @@ _HOME = {
     "Sampler": "sampler",
     "SamplingParams": "params",
     "SpeculativeParams": "params.speculative",
-    "Speculator": "decoding.drafting.speculator",
+    "Speculator": "decoding.speculator",
     "Tokenizer": "tokenizer",
     "load_tokenizer": "tokenizer",
     "stream": "text.generate",

@@ -91,6 +91,9 @@ MOVED = {  # within llama_py; a package takes its modules along
     "share": "hparams.share",
     "signature": "support.signature",
     "speculative": "decoding.drafting",
+    "speculative.length": "decoding.draft_length",
+    "speculative.rollback": "decoding.rollback",
+    "speculative.speculator": "decoding.speculator",
     "split": "loading.split",
     "splitter": "batch.splitter",
     "state": "context.state",
@@ -130,6 +133,13 @@ class Finder:
         assert new is not None
         warnings.warn(f"{name} has moved; import {new}", DeprecationWarning, stacklevel=2)
         sys.modules[name] = import_module(new)
+
+
+def former(ctx: Any, name: str, module: str, kind: str) -> Any:
+    """What an attribute of a context was, which is asked of a class now."""
+    use = f"{module}.{kind}.of(ctx)"
+    warnings.warn(f"Context.{name} has moved; use {use}", DeprecationWarning, stacklevel=3)
+    return getattr(import_module(module), kind).of(ctx)
 
 
 def install() -> None:

@@ -12,6 +12,7 @@ from llama_py.batch import F32
 from llama_py.batch.prompts import Prompt, ids_of, n_cells, n_whole, text_of
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
+from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.loading.model import Loaded
 from llama_py.params import AnswerParams, ContextParams, GenerateParams, ModelParams, SamplingParams
 from llama_py.support.signature import describe, described, takes
@@ -164,7 +165,7 @@ class Model(Loaded):
                 n_ubatch=max(d.n_ubatch, n_ubatch),
             )
             if own is not None:
-                larger.reuse.take_over(own.reuse)
+                PrefixCache.of(larger).take_over(PrefixCache.of(own))
             self._own = Prefix(larger)
         return self._own
 

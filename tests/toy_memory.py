@@ -17,7 +17,7 @@ from ggml_py.types import F32
 from llama_py.batch import Batch, UBatch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.context.next_token import Following, following
-from llama_py.decoding.prefix_cache import Reuse
+from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import make_cparams
 from llama_py.hparams.geometry import Window
@@ -45,7 +45,7 @@ KINDS: dict[str, tuple[Kept, ...]] = {
 
 
 class Toy:
-    """What `Reuse` needs of a context; the logits of a token are one number.
+    """What `PrefixCache` needs of a context; the logits of a token are one number.
 
     n_decoded  tokens that were computed
     """
@@ -70,8 +70,12 @@ class Toy:
             buffers += [b for _, b in self.memory.recr.buffers]
         for buffer in buffers:
             buffer.clear(fill)
-        self.following: Following | None = None
-        self.reuse = Reuse(self)
+        self._next: Following | None = None
+        self.reuse = PrefixCache(self)
+
+    @property
+    def epoch(self) -> int:
+        return self.memory.changes
 
     def computed_with(self, seq_id: int) -> tuple[()]:
         return ()
@@ -83,12 +87,12 @@ class Toy:
         seq_id: int = 0,
         copy: bool = True,
     ) -> NDArray[np.float32]:
-        before, self.following = self.following, None
-        if before is not None and before.is_valid(self.memory, ()):
+        before, self._next = self._next, None
+        if before is not None and before.epoch == self.epoch:
             ubatch = before.next(tokens, logits, seq_id)
             if ubatch is not None:
                 before.mctx.follow(ubatch)
-                before.ubatch, self.following = ubatch, before
+                before.ubatch, self._next = ubatch, before
                 return self._run(before.mctx, ubatch)[:, None]
         if not isinstance(tokens, Batch):
             tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
@@ -108,7 +112,7 @@ class Toy:
             found[ubatch.batch_idxs] = self._run(mctx, ubatch)
             if not mctx.next():
                 break
-        self.following = following(splitter, mctx, (), self.memory, N_VOCAB)
+        self._next = following(splitter, mctx, self.epoch, N_VOCAB)
         return found[splitter.output][:, None]
 
     def _run(self, mctx: GroupContext, ubatch: UBatch) -> NDArray[np.float32]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import llama_py
 from ggml_py import registry
+from llama_py.decoding.sequences import Sequences
 
 PROMPT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n"
 LENGTHS = range(5)  # of drafts; 0: none
@@ -63,8 +64,8 @@ def generate(
     pieces = list(llama_py.stream(ctx, o.prompt, **how))
     into.texts.append([piece.token for piece in pieces])
     into.rates.append(pieces[-1].gen_rate)
-    if n_max and isinstance(ctx.speculator, llama_py.Speculator):
-        found = next(iter(ctx.speculator.statistics.values()))
+    if n_max:
+        found = next(iter(Sequences.of(ctx).statistics.values()))
         into.rate, into.length = f"{found.rate:.2f}", f"{found.mean_length:.2f}"
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 import llama_py
 from ggml_py import registry
+from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.loading.model import DEMO
 
 STARTING = 120  # seconds that a server may take
@@ -54,7 +55,7 @@ class Ours:
 
     def __call__(self, ids: Sequence[int], n: int) -> Turn:
         start = perf_counter()
-        told = self.ctx.reuse.start(ids)
+        told = PrefixCache.of(self.ctx).start(ids)
         answer, first = [], 0.0
         for piece in llama_py.stream(self.ctx, ids[told.n_reused :], max_tokens=n):
             first = first or perf_counter() - start

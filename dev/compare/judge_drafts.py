@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from llama_py.context import Context
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.sequences import Sequences
 from llama_py.model import Model
 from llama_py.params import AnswerParams, SamplingParams
 from llama_py.params.speculative import SpeculativeParams
@@ -136,10 +136,9 @@ def by_stream(name: str, n: int, seed: int) -> Run:
         at = i % len(PROMPTS)
         pieces = stream(ctx, PROMPTS[at], sampler=sampler, max_tokens=LENGTH, **spec(name))
         run.texts[at, tuple(p.token for p in pieces if p.token is not None)] += 1
-    if isinstance(ctx.speculator, Speculator):
-        for s in ctx.speculator.statistics.values():
-            run.n_drafted += s.n_drafted
-            run.n_accepted += s.n_accepted
+    for s in Sequences.of(ctx).statistics.values():
+        run.n_drafted += s.n_drafted
+        run.n_accepted += s.n_accepted
     return run
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from ggml_py.garbage import collected_later
 from ggml_py.shield import Shield, let_through, shielded
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
+from llama_py._moved import former
 from llama_py.adapters.control_vector import PlacedDirections
 from llama_py.adapters.lora import NO_LORAS, Adapter, Choice, Loras
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
@@ -30,7 +31,6 @@ from llama_py.context.largest import full_params, largest
 from llama_py.context.next_token import Following, following
 from llama_py.context.runner import OnGraph, Runner, set_threads
 from llama_py.context.watched import Watched
-from llama_py.decoding.prefix_cache import Reuse
 from llama_py.graph.cross import Cross
 from llama_py.graph.linear import Linear
 from llama_py.graph.outputs import Outputs, read_rows
@@ -48,6 +48,32 @@ log = logging.getLogger("llama_py")
 NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
 
 
+class Companion(Protocol):
+    """An object of a higher layer that lives as long as its context.
+
+    host_bytes   what it takes of the host's memory
+    """
+
+    @property
+    def host_bytes(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Companion)
+
+
+class Setting:
+    """An attribute that graphs depend on: setting it begins another epoch."""
+
+    def __set_name__(self, owner: type[Context], name: str) -> None:
+        self.name = name
+
+    def __set__(self, ctx: Context, value: object) -> None:
+        ctx.__dict__[self.name] = value
+        ctx.n_settings += 1
+
+
 def log_removed(seqs: list[int]) -> None:
     if seqs:
         log.info("decode failed: removed sequences %s from the memory", seqs)
@@ -63,11 +89,12 @@ class Context(Closing, Watched):
               its scores; empty for pooling "none"
     checker   counts the nodes that `check` compared
     runner    has the graphs
-    speculator  what drafts for it, once something has (llama_py.decoding.drafting)
-    reuse     what sequences hold, so that it is not computed again
     on_graph  called with each graph, built or used again, and its ubatch before it is run
-    following  the same one as long as tokens follow tokens, and nothing else is done
+    n_followed  how many batches went the short way of a token after a token
     """
+
+    if not TYPE_CHECKING:  # a descriptor would hide the types of these
+        cparams, gtype, on_graph, _cvec, _encoded, _head = (Setting() for _ in range(6))
 
     @takes(ContextParams)
     @collected_later()
@@ -76,6 +103,7 @@ class Context(Closing, Watched):
 
         Raises ContextError for values that make no sense, AllocError for too large sizes.
         """
+        self.n_settings = 0
         self.model = model
         self.params = p = ContextParams(**options)
         self.cparams = settled(model, p)
@@ -91,22 +119,51 @@ class Context(Closing, Watched):
         self._head: Linear | None = None
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
-        self.following: Following | None = None
+        self._next: Following | None = None
+        self.n_followed = 0
+        self._companions: dict[type[Companion], Companion] = {}
         self._at_work = threading.Lock()
         self.on_graph: OnGraph | None = None
-        self.speculator: Closing | None = None
         set_threads(self.devices, p)
         self.runner = Runner(model, p)
         self.checker = self.runner.checker
         self.memory = self._create_memory()
         self._resolve_fused_ops()
         self._reserve()
-        self.reuse = Reuse(self)
 
     @property
     def devices(self) -> Sequence[Device]:
         """Those in use; the last is the host."""
         return self.model.placement.devices
+
+    @property
+    def epoch(self) -> int:
+        """Grows with everything but a token after a token: settings, other batches, changes of the
+        memory, other graphs. Equal epochs say that nothing of these has happened between them."""
+        return self.n_settings + self.memory.changes + self.runner.n_changes
+
+    def companion(self, kind: type[C], make: Callable[[Context], C]) -> C:
+        """The object of a class that belongs to this context: made when it is first asked for,
+        closed with it."""
+        if kind not in self._companions:
+            self._companions[kind] = make(self)
+        found = self._companions[kind]
+        assert isinstance(found, kind)
+        return found
+
+    def replace_companion(self, kind: type[C], one: C) -> None:
+        """Let another object take the place of the class's one; that is not closed here."""
+        self._companions[kind] = one
+
+    @property
+    def reuse(self) -> Any:
+        """The former name of `PrefixCache.of(ctx)`, for one release."""
+        return former(self, "reuse", "llama_py.decoding.prefix_cache", "PrefixCache")
+
+    @property
+    def speculator(self) -> Any:
+        """The former name of `Sequences.of(ctx)`, for one release."""
+        return former(self, "speculator", "llama_py.decoding.sequences", "Sequences")
 
     @property
     def n_ctx(self) -> int:
@@ -170,8 +227,8 @@ class Context(Closing, Watched):
         """
         self._refuse_others()
         with self._at_work:
-            before, self.following = self.following, None
-            if before is not None and before.is_valid(self.memory, self._settings()):
+            before, self._next = self._next, None
+            if before is not None and before.epoch == self.epoch:
                 ubatch = before.next(tokens, logits, seq_id)
                 if ubatch is not None:
                     return self._follow(before, ubatch, copy)
@@ -239,7 +296,7 @@ class Context(Closing, Watched):
         plan = self._adapters.plan(splitter)
         if plan.kinds is not None:
             splitter.set_kinds(plan.kinds)
-        self._loras, self.following = plan.loras, None
+        self._loras = plan.loras
         mctx = memory.init_batch(splitter, cparams.n_ubatch, whole)
         outputs = Outputs(splitter, cparams, copy or len(mctx.ubatches) > 1)
         while True:
@@ -249,13 +306,8 @@ class Context(Closing, Watched):
                 break
         self._adapters.keep(plan)
         if not plan.heard:  # an adapter may begin to work with any token
-            self.following = following(splitter, mctx, self._settings(), memory, self.n_vocab)
+            self._next = following(splitter, mctx, self.epoch, self.n_vocab)
         return self._result(outputs)
-
-    def _settings(self) -> tuple[object, ...]:
-        """What graphs depend on besides batch and memory."""
-        own = self.cparams, self.gtype, self._cvec, self._encoded, self._head
-        return *own, self._adapters.made, self.on_graph, self.runner.latest
 
     def _follow(self, before: Following, ubatch: UBatch, copy: bool) -> F32:
         """Decode the tokens after `before`."""
@@ -263,7 +315,8 @@ class Context(Closing, Watched):
             before.mctx.follow(ubatch)
             res = self.runner.again(ubatch, self.on_graph)
             rows = self._rows(before.splitter, ubatch, res, copy)
-            before.ubatch, self.following = ubatch, before
+            before.ubatch, self._next = ubatch, before
+        self.n_followed += 1
         return rows
 
     def _rows(self, splitter: BatchSplitter, ubatch: UBatch, res: GraphResult, copy: bool) -> F32:
@@ -333,11 +386,10 @@ class Context(Closing, Watched):
 
     def close(self) -> None:
         """Give memory back. Nothing can be decoded after that."""
-        if self.speculator is not None:
-            self.speculator.close()
+        for one in [*self._companions.values()][::-1]:
+            one.close()
+        self._companions, self._next = {}, None
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
-        self.following = None
-        self.reuse = Reuse(self)
 
     def __repr__(self) -> str:
         cp = self.cparams
@@ -396,6 +448,7 @@ class Context(Closing, Watched):
         if seq_id is not None and not 0 <= seq_id < self.cparams.n_seq_max:
             raise ContextError(f"sequence {seq_id} is not in [0, {self.cparams.n_seq_max})")
         self._adapters.set(adapters or {}, seq_id)
+        self.n_settings += 1
 
     def memory_breakdown(self) -> dict[str, dict[str, int]]:
         """Bytes by device and use: model, context (memory), compute, and on the host reuse (states
@@ -405,7 +458,7 @@ class Context(Closing, Watched):
             d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}
             for d, n in zip(self.devices, self.runner.compute_sizes(), strict=True)
         }
-        use[self.devices[-1].name]["reuse"] = self.reuse.budget.size
+        use[self.devices[-1].name]["reuse"] = sum(c.host_bytes for c in self._companions.values())
         return use
 
     def _checked(

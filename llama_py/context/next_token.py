@@ -10,34 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import is_
 from typing import Any
 
 import numpy as np
 
 from llama_py.batch import END, F32, I32, Batch, UBatch, Wanted
 from llama_py.batch.splitter import BatchSplitter
-from llama_py.memory import GroupContext, MemoryGroup
+from llama_py.memory import GroupContext
 
 
 @dataclass(slots=True)
 class Following:
     """Tokens that were decoded together, one of each sequence or some of one, all with logits.
 
-    settings  what the graph was made for, compared by identity
-    changes   those of the memory until then
+    epoch  that of the context when they were decoded: while it is the same, nothing else has
+           happened
     """
 
     n_vocab: int
     splitter: BatchSplitter
     ubatch: UBatch
     mctx: GroupContext
-    settings: tuple[object, ...]
-    changes: int
-
-    def is_valid(self, memory: MemoryGroup, settings: tuple[object, ...]) -> bool:
-        """Whether nothing was changed since."""
-        return self.changes == memory.changes and all(map(is_, self.settings, settings))
+    epoch: int
 
     def next(
         self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, seq_id: int
@@ -132,11 +126,7 @@ def _is_all(outputs: Any, n: int, logits: Wanted) -> bool:
 
 
 def following(
-    splitter: BatchSplitter,
-    mctx: GroupContext,
-    settings: tuple[object, ...],
-    memory: MemoryGroup,
-    n_vocab: int,
+    splitter: BatchSplitter, mctx: GroupContext, epoch: int, n_vocab: int
 ) -> Following | None:
     """For the tokens after a batch that was decoded; None if that was not one token each of
     sequences, or several of one without a gap, computed together."""
@@ -150,4 +140,4 @@ def following(
         return None
     if any(len(ids) > 1 for ids in ubatch.seq_id) or not mctx.is_settled:
         return None
-    return Following(n_vocab, splitter, ubatch, mctx, settings, memory.changes)
+    return Following(n_vocab, splitter, ubatch, mctx, epoch)

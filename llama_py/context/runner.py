@@ -47,6 +47,7 @@ class Runner:
     graphs    those that may be used again, the latest first; n_graphs  at most so many with a token
               of each sequence, and as many others: new prompts do not push those of answers out
     n_reused  how often one was used again
+    n_changes  how often another graph became the first one
     checker   counts the nodes that `check` compared
     ubatch    that which is computed
     """
@@ -58,7 +59,7 @@ class Runner:
         self.ubatch: UBatch | None = None
         self._taps: WantedOf | None = None
         self._untapped: list[tuple[GraphResult, Plan]] = []
-        self.n_reused = 0
+        self.n_reused = self.n_changes = 0
         self.checker = _checker(model, p.check) if p.check else None
         self.progress, self._several = p.progress, p.n_seq_max > 1
         self._lacks_next: list[Callable[[], bool]] | None = None  # of devices, for the next token
@@ -87,11 +88,6 @@ class Runner:
         res.set_inputs(params.ubatch)
         return self._computed(res, plan, params.ubatch, on_graph)
 
-    @property
-    def latest(self) -> GraphResult | None:
-        """The graph of the last `run`, if it is still kept."""
-        return self.graphs[0][0] if self.graphs else None
-
     def again(self, ubatch: UBatch, on_graph: OnGraph | None) -> GraphResult:
         """Compute the tokens after those of the last `run`, in its graph, which they are known to
         fit."""
@@ -113,6 +109,7 @@ class Runner:
         for i, built in enumerate(self.graphs):
             if built[0].can_reuse(params):
                 if i:
+                    self.n_changes += 1
                     self.graphs.insert(0, self.graphs.pop(i))
                 self.n_reused += 1
                 return built
@@ -125,6 +122,7 @@ class Runner:
         with shown(self.progress):
             plan = self._planned(res, self._taps(res) if self._taps else None)
         built = res, plan
+        self.n_changes += 1
         single = _is_single(res)
         alike = [one for one in self.graphs if _is_single(one[0]) == single]
         for old in alike[self.n_graphs - 1 :]:
@@ -135,6 +133,7 @@ class Runner:
     def set_taps(self, taps: WantedOf | None) -> None:
         """From now on plan graphs with taps on what this wants of each. Those that were planned
         without are used again when there are none."""
+        self.n_changes += 1
         if self._taps is None:
             self._untapped = self.graphs
         self._taps = taps

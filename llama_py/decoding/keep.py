@@ -3,12 +3,54 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from ggml_py.errors import ContextError
 from ggml_py.shield import Shield
 from llama_py.context import Context
+from llama_py.decoding.prefix_cache import PrefixCache
+from llama_py.params import GenerateParams
 
 log = logging.getLogger("llama_py")
+
+UNTIL_FULL = -2  # of max_tokens: a full context is the end in any case
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """What stays of a sequence when its context is full.
+
+    n          tokens at its beginning
+    n_discard  tokens after these that leave (0: half of them)
+    """
+
+    n: int
+    n_discard: int = 0
+
+
+def keep_rule(
+    ctx: Context,
+    p: GenerateParams,
+    n_prompt: int,
+    mixed: bool = False,
+    n_spare: int = 0,
+    n_discard: int = 0,
+) -> KeepRule | None:
+    """The rule of an answer to a prompt; None if it ends when the context is full.
+
+    mixed    the prompt has images
+    n_spare  tokens of a full context that never stay
+    """
+    if not p.context_shift or p.max_tokens == UNTIL_FULL:
+        return None
+    if mixed or not ctx.memory.can_shift:
+        why = "with images" if mixed else "with what the model keeps of its past"
+        log.warning("context shift is not possible %s; disabled", why)
+        return None
+    n = n_prompt
+    if p.n_keep >= 0:
+        n = min(p.n_keep + int(ctx.model.tokenizer.add_bos), n_prompt)
+    return KeepRule(max(min(n, ctx.cparams.n_ctx_seq - n_spare), 0), n_discard)
 
 
 def shift(ctx: Context, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
@@ -35,6 +77,6 @@ def shift(ctx: Context, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
         )
     with Shield():
         ctx.memory.seq_shift(seq_id, n_keep, n)
-        ctx.reuse.shifted.add(seq_id)
+        PrefixCache.of(ctx).shifted.add(seq_id)
     log.info("context shift: sequence %d: kept %d tokens, discarded %d", seq_id, n_keep, n)
     return n

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from llama_py.batch.prompts import Mixed
 from llama_py.context import Context
-from llama_py.decoding.prefix_cache import Reused
+from llama_py.decoding.prefix_cache import PrefixCache, Reused
 
 
 class Prefix:
-    """The tokens of a sequence, as far as they are known: the simple face of `Context.reuse`.
+    """The tokens of a sequence, as far as they are known: the simple face of `PrefixCache`.
 
     n_reused  tokens that did not have to be computed, of all prompts so far
     told      how much of the last prompt that was, and why; None before the first
@@ -18,6 +18,7 @@ class Prefix:
 
     def __init__(self, ctx: Context, seq_id: int = 0) -> None:
         self.ctx, self.seq_id = ctx, seq_id
+        self.cache = PrefixCache.of(ctx)
         self.tokens: list[int] = []
         self.n_reused = 0
         self.told: Reused | None = None
@@ -26,14 +27,14 @@ class Prefix:
         """The end of a prompt that the sequence does not have; it loses what differs.
 
         At least one token is left, so that there are logits. `stream` computes them, or
-        `ctx.reuse.decode`; see there and `Reuse.start` for marks.
+        `cache.decode`; see there and `PrefixCache.start` for marks.
         """
-        self.told = told = self.ctx.reuse.start(ids, self.seq_id, marks)
+        self.told = told = self.cache.start(ids, self.seq_id, marks)
         rest = list(ids[told.n_reused :])
         if isinstance(ids, Mixed):
             rest = ids.rest(told.n_reused) or ids
             if rest is ids and told.n_reused:  # it would begin within an image
-                self.told = told = self.ctx.reuse.start(ids, self.seq_id, marks, afresh=True)
+                self.told = told = self.cache.start(ids, self.seq_id, marks, afresh=True)
         self.tokens = list(ids[: told.n_reused])
         self.n_reused += told.n_reused
         return rest
@@ -43,14 +44,14 @@ class Prefix:
 
         After a context shift only those before the gap are known to be there.
         """
-        if self.seq_id in self.ctx.reuse.shifted:
-            self.tokens = self.ctx.reuse.tokens(self.seq_id)
+        if self.seq_id in self.cache.shifted:
+            self.tokens = self.cache.tokens(self.seq_id)
             return
         held = self.ctx.memory.seq_pos_max(self.seq_id) + 1
         self.tokens = [*self.tokens, *ids][:held]
-        self.ctx.reuse.hold(self.tokens, self.seq_id)
+        self.cache.hold(self.tokens, self.seq_id)
 
     def clear(self) -> None:
         """Forget the sequence. Its state stays in host memory as long as `cache_ram` allows."""
         self.tokens = []
-        self.ctx.reuse.put_away(self.seq_id)
+        self.cache.put_away(self.seq_id)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from llama_py.context import Context
+from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.serving.slots import Slot
 
@@ -24,7 +25,7 @@ def put_idle_away(ctx: Context, slots: Sequence[Slot]) -> bool:
     if not idle:
         return False
     slot = min(idle, key=lambda slot: slot.used)
-    ctx.reuse.put_away(slot.id)
+    PrefixCache.of(ctx).put_away(slot.id)
     slot.n_held = 0
     return True
 
@@ -38,7 +39,7 @@ def make_cells(
     """
     if free_cells(ctx) >= len(ids) + n_beyond:
         return
-    there = [common(ctx.reuse.tokens(s.id), ids) for s in slots]
+    there = [common(PrefixCache.of(ctx).tokens(s.id), ids) for s in slots]
     most = max(there)
     needed = len(ids) + n_beyond - most
     others = [s for s, n in zip(slots, there, strict=True) if s is not slot and (n < most or not n)]

@@ -26,8 +26,8 @@ from llama_py.batch.prompts import Mixed, TooLong, check_whole, is_mixed, n_cell
 from llama_py.context import Context
 from llama_py.context.warmup import make_all_ready
 from llama_py.decoding.drafting.needs import n_planes
-from llama_py.decoding.drafting.speculator import Speculator
 from llama_py.decoding.prefix_cache import load_slot, save_slot
+from llama_py.decoding.sequences import Sequences
 from llama_py.loading.model import Loaded
 from llama_py.params import ContextParams
 from llama_py.params.speculative import SpeculativeParams
@@ -82,7 +82,7 @@ class Engine(Closing):
         warmup       have the kernels ready before the first request
         owns_model   close it with the engine
 
-        Raises what `Context` and `Speculator` raise.
+        Raises what `Context` and `Sequences` raise.
         """
         drafts = speculative or SpeculativeParams()
         p = ContextParams(**options)
@@ -94,16 +94,17 @@ class Engine(Closing):
         self._ctx = ctx = Context(model, **vars(p))
         self.n_ctx, self.n_slots = ctx.cparams.n_ctx_seq, ctx.cparams.n_seq_max
         try:
-            self._speculator = ctx.speculator = Speculator(ctx, **vars(drafts))
+            self._sequences = Sequences.of(ctx, drafts)
             if warmup:
                 make_all_ready(ctx)
         except BaseException:
             ctx.close()
             raise
-        self.memory, self.n_kept = ctx.memory_breakdown(), ctx.reuse.budget.limit
+        self._cache = self._sequences.cache
+        self.memory, self.n_kept = ctx.memory_breakdown(), self._cache.budget.limit
         used = self.memory.values()
         self.size = sum(n for by in used for what, n in by.items() if what != "reuse")
-        self._scheduler = Scheduler(ctx, self._speculator, n_piece)
+        self._scheduler = Scheduler(ctx, self._sequences, n_piece)
         self._reading = Reading(model, p, self._scheduler.metrics)
         self._ids = count()
         self._came: deque[Job] = deque()
@@ -188,7 +189,7 @@ class Engine(Closing):
 
     def metrics(self) -> Now:
         """What is done, and was done so far."""
-        s, budget = self._scheduler, self._ctx.reuse.budget
+        s, budget = self._scheduler, self._cache.budget
         total = replace(s.metrics, ended=Counter(dict(s.metrics.ended)))
         n_cells = sum(slot.n_held for slot in s.slots)
         return Now(
@@ -213,11 +214,11 @@ class Engine(Closing):
     def save_slot(self, id: int, path: str | Path) -> Future[tuple[int, int]]:
         """Write a sequence to a file, once it is idle; -> its tokens, and the file's bytes.
         See `llama_py.decoding.prefix_cache.save_slot`."""
-        reuse = self._ctx.reuse
+        cache = self._cache
 
         def save() -> tuple[int, int]:
-            n_bytes = save_slot(reuse, path, id)
-            return len(reuse.tokens(id)), n_bytes
+            n_bytes = save_slot(cache, path, id)
+            return len(cache.tokens(id)), n_bytes
 
         return self._of_slot(id, save)
 
@@ -226,9 +227,9 @@ class Engine(Closing):
         the file's bytes. See `llama_py.decoding.prefix_cache.load_slot`."""
 
         def load() -> tuple[int, int]:
-            tokens = load_slot(self._ctx.reuse, path, id)
+            tokens = load_slot(self._cache, path, id)
             if self.model.vision is None and is_mixed(tokens):
-                self._ctx.reuse.spoil(id, 0)
+                self._cache.spoil(id, 0)
                 raise ContextError(
                     f"{Path(path).name}: Cannot restore media tokens without an mmproj: the model"
                     " has no eyes for the images of this sequence"
@@ -242,7 +243,7 @@ class Engine(Closing):
 
         def erase() -> int:
             n = self._ctx.memory.seq_pos_max(id) + 1
-            self._ctx.reuse.spoil(id, 0)
+            self._cache.spoil(id, 0)
             return n
 
         return self._of_slot(id, erase)

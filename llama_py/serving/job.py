@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from llama_py.batch.prompts import Medium, Mixed
+from llama_py.decoding.keep import KeepRule
 from llama_py.serving.answer import Answer
 from llama_py.serving.request import Event, Request
 
@@ -24,7 +25,7 @@ class Job:
     media   what else than tokens there is in them, by its position
     n_held  ids that the memory had when it began
     n_scored  tokens of the prompt that were read with their logits
-    n_kept  tokens that stay in a full context; None: the answer ends when it is full
+    keep    what stays in a full context; None: the answer ends when it is full
     alone   its next step is not to be one with others: the last failed
     since   when it came
     """
@@ -36,7 +37,7 @@ class Job:
         prompt = answer.request.prompt
         self.media = dict(prompt.media) if isinstance(prompt, Mixed) else {}
         self.n_held = self.n_scored = 0
-        self.n_kept: int | None = None
+        self.keep: KeepRule | None = None
         self.alone = False
         self.since = monotonic()
         self.cancelled = False

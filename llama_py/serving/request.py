@@ -36,7 +36,7 @@ class Request:
     loras         adapters of the model and their scales; None: those of the engine
     id_slot       the sequence that is to answer; -1: the one that has most of the prompt
     cache_prompt  whether what is held of the prompt is not computed again
-    marks         where other prompts may go on, see `Reuse.start` and `Engine.marks`
+    marks         where other prompts may go on, see `PrefixCache.start` and `Engine.marks`
     n_drafts      tokens that are drafted at most; 0: none, None: as many as the engine may
     prompt_logprobs  the prompt's tokens have log probabilities, and as many of the most likely
                      tokens; the whole prompt is computed. None: they have none

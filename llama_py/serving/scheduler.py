@@ -16,8 +16,9 @@ from llama_py.adapters.lora import Adapter
 from llama_py.batch import Batch
 from llama_py.batch.prompts import TooLong
 from llama_py.context import Context
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.keep import KeepRule, keep_rule
 from llama_py.decoding.prefix_cache.tree import common
+from llama_py.decoding.sequences import Sequences
 from llama_py.sampler.constraint import Ended
 from llama_py.serving.answer import Answer
 from llama_py.serving.cells import make_cells, put_idle_away
@@ -28,7 +29,6 @@ from llama_py.serving.request import Event, Reason
 from llama_py.serving.sight import Sight
 from llama_py.serving.slots import Slot, SlotInfo, State, chosen
 from llama_py.serving.turns import Busy, Turns
-from llama_py.text.generate import UNTIL_FULL
 
 log = logging.getLogger("llama_py")
 
@@ -48,13 +48,13 @@ class Scheduler:
     metrics  counts what is done
     """
 
-    def __init__(self, ctx: Context, speculator: Speculator, n_piece: int | None) -> None:
+    def __init__(self, ctx: Context, sequences: Sequences, n_piece: int | None) -> None:
         """n_piece: tokens of prompts in a step that has tokens of answers too; None: see `Pace`."""
-        self.ctx, self.speculator = ctx, speculator
+        self.ctx, self.sequences, self.cache = ctx, sequences, sequences.cache
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
         self._pace = Pace(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
         self._turns = Turns(self._pace, ctx.memory.mixes)
-        ctx.reuse.worth = WORTH
+        self.cache.worth = WORTH
         self.slots = [Slot(i) for i in range(ctx.cparams.n_seq_max)]
         self.waiting: list[Job] = []
         self.loras: dict[Adapter, float] = {}
@@ -142,7 +142,7 @@ class Scheduler:
             return next((slot for slot in free if slot.id == wanted), None)
         if self._is_coming(job):
             return None
-        return chosen(free, [self.ctx.reuse.tokens(slot.id) for slot in free], job.ids)
+        return chosen(free, [self.cache.tokens(slot.id) for slot in free], job.ids)
 
     def _is_coming(self, job: Job) -> bool:
         if not job.request.cache_prompt or job.has_unscored:
@@ -152,7 +152,7 @@ class Scheduler:
                 continue
             n = min(common(other.ids, job.ids), len(job.ids) - 1)
             if n >= N_SHARED and n > len(other.ids) - other.reads:
-                self.ctx.reuse.mark(slot.id, n)
+                self.cache.mark(slot.id, n)
                 return True
         return False
 
@@ -169,9 +169,9 @@ class Scheduler:
             self._end(slot, "error", e)
             return
         if not job.answer.n_gen:
-            job.n_kept = self._kept(job)
+            job.keep = self._keep_rule(job)
             room = self.ctx.cparams.n_ctx_seq - job.cells(len(job.ids)) + 1  # the last needs none
-            job.answer.limit(2**31 if job.n_kept is not None else room)
+            job.answer.limit(2**31 if job.keep is not None else room)
             self.metrics.n_reused += job.cells(n)
             self._tell(job, job.answer.place(slot.id, job.cells(n)))
 
@@ -180,12 +180,15 @@ class Scheduler:
         if self.ctx.model.has_encoder:
             self._encode(slot, job)
             return 0
-        marks, reuse = job.request.marks if marked else None, self.ctx.reuse
-        most = job.n_scored if job.has_unscored else None
-        n = reuse.start(job.ids, slot.id, marks, afresh, most).n_reused
-        if (whole := job.whole(n)) < n:  # it would begin within an image
-            n = reuse.start(job.ids, slot.id, marks, at_most=whole).n_reused
-        self.speculator.start(slot.id, job.ids[n:], job.ids[:n])
+        told = self.sequences.start(
+            slot.id,
+            job.ids,
+            marks=job.request.marks if marked else None,
+            afresh=afresh,
+            at_most=job.n_scored if job.has_unscored else None,
+            whole=job.whole,
+        )
+        n = told.n_reused
         job.reads, job.n_held = len(job.ids) - n, n
         self.look(slot)
         return n
@@ -196,24 +199,20 @@ class Scheduler:
         job.ids = [self.ctx.model.architecture.start_token]
         self.ctx.memory.seq_rm(slot.id)
         self.ctx.encode(Batch(prompt, seq_ids=[(slot.id,)] * len(prompt)))
-        self.speculator.start(slot.id, job.ids)
+        self.sequences.extend(slot.id, job.ids)
         job.reads, job.n_held = len(job.ids), 0
         seconds = clock() - start
         self.metrics.n_prompt += len(prompt) - 1  # the start token is counted when it is read
         self.metrics.prompt_seconds += seconds
         job.answer.read(0, seconds)
 
-    def _kept(self, job: Job) -> int | None:
-        """How many tokens stay when the context is full; None if the answer ends there."""
-        p = job.request.params
-        if not p.context_shift or p.max_tokens == UNTIL_FULL or not self.ctx.memory.can_shift:
+    def _keep_rule(self, job: Job) -> KeepRule | None:
+        """What stays when the context is full; None if the answer ends there."""
+        if job.media or self.ctx.model.has_encoder or not self.ctx.memory.can_shift:
             return None
-        if job.media or self.ctx.model.has_encoder:
-            return None
-        n = job.answer.timings.n_prompt
-        if p.n_keep >= 0:
-            n = min(n, p.n_keep + int(self.ctx.model.tokenizer.add_bos))
-        return max(min(n, self.ctx.cparams.n_ctx_seq - N_SPARE), 0)
+        request, n_prompt = job.request, job.answer.timings.n_prompt
+        n_discard = request.n_discard
+        return keep_rule(self.ctx, request.params, n_prompt, n_spare=N_SPARE, n_discard=n_discard)
 
     def _see(self) -> None:
         """A part of an image: of the first job that stands at one, before that goes on."""
@@ -236,7 +235,7 @@ class Scheduler:
             self._sight = None
             n_pos = sight.medium.n_pos
             self.metrics.n_prompt += sight.medium.n_tokens
-            self.speculator.skip(slot.id, n_pos)
+            self.sequences.skip(slot.id, n_pos)
             job.reads -= n_pos
         self._tell(job, job.answer.read(job.cells(job.pos), seconds))
 
@@ -255,7 +254,7 @@ class Scheduler:
         most = N_LOGITS // self.ctx.model.hparams.n_vocab + 1
         n = min(len(job.request.prompt) - 1 - first, self._rows(), most)
         try:
-            rows = self.speculator.read(slot.id, n)
+            rows = self.sequences.read(slot.id, n)
             scores = job.answer.score(first, rows)
         except Exception as e:
             self._unread(slot, job, e)
@@ -291,7 +290,7 @@ class Scheduler:
             return
         start = clock()
         try:
-            self.speculator.advance([slot.id for slot, _ in busy], pieces)
+            self.sequences.advance([slot.id for slot, _ in busy], pieces)
         except ContextError as e:
             self._has_no_room(e)
         except Exception as e:
@@ -308,18 +307,15 @@ class Scheduler:
         """Before an answer goes on: what leaves a full context, how far it is drafted."""
         answer = job.answer
         try:
-            if job.n_kept is not None and not job.reads:
-                n_discard = job.request.n_discard
-                n = self.speculator.make_room(slot.id, job.n_kept, n_discard)
+            if job.keep is not None and not job.reads:
+                n = self.sequences.make_room(slot.id, job.keep)
                 answer.count("n_discarded", n)
                 self._restart_shorter(slot)
         except Exception as e:
             self._end(slot, "error", e)
             return
         most, left = job.request.n_drafts, answer.n_left
-        self.speculator.limit(
-            slot.id, left if most is None else min(left, most + 1), answer.allowed
-        )
+        self.sequences.limit(slot.id, left if most is None else min(left, most + 1), answer.allowed)
 
     def _restart_shorter(self, shifted: Slot) -> None:
         """Restart jobs that shared cells with a sequence that was shifted, and lost them."""
@@ -330,19 +326,19 @@ class Scheduler:
 
     def _take(self, slot: Slot, job: Job, seconds: float) -> None:
         """The tokens that a step has made certain."""
-        answer, speculator = job.answer, self.speculator
+        answer, sequences = job.answer, self.sequences
         if not job.reads:
             answer.spend(seconds)
             self.metrics.gen_seconds += seconds
         elif not self._has_read(slot, job, seconds):
             return
-        n_guesses, n = speculator.n_guesses(slot.id), 0
+        n_guesses, n = sequences.n_guesses(slot.id), 0
         answer.count("n_drafted", n_guesses)
         self.metrics.n_drafts += n_guesses > 0
         self.metrics.n_drafted += n_guesses
         try:
-            while slot.job is job and not job.cancelled and speculator.has_rows(slot.id):
-                id, row = speculator.take(slot.id, answer.choose)
+            while slot.job is job and not job.cancelled and sequences.has_rows(slot.id):
+                id, row = sequences.take(slot.id, answer.choose)
                 answer.count("n_accepted", int(n > 0))
                 event = answer.token(id, row)
                 self._count(answer, n > 0)
@@ -367,8 +363,8 @@ class Scheduler:
 
     def _has_read(self, slot: Slot, job: Job, seconds: float) -> bool:
         """Whether the prompt is read, and an answer is wanted."""
-        has_rows = self.speculator.has_rows(slot.id)
-        left = 0 if has_rows else self.speculator.n_pending(slot.id)
+        has_rows = self.sequences.has_rows(slot.id)
+        left = 0 if has_rows else self.sequences.n_pending(slot.id)
         self.metrics.n_prompt += job.reads - left
         self.metrics.prompt_seconds += seconds
         job.reads, answer = left, job.answer
@@ -390,9 +386,9 @@ class Scheduler:
         slot, job = max(self.busy, key=lambda one: one[1].id)
         if len(self.busy) > 1:
             log.info("request %d gives way: %s", job.id, e)
-            job.ids = self.speculator.tokens(slot.id)
+            job.ids = self.sequences.tokens(slot.id)
             self._release(slot, job)
-            self.ctx.reuse.put_away(slot.id)
+            self.cache.put_away(slot.id)
             self.waiting.insert(0, job)
             self._is_tight = True
         elif job.reads and not job.answer.n_gen:
@@ -412,8 +408,8 @@ class Scheduler:
     def _restart(self, slot: Slot, job: Job) -> None:
         """Go on from what the memory still has."""
         try:
-            job.alone, job.ids = True, self.speculator.tokens(slot.id)
-            self.speculator.finish(slot.id, whole=False)
+            job.alone, job.ids = True, self.sequences.tokens(slot.id)
+            self.sequences.finish(slot.id, whole=False)
             self._start(slot, job, marked=False)
         except Exception as e:
             self._end(slot, "error", e)
@@ -423,10 +419,10 @@ class Scheduler:
         if self._sight is not None and self._sight.job is job:
             self._sight = None
         try:
-            self.speculator.finish(slot.id, whole=False)
+            self.sequences.finish(slot.id, whole=False)
         except Exception:
             log.exception("slot %d is cleared", slot.id)
-            self.ctx.reuse.spoil(slot.id, 0)
+            self.cache.spoil(slot.id, 0)
         self.look(slot)
         slot.job, slot.used, self._is_tight = None, self.metrics.n_steps, False
 
@@ -437,7 +433,7 @@ class Scheduler:
         if (job := slot.job) is not None:
             self._release(slot, job)
             if spoiled:
-                self.ctx.reuse.spoil(slot.id, job.n_held)
+                self.cache.spoil(slot.id, job.n_held)
                 self.look(slot)
             self._tell(job, job.answer.end(reason, error))
 

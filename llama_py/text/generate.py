@@ -17,7 +17,9 @@ from llama_py.batch import F32, Batch
 from llama_py.batch.prompts import Mixed, Prompt, ids_of, is_mixed, n_cells
 from llama_py.context import Context
 from llama_py.context.warmup import make_ready
-from llama_py.decoding.keep import shift
+from llama_py.decoding.keep import keep_rule
+from llama_py.decoding.sequences import Sequences
+from llama_py.decoding.speculator import drafting_of
 from llama_py.params import GenerateParams
 from llama_py.params.choosers import Answers, Chooser
 from llama_py.sampler.constraint import Ended
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from llama_py.chat.stream import Delta
 
 log = logging.getLogger("llama_py")
-
-UNTIL_FULL = -2  # of max_tokens: a full context is the end in any case
 
 FinishReason = Literal["stop", "length", "eos", "grammar"]
 
@@ -120,16 +120,20 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
     choose = Choice(p, [*p.before, *ids])
     if p.drafts and is_mixed(p.before, ids):
         raise ContextError("tokens cannot be drafted behind images; answer without drafters")
-    walk = (_Drafted if p.drafts else _OneByOne)(ctx, p, n_kept(ctx, p, ids))
+    sequences = Sequences.of(ctx, drafting_of(p) if p.drafts else None)
+    sequences.keeps_rows = bool(p.logits_processors)  # they may write into it, or decode
+    n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
+    keep = keep_rule(ctx, p, n_prompt, is_mixed(ids, sequences.cache.tokens(p.seq_id)))
+    n_discarded = 0
     try:
-        for one in walk.contexts:
-            make_ready(one, len(ids), walk.n_more)
+        for one in sequences.contexts if p.drafts else (ctx,):
+            make_ready(one, len(ids), 1 + sequences.n_max if p.drafts else 1)
         start = clock()
-        walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
+        _read(sequences, _encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids, p)
         piece = Piece("", None, n_cells(ids), clock() - start, 0, 0.0)
         room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
         room -= ids.n_beyond if isinstance(ids, Mixed) else 0
-        if walk.n_keep is not None:
+        if keep is not None:
             room = sys.maxsize
         n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
         if n_max < 1:
@@ -137,7 +141,13 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
         for n in range(1, n_max + 1):
             start = clock()
             try:
-                id, logits = walk.next(choose, n_max - n + 1)
+                if not sequences.has_rows(p.seq_id):
+                    if keep is not None:
+                        n_discarded += sequences.make_room(p.seq_id, keep)
+                    if p.drafts:
+                        sequences.limit(p.seq_id, n_max - n + 1, choose.allowed)
+                    sequences.advance([p.seq_id])
+                id, logits = sequences.take(p.seq_id, choose)
             except Ended as e:
                 yield _ended(piece, text.flush(), e)
                 return
@@ -154,95 +164,22 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
                 reason,
                 logprob,
                 top,
-                n_discarded=walk.n_discarded,
+                n_discarded=n_discarded,
             )
             yield piece
             if reason is not None:
                 return
     finally:
-        walk.end()
+        sequences.finish(p.seq_id)  # the memory then has all but the last token
 
 
-class _OneByOne:
-    """A sequence goes on token by token."""
-
-    def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
-        """n_keep: tokens that stay when the context is full; None: it ends there."""
-        self.ctx, self.seq_id = ctx, p.seq_id
-        self.last: int | None = None
-        self.contexts, self.n_more = (ctx,), 1
-        self.n_keep, self.n_discarded = n_keep, 0
-
-    def read(self, ids: Sequence[int]) -> None:
-        if isinstance(ids, Mixed):
-            self.logits = ids.read(self.ctx, self.seq_id)[-1]
-            self.ctx.reuse.hold([*ids.before, *ids], self.seq_id)
-        else:
-            self.logits = self.ctx.reuse.decode(ids, self.seq_id)[-1]
-
-    def next(self, choose: Choice, n_left: int) -> tuple[int, F32]:
-        """A token, and the logits it was chosen from."""
-        if self.n_keep is not None:
-            self._make_room(self.n_keep)
-        if self.last is not None:
-            self.logits = self.ctx.reuse.decode([self.last], self.seq_id)[0]
-        if choose.processors:  # they may write into it, or decode, which would overwrite it
-            self.logits = self.logits.copy()
-        self.last = choose(self.logits)
-        return self.last, self.logits
-
-    def _make_room(self, n_keep: int) -> None:
-        """For the last token, if there is one, in a context that is full."""
-        full = self.ctx.memory.seq_pos_max(self.seq_id) + 1 >= self.ctx.cparams.n_ctx_seq
-        if full and self.last is not None:
-            self.n_discarded += shift(self.ctx, self.seq_id, n_keep)
-
-    def end(self) -> None:
-        """The memory has all but the last token."""
-
-
-class _Drafted:
-    """A sequence goes on by as many tokens as were drafted right."""
-
-    def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
-        """n_keep: as of `_OneByOne`."""
-        from llama_py.decoding.drafting.speculator import speculator_of
-
-        self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
-        self.speculator.keeps_rows = bool(p.logits_processors)
-        self.before = p.before
-        self.n_keep, self.n_discarded = n_keep, 0
-        self.contexts, self.n_more = self.speculator.contexts, 1 + self.speculator.n_max
-
-    def read(self, ids: Sequence[int]) -> None:
-        self.speculator.start(self.seq_id, ids, self.before)
-        self.speculator.advance([self.seq_id])
-
-    def next(self, choose: Choice, n_left: int) -> tuple[int, F32]:
-        if not self.speculator.has_rows(self.seq_id):
-            if self.n_keep is not None:
-                self.n_discarded += self.speculator.make_room(self.seq_id, self.n_keep)
-            self.speculator.limit(self.seq_id, n_left, choose.allowed)
-            self.speculator.advance([self.seq_id])
-        return self.speculator.take(self.seq_id, choose)
-
-    def end(self) -> None:
-        self.speculator.finish(self.seq_id)
-
-
-def n_kept(ctx: Context, p: GenerateParams, ids: Sequence[int]) -> int | None:
-    """How many tokens stay when a prompt's context is full; None if it ends there."""
-    if not p.context_shift or p.max_tokens == UNTIL_FULL:
-        return None
-    if not ctx.memory.can_shift:
-        log.warning("context shift is not possible with what the model keeps of its past; disabled")
-        return None
-    if is_mixed(ids, ctx.reuse.tokens(p.seq_id)):
-        log.warning("context shift is not possible with images; disabled")
-        return None
-    n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
-    add_bos = int(ctx.model.tokenizer.add_bos)
-    return n_prompt if p.n_keep < 0 else min(p.n_keep + add_bos, n_prompt)
+def _read(sequences: Sequences, ids: Sequence[int], p: GenerateParams) -> None:
+    """Let a sequence go on with a prompt."""
+    if isinstance(ids, Mixed):
+        sequences.read_mixed(p.seq_id, ids)
+    else:
+        sequences.extend(p.seq_id, ids, p.before, p.drafts)
+        sequences.advance([p.seq_id])
 
 
 def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 
 import llama_py
 from llama_py.context import Context
-from llama_py.decoding.prefix_cache import Reuse
+from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.params import GenerateParams
 from llama_py_tools.command.chat_params import ChatParams
 from llama_py_tools.command.escapes import unescape
@@ -39,14 +39,14 @@ def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What each prompt, of more than one token, was computed of, as text."""
     given: list[str] = []
     tokenizer = llama_py.load(DEMO, "null").tokenizer
-    decode = Reuse.decode
+    decode = PrefixCache.decode
 
-    def note(self: Reuse, ids: list[int], seq_id: int = 0) -> object:
+    def note(self: PrefixCache, ids: list[int], seq_id: int = 0) -> object:
         if len(ids) > 1:
             given.append(tokenizer.detokenize(ids))
         return decode(self, ids, seq_id)
 
-    monkeypatch.setattr(Reuse, "decode", note)
+    monkeypatch.setattr(PrefixCache, "decode", note)
     return given
 
 

@@ -230,7 +230,7 @@ def test_drafts_end_where_the_grammar_refuses_them() -> None:
         return 3
 
     with scripted(context("llama-dense"), lambda _: answer[1:9]) as speculator:
-        speculator.start(0, prompt)
+        speculator.extend(0, prompt)
         speculator.advance()
         assert speculator.take(0, greedy)[0] == answer[0]
         speculator.limit(0, 20, allowed)

@@ -11,6 +11,7 @@ import pytest
 from ggml_py.errors import ContextError
 from llama_py.batch import END, Batch
 from llama_py.context import Context
+from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.text.generate import stream
 from tests.graph_models import CONTINUING
 from tests.live_models import live, made, model_of, tokens
@@ -24,17 +25,13 @@ class Pair:
     def __init__(self, name: str, **options: Any) -> None:
         options = {"n_ctx": N_CTX, "n_ubatch": 16, "n_seq_max": 3, **options}
         self.quick, self.plain = (Context(live(name, "cpu"), **options) for _ in range(2))
-        self.followed = 0
-        follow = self.quick._follow
 
-        def counted(*how: Any) -> Any:
-            self.followed += 1
-            return follow(*how)
-
-        self.quick._follow = counted  # type: ignore[method-assign]
+    @property
+    def followed(self) -> int:
+        return self.quick.n_followed
 
     def decode(self, *batch: Any, **how: Any) -> None:
-        self.plain.following = None
+        self.plain.on_graph = None  # another epoch
         rows, expected = self.quick.decode(*batch, **how), self.plain.decode(*batch, **how)
         assert np.array_equal(rows, expected)
 
@@ -255,7 +252,8 @@ def test_an_interrupt_leaves_what_it_leaves_otherwise(
     with monkeypatch.context() as patch:
         for ctx in (pair.quick, pair.plain):
             patch.setattr(ctx.runner, "_computed", interrupted)
-            ctx.following = ctx.following if ctx is pair.quick else None
+            if ctx is pair.plain:
+                ctx.on_graph = None  # another epoch
             with pytest.raises(KeyboardInterrupt):
                 ctx.decode([3])
     pair.same_state()
@@ -275,18 +273,18 @@ def test_where_nothing_is_kept_each_token_is_a_text_of_its_own() -> None:
 def test_what_was_decoded_beside_the_reuse_is_not_taken_for_known() -> None:
     """The way is the same short one, but the reuse was not told of a token."""
     ctx = Context(live("llama-dense", "cpu"), n_ctx=N_CTX)
-    ctx.reuse.start(tokens(6))
-    ctx.reuse.decode(tokens(6))
-    ctx.reuse.decode([3])
+    PrefixCache.of(ctx).start(tokens(6))
+    PrefixCache.of(ctx).decode(tokens(6))
+    PrefixCache.of(ctx).decode([3])
     ctx.decode([4])
-    ctx.reuse.decode([5])
-    assert ctx.reuse.tokens(0) == [*tokens(6), 3]
+    PrefixCache.of(ctx).decode([5])
+    assert PrefixCache.of(ctx).tokens(0) == [*tokens(6), 3]
     prompt = [*tokens(6), 3, 5, 7]
-    told = ctx.reuse.start(prompt)
+    told = PrefixCache.of(ctx).start(prompt)
     again = Context(live("llama-dense", "cpu"), n_ctx=N_CTX)
     expected = again.decode(prompt)
     np.testing.assert_allclose(
-        ctx.reuse.decode(prompt[told.n_reused :]), expected, rtol=0, atol=1e-3
+        PrefixCache.of(ctx).decode(prompt[told.n_reused :]), expected, rtol=0, atol=1e-3
     )
 
 

@@ -22,7 +22,7 @@ def ask(p: Prefix, ids: list[int]) -> int:
     rest = p.start(ids)
     n = p.n_reused - before
     assert rest == ids[n:]
-    found = p.ctx.reuse.decode(rest, p.seq_id)
+    found = p.cache.decode(rest, p.seq_id)
     p.add(rest)
     assert p.tokens == ids
     assert nmse(Context(p.ctx.model, **EXACT).decode(ids), found) < 1e-9

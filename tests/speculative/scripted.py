@@ -12,9 +12,9 @@ import numpy as np
 
 from llama_py.batch import F32
 from llama_py.context import Context
-from llama_py.decoding.drafting import speculator
+from llama_py.decoding.drafting import drafts
 from llama_py.decoding.drafting.drafter import Drafter, Request
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.speculator import Speculator
 from llama_py.params.speculative import SpeculativeParams
 from tests.live_models import EXACT, N_VOCAB, live, tokens
 
@@ -44,7 +44,7 @@ def scripted(ctx: Context, script: Script) -> Iterator[Speculator]:
     """A speculator whose only way to draft is the script."""
     kind = type("Scripted", (Scripted,), {"script": staticmethod(script), "accepted": []})
     with (
-        mock.patch.object(speculator, "drafter", lambda _: kind),
+        mock.patch.object(drafts, "drafter", lambda _: kind),
         Speculator(ctx, spec_type="ngram-simple", spec_draft_adaptive=False) as made,
     ):
         yield made
@@ -88,7 +88,7 @@ def run(made: Speculator, prompts: Mapping[int, Sequence[int]], n: int) -> dict[
     """Greedy answers of n tokens or a few more, all sequences in the same batches."""
     answers: dict[int, list[int]] = {}
     for seq_id, prompt in prompts.items():
-        made.start(seq_id, prompt)
+        made.extend(seq_id, prompt)
         answers[seq_id] = []
     while open := [s for s in prompts if len(answers[s]) < n]:
         made.advance(open)

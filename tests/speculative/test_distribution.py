@@ -8,7 +8,7 @@ import pytest
 
 from dev.compare import judge_drafts as tool
 from llama_py.batch import F32
-from llama_py.decoding.drafting.speculator import Choose, Speculator
+from llama_py.decoding.sequences import Choose, Sequences
 
 N_TEXTS = 12
 exact = cache(tool.Exact)
@@ -31,11 +31,11 @@ def test_drafted_tokens_have_the_exact_distribution(name: str) -> None:
 def test_a_draft_that_is_always_accepted_is_found(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = Speculator.take
+    take = Sequences.take
 
-    def accept(self: Speculator, seq_id: int, choose: Choose) -> tuple[int, F32]:
+    def accept(self: Sequences, seq_id: int, choose: Choose) -> tuple[int, F32]:
         left = self._tracks[seq_id].draft[self._tracks[seq_id].n_taken :]
         return take(self, seq_id, (lambda row: left[0]) if left else choose)
 
-    monkeypatch.setattr(Speculator, "take", accept)
+    monkeypatch.setattr(Sequences, "take", accept)
     assert max(p_values(name)) < tool.BOUND

@@ -14,7 +14,7 @@ from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.drafter import Request
 from llama_py.decoding.drafting.drafters._blocks import BlockDrafter
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.speculator import Speculator
 from llama_py.model import Model
 from tests.live_models import EXACT, live, made, model_of, nmse, random, tokens
 from tests.speculative.scripted import greedy, plain, run

@@ -8,7 +8,7 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ModelError
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.speculator import Speculator
 from llama_py.params.speculative import SpeculativeParams
 
 
@@ -17,7 +17,7 @@ def types(how: dict[str, Any], **more: Any) -> tuple[str, str, int | None, int |
     with llama_py.load(device="ref", load_mtp=True) as model:
         ctx = model.context(256, type_v="bf16", n_threads=1, n_threads_batch=2, **more)
         drafting = Speculator(ctx, spec_type="draft-mtp", **how)
-        heads: Any = drafting._drafters["draft-mtp"]
+        heads: Any = drafting.drafts._drafters["draft-mtp"]
         p = heads.heads[0].params
         return p.type_k, p.type_v, p.n_threads, p.n_threads_batch
 

@@ -13,7 +13,7 @@ from ggml_py.errors import ContextError, HParamsError, ModelError, WeightsError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.drafters.draft_eagle3 import DraftEagle3
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.speculator import Speculator
 from llama_py.model import Model
 from tests.live_models import EXACT, live, made, model_of, tokens
 from tests.speculative.scripted import greedy, plain, run

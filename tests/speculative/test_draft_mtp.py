@@ -13,7 +13,7 @@ from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.speculator import Speculator
 from llama_py.model import Model
 from tests.live_models import EXACT, Arrays, changed, model_of, tokens, two_heads
 from tests.speculative.scripted import greedy, run

@@ -9,7 +9,7 @@ from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
 from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
 from llama_py.decoding.drafting.drafters.draft_simple import DraftSimple
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.speculator import Speculator
 from tests.live_models import EXACT, changed, model_of, tokens
 from tests.speculative.scripted import run
 
@@ -77,7 +77,7 @@ def test_text_is_the_same(spec_type: str, least: int) -> None:
         options = {"spec_type": spec_type, "model_draft": model, "spec_draft_vocab": n}
         with Speculator(ctx, **options) as made:
             texts.append(run(made, {0: tokens(7)}, 40))
-            (one,) = made._drafters.values()
+            (one,) = made.drafts._drafters.values()
             assert isinstance(one, DraftMtp | DraftSimple)
             few = one.few[0] if isinstance(one, DraftMtp) else one.few
             assert (few is None) == (n == 0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from llama_py.decoding.drafting.length import Length
+from llama_py.decoding.draft_length import Length
 from llama_py.decoding.drafting.statistics import Statistics
-from llama_py.decoding.drafting.text import Text
+from llama_py.decoding.known_text import Text
 
 
 def test_statistics() -> None:

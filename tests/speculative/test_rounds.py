@@ -85,7 +85,7 @@ def test_sequences_that_go_on_in_turn(name: str) -> None:
     found: list[list[int]] = [[], [], []]
     with scripted(ctx, wrong_at(known, 3)) as made:
         for s, (prompt, _) in enumerate(texts):
-            made.start(s, prompt)
+            made.extend(s, prompt)
         for turn in range(36):
             s = turn % 3
             if not made.has_rows(s):
@@ -107,7 +107,7 @@ def test_another_decode_in_the_middle_of_a_draft(name: str) -> None:
     with scripted(ctx, wrong_at({1: [*prompt, *expected]}, 3)) as made:
         made.keeps_rows = True
         ctx.decode(Batch([5], seq_ids=[(0,)]))
-        made.start(1, prompt)
+        made.extend(1, prompt)
         made.advance()
         ctx.decode(Batch([5], seq_ids=[(2,)]))
         while len(found) < 16:
@@ -157,7 +157,7 @@ def test_what_was_drafted_does_not_outlive_an_interruption(name: str) -> None:
 
     with scripted(ctx, uneven) as made:
         for s, (prompt, _) in prompts.items():
-            made.start(s, prompt)
+            made.extend(s, prompt)
         made.advance()
         for s in prompts:
             made.take(s, lambda row, s=s: texts[s][len(prompts[s][0])])  # type: ignore[misc]

@@ -11,8 +11,8 @@ import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
-from llama_py.decoding.drafting.speculator import Speculator
-from llama_py.decoding.drafting.text import Text
+from llama_py.decoding.known_text import Text
+from llama_py.decoding.sequences import Sequences
 from llama_py.model import Model
 from tests.live_models import EXACT, changed, model_of, tokens
 
@@ -58,16 +58,15 @@ def test_the_text_is_the_same(name: str, kind: str, n_keep: int, n: int) -> None
     more = {**SHORT, "spec_type": kind, "model_draft": one if kind == "draft-simple" else None}
     found, n_gone = said(ctx, n_keep, n, **more)
     assert found == expected and n_gone == n_discarded > 0
-    assert isinstance(ctx.speculator, Speculator)
-    assert sum(s.n_drafted for s in ctx.speculator.statistics.values()) > 3
+    assert sum(s.n_drafted for s in Sequences.of(ctx).statistics.values()) > 3
     assert ctx.memory.seq_pos_max(0) + 1 == len(PROMPT) + n - 1 - n_gone
     if kind == "draft-mtp":
-        (drafter,) = ctx.speculator._drafters.values()
+        (drafter,) = Sequences.of(ctx).drafts._drafters.values()
         assert isinstance(drafter, DraftMtp)
         head = drafter.heads[0].memory
         assert head.seq_pos_min(0) == 0  # it moved with the model, and begins where that does
         assert ctx.memory.seq_pos_max(0) - 8 < head.seq_pos_max(0) <= ctx.memory.seq_pos_max(0) + 1
-    ctx.speculator.close()
+    Sequences.of(ctx).close()
 
 
 @pytest.mark.parametrize(
@@ -87,11 +86,10 @@ def test_drafts_of_a_model_for_this_one(kind: str, name: str, n_keep: int) -> No
     ctx = Context(one, **how)
     found, n_gone = said(ctx, n_keep, 270, spec_type=kind, model_draft=draft)
     assert found == expected and n_gone > 0
-    assert isinstance(ctx.speculator, Speculator)
-    own = ctx.speculator.contexts[1].memory
+    own = Sequences.of(ctx).contexts[1].memory
     assert own.seq_pos_min(0) == 0
     assert ctx.memory.seq_pos_max(0) - 8 < own.seq_pos_max(0) <= ctx.memory.seq_pos_max(0) + 1
-    ctx.speculator.close()
+    Sequences.of(ctx).close()
 
 
 def test_a_prompt_that_is_kept_whole() -> None:

@@ -12,7 +12,8 @@ import llama_py
 from ggml_py.errors import ContextError, GGUFError, ModelError
 from llama_py import Conversation
 from llama_py.batch import F32
-from llama_py.decoding.drafting.speculator import Speculator
+from llama_py.decoding.prefix_cache import PrefixCache
+from llama_py.decoding.sequences import Sequences
 from llama_py.sampler import Sampler
 from llama_py_tools.generate import cli
 from tests.commands import DEMO, demo_with_template, tiny_model
@@ -78,13 +79,12 @@ def test_every_way_to_draft(
     assert answer(ctx, max_tokens=N, spec_type=types, **options) == expected
     assert ctx.memory.seq_pos_max(0) == len(model.tokenize(PROMPT)) + N - 2
     if types == "none":
-        assert ctx.speculator is None
+        assert Sequences.of(ctx).drafts is None
         return
-    assert isinstance(ctx.speculator, llama_py.Speculator)
-    first = next(iter(ctx.speculator.statistics.values()))
+    first = next(iter(Sequences.of(ctx).statistics.values()))
     assert first.n_accepted > 5
     if types == "draft-mtp":
-        assert (ctx.speculator.rollback.n_checkpoints > 0) == (n_rs_seq == 0)
+        assert (Sequences.of(ctx).rollback.n_checkpoints > 0) == (n_rs_seq == 0)
     assert types != "draft-simple" or first.rate == 1  # it is the model itself
 
 
@@ -176,11 +176,11 @@ def test_states_are_kept_at_the_same_places(
     places, texts = [], []
     for how in ({}, {"spec_type": types, "model_draft": model}):
         ctx = model.context(256, n_rs_seq=n_rs_seq, checkpoint_min_step=5)
-        told = ctx.reuse.start(ids)
+        told = PrefixCache.of(ctx).start(ids)
         texts.append(answer(ctx, ids[told.n_reused :], max_tokens=29, **how))
         held = [*ids, *texts[-1]][: ctx.memory.seq_pos_max(0) + 1]
-        assert ctx.reuse.tokens(0) == held
-        places.append([node.end for node, _ in ctx.reuse.snapshots.of(0)])
+        assert PrefixCache.of(ctx).tokens(0) == held
+        places.append([node.end for node, _ in PrefixCache.of(ctx).snapshots.of(0)])
     assert texts[0] == texts[1]
     assert places[0] == places[1]
     assert max(places[0]) > len(ids) + 20
@@ -221,8 +221,7 @@ def test_a_file_says_how_it_drafts(model: llama_py.Model, tmp_path: Any) -> None
     """One of NextN layers does; another may be for anything."""
     ctx = model.context(256)
     answer(ctx, max_tokens=3, model_draft=DEMO)
-    assert isinstance(ctx.speculator, Speculator)
-    assert [*ctx.speculator.statistics] == ["draft-mtp"]
+    assert [*Sequences.of(ctx).statistics] == ["draft-mtp"]
     with pytest.raises(ContextError, match="spec_type = none does not use a model"):
         answer(model.context(256), model_draft=tiny_model(tmp_path))
 

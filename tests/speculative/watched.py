@@ -29,5 +29,5 @@ def watch(monkeypatch: pytest.MonkeyPatch, kind: type[Drafter]) -> type[Watched]
                 self.drafts.append(found.get(r.seq_id, []))
             return found
 
-    monkeypatch.setattr("llama_py.decoding.drafting.speculator.drafter", lambda _: Watching)
+    monkeypatch.setattr("llama_py.decoding.drafting.drafts.drafter", lambda _: Watching)
     return Watching

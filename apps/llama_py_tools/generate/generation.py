@@ -22,8 +22,8 @@ from llama_py_tools.models import session
 if TYPE_CHECKING:
     from llama_py import Context, Model, Piece, Sampler
     from llama_py.batch import UBatch
-    from llama_py.decoding.drafting.speculator import Speculator
     from llama_py.decoding.prefix_cache import Reused
+    from llama_py.decoding.sequences import Sequences
     from llama_py.graph.result import GraphResult
 
 
@@ -99,7 +99,7 @@ class Summary:
         self.told: list[Reused] = []  # of each prompt, how much was reused
         self.states = ""  # what is kept of them
         self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
-        self.drafting: Speculator | None = None
+        self.drafting: Sequences | None = None
         self.wanted = True
         self.ctx: Context | None = None
         self.full = ""  # why an answer ended where the context did
@@ -168,12 +168,13 @@ def _n_planes(p: GenerateParams) -> int:
     return n_planes(p)
 
 
-def _drafting(ctx: Context, p: GenerateParams) -> Speculator | None:
+def _drafting(ctx: Context, p: GenerateParams) -> Sequences | None:
     if not p.drafts:
         return None
-    from llama_py.decoding.drafting.speculator import speculator_of
+    from llama_py.decoding.sequences import Sequences
+    from llama_py.decoding.speculator import drafting_of
 
-    return speculator_of(ctx, p)
+    return Sequences.of(ctx, drafting_of(p))
 
 
 class Run:
@@ -279,8 +280,11 @@ class Run:
                 self.summary.full = self._full(piece)
         finally:
             progress.close()
-            if len(self.ctx.reuse.budget):
-                self.summary.states = str(self.ctx.reuse)
+            from llama_py.decoding.prefix_cache import PrefixCache
+
+            cache = PrefixCache.of(self.ctx)
+            if len(cache.budget):
+                self.summary.states = str(cache)
 
     def _full(self, piece: Piece) -> str:
         if piece.finish_reason != "length" or piece.gen_tokens == self.params.max_tokens:

@@ -45,7 +45,7 @@ class CachedPrompt:
         """ContextError if the file cannot be written, is damaged or belongs to another model."""
         from ggml_py.errors import ContextError
         from llama_py.decoding.prefix import Prefix
-        from llama_py.decoding.prefix_cache import load_slot
+        from llama_py.decoding.prefix_cache import PrefixCache, load_slot
 
         self.run, self.params = run, params
         self.path = Path(params.prompt_cache)
@@ -56,7 +56,7 @@ class CachedPrompt:
             )
         self.prefix: Prefix = Prefix(run.ctx)
         if self.path.exists() and self.path.stat().st_size:
-            load_slot(run.ctx.reuse, self.path)
+            load_slot(PrefixCache.of(run.ctx), self.path)
 
     def answer(self, ids: Sequence[int], echo: bool) -> None:
         """Continue with the tokens, writing text as it comes; then write the file."""
@@ -83,8 +83,8 @@ class CachedPrompt:
             self._save(self.params.prompt_cache_all)
 
     def _save(self, wanted: bool) -> None:
-        from llama_py.decoding.prefix_cache import save_slot
+        from llama_py.decoding.prefix_cache import PrefixCache, save_slot
 
         if wanted and not self.params.prompt_cache_ro:
-            size = save_slot(self.run.ctx.reuse, self.path)
+            size = save_slot(PrefixCache.of(self.run.ctx), self.path)
             session.log.info("%s: %.2f MiB", self.path, size / 2**20)

@@ -44,13 +44,9 @@ class Plan:
 
 
 class Choice:
-    """The adapters of a context's sequences.
-
-    made  another one whenever they are chosen anew
-    """
+    """The adapters of a context's sequences."""
 
     def __init__(self) -> None:
-        self.made = object()
         self._of_all = NO_LORAS
         self._of_seq: dict[int, Loras] = {}
         self._heard: dict[int, Heard] = {}
@@ -63,7 +59,6 @@ class Choice:
             for pair in adapter.pairs.values():
                 adapter.scale(pair, factor)
         loras = Loras(tuple((a, float(x)) for a, x in adapters.items() if x))
-        self.made = object()
         if seq_id is None:
             self._of_all, self._of_seq, self._heard = loras, {}, {}
         else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from llama_py.decoding.prefix_cache.cache import Reuse
+from llama_py.decoding.prefix_cache.cache import PrefixCache
 from llama_py.decoding.prefix_cache.report import Reused
 from llama_py.decoding.prefix_cache.slots import load_slot, save_slot
 
-__all__ = ["Reuse", "Reused", "load_slot", "save_slot"]
+Reuse = PrefixCache  # its former name, for one release
+
+__all__ = ["PrefixCache", "Reuse", "Reused", "load_slot", "save_slot"]

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ggml_py.errors import ContextError
 from llama_py.batch import END, F32, Batch, Wanted
+from llama_py.context import Context
 from llama_py.context.state import Remembering
 from llama_py.decoding.prefix_cache.budget import MIB, Budget, Kept, limit_of
 from llama_py.decoding.prefix_cache.report import Reused
@@ -32,7 +33,7 @@ class Decoding(Remembering, Protocol):
     cparams: CParams
 
     @property
-    def following(self) -> object | None: ...
+    def epoch(self) -> int: ...
 
     def decode(
         self,
@@ -59,21 +60,22 @@ class _Found:
 class _Going:
     """A sequence, all known, that goes on token by token.
 
-    following  that of the context: as long as it is the same, nothing else has happened
-    n_free     tokens that may come before a snapshot is due
+    epoch   of the context: as long as it is the same, nothing else has happened
+    n_free  tokens that may come before a snapshot is due
     """
 
     seq_id: int
-    following: object
+    epoch: int
     kind: Hashable
     n_free: int
 
 
-class Reuse:
+class PrefixCache:
     """The tokens of all sequences of a context, and the states to return to.
 
-        told = reuse.start(ids)            # as much of them as there is
-        reuse.decode(ids[told.n_reused:])  # the rest; takes snapshots on the way
+        cache = PrefixCache.of(ctx)
+        told = cache.start(ids)            # as much of them as there is
+        cache.decode(ids[told.n_reused:])  # the rest; takes snapshots on the way
 
     budget     of snapshots and whole states in host memory: `cache_ram` MiB
     tree       who has which tokens
@@ -90,6 +92,19 @@ class Reuse:
         self._going: _Going | None = None
         self.worth = 2  # a sequence that loses more than one of so many tokens is saved first
         self.shifted: set[int] = set()  # sequences that lost tokens in their middle
+
+    @classmethod
+    def of(cls, ctx: Context) -> PrefixCache:
+        """The one of a context."""
+        return ctx.companion(PrefixCache, PrefixCache)
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the states that are kept."""
+        return self.budget.size
+
+    def close(self) -> None:
+        """Nothing is open: its states go with it."""
 
     def start(
         self,
@@ -140,7 +155,7 @@ class Reuse:
         fits = going is not None and going.seq_id == seq_id and len(ids) == 1 <= going.n_free
         if going is not None and fits and self._is_all(seq_id):
             logits = self.ctx.decode(ids, "last", seq_id, copy=False)
-            if self.ctx.following is going.following:
+            if self.ctx.epoch == going.epoch:
                 self.tree.grow(seq_id, [int(ids[0])], going.kind)
                 going.n_free -= 1
                 self._going = going
@@ -170,11 +185,11 @@ class Reuse:
         return node is not None and node.end == self.ctx.memory.seq_pos_max(seq_id) + 1
 
     def _goes_on(self, seq_id: int) -> _Going | None:
-        following, kind = self.ctx.following, self._kind(seq_id)
-        if following is None or kind is None:
+        kind = self._kind(seq_id)
+        if kind is None:
             return None
         n = self.until_snapshot(seq_id)
-        return _Going(seq_id, following, kind, END if n is None else n - 1)
+        return _Going(seq_id, self.ctx.epoch, kind, END if n is None else n - 1)
 
     def _note(self, ids: Sequence[int], seq_id: int) -> None:
         """These tokens were decoded; whether all before them are known is still to be seen."""
@@ -247,7 +262,7 @@ class Reuse:
         self.tree.release(seq_id)
         self._keep(saved)
 
-    def take_over(self, other: Reuse) -> None:
+    def take_over(self, other: PrefixCache) -> None:
         """Have what the sequences of another, smaller context of the model have."""
         for seq_id in [s for s in other.tree.ends if isinstance(s, int)]:
             tokens, io = other.tokens(seq_id), StateWriter()

@@ -8,14 +8,14 @@ import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.context.state import begin, naming, opened, sealed
-from llama_py.decoding.prefix_cache.cache import Reuse
+from llama_py.decoding.prefix_cache.cache import PrefixCache
 from llama_py.gguf.metadata import printable
 from llama_py.support.whole_file import replace_file
 
 WHAT = "saved sequence"
 
 
-def save_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> int:
+def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
     """Write a sequence to a file, which is the old one or the new one whole, whatever happens;
     returns its size in bytes. ContextError if it is not known which tokens the sequence holds."""
     memory, tokens = reuse.ctx.memory, reuse.tokens(seq_id)
@@ -23,7 +23,7 @@ def save_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> int:
     if len(tokens) != held:
         raise ContextError(
             f"of the {held} tokens of sequence {seq_id} only {len(tokens)} are known, so that it"
-            " cannot be saved; decode with Reuse.decode, or tell Reuse.hold"
+            " cannot be saved; decode with PrefixCache.decode, or tell PrefixCache.hold"
         )
     io = begin(reuse.ctx, WHAT)
     io.text(str(reuse.ctx.computed_with(seq_id)))
@@ -38,7 +38,7 @@ def save_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> int:
     return replace_file(path, sealed(io))
 
 
-def load_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> list[int]:
+def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int]:
     """Put a sequence from a file in place of what a sequence has; returns its tokens.
 
     Raises ContextError, which names the file, if it is damaged or belongs to another model or

@@ -13,7 +13,7 @@ from dev.torture.fuzz.damage import damaged
 from dev.torture.fuzz.kind import Case, Kind
 from dev.torture.fuzz.models import memories
 from llama_py.context import Context
-from llama_py.decoding.prefix_cache import load_slot, save_slot
+from llama_py.decoding.prefix_cache import PrefixCache, load_slot, save_slot
 from llama_py.model import Model
 
 HEAD = 12  # magic, version, checksum
@@ -64,14 +64,14 @@ class States(Kind):
             for s in range(ctx.cparams.n_seq_max):
                 ids = [rng.randrange(60) for _ in range(rng.randint(1, 9))]
                 if what == "slot" and s == 0:
-                    ctx.reuse.start(ids)
-                    ctx.reuse.decode(ids)
+                    PrefixCache.of(ctx).start(ids)
+                    PrefixCache.of(ctx).decode(ids)
                 else:
                     ctx.decode(ids, seq_id=s)
             if what != "slot":
                 return ctx.save_state(what, partial=partial, tokens=[1, 2, 3])
             path = self.folder / "slot"
-            save_slot(ctx.reuse, path)
+            save_slot(PrefixCache.of(ctx), path)
             return path.read_bytes()
 
     def _load(self, rng: Random, ctx: Context, data: bytes, what: Any, partial: bool) -> str:
@@ -79,10 +79,10 @@ class States(Kind):
         if what == "slot":
             path = self.folder / "changed"
             path.write_bytes(data)
-            ids = load_slot(ctx.reuse, path)
+            ids = load_slot(PrefixCache.of(ctx), path)
             more = [*ids, 3][:60]
-            told = ctx.reuse.start(more)
-            ctx.reuse.decode(more[told.n_reused :])
+            told = PrefixCache.of(ctx).start(more)
+            PrefixCache.of(ctx).decode(more[told.n_reused :])
             return "a slot"
         ids = ctx.load_state(data, what, partial=partial)
         for s in range(ctx.cparams.n_seq_max):

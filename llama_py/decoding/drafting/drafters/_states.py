@@ -15,7 +15,7 @@ from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import DraftVocabulary
 from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting
 from llama_py.decoding.drafting.drafters._model import likeliest, long_enough, take_out
-from llama_py.decoding.drafting.text import Text
+from llama_py.decoding.known_text import Text
 from llama_py.params.speculative import SpeculativeParams
 
 

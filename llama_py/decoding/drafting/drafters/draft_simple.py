@@ -12,9 +12,9 @@ from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
 from llama_py.decoding.drafting.drafter import Drafter, Request, Setting
 from llama_py.decoding.drafting.drafters._model import like, likeliest, long_enough
-from llama_py.decoding.drafting.rollback import Rollback
-from llama_py.decoding.drafting.text import Text
 from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
+from llama_py.decoding.known_text import Text
+from llama_py.decoding.rollback import Rollback
 from llama_py.params.speculative import SpeculativeParams
 
 

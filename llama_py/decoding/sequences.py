@@ -1,12 +1,12 @@
-"""Rounds of drafting and checking (examples/speculative-simple, common/speculative.cpp).
+"""Sequences that go on: what they hold, what is drafted, what comes next (common/speculative.cpp).
 
-    with Speculator(ctx, spec_type="draft-mtp") as speculator:
-        speculator.start(0, prompt)
-        while ...:
-            speculator.advance()                         # draft, and check all drafts in one batch
-            while speculator.has_rows(0):
-                id, logits = speculator.take(0, choose)  # as often as the draft was right, and once
-        speculator.finish(0)
+    sequences = Sequences.of(ctx)
+    sequences.start(0, prompt)  # what is held already is not computed again
+    while ...:
+        sequences.advance([0])  # one batch: a prompt, a token, or a draft to check
+        while sequences.has_rows(0):
+            id, logits = sequences.take(0, choose)  # as often as a draft was right, and once
+    sequences.finish(0)
 
 Each token is chosen from the logits that the model gives after the tokens before it, in order, and
 only a token that was chosen stays: so with any way to choose, the text has the distribution that it
@@ -16,86 +16,134 @@ would have without drafts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
-from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch, Wanted
-from llama_py.batch.prompts import is_mixed
+from llama_py.batch.prompts import Mixed, is_mixed
 from llama_py.context import Context
-from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting, drafter
-from llama_py.decoding.drafting.needs import load_draft, settled
-from llama_py.decoding.drafting.rollback import Rollback
-from llama_py.decoding.drafting.statistics import Statistics
-from llama_py.decoding.drafting.text import Text
-from llama_py.decoding.drafting.track import Allowed, Track
-from llama_py.decoding.keep import shift
-from llama_py.loading.model import Loaded
+from llama_py.decoding.keep import KeepRule, shift
+from llama_py.decoding.known_text import Text
+from llama_py.decoding.prefix_cache import PrefixCache, Reused
+from llama_py.decoding.rollback import Rollback
+from llama_py.decoding.track import Allowed, Track
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.support.closing import Closing
-from llama_py.support.signature import takes
 
-_OPTIONS = [f.name for f in fields(SpeculativeParams)]
-N_GRAPHS = 16  # built graphs that a context keeps: there is one for each length of a draft
+if TYPE_CHECKING:
+    from llama_py.decoding.drafting.drafts import Drafts
+    from llama_py.decoding.drafting.statistics import Statistics
+
+NO_DRAFTS = SpeculativeParams()
 
 Choose = Callable[[F32], int]
 
 
-class Speculator(Closing):
-    """Drafts for the sequences of a context and checks the drafts.
+class Sequences(Closing):
+    """The sequences of a context that go on.
 
-    statistics   by the name of the way to draft
+    cache        what all sequences hold, and states to return to
+    drafts       who guesses for them, if anyone does
     rollback     counts checkpoints
     keeps_rows   what `take` gives stays as it is when the context computes something else, before
                  it is taken or after; if not, a single row lies where the graph wrote it
     """
 
-    @takes(SpeculativeParams)
-    def __init__(self, ctx: Context, **options: Any) -> None:
-        """options are the fields of SpeculativeParams.
-
-        Raises ContextError for a way to draft that the model does not have, ModelError for a draft
-        model with another vocabulary, and what loading that may raise.
-        """
-        self.ctx = ctx
-        self.params = SpeculativeParams(**options)
-        p = settled(self.params)
-        kinds = {name: drafter(name) for name in p.drafters}
-        self._loaded = load_draft(ctx, p, kinds.values())
-        given = p.model_draft if isinstance(p.model_draft, Loaded) else self._loaded
-        self._drafters: dict[str, Drafter] = {}
-        self._tracks: dict[int, Track] = {}
-        self._texts: dict[int, Text] = {}
-        self.statistics = {name: Statistics() for name in kinds}
+    def __init__(self, ctx: Context, drafting: SpeculativeParams = NO_DRAFTS) -> None:
+        """Raises what `Drafts` raises. `Sequences.of` makes the one of a context."""
+        self.ctx, self.params = ctx, drafting
+        self.cache = PrefixCache.of(ctx)
+        self.drafts = _drafts(ctx, drafting)
         self.rollback = Rollback(ctx)
         self.keeps_rows = False
-        ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
-        try:
-            for name, kind in kinds.items():
-                self._drafters[name] = kind.made(Setting(ctx, p, given))
-        except BaseException:
-            self.close()
-            raise
+        self._tracks: dict[int, Track] = {}
+        self._texts: dict[int, Text] = {}
+
+    @classmethod
+    def of(cls, ctx: Context, drafting: SpeculativeParams | None = None) -> Sequences:
+        """The sequences of a context, which know what was said before.
+
+        drafting  how they are drafted; None: as until now. Other options make new drafters
+
+        Raises what `Drafts` raises.
+        """
+        found = ctx.companion(Sequences, Sequences)
+        if drafting is None or found.params == drafting:
+            return found
+        found.close()
+        ctx.replace_companion(Sequences, Sequences(ctx))
+        made = cls(ctx, drafting)
+        ctx.replace_companion(Sequences, made)
+        return made
 
     @property
     def contexts(self) -> list[Context]:
         """That of the text, and those of drafters."""
-        return [self.ctx, *(ctx for one in self._drafters.values() for ctx in one.contexts)]
+        return [self.ctx, *(self.drafts.contexts if self.drafts else ())]
 
     @property
     def n_max(self) -> int:
         """Tokens of the longest drafts."""
-        return max((one.n_max(self.params) for one in self._drafters.values()), default=0)
+        return self.drafts.n_max if self.drafts else 0
 
-    def start(self, seq_id: int, ids: Sequence[int], before: Sequence[int] = ()) -> None:
-        """A sequence goes on with a prompt; `before` is what it has, where that is known.
+    @property
+    def statistics(self) -> dict[str, Statistics]:
+        """Of drafts, by the name of the way to draft."""
+        return self.drafts.statistics if self.drafts else {}
 
-        The prompt is read by the next `advance`. ContextError if it is empty.
+    @property
+    def host_bytes(self) -> int:
+        """Nothing beside what the cache keeps."""
+        return 0
+
+    def start(
+        self,
+        seq_id: int,
+        ids: Sequence[int],
+        *,
+        marks: Iterable[int] | None = None,
+        afresh: bool = False,
+        at_most: int | None = None,
+        whole: Callable[[int], int] = int,
+    ) -> Reused:
+        """Let a sequence have a text: what is held of it, by any sequence, is not computed again.
+        The rest is read by the next `advance`.
+
+        marks, afresh, at_most  see `PrefixCache.start`
+        whole   of a number of tokens, how many it can go on behind: not within an image
+
+        ContextError for an empty text.
+        """
+        told = self.cache.start(ids, seq_id, marks, afresh, at_most)
+        if (n := whole(told.n_reused)) < told.n_reused:
+            told = self.cache.start(ids, seq_id, marks, at_most=n)
+        n = told.n_reused
+        self.extend(seq_id, ids[n:], ids[:n])
+        return told
+
+    def extend(
+        self, seq_id: int, ids: Sequence[int], before: Sequence[int] = (), drafts: bool = True
+    ) -> None:
+        """Let a sequence go on with a text; `before` is what it has, where that is known.
+
+        The text is read by the next `advance`. drafts: drafters may guess what follows it.
+        ContextError if it is empty.
         """
         if not len(ids):
             raise ContextError("the prompt is empty: there is nothing to go on from")
-        held = end = self.ctx.memory.seq_pos_max(seq_id) + 1
+        text, end = self._text(seq_id, before), self.ctx.memory.seq_pos_max(seq_id) + 1
+        text.add(ids)
+        told = end if self.cache.knows(seq_id) else None
+        mixed = is_mixed(before, ids)
+        drafted = drafts and not mixed and self.drafts is not None
+        track = Track(seq_id, text, list(ids), told, mixed=mixed, drafted=drafted)
+        self._tracks[seq_id] = track
+        if self.drafts is not None:
+            self.drafts.begin(track)
+
+    def _text(self, seq_id: int, before: Sequence[int]) -> Text:
+        """What is known of a sequence's text, up to what the memory has."""
+        held = self.ctx.memory.seq_pos_max(seq_id) + 1
         if is_mixed(before):  # an image may take more positions than its cells have
             held = len(before)
         text = self._texts.get(seq_id)
@@ -106,12 +154,15 @@ class Speculator(Closing):
         if len(before) == held and text.ids.tolist() != list(before[text.first :]):
             text = self._texts[seq_id] = Text()  # it has what another sequence had
             text.add(before)
-        text.add(ids)
-        told = end if self.ctx.reuse.knows(seq_id) else None
-        mixed = is_mixed(before, ids)
-        self._tracks[seq_id] = Track(seq_id, text, list(ids), told, mixed=mixed)
-        for one in () if mixed else self._drafters.values():
-            one.begin(seq_id, text.ids)
+        return text
+
+    def read_mixed(self, seq_id: int, ids: Mixed) -> None:
+        """Let a sequence go on with texts and images, which are computed at once."""
+        self.extend(seq_id, ids, ids.before, drafts=False)
+        track = self._tracks[seq_id]
+        track.rows, track.pending = ids.read(self.ctx, seq_id)[-1:], []
+        self.cache.hold([*ids.before, *ids], seq_id)
+        track.begun = track.alone = True
 
     def limit(self, seq_id: int, n_left: int, allowed: Allowed | None = None) -> None:
         """No more tokens than this will be taken: it does not draft any further; of a draft only
@@ -119,9 +170,10 @@ class Speculator(Closing):
         self._tracks[seq_id].n_left, self._tracks[seq_id].allowed = n_left, allowed
 
     def advance(
-        self, seq_ids: Iterable[int] | None = None, pieces: Mapping[int, int] | None = None
+        self, seq_ids: Sequence[int] | None = None, pieces: Mapping[int, int] | None = None
     ) -> None:
-        """Draft for sequences (None: all that were started) and compute the drafts in one batch.
+        """Draft for sequences (None: all that were started) and compute what they lack, with the
+        drafts, in one batch.
 
         pieces  how many of the pending tokens of a sequence are computed now, at most; it has rows
                 once none is left
@@ -129,11 +181,18 @@ class Speculator(Closing):
         Rows that were not taken are lost, also those of other sequences. ContextError if there is
         no room.
         """
+        if seq_ids is not None and len(seq_ids) == 1 == len(self._tracks) and not pieces:
+            track = self._tracks[seq_ids[0]]
+            if not (track.drafted or track.mixed or track.rows is not None):
+                self._go_on(track)
+                return
         chosen = self._tracks.values() if seq_ids is None else [self._tracks[s] for s in seq_ids]
         tracks = list(chosen)
         for track in self._tracks.values():
             self._settle(track)
-        self._draft(tracks)
+            self._look_up(track)
+        if self.drafts is not None:
+            self.drafts.draft(tracks, self._most)
         most = pieces or {}
         try:
             self._decode(tracks, most)
@@ -143,6 +202,22 @@ class Speculator(Closing):
             for track in tracks:  # sequences share cells, of which there may be too few
                 track.draft = []
             self._decode(tracks, most)
+
+    def _go_on(self, track: Track) -> None:
+        """Compute what the only sequence lacks: most often a token after a token, which the cache
+        knows to be the next one."""
+        if not track.pending:
+            raise _nothing_to_go_on_from(track)
+        track.begun, track.alone = False, True
+        rows = self.cache.decode(track.pending, track.seq_id)
+        track.rows = rows.copy() if self.keeps_rows else rows
+        track.begun = True
+
+    def _look_up(self, track: Track) -> None:
+        """Ask the cache what it knows of a sequence that went on alone."""
+        if track.alone:
+            track.told = track.pos if self.cache.knows(track.seq_id) else None
+            track.alone = False
 
     def skip(self, seq_id: int, n: int) -> None:
         """The first n pending ids of a sequence are of no tokens, and the memory has now what they
@@ -155,6 +230,7 @@ class Speculator(Closing):
         """Compute the first pending tokens of a sequence, at most n; -> their logits
         [n_vocab, n], valid until the context computes again."""
         track = self._tracks[seq_id]
+        self._look_up(track)
         return self._read(track, min(n, self._most(track)), "all")
 
     def n_pending(self, seq_id: int) -> int:
@@ -169,19 +245,18 @@ class Speculator(Closing):
         """A sequence's text as far as it is known, with what was chosen."""
         return self._tracks[seq_id].text.since(0)
 
-    def make_room(self, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
-        """`context_shift.shift`, if a sequence is full. -> how many tokens left"""
+    def make_room(self, seq_id: int, keep: KeepRule) -> int:
+        """`shift`, if a sequence is full. -> how many tokens left"""
         track = self._tracks[seq_id]
         self._settle(track)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         if not track.begun or held < self.ctx.cparams.n_ctx_seq:
             return 0
-        n = shift(self.ctx, seq_id, n_keep, n_discard)
-        track.text.remove(n_keep, n)
+        n = shift(self.ctx, seq_id, keep.n, keep.n_discard)
+        track.text.remove(keep.n, n)
         track.told = None
-        for one in self._drafters.values():
-            one.shift(seq_id, n_keep, n, held)
-            one.begin(seq_id, track.text.ids)
+        if self.drafts is not None:
+            self.drafts.shift(track, keep.n, n, held)
         return n
 
     def has_rows(self, seq_id: int) -> bool:
@@ -211,26 +286,40 @@ class Speculator(Closing):
             return
         self._settle(track)
         if whole and track.begun and len(track.pending) > 1:
+            self._look_up(track)
             self._read(track, len(track.pending) - 1)
+
+    def put_away(self, seq_id: int) -> None:
+        """Give the cells of a sequence back; see `PrefixCache.put_away`."""
+        self.cache.put_away(seq_id)
 
     def close(self) -> None:
         """Give the memory of drafters back; the context stays."""
-        for one in self._drafters.values():
-            one.close()
-        self._drafters = {}
-        if self._loaded is not None:
-            self._loaded.close()
+        if self.drafts is not None:
+            self.drafts.close()
 
     def text(self) -> str:
-        """The statistics, a line for each way to draft."""
-        return "\n".join(f"{name}: {s.text()}" for name, s in self.statistics.items())
+        """The statistics of drafts, a line for each way to draft."""
+        return self.drafts.text() if self.drafts else ""
 
     def _settle(self, track: Track) -> None:
         """Take back what was not chosen; the memory may then lack more than the last token."""
         if track.rows is None:
             return
         text = track.text
-        at = self.rollback.back_to(track.seq_id, text.end - (1 if track.n_taken else 0))
+        if track.alone:  # nothing was guessed
+            track.pending = text.since(text.end - 1) if track.n_taken else []
+            track.rows, track.n_taken, track.n_accepted = None, 0, 0
+            return
+        self._take_back(track, text.end - (1 if track.n_taken else 0))
+        if track.draft and self.drafts is not None:
+            self.drafts.accept(track)
+        track.draft, track.rows, track.n_taken, track.n_accepted = [], None, 0, 0
+
+    def _take_back(self, track: Track, pos: int) -> None:
+        """Only positions before `pos` stay in the memory, or fewer; the rest is pending."""
+        text = track.text
+        at = self.rollback.back_to(track.seq_id, pos)
         if at < text.first:
             raise ContextError(
                 f"sequence {track.seq_id} cannot go back, and what it began with is not known; do"
@@ -238,53 +327,11 @@ class Speculator(Closing):
             )
         track.pending = text.since(at)
         self._tell(track, at)
-        if track.draft:
-            self.statistics[track.author].add(len(track.draft), track.n_accepted)
-            track.length(track.author).update(len(track.draft), track.n_accepted)
-            for name, one in self._drafters.items():
-                one.accept(track.seq_id, track.n_accepted, name == track.author)
-        track.draft, track.rows, track.n_taken, track.n_accepted = [], None, 0, 0
-
-    def _draft(self, tracks: Sequence[Track]) -> None:
-        room = self.ctx.cparams.n_ubatch // max(len(tracks), 1) - 1
-        # what had to be taken back to a checkpoint is first computed again
-        able = (t for t in tracks if not t.mixed)
-        open = {t.seq_id: t for t in able if len(t.pending) == 1 and t.text.n > 1}
-        for name, one in self._drafters.items():
-            requests = []
-            for track in open.values():
-                free = self.ctx.cparams.n_ctx_seq - track.text.end
-                n = min(one.n_max(self.params), track.n_left - 1, room, free, self._most(track) - 1)
-                if self.params.spec_draft_adaptive and n > 0:
-                    n = track.length(name).best(n)
-                if n > 0:
-                    text = track.text
-                    requests.append(Request(track.seq_id, text.ids, text.end - 1, n))
-            start = perf_counter()
-            drafts = self._guesses(one, requests) if requests else {}
-            self.statistics[name].seconds += perf_counter() - start
-            for request in requests:
-                guess = list(drafts.get(request.seq_id, ()))[: request.n_max]
-                if (allowed := open[request.seq_id].allowed) is not None:
-                    guess = guess[: allowed(guess)]
-                if guess:
-                    track = open.pop(request.seq_id)
-                    track.draft, track.author = guess, name
-
-    def _guesses(self, one: Drafter, requests: Sequence[Request]) -> Mapping[int, list[int]]:
-        try:
-            return one.draft(requests)
-        except ContextError:
-            if not self.ctx.cparams.kv_unified:  # only sequences that share cells may lack some
-                raise
-            return {}
 
     def _decode(self, tracks: Sequence[Track], most: Mapping[int, int]) -> None:
         for track in tracks:
             if not track.pending:
-                raise ContextError(
-                    f"sequence {track.seq_id} has nothing to go on from: take a token, or start it"
-                )
+                raise _nothing_to_go_on_from(track)
             while track.seq_id not in most and 1 < len(track.pending) > (n := self._most(track)):
                 self._read(track, n)
         for track in tracks:
@@ -339,7 +386,7 @@ class Speculator(Closing):
         for track in tracks:
             held = self.ctx.memory.seq_pos_max(track.seq_id) + 1
             track.begun = False
-            if held != track.told or not self.ctx.reuse.knows(track.seq_id):
+            if held != track.told or not self.cache.knows(track.seq_id):
                 track.told = None
             if track.draft:
                 self.rollback.back_to(track.seq_id, track.text.end)
@@ -354,46 +401,39 @@ class Speculator(Closing):
         self._show([(track, pos, ids)])
         return rows
 
+    def _show(self, parts: Sequence[tuple[Track, int, Sequence[int]]]) -> None:
+        """Let drafters see what was computed: of each sequence its first position and tokens."""
+        if self.drafts is not None:
+            self.drafts.observe(parts)
+
     def _most(self, track: Track) -> int:
         """Tokens that may be computed at once: a snapshot may be due after them."""
-        n = None if track.told is None else self.ctx.reuse.until_snapshot(track.seq_id)
+        n = None if track.told is None else self.cache.until_snapshot(track.seq_id)
         if n is not None and track.told is not None:
             n = max(n - (track.pos - track.told), 0)
         return min(self.ctx.cparams.n_batch, n or self.ctx.cparams.n_batch)
 
     def _tell(self, track: Track, pos: int) -> None:
-        """Let the context know what is in the memory for good: tokens before a position."""
+        """Let the cache know what is in the memory for good: tokens before a position."""
         if track.mixed and self.ctx.memory.seq_pos_max(track.seq_id) + 1 != pos:
             return  # the token behind an image makes the memory end where the text does
         if track.told is None or pos < track.told:
             track.told = None
         elif pos > track.told:
             ids = track.text.since(track.told)[: pos - track.told]
-            self.ctx.reuse.advance(ids, track.seq_id)
+            self.cache.advance(ids, track.seq_id)
             track.told = pos
 
-    def _show(self, parts: Sequence[tuple[Track, int, Sequence[int]]]) -> None:
-        """Let drafters see what was computed: of each sequence its first position and tokens."""
-        h, at, seen = self.ctx.h_nextn, 0, []
-        for track, pos, ids in parts:
-            end = at + len(ids)
-            layers = {il: rows[at:end] for il, rows in self.ctx.layer_inp.items()}
-            if not track.mixed:
-                rows = None if h is None else h[at:end]
-                seen.append(Seen(track.seq_id, pos, ids, rows, layers))
-            at = end
-        for one in self._drafters.values():
-            one.observe(seen)
+
+def _drafts(ctx: Context, drafting: SpeculativeParams) -> Drafts | None:
+    if not drafting.drafts:
+        return None
+    from llama_py.decoding.drafting.drafts import Drafts  # few contexts have any
+
+    return Drafts(ctx, drafting)
 
 
-def speculator_of(ctx: Context, p: SpeculativeParams) -> Speculator:
-    """The one of a context with these options: it is kept, as it knows what was said before."""
-    options = {name: getattr(p, name) for name in _OPTIONS}
-    found = ctx.speculator
-    if isinstance(found, Speculator):
-        if found.params == SpeculativeParams(**options):
-            return found
-        found.close()
-    ctx.speculator = None
-    made = ctx.speculator = Speculator(ctx, **options)
-    return made
+def _nothing_to_go_on_from(track: Track) -> ContextError:
+    return ContextError(
+        f"sequence {track.seq_id} has nothing to go on from: take a token, or start it"
+    )

@@ -1,0 +1,133 @@
+"""The drafters of a context's sequences: they guess tokens, and are told what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+
+from ggml_py.errors import ContextError
+from llama_py.context import Context
+from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting, drafter
+from llama_py.decoding.drafting.needs import load_draft, settled
+from llama_py.decoding.drafting.statistics import Statistics
+from llama_py.decoding.track import Track
+from llama_py.loading.model import Loaded
+from llama_py.params.speculative import SpeculativeParams
+
+N_GRAPHS = 16  # built graphs that a context keeps: there is one for each length of a draft
+
+
+class Drafts:
+    """The ways to draft that were chosen, in their order.
+
+    statistics   by the name of the way to draft
+    """
+
+    def __init__(self, ctx: Context, params: SpeculativeParams) -> None:
+        """Raises ContextError for a way to draft that the model does not have, ModelError for a
+        draft model with another vocabulary, and what loading that may raise."""
+        self.ctx, self.params = ctx, params
+        p = settled(params)
+        kinds = {name: drafter(name) for name in p.drafters}
+        self._loaded = load_draft(ctx, p, kinds.values())
+        given = p.model_draft if isinstance(p.model_draft, Loaded) else self._loaded
+        self._drafters: dict[str, Drafter] = {}
+        self.statistics = {name: Statistics() for name in kinds}
+        ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
+        try:
+            for name, kind in kinds.items():
+                self._drafters[name] = kind.made(Setting(ctx, p, given))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def contexts(self) -> list[Context]:
+        """Those in which drafters compute."""
+        return [ctx for one in self._drafters.values() for ctx in one.contexts]
+
+    @property
+    def n_max(self) -> int:
+        """Tokens of the longest drafts."""
+        return max((one.n_max(self.params) for one in self._drafters.values()), default=0)
+
+    def begin(self, track: Track) -> None:
+        """Tell drafters what a sequence has now."""
+        for one in self._drafters.values() if track.drafted else ():
+            one.begin(track.seq_id, track.text.ids)
+
+    def shift(self, track: Track, pos: int, n: int, end: int) -> None:
+        """Tell them that n tokens from a position on have left a sequence of `end` tokens."""
+        for one in self._drafters.values() if track.drafted else ():
+            one.shift(track.seq_id, pos, n, end)
+            one.begin(track.seq_id, track.text.ids)
+
+    def draft(self, tracks: Sequence[Track], most: Callable[[Track], int]) -> None:
+        """Guess what follows sequences that lack one token: the first drafter that has a guess.
+
+        most   tokens of a sequence that may be computed at once
+        """
+        room = self.ctx.cparams.n_ubatch // max(len(tracks), 1) - 1
+        # what had to be taken back to a checkpoint is first computed again
+        able = (t for t in tracks if t.drafted)
+        open = {t.seq_id: t for t in able if len(t.pending) == 1 and t.text.n > 1}
+        for name, one in self._drafters.items():
+            requests = []
+            for track in open.values():
+                free = self.ctx.cparams.n_ctx_seq - track.text.end
+                n = min(one.n_max(self.params), track.n_left - 1, room, free, most(track) - 1)
+                if self.params.spec_draft_adaptive and n > 0:
+                    n = track.length(name).best(n)
+                if n > 0:
+                    text = track.text
+                    requests.append(Request(track.seq_id, text.ids, text.end - 1, n))
+            start = perf_counter()
+            guesses = self._guesses(one, requests) if requests else {}
+            self.statistics[name].seconds += perf_counter() - start
+            for request in requests:
+                guess = list(guesses.get(request.seq_id, ()))[: request.n_max]
+                if (allowed := open[request.seq_id].allowed) is not None:
+                    guess = guess[: allowed(guess)]
+                if guess:
+                    track = open.pop(request.seq_id)
+                    track.draft, track.author = guess, name
+
+    def _guesses(self, one: Drafter, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+        try:
+            return one.draft(requests)
+        except ContextError:
+            if not self.ctx.cparams.kv_unified:  # only sequences that share cells may lack some
+                raise
+            return {}
+
+    def accept(self, track: Track) -> None:
+        """Tell them how many tokens of a sequence's draft were right."""
+        self.statistics[track.author].add(len(track.draft), track.n_accepted)
+        track.length(track.author).update(len(track.draft), track.n_accepted)
+        for name, one in self._drafters.items():
+            one.accept(track.seq_id, track.n_accepted, name == track.author)
+
+    def observe(self, parts: Sequence[tuple[Track, int, Sequence[int]]]) -> None:
+        """Let drafters see what was computed: of each sequence its first position and tokens."""
+        h, at, seen = self.ctx.h_nextn, 0, []
+        for track, pos, ids in parts:
+            end = at + len(ids)
+            layers = {il: rows[at:end] for il, rows in self.ctx.layer_inp.items()}
+            if track.drafted:
+                rows = None if h is None else h[at:end]
+                seen.append(Seen(track.seq_id, pos, ids, rows, layers))
+            at = end
+        for one in self._drafters.values():
+            one.observe(seen)
+
+    def text(self) -> str:
+        """The statistics, a line for each way to draft."""
+        return "\n".join(f"{name}: {s.text()}" for name, s in self.statistics.items())
+
+    def close(self) -> None:
+        """Give the memory of drafters back."""
+        for one in self._drafters.values():
+            one.close()
+        self._drafters = {}
+        if self._loaded is not None:
+            self._loaded.close()

@@ -1,0 +1,40 @@
+"""Sequences that drafters guess for, as a user makes them.
+
+with Speculator(ctx, spec_type="draft-mtp") as speculator:
+    speculator.extend(0, prompt)
+    while ...:
+        speculator.advance()                         # draft, and check all drafts in one batch
+        while speculator.has_rows(0):
+            id, logits = speculator.take(0, choose)  # as often as the draft was right, and once
+    speculator.finish(0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from llama_py.context import Context
+from llama_py.decoding.sequences import Sequences
+from llama_py.params.speculative import SpeculativeParams
+from llama_py.support.signature import takes
+
+_OPTIONS = [f.name for f in fields(SpeculativeParams)]
+
+
+class Speculator(Sequences):
+    """Sequences of a context whose tokens are drafted and checked."""
+
+    @takes(SpeculativeParams)
+    def __init__(self, ctx: Context, **options: Any) -> None:
+        """options are the fields of SpeculativeParams.
+
+        Raises ContextError for a way to draft that the model does not have, ModelError for a draft
+        model with another vocabulary, and what loading that may raise.
+        """
+        super().__init__(ctx, SpeculativeParams(**options))
+
+
+def drafting_of(p: SpeculativeParams) -> SpeculativeParams:
+    """The options of drafting alone, of parameters that have more."""
+    return SpeculativeParams(**{name: getattr(p, name) for name in _OPTIONS})
