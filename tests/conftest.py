@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections import Counter
 from importlib.util import find_spec
 
@@ -20,6 +21,10 @@ settings.load_profile("here")
 # need their core, and a token of a tiny model took ten times as long.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("LLAMA_PY_SPIN", "0")
+
+# A shell's background job ignores SIGINT, and Python keeps that; tests of Ctrl-C send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Training has an extra of its own: without it, what it tests is not there.
 collect_ignore = [] if find_spec("torch") else ["tools/test_demo_model.py"]
