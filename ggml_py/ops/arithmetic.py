@@ -14,25 +14,25 @@ def _binary(name: str, a: Tensor, b: Tensor, inplace: bool) -> Tensor:
 
 @op("ADD", inplace=True)
 def add(a: Tensor, b: Tensor, inplace: bool = False) -> Tensor:
-    """a + b, b repeated to a's shape (ggml.c:ggml_add)."""
+    """a + b; b is repeated to a's shape (ggml.c:ggml_add)."""
     return _binary("ADD", a, b, inplace)
 
 
 @op("SUB", inplace=True)
 def sub(a: Tensor, b: Tensor, inplace: bool = False) -> Tensor:
-    """a - b, b repeated to a's shape (ggml.c:ggml_sub)."""
+    """a - b; b is repeated to a's shape (ggml.c:ggml_sub)."""
     return _binary("SUB", a, b, inplace)
 
 
 @op("MUL", inplace=True)
 def mul(a: Tensor, b: Tensor, inplace: bool = False) -> Tensor:
-    """a * b, b repeated to a's shape (ggml.c:ggml_mul)."""
+    """a * b; b is repeated to a's shape (ggml.c:ggml_mul)."""
     return _binary("MUL", a, b, inplace)
 
 
 @op("DIV", inplace=True)
 def div(a: Tensor, b: Tensor, inplace: bool = False) -> Tensor:
-    """a / b, b repeated to a's shape (ggml.c:ggml_div)."""
+    """a / b; b is repeated to a's shape (ggml.c:ggml_div)."""
     return _binary("DIV", a, b, inplace)
 
 

@@ -17,7 +17,9 @@ def test_document_is_up_to_date() -> None:
 def test_an_option_of_several_commands_stands_once() -> None:
     rows = [row for row in table().splitlines() if row.startswith("| `-ub`")]
     shared, several = rows
-    graphs = "graph dump, graph view, graph diff, graph profile, graph placement, graph fit"
+    graphs = (
+        "graph dump, graph read, graph view, graph diff, graph profile, graph placement, graph fit"
+    )
     last = "imatrix, embedding, perplexity, cvector-generator, server"
     assert shared.endswith(f"| cli, cli warmup, debug, {graphs}, {last} |")
     assert several.endswith("| bench |")

@@ -26,6 +26,8 @@ from llama_py_tools.graph import plan
 from llama_py_tools.graph.diff.command import check_usage
 from llama_py_tools.graph.diff.command import run as diff
 from llama_py_tools.graph.diff.params import DiffParams
+from llama_py_tools.graph.read.command import read_graphs
+from llama_py_tools.graph.read.params import ReadParams
 from llama_py_tools.graph.view.command import pages, view
 from llama_py_tools.graph.view.params import ViewParams
 from llama_py_tools.models import session
@@ -90,7 +92,7 @@ class ProfileParams(Params):
 def parser() -> Parser:
     p = Parser("llama-py-graph", description=__doc__)
     commands = p.add_subparsers(
-        dest="command", required=True, metavar="dump|view|diff|profile|placement|fit"
+        dest="command", required=True, metavar="dump|read|view|diff|profile|placement|fit"
     )
     dump = commands.add_parser(
         "dump",
@@ -99,6 +101,15 @@ def parser() -> Parser:
     )
     dump.add(CommonParams, FileParams, InputParams, without=("repack",))
     dump.add(ContextParams, FormParams, SteeringParams, DumpParams, without=("n_threads", "check"))
+    reading = commands.add_parser(
+        "read",
+        help="the builder code of each layer kind, beside the nodes that it makes",
+        usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--format html -o page.html] [options]",
+    )
+    reading.add(CommonParams, FileParams, InputParams, without=("repack",))
+    reading.add(
+        ContextParams, FormParams, SteeringParams, ReadParams, without=("n_threads", "check")
+    )
     view = commands.add_parser(
         "view",
         help="a page of the graphs of a prompt: layers, shapes, memory, times",
@@ -146,6 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_usage(args, lambda more: p.parse_args([*given, *more]), p.error)
     commands = {
         "dump": _dump,
+        "read": read_graphs,
         "view": view,
         "diff": diff,
         "profile": _profile,

@@ -41,7 +41,7 @@ def page(data: Data) -> Iterator[str]:
     head, _, tail = _read("page.html").partition("<!-- parts -->")
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hash(script())}'"
     yield head.replace("TITLE", html.escape(data["title"])).replace("POLICY", policy)
-    yield f"<style>\n{_read('page.css')}</style>\n"
+    yield f"<style>\n{_read('scheme.css')}\n{_read('page.css')}</style>\n"
     yield tail.partition("<!-- data -->")[0]
     yield f'<script type="application/json" id="data">{embedded(data)}</script>\n'
     yield f"<script>{script()}</script>\n"

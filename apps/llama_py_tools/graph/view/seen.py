@@ -69,8 +69,13 @@ def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[Seen]:
         found.append(Seen("", res.graph, plan))
 
     ctx.on_graph = on_graph
+    count = f"{len(ids)} {'token' if len(ids) == 1 else 'tokens'}"
+    if ctx.model.has_encoder:
+        ctx.encode(ids)
+        _name(found, f"encoder, {count}")
+    before = len(found)
     ctx.decode(ids)
-    _name(found, f"prompt, {len(ids)} {'token' if len(ids) == 1 else 'tokens'}")
+    _name(found[before:], f"prompt, {count}")
     for number in range(1, n_decode + 1):
         before = len(found)
         ctx.decode([0])

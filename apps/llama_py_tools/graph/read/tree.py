@@ -1,0 +1,210 @@
+"""A graph's nodes by section, function and statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+
+from ggml_py.graph import Graph
+from llama_py_tools.graph.read.record import Call, Made, Recorder, Step, room
+from llama_py_tools.graph.read.source import Excerpt, Module, module
+
+ALIKE = 0.75  # share of a layer's lines that a layer of the same kind has
+
+
+@dataclass(slots=True)
+class Node:
+    """A node: its number in the graph, its layer or None, and what made it."""
+
+    number: int
+    layer: int | None
+    made: Made
+
+
+@dataclass(slots=True)
+class Statement:
+    """Nodes that a statement makes itself, and functions that it calls."""
+
+    nodes: list[Node] = field(default_factory=list)
+    calls: dict[CodeType, Function] = field(default_factory=dict)
+
+    @property
+    def layers(self) -> list[int]:
+        """Layers whose nodes are here."""
+        return sorted({n.layer for n in self.nodes if n.layer is not None})
+
+    def shown(self) -> list[Node]:
+        """Return the nodes of the first layer."""
+        first = self.layers[0] if self.layers else None
+        return [n for n in self.nodes if n.layer == first]
+
+
+@dataclass(slots=True)
+class Function:
+    """A function with the statements that it runs in a section."""
+
+    code: CodeType
+    statements: dict[Excerpt, Statement] = field(default_factory=dict)
+
+    @property
+    def module(self) -> Module:
+        return module(self.code.co_filename)
+
+    @property
+    def name(self) -> str:
+        return self.module.name(self.code)
+
+    @property
+    def place(self) -> str:
+        """Path and first line."""
+        return f"{self.module.path}:{self.code.co_firstlineno}"
+
+    def ordered(self) -> list[tuple[Excerpt, Statement]]:
+        return sorted(self.statements.items(), key=lambda item: item[0])
+
+    def nodes(self) -> Iterator[Node]:
+        for statement in self.statements.values():
+            yield from statement.nodes
+            for called in statement.calls.values():
+                yield from called.nodes()
+
+
+@dataclass(slots=True)
+class Section:
+    """A part of the graph: layers of one kind, or nodes outside of layers."""
+
+    title: str
+    layers: list[int]
+    functions: dict[CodeType, Function] = field(default_factory=dict)
+
+    def nodes(self) -> Iterator[Node]:
+        for function in self.functions.values():
+            yield from function.nodes()
+
+
+def sections(graph: Graph, recorder: Recorder) -> list[Section]:
+    """Put every node of the graph into one section, in the order of the program."""
+    nodes = _nodes(graph, recorder)
+    parts: list[tuple[str, list[Node]]] = []
+    once = [n for n in nodes if _made_once(n.made)]
+    rest = [n for n in nodes if not _made_once(n.made)]
+    places = [k for k, n in enumerate(rest) if n.layer is not None]
+    first, last = (places[0], places[-1]) if places else (len(rest), len(rest))
+    outside = [(k, n) for k, n in enumerate(rest) if n.layer is None]
+    parts.append(("Embedding" if places else "Graph", [n for k, n in outside if k < first]))
+    parts.append(("Inputs made once", once))
+    parts.append(("Between layers", [n for k, n in outside if first < k < last]))
+    kinds = [(_title(group), group) for group in _kinds([n for n in rest if n.layer is not None])]
+    parts[2:2] = kinds
+    parts.append(("Output", [n for k, n in outside if k > last]))
+    shared = _shared_calls(part for _, part in parts)
+    return [_section(title, part, shared) for title, part in parts if part]
+
+
+def _nodes(graph: Graph, recorder: Recorder) -> list[Node]:
+    """The nodes in the order in which they were made, each with the layer that its calls tell."""
+    numbers = {id(t): i for i, t in enumerate(graph.nodes)}
+    return [Node(numbers[key], _layer(m), m) for key, m in recorder.made.items() if key in numbers]
+
+
+def _layer(made: Made) -> int | None:
+    if _made_once(made):
+        return None
+    return next((call.il for call, _ in made.steps if call.il is not None), None)
+
+
+def _made_once(made: Made) -> bool:
+    return _first_once(made) is not None
+
+
+def _first_once(made: Made) -> int | None:
+    """The step that makes something for all layers when the first of them asks."""
+    for k, (call, _) in enumerate(made.steps):
+        name = call.code.co_name
+        if room(call.code) == "graph" and (name == "shared" or name.startswith("inp_")):
+            return k
+    return None
+
+
+def steps_of(made: Made) -> tuple[Step, ...]:
+    """Return the steps that a reader wants to see: models and blocks, without their helpers."""
+    start = _first_once(made)
+    if start is not None:
+        return made.steps[start:]
+    return tuple(s for s in made.steps if room(s[0].code) in ("models", "blocks")) or made.steps
+
+
+def _kinds(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Layers whose nodes come from the same lines, or from most of them."""
+    layers: dict[int | None, list[Node]] = {}
+    for n in nodes:
+        layers.setdefault(n.layer, []).append(n)
+    found: list[tuple[set[object], list[Node]]] = []
+    for own in layers.values():
+        lines = {_place(n.made) for n in own if not _selects(n.made)}
+        for known, group in found:
+            common = known & lines
+            if common in (known, lines) and len(common) >= ALIKE * max(len(known), len(lines)):
+                known |= lines
+                group += own
+                break
+        else:
+            found.append((lines, list(own)))
+    return [group for _, group in found]
+
+
+def _place(made: Made) -> object:
+    return tuple((call.code, line) for call, line in steps_of(made))
+
+
+def _selects(made: Made) -> bool:
+    """Whether only rows of outputs are taken, as in the last layer."""
+    return any(c.code.co_name == "outputs" and room(c.code) == "graph" for c, _ in made.steps)
+
+
+def _title(nodes: Sequence[Node]) -> str:
+    """Name the blocks that the layers call, outermost only."""
+    blocks = dict.fromkeys(_block(n.made) for n in nodes)
+    return ", ".join(_words(name) for name in blocks if name) or "layer"
+
+
+def _block(made: Made) -> str:
+    """The class of the outermost block that a tensor is from; "" for the layer's own."""
+    inside = [call for call, _ in steps_of(made) if call.il is not None]
+    layer = inside[0].owner if inside and room(inside[0].code) == "models" else ""
+    names = (c.owner for c in inside if c.code.co_name == "__call__" and c.owner != layer)
+    return next(names, "")
+
+
+def _words(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()
+
+
+def _shared_calls(parts: Iterable[Sequence[Node]]) -> set[Call]:
+    """Calls that make nodes of several sections, such as the loop over layers."""
+    seen: dict[Call, int] = {}
+    found = set[Call]()
+    for number, part in enumerate(parts):
+        for n in part:
+            for call, _ in steps_of(n.made):
+                if seen.setdefault(call, number) != number:
+                    found.add(call)
+    return found
+
+
+def _section(title: str, nodes: Sequence[Node], shared: set[Call]) -> Section:
+    made = Section(title, sorted({n.layer for n in nodes if n.layer is not None}))
+    for n in nodes:
+        functions, steps = made.functions, steps_of(n.made)
+        start = max((k for k, (call, _) in enumerate(steps) if call in shared), default=0)
+        for call, line in steps[start:]:
+            function = functions.setdefault(call.code, Function(call.code))
+            if call not in shared:
+                for excerpt in function.module.excerpts(call.lines):
+                    function.statements.setdefault(excerpt, Statement())
+            at = function.statements.setdefault(function.module.excerpt(line), Statement())
+            functions = at.calls
+        at.nodes.append(n)
+    return made
