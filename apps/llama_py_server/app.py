@@ -13,33 +13,33 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from llama_py_server import (
-    about,
+from llama_py_server.routes import (
+    chat,
     completions,
-    managing,
+    embeddings,
+    hub,
+    leases,
     metrics,
-    several,
+    models,
+    page,
+    props,
     slots,
-    static,
     streams,
-    talks,
     tokens,
-    vectors,
     vertex,
 )
-from llama_py_server.access import Cors, Keys
-from llama_py_server.answers import GONE, as_error
-from llama_py_server.errors import HTTPError, told
-from llama_py_server.kept import begun
-from llama_py_server.limits import Limited
-from llama_py_server.shelf import Held
+from llama_py_server.stream.replay import Streams, begun
+from llama_py_server.wire.access import Cors, Keys
+from llama_py_server.wire.errors import HTTPError, told
+from llama_py_server.wire.limits import Limited
+from llama_py_server.wire.responses import GONE, as_error
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from llama_py_server.models.shelf import Shelf
+    from llama_py_server.models.state import State
     from llama_py_server.params import ListenParams
-    from llama_py_server.shelf import Shelf
-    from llama_py_server.state import State
 
 log = logging.getLogger("llama_py")
 
@@ -48,40 +48,40 @@ OfAll = Callable[[Request, "Shelf"], Awaitable[Response]]
 Handle = Callable[[Request], Awaitable[Any]]
 
 ALWAYS: dict[tuple[str, str], OfAll] = {  # whatever is in memory
-    ("GET", "/health"): several.health, ("GET", "/v1/health"): several.health,
-    ("GET", "/models"): several.models, ("GET", "/v1/models"): several.models,
-    ("GET", "/v1/models/{name:path}"): several.model,
-    ("POST", "/models/load"): several.load, ("POST", "/models/unload"): several.unload,
-    ("POST", "/models"): managing.fetch, ("DELETE", "/models"): managing.remove,
-    ("GET", "/models/sse"): managing.events,
-    ("GET", "/props"): several.props, ("GET", "/metrics"): metrics.get,
+    ("GET", "/health"): models.health, ("GET", "/v1/health"): models.health,
+    ("GET", "/models"): models.models, ("GET", "/v1/models"): models.models,
+    ("GET", "/v1/models/{name:path}"): models.model,
+    ("POST", "/models/load"): models.load, ("POST", "/models/unload"): models.unload,
+    ("POST", "/models"): hub.fetch, ("DELETE", "/models"): hub.remove,
+    ("GET", "/models/sse"): hub.events,
+    ("GET", "/props"): props.get, ("GET", "/metrics"): metrics.get,
     ("GET", "/v1/stream"): streams.get, ("DELETE", "/v1/stream"): streams.delete,
     ("POST", "/v1/streams/lookup"): streams.lookup,
 }  # fmt: skip
 
-GET: dict[str, Handler] = {"/slots": slots.get, "/lora-adapters": about.adapters}
+GET: dict[str, Handler] = {"/slots": slots.get, "/lora-adapters": props.adapters}
 
 POST: dict[str, Handler] = {
     "/completion": completions.native, "/completions": completions.native,
     "/v1/completions": completions.openai, "/infill": completions.infill,
-    "/chat/completions": talks.chat, "/v1/chat/completions": talks.chat,
-    "/responses": talks.responses, "/v1/responses": talks.responses,
-    "/v1/messages": talks.messages, "/v1/messages/count_tokens": talks.count_messages,
-    "/chat/completions/input_tokens": talks.count_chat,
-    "/v1/chat/completions/input_tokens": talks.count_chat,
-    "/responses/input_tokens": talks.count_responses,
-    "/v1/responses/input_tokens": talks.count_responses,
-    "/apply-template": talks.apply_template,
+    "/chat/completions": chat.chat, "/v1/chat/completions": chat.chat,
+    "/responses": chat.responses, "/v1/responses": chat.responses,
+    "/v1/messages": chat.messages, "/v1/messages/count_tokens": chat.count_messages,
+    "/chat/completions/input_tokens": chat.count_chat,
+    "/v1/chat/completions/input_tokens": chat.count_chat,
+    "/responses/input_tokens": chat.count_responses,
+    "/v1/responses/input_tokens": chat.count_responses,
+    "/apply-template": chat.apply_template,
     "/tokenize": tokens.tokenize, "/detokenize": tokens.detokenize,
-    "/embedding": vectors.native, "/embeddings": vectors.native,
-    "/v1/embeddings": vectors.openai,
-    "/rerank": vectors.rerank, "/reranking": vectors.rerank,
-    "/v1/rerank": vectors.rerank, "/v1/reranking": vectors.rerank,
-    "/props": about.set_props, "/slots/{id_slot}": slots.post,
-    "/lora-adapters": about.set_adapters,
+    "/embedding": embeddings.native, "/embeddings": embeddings.native,
+    "/v1/embeddings": embeddings.openai,
+    "/rerank": embeddings.rerank, "/reranking": embeddings.rerank,
+    "/v1/rerank": embeddings.rerank, "/v1/reranking": embeddings.rerank,
+    "/props": props.post, "/slots/{id_slot}": slots.post,
+    "/lora-adapters": props.set_adapters,
 }  # fmt: skip
 
-PUBLIC = ("/health", "/v1/health", *static.PATHS)  # without a key
+PUBLIC = ("/health", "/v1/health", *page.PATHS)  # without a key
 
 
 # Handlers of answers, of which a client may lose the stream and come again.
@@ -89,9 +89,9 @@ STREAMED = (
     completions.native,
     completions.openai,
     completions.infill,
-    talks.chat,
-    talks.responses,
-    talks.messages,
+    chat.chat,
+    chat.responses,
+    chat.messages,
 )
 
 
@@ -111,7 +111,7 @@ def app(
         Route(prefix + path, handle, methods=[method]) for (method, path), handle in handles.items()
     ]
     if listen.ui:
-        routes += [Route(prefix + path, static.file(name)) for path, name in static.PATHS.items()]
+        routes += [Route(prefix + path, page.file(name)) for path, name in page.PATHS.items()]
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     middleware = [
         Middleware(Cors, listen=listen),
@@ -122,7 +122,7 @@ def app(
     made = Starlette(
         routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
     )
-    made.state.ui = listen.ui
+    made.state.ui, made.state.streams = listen.ui, Streams()
     return made
 
 
@@ -142,21 +142,21 @@ def _of_one(handler: Handler, shelf: Shelf) -> Handle:
 
     async def handle(request: Request) -> Any:
         shelf.check_ready()
-        kept = begun(request, shelf.streams) if handler in STREAMED else None
+        kept = begun(request, request.app.state.streams) if handler in STREAMED else None
         try:
-            lease = await shelf.lease(request)
+            lease = await leases.lease(request, shelf)
             if lease is None:
                 return GONE
             request.state.lease = lease
             try:
                 doing = handler(request, lease.served.state)
-                return Held(await (doing if loss is None else loss.before(doing)), lease)
+                return leases.Held(await (doing if loss is None else loss.before(doing)), lease)
             except BaseException:
                 lease.end()
                 raise
         finally:
             if kept is not None and not kept.runs:
-                shelf.streams.drop(kept)
+                request.app.state.streams.drop(kept)
 
     return handle
 

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from llama_py.model import Model
     from llama_py.serving import Engine, Lease
-    from llama_py_server.loss import Loss
-    from llama_py_server.shelf import Loaded, Place, Shelf
-    from llama_py_server.state import Record, State
+    from llama_py_server.models.loss import Loss
+    from llama_py_server.models.shelf import Loaded, Place, Shelf
+    from llama_py_server.models.state import Record, State
 
 log = logging.getLogger("llama_py")
 
@@ -99,9 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(args: argparse.Namespace) -> int:
     try:
-        from llama_py_server import vertex
         from llama_py_server.app import app
-        from llama_py_server.listen import serve
+        from llama_py_server.routes import vertex
+        from llama_py_server.wire.listen import serve
     except ModuleNotFoundError as e:
         if e.name not in ("starlette", "uvicorn"):
             raise
@@ -138,7 +138,7 @@ def _fetch_preset(args: argparse.Namespace) -> None:
 def _loss() -> Loss:
     """What a rank that is lost brings about."""
     from ggml_mpi.world import world
-    from llama_py_server.loss import Loss
+    from llama_py_server.models.loss import Loss
 
     loss, watch = Loss(), world().watch
     watch.lost = lambda rank, what: loss.end(f"rank {rank} on {watch.hosts[rank]} {what}")
@@ -148,8 +148,8 @@ def _loss() -> Loss:
 def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
     """The models that options name; none is loaded yet. loss: see Shelf"""
     from ggml_py.host import memory
-    from llama_py_server.catalog import places, single
-    from llama_py_server.shelf import Manages, Shelf
+    from llama_py_server.models.catalog import places, single
+    from llama_py_server.models.shelf import Manages, Shelf
 
     o = read(args, ModelsParams)
 
@@ -195,14 +195,14 @@ class Loader:
         return self._closing.is_alive()
 
     @contextlib.asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         first = [p for p in self.shelf.places.values() if p.at_start]
         for place in first if self.shelf.several else (self.shelf.only,):
             self.shelf.begin(place, self._loaded)
         if self.shelf.several:
             gc.enable()  # models come and go
             session.tell(f"ready: {len(self.shelf.places)} models")
-        ticking = asyncio.ensure_future(self._tick())
+        ticking = asyncio.ensure_future(self._tick(app))
         try:
             yield
         finally:
@@ -218,10 +218,11 @@ class Loader:
                 return
             await asyncio.sleep(0.02)
 
-    async def _tick(self) -> None:
+    async def _tick(self, app: Starlette) -> None:
         while True:
             await asyncio.sleep(TICK)
             self.shelf.tick()
+            app.state.streams.sweep()
 
     def _loaded(self, future: Future[Lease[Loaded]]) -> None:
         error = None if future.cancelled() else future.exception()
@@ -247,12 +248,10 @@ def _size(n: int | None) -> str:
 def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -> State:
     """The model and its engine, as options name them; of -m, one. record, loss: see State"""
     from llama_py.weights.placement import devices_in_use
-    from llama_py_server.fitting import check_fits
-    from llama_py_server.state import State
-    from llama_py_server.task import Task
+    from llama_py_server.models.fitting import check_fits
+    from llama_py_server.models.state import ModelOptions, State
 
-    o, talk, file = read(args, ServerParams), read(args, TalkParams), read(args, FileParams)
-    generate = read(args, GenerateParams)
+    o, file = read(args, ServerParams), read(args, FileParams)
     session.fetch_draft(args)
     speculative = read(args, SpeculativeParams)
     needs_nextn = _needs_nextn(speculative)
@@ -264,30 +263,23 @@ def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -
         vision.load(args, model)
         if model.vision is not None and o.warmup:
             model.vision.prepare()
-        engine, params = _engine(args, model, speculative, undo)
+        engine = _engine(args, model, speculative, undo)
         undo.pop_all()
-    listen = read(args, ListenParams)
     return State(
         model=model,
         engine=engine,
-        params=o,
-        talk=talk,
-        defaults=Task(
+        options=ModelOptions(
+            server=o,
+            talk=read(args, TalkParams),
+            listen=read(args, ListenParams),
+            generate=read(args, GenerateParams),
             sampling=read(args, SamplingParams),
-            n_predict=max(generate.max_tokens, -1),
-            n_keep=generate.n_keep,
-            stop=tuple(generate.stop),
-            cache_prompt=o.cache_prompt,
-            sse_ping_interval=listen.sse_ping_interval,
+            drafters=speculative.drafters,
+            attention=read(args, ServedParams).attention,
             verbose=read(args, CommonParams).verbose,
         ),
         path=str(model.file.path),
         names=o.alias or (_name(file, str(model.file.path)),),
-        drafters=speculative.drafters,
-        context_shift=generate.context_shift,
-        special=generate.special,
-        attention=params.attention,
-        t_max=float(listen.timeout),
         loss=loss,
         record=record,
     )
@@ -298,7 +290,7 @@ def _engine(
     model: Model,
     speculative: SpeculativeParams,
     undo: contextlib.ExitStack,
-) -> tuple[Engine, ServedParams]:
+) -> Engine:
     """What answers, with its template and adapters. undo: what is to be done if that fails"""
     from llama_py.serving import Engine
 
@@ -317,7 +309,7 @@ def _engine(
     loras = [(model.load_adapter(f), scale) for f, scale in session.adapter_files(steering)]
     if not steering.lora_init_without_apply:
         engine.set_loras(dict(loras))
-    return engine, params
+    return engine
 
 
 def _needs_nextn(speculative: SpeculativeParams) -> bool:

@@ -84,19 +84,21 @@ MODEL_FLAGS = ("--model", "--hf-repo", "--model-url", "--models-dir")
 def make_servers(address: str) -> None:
     """In a process of its own: a server for each that connects."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    from llama_py_server import app, command, listen, shelf  # noqa: F401  # for all of them
+    from llama_py_server import app, command  # noqa: F401  # for all of them
+    from llama_py_server.routes import leases
+    from llama_py_server.wire import listen  # noqa: F401
 
-    slow = shelf.Shelf.lease
+    slow = leases.lease
 
-    async def lease(self: Any, request: Any) -> Any:
+    async def lease(request: Any, shelf: Any) -> Any:
         """With a variable a request to one of several takes longer, as the tests expect it
         (server-models.cpp:debug_fake_timing)."""
-        found = await slow(self, request)
-        if self.several and found is not None and "LLAMA_SERVER_DEBUG_FAKE_TIMING" in os.environ:
+        found = await slow(request, shelf)
+        if shelf.several and found is not None and "LLAMA_SERVER_DEBUG_FAKE_TIMING" in os.environ:
             await asyncio.sleep(2)
         return found
 
-    shelf.Shelf.lease = lease  # type: ignore[method-assign]
+    leases.lease = lease
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(address)
         door.listen()

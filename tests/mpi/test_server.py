@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from llama_py_server.errors import HTTPError
-from llama_py_server.fitting import check_fits
-from llama_py_server.loss import Loss
+from llama_py_server.models.fitting import check_fits
+from llama_py_server.models.loss import Loss
+from llama_py_server.wire.errors import HTTPError
 from llama_py_tools.command.supervisor import left
 from tests.commands import DEMO, SCRIPTS, clean_environment, run
 from tests.mpi.launching import TIMEOUT, launcher

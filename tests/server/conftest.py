@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py_server.state import State
+from llama_py_server.models.state import State
 from tests.server.served import served, talking
 
 

@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 
 from llama_py_server.app import app
 from llama_py_server.command import parser, shelf_of
+from llama_py_server.models.state import State
 from llama_py_server.params import ListenParams
-from llama_py_server.state import State
 from llama_py_tools.command.options import read
 from tests.limits import SECONDS
 

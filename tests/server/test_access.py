@@ -10,9 +10,10 @@ from starlette.testclient import TestClient
 
 from llama_py.serving import Busy
 from llama_py_server.app import app
+from llama_py_server.models.shelf import Shelf, holding
+from llama_py_server.models.state import State
 from llama_py_server.params import ListenParams
-from llama_py_server.shelf import Shelf, holding
-from llama_py_server.state import State
+from llama_py_server.stream.replies import running
 from tests.server.served import WAIT, until
 from tests.serving.engines import held
 
@@ -129,7 +130,7 @@ def test_who_hangs_up_is_not_answered(state: State, stream: bool) -> None:
         async def receive() -> Any:
             if (message := next(received, None)) is not None:
                 return message
-            while not (any(a.tokens for a in state.work.values()) and (sent or not stream)):
+            while not (any(a.tokens for a in running(state).values()) and (sent or not stream)):
                 await asyncio.sleep(0.01)
             return {"type": "http.disconnect"}
 
@@ -151,4 +152,4 @@ def test_who_hangs_up_is_not_answered(state: State, stream: bool) -> None:
         asyncio.run(hangs_up())
     until(lambda: state.engine.metrics().total.ended["cancelled"] > before)
     assert state.engine.metrics().total.ended["cancelled"] == before + 1
-    assert not state.work and all(s.state == "idle" for s in state.engine.slots())
+    assert not running(state) and all(s.state == "idle" for s in state.engine.slots())

@@ -9,8 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py.chat import ChatTemplate
-from llama_py_server.chat import conversation
-from llama_py_server.state import State
+from llama_py_server.models.state import State
+from llama_py_server.schema.chat import conversation
 from tests.server.served import ASK, TOOL, events, template
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py_server.state import State
-from llama_py_server.work import EACH_SLOT
+from llama_py_server.models.state import State
+from llama_py_server.stream.replies import EACH_SLOT, running
 from tests.server.served import events, served
 
 PROMPT = "ROMEO:"
@@ -287,4 +287,4 @@ def test_many_prompts_neither_fill_the_queue_nor_are_refused() -> None:
         assert answer.json()["error"]["type"] == "exceed_context_size_error"
         text = client.post("/completion", json={**body, "stream": True}).text
         assert events(text)[-1][1]["error"]["code"] == 400
-        assert not state.work  # all that was asked for is over
+        assert not running(state)  # all that was asked for is over

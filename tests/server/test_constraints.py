@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py_server.constraints import constraint_of, unconstrained
-from llama_py_server.errors import HTTPError
+from llama_py_server.schema.constraints import constraint_of, unconstrained
+from llama_py_server.wire.errors import HTTPError
 from tests.server.served import ASK, TOOL
 
 SCHEMA = {"type": "integer", "enum": [7]}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py_server import from_anthropic, from_responses
-from llama_py_server.errors import HTTPError
+from llama_py_server.schema import from_anthropic, from_responses
+from llama_py_server.wire.errors import HTTPError
 
 ASK = {"role": "user", "content": "Q"}
 DOCUMENT = {

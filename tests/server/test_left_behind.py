@@ -16,12 +16,12 @@ from ggml_py.errors import AllocError
 from llama_py import serving
 from llama_py.model import Model
 from llama_py.params import SamplingParams
-from llama_py_server import work
 from llama_py_server.command import Loader, parser, shelf_of
-from llama_py_server.kept import Kept
-from llama_py_server.shelf import Shelf
-from llama_py_server.state import State
-from llama_py_server.task import Task
+from llama_py_server.models.shelf import Shelf
+from llama_py_server.models.state import State
+from llama_py_server.schema.completion import Task
+from llama_py_server.stream import replies
+from llama_py_server.stream.replay import Kept
 from tests.limits import SECONDS
 from tests.server.served import SMALL
 
@@ -73,14 +73,14 @@ def test_who_leaves_while_answers_are_prepared_cancels_all(monkeypatch: pytest.M
         assert go.wait(WAIT)
         return SimpleNamespace(id=7, cancel=lambda: cancelled.append(7))
 
-    engine = SimpleNamespace(submit=submit, n_slots=1)
-    state = SimpleNamespace(engine=engine, work={}, loss=None)
-    monkeypatch.setattr(work, "request_of", lambda *_: None)
-    made = work.Work._submit
-    monkeypatch.setattr(work.Work, "_submit", lambda self: (made(self), done.set()))
+    engine = type("Engine", (), {"submit": staticmethod(submit), "n_slots": 1})()
+    state = cast("State", SimpleNamespace(engine=engine, loss=None))
+    monkeypatch.setattr(replies, "request_of", lambda *_: None)
+    made = replies.Work._submit
+    monkeypatch.setattr(replies.Work, "_submit", lambda self: (made(self), done.set()))
 
     async def run() -> None:
-        asked = work.Work(cast("State", state), [[1], [2]], Task(sampling=SamplingParams()))
+        asked = replies.Work(state, [[1], [2]], Task(sampling=SamplingParams()))
         task = asyncio.ensure_future(asked.__aenter__())
         await asyncio.to_thread(begun.wait, WAIT)
         task.cancel()
@@ -90,7 +90,7 @@ def test_who_leaves_while_answers_are_prepared_cancels_all(monkeypatch: pytest.M
         assert await asyncio.to_thread(done.wait, WAIT)
 
     asyncio.run(run())
-    assert cancelled == [7] and not state.work
+    assert cancelled == [7] and not replies.running(state)
 
 
 def test_a_server_of_several_models_collects_its_garbage() -> None:

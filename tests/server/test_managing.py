@@ -15,11 +15,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from dev.compare.load.servers import running
-from llama_py_server import managing
 from llama_py_server.app import app
 from llama_py_server.command import parser, shelf_of
-from llama_py_server.errors import HTTPError
 from llama_py_server.params import ListenParams
+from llama_py_server.routes import hub as hub_routes
+from llama_py_server.wire.errors import HTTPError
 from tests.cli.hub_server import hub
 from tests.commands import DEMO, SCRIPTS
 from tests.server.served import SMALL, WAIT, until
@@ -122,11 +122,11 @@ def test_a_model_is_fetched_answers_and_is_removed(router: Router) -> None:
 
 
 def test_a_file_that_stays_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(managing.hub, "cached_names", lambda: {SMALL_Q8: Path("a.gguf")})
+    monkeypatch.setattr(hub_routes.hub, "cached_names", lambda: {SMALL_Q8: Path("a.gguf")})
     for removed, says in ((lambda name: True, "still cached"), (refuse, "read-only")):
-        monkeypatch.setattr(managing.hub, "removed", removed)
+        monkeypatch.setattr(hub_routes.hub, "removed", removed)
         with pytest.raises(HTTPError, match=f"{SMALL_Q8}' is not removed: .*{says}"):
-            managing._remove(SMALL_Q8)
+            hub_routes._remove(SMALL_Q8)
 
 
 def refuse(name: str) -> bool:
@@ -213,4 +213,4 @@ def test_a_server_of_one_model_has_none_of_this(client: TestClient) -> None:
 def test_clients_of_this_machine(address: tuple[str, int] | None, here: bool) -> None:
     client = None if address is None else SimpleNamespace(host=address[0])
     request: Any = SimpleNamespace(client=client)
-    assert managing._is_here(request) == here
+    assert hub_routes._is_here(request) == here

@@ -12,11 +12,11 @@ from llama_py.chat import ChatTemplate
 from llama_py.chat.tools import format_of
 from llama_py.params import SamplingParams
 from llama_py.serving import Event, Timings
-from llama_py_server.answer import Answer
-from llama_py_server.results.anthropic import Anthropic
-from llama_py_server.results.openai_chat import Chat
-from llama_py_server.results.responses import Responses
-from llama_py_server.task import Task
+from llama_py_server.schema.completion import Task
+from llama_py_server.stream.reply import Answer
+from llama_py_server.stream.writers.anthropic import Anthropic
+from llama_py_server.stream.writers.openai_chat import Chat
+from llama_py_server.stream.writers.responses import Responses
 from tests.server.served import ASK, TOOL, template
 
 TEXT = (
@@ -44,9 +44,8 @@ def answered(writer: Any, size: int, text: str = TEXT) -> tuple[Answer, list[Any
 @pytest.fixture
 def state() -> Any:
     template = SimpleNamespace(caps=SimpleNamespace(parallel_tool_calls=False))
-    return SimpleNamespace(
-        name="m", build="b1", tokenizer=None, template=template, context_shift=False
-    )
+    options = SimpleNamespace(generate=SimpleNamespace(context_shift=False))
+    return SimpleNamespace(name="m", build="b1", tokenizer=None, template=template, options=options)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from ggml_py.errors import ModelError
-from llama_py_server import from_anthropic, from_responses
-from llama_py_server.chat import conversation
-from llama_py_server.errors import HTTPError
-from llama_py_server.state import State
+from llama_py_server.models.state import State
+from llama_py_server.schema import from_anthropic, from_responses
+from llama_py_server.schema.chat import conversation
+from llama_py_server.wire.errors import HTTPError
 
 Body = dict[str, Any]
 Convert = Callable[[Body], Body]

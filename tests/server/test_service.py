@@ -10,9 +10,9 @@ from starlette.testclient import TestClient
 
 from llama_py.text.embed import normalized
 from llama_py_server.command import parser
+from llama_py_server.models.state import State
 from llama_py_server.params import ServedParams
-from llama_py_server.slots import is_file_name
-from llama_py_server.state import State
+from llama_py_server.routes.slots import is_file_name
 from llama_py_tools.command.options import read
 from tests.server.served import served
 

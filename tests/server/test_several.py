@@ -14,9 +14,10 @@ from starlette.testclient import TestClient
 from ggml_py.errors import AllocError, ModelError
 from llama_py_server.app import app
 from llama_py_server.command import main, parser, shelf_of
+from llama_py_server.models.shelf import Shelf
+from llama_py_server.models.state import Record, State
 from llama_py_server.params import ListenParams
-from llama_py_server.shelf import Shelf
-from llama_py_server.state import Record, State
+from llama_py_server.stream.replies import running
 from tests.commands import DEMO
 from tests.server.served import SMALL, WAIT, events, until
 from tests.serving.engines import held
@@ -268,7 +269,7 @@ def test_a_stream_keeps_its_model(client: TestClient, shelf: Shelf) -> None:
     lease.end()
     with held(state.engine, 9) as go_on:
         thread.start()
-        until(lambda: any(answer.tokens for answer in state.work.values()))
+        until(lambda: any(answer.tokens for answer in running(state).values()))
         assert shelf.models.leave("b")
         go_on.set()
     thread.join(WAIT)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from starlette.applications import Starlette
 
-from llama_py_server import listen
 from llama_py_server.params import ListenParams
+from llama_py_server.wire import listen
 from tests.commands import SCRIPTS, clean_environment, heed_interrupts
 from tests.limits import SECONDS
 from tests.processes import all_end, compilers

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py_server import kept
 from llama_py_server.app import app
+from llama_py_server.models.shelf import Shelf, holding
+from llama_py_server.models.state import State
 from llama_py_server.params import ListenParams
-from llama_py_server.shelf import Shelf, holding
-from llama_py_server.state import State
+from llama_py_server.stream import replay
+from llama_py_server.stream.replies import running
 from tests.server.served import ASK, WAIT, events, until
 from tests.serving.engines import held
 
@@ -72,8 +73,8 @@ def test_what_was_sent_can_be_had_again(client: TestClient) -> None:
     assert resumed(client).status_code == 404
 
 
-def kept_by(shelf: Shelf) -> kept.Kept:
-    found = shelf.streams.get(ID)
+def kept_by(client: Any) -> replay.Kept:
+    found = client.app.state.streams.get(ID)
     assert found is not None
     return found
 
@@ -94,7 +95,7 @@ def test_whoever_comes_later_reads_on_while_it_is_answered(
         first, all_of_it = begun(lambda: ask(client, n_predict=300).content)
         until(lambda: known(client)["total_bytes"] > 50)
         later = [begun(lambda at=at: resumed(client, at).content) for at in (0, 50, 10**9)]
-        until(lambda: kept_by(shelf).n_readers == 4)
+        until(lambda: kept_by(client).n_readers == 4)
         assert not any(found for _, found in later) and not known(client)["is_done"]
         go_on.set()
         for thread, _ in [(first, all_of_it), *later]:
@@ -111,7 +112,7 @@ def test_a_stop_ends_it(client: TestClient, shelf: Shelf, state: State) -> None:
         client.delete("/v1/stream", params={"conv_id": ID})
         thread.join(WAIT)
         assert 0 < len(events(said[0].text)) < 20
-        until(lambda: not state.work and shelf.models.info()[0].n_uses == 0)
+        until(lambda: not running(state) and shelf.models.info()[0].n_uses == 0)
         go_on.set()
 
 
@@ -134,25 +135,25 @@ def test_wrong_questions(client: TestClient, query: str) -> None:
 
 
 def test_what_is_kept_is_bounded(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST", 1000)
+    monkeypatch.setattr(replay, "MOST", 1000)
     one = kept_whole(client)
     assert resumed(client).status_code == 400
     assert len(resumed(client, one["total_bytes"] - 900).content) == 900
     set_back = SimpleNamespace(time=iter(range(10**9, 0, -99)).__next__, monotonic=time.monotonic)
-    monkeypatch.setattr(kept, "time", set_back)  # whose clock tells no order
-    monkeypatch.setattr(kept, "TOGETHER", 1500)
+    monkeypatch.setattr(replay, "time", set_back)  # whose clock tells no order
+    monkeypatch.setattr(replay, "TOGETHER", 1500)
     kept_whole(client, "another")
     kept_whole(client, "a third one")
     assert resumed(client).status_code == 404  # it was the oldest
     assert resumed(client, 10**6, "another").status_code == 200
-    monkeypatch.setattr(kept, "SECONDS", -1.0)
+    monkeypatch.setattr(replay, "SECONDS", -1.0)
     ask(client, "the last one")
     assert resumed(client, 10**6, "a third one").status_code == 404
 
 
 def test_answers_that_go_on_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "TOGETHER", 1000)
-    all_of_them = kept.Streams()
+    monkeypatch.setattr(replay, "TOGETHER", 1000)
+    all_of_them = replay.Streams()
     sizes = {"short": 100, "long": 900, "longest": 2000}
     for id, n in sizes.items():
         one = all_of_them.begin(id)

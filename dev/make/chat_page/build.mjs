@@ -5,7 +5,7 @@ import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { build } from "esbuild";
 
-const TO = "../llama_py_server/page";
+const TO = "../../../apps/llama_py_server/page";
 await mkdir(TO, { recursive: true });
 const made = await build({
   entryPoints: [{ in: "src/main.tsx", out: "page" }, { in: "page.css", out: "page" }],

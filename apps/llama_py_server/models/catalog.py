@@ -1,0 +1,166 @@
+"""Which models a server has: those of -m, of folders, of presets, and those that were fetched."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from ggml_py.errors import ModelError
+from llama_py.serving import size_of
+from llama_py_server.models import preset
+from llama_py_server.models.preset import ALL, Preset
+from llama_py_server.models.shelf import Place
+from llama_py_server.models.state import Record, State
+from llama_py_server.params import ModelsParams
+from llama_py_tools.command.options import Parser, read
+from llama_py_tools.generate import vision
+from llama_py_tools.generate.vision import VisionParams
+from llama_py_tools.models import hub, local_models
+
+Open = Callable[[argparse.Namespace, Record], "State"]
+# Of the server's line: they are of one.
+NOT_ITS_OWN = ("alias", "model_url", "hf_repo", "hf_file", "hf_repo_draft", "mmproj")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model before it has options."""
+
+    name: str
+    path: str
+    kind: str
+    others: tuple[str, ...] = ()
+    mmproj: str = ""
+
+
+def single(args: argparse.Namespace, opened: Open) -> Place:
+    """The one model of a server."""
+    models = read(args, ModelsParams).model
+    own = argparse.Namespace(**{**vars(args), "model": models[0] if models else ""})
+    return Place("", lambda record: opened(own, record))
+
+
+def places(
+    args: argparse.Namespace, given: Sequence[str], parser: Parser, opened: Open
+) -> list[Place]:
+    """All models that requests may name. ModelError for two of one name, and for wrong presets.
+
+    given   the server's command line, whose options are for all of them
+    parser  of such lines, which is used up
+    """
+    o = read(args, ModelsParams)
+
+    def refuse(message: str) -> NoReturn:  # the server may run already
+        raise ModelError(f"{o.models_preset}: {message}")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    presets = preset.read(o.models_preset, parser) if o.models_preset else {}
+    for_all = presets.pop(ALL, Preset())
+    made: list[Place] = []
+    hidden: set[str] = set()
+    found = {one.name: one for one in _found(o)}
+    for name in [*found, *(name for name in presets if name not in found)]:
+        one, its = found.get(name), presets.get(name, for_all)
+        own = parser.parse_args([*its.flags, *given])
+        _settle(own, one, its, parser, name)
+        if its.dedup:
+            of = {own.hf_repo, own.hf_repo_draft} - {"", None}
+            hidden |= {repo.partition(":")[0] for repo in of}
+        path = one.path if one else own.model or ""
+        made.append(
+            Place(
+                name,
+                lambda record, own=own: opened(own, record),  # type: ignore[misc]
+                size=_size(path) + _size(own.mmproj),
+                path=path,
+                sees=bool(own.mmproj),
+                kind=one.kind if one else "preset",
+                others=(*(one.others if one else ()), *(own.alias or ())),
+                flags=its.flags,
+                at_start=its.at_start,
+            )
+        )
+        own.alias = (name,)
+    for place in made:
+        place.hidden = place.kind == "cache" and place.name.partition(":")[0] in hidden
+    return made
+
+
+def _settle(
+    own: argparse.Namespace, one: Found | None, its: Preset, parser: Parser, name: str
+) -> None:
+    """Which file it is: where it was found, or what its preset says."""
+    said = parser.parse_args(list(its.flags))
+    for option in NOT_ITS_OWN:
+        setattr(own, option, getattr(said, option))
+    models = [*(said.model or ())] if isinstance(said.model, tuple) else []
+    own.model = one.path if one else models[-1] if models else ""
+    beside = one.mmproj if one and read(own, VisionParams).mmproj_auto else ""
+    own.mmproj = own.mmproj or vision.usable(beside)
+    if not (own.model or own.hf_repo or own.model_url):
+        raise ModelError(
+            f"preset [{name}] names no model; give it `model = FILE` or `hf-repo = USER/MODEL`"
+        )
+
+
+def _found(o: ModelsParams) -> Iterator[Found]:
+    seen: dict[str, str] = {}
+    for one in (*_of_line(o), *_of_folder(o.models_dir), *(_cached() if o.models_cached else ())):
+        if one.name not in seen:
+            seen[one.name] = one.path
+            yield one
+        elif Path(seen[one.name]) != Path(one.path) and one.kind != "cache":
+            raise ModelError(
+                f"two models are called {one.name}: {seen[one.name]} and {one.path}; rename one, or"
+                " name them in --models-preset"
+            )
+
+
+def _of_line(o: ModelsParams) -> Iterator[Found]:
+    for name in o.model:
+        path = name if Path(name).exists() else str(local_models.find(name) or name)
+        if not Path(path).exists():
+            raise FileNotFoundError(2, "No such file or directory", path)
+        yield Found(local_models.name_of(Path(path)), path, "file")
+
+
+def _of_folder(folder: str) -> Iterator[Found]:
+    """Files, and folders with a model in several files or with others that belong to it."""
+    if not folder:
+        return
+    for path in sorted(Path(folder).iterdir()):
+        if path.is_dir():
+            files = [p for p in sorted(path.glob("*.gguf")) if hub.is_model(p.name)]
+            if files:
+                yield Found(path.name, str(files[0]), "folder", mmproj=_eyes(files[0]))
+        elif path.suffix == ".gguf" and hub.is_model(path.name):
+            yield Found(local_models.name_of(path), str(path), "folder")
+
+
+def _cached() -> Iterator[Found]:
+    """By their short names; those of the hub by their repository and type, as llama-server does."""
+    repos, known = hub.cached_names(), local_models.known()
+    for short, path in known.items():
+        if path not in repos.values():
+            yield Found(short, str(path), "cache")
+    shorts = {path: (short,) for short, path in known.items()}
+    for name, path in repos.items():
+        yield Found(name, str(path), "cache", shorts.get(path, ()), _eyes(path))
+
+
+def _eyes(path: Path) -> str:
+    """The encoder of images beside a model; empty, if there is none."""
+    folder = path.parent
+    found = hub.eyes_of(path.name, sorted(p.name for p in folder.glob("*.gguf")))
+    return str(folder / found) if found else ""
+
+
+def _stem(path: Path) -> str:
+    return local_models.name_of(path)
+
+
+def _size(path: str) -> int:
+    return size_of(path) if path and Path(path).exists() else 0

@@ -1,0 +1,83 @@
+"""The end of a server over ranks that has lost one of them, as its clients see it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from llama_py_server.wire.errors import HTTPError
+from llama_py_tools.command.logs import tell
+
+T = TypeVar("T")
+TELLING = 2.0  # seconds: open answers get their error, and who asks meanwhile is told
+
+
+class Loss:
+    """Nothing is lost at first. Then `error` says what is, and all that listen are called, each in
+    its event loop."""
+
+    def __init__(self) -> None:
+        self.error: HTTPError | None = None
+        self._listening: dict[Callable[[HTTPError], None], asyncio.AbstractEventLoop] = {}
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """HTTPError once a rank is lost: nothing new is begun."""
+        if self.error is not None:
+            raise self.error
+
+    def listen(self, told: Callable[[HTTPError], None]) -> Callable[[], None]:
+        """Have a function called when a rank is lost; -> what ends that."""
+        with self._lock:
+            self.check()
+            self._listening[told] = asyncio.get_running_loop()
+
+        def forget() -> None:
+            self._listening.pop(told, None)
+
+        return forget
+
+    async def before(self, doing: Awaitable[T]) -> T:
+        """What comes of it; HTTPError, if a rank is lost before."""
+        task = asyncio.ensure_future(doing)
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def told(error: HTTPError) -> None:
+            if not lost.done():
+                lost.set_exception(error)
+
+        try:
+            forget = self.listen(told)
+        except HTTPError:
+            task.cancel()
+            raise
+        try:
+            both: set[asyncio.Future[Any]] = {task, lost}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                lost.result()
+            return task.result()
+        finally:
+            forget()
+            lost.cancel()
+            if not task.done():
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    def end(self, why: str) -> None:
+        """Tell all, and end this process: what it computes with is gone."""
+        with self._lock:
+            self.error = HTTPError("unavailable_error", f"{why}; the server ends")
+            listening = list(self._listening.items())
+        tell(f"{why}; no more requests are taken")
+        for told, loop in listening:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(told, self.error)
+        time.sleep(TELLING)
+        os._exit(1)

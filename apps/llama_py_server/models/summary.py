@@ -1,0 +1,116 @@
+"""What is told of a model by /models and /props, also while it is not in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from llama_py.batch.prompts import MARKER
+from llama_py.gguf.file_types import guessed, words_of
+
+if TYPE_CHECKING:
+    from llama_py.serving import Now
+    from llama_py_server.models.state import ModelOptions, State
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told of a model.
+
+    props  those of /props that no request can change
+    """
+
+    options: ModelOptions
+    model: dict[str, Any]
+    props: dict[str, Any]
+    now: Now
+    arch: str
+
+    @property
+    def sees(self) -> bool:
+        return bool(self.props["modalities"]["vision"])
+
+    @property
+    def capabilities(self) -> list[str]:
+        return ["completion", "multimodal"] if self.sees else ["completion"]
+
+
+def told_of(state: State) -> Told:
+    return Told(state.options, _model(state), _props(state), state.now(), state.model.arch)
+
+
+def _model(state: State) -> dict[str, Any]:
+    m = state.model
+    return {
+        "id": state.name,
+        "aliases": sorted(state.names),
+        "tags": sorted(state.params.tags),
+        "object": "model",
+        "created": int(state.record.started),
+        "owned_by": "llama-py",
+        "meta": {
+            "vocab_type": m.tokenizer.kind,
+            "n_vocab": m.hparams.n_vocab,
+            "n_ctx": state.engine.n_ctx,
+            "n_ctx_train": m.hparams.n_ctx_train,
+            "n_embd": m.hparams.n_embd,
+            "n_params": m.n_params,
+            "size": m.n_bytes,
+            "ftype": _file_type(state),
+        },
+    }
+
+
+def _file_type(state: State) -> str:
+    file = state.model.file
+    said = file.metadata.get("general.file_type")
+    types = {name: info.type for name, info in file.tensors.items()}
+    return words_of(said if isinstance(said, int) else guessed(types))
+
+
+def _props(state: State) -> dict[str, Any]:
+    t, file = state.tokenizer, state.model
+    shown = {name: _token_text(state, name) for name in ("bos", "eos")}
+    body = {
+        "total_slots": state.engine.n_slots,
+        "model_alias": state.name,
+        "model_ftype": _file_type(state),
+        "model_path": state.path,
+        "modalities": {"vision": state.sees, "video": False, "audio": False},
+        "media_marker": MARKER,
+        "endpoint_slots": state.params.slots,
+        "endpoint_props": state.params.props,
+        "endpoint_metrics": state.params.metrics,
+        "ui_settings": {},
+        "chat_template": state.template.source,
+        "chat_template_caps": _caps(state),
+        "bos_token": shown["bos"],
+        "eos_token": shown["eos"],
+        "build_info": state.build,
+        "is_sleeping": False,
+        "cors_proxy_enabled": False,
+    }
+    if t.tool_use_template and file.chat_template is not None:
+        body["chat_template_tool_use"] = t.tool_use_template
+    return body
+
+
+def _token_text(state: State, name: str) -> str:
+    id = state.tokenizer.special_ids.get(name)
+    if id is None:
+        return ""
+    return state.tokenizer.token_to_piece(id, special=True).decode("utf-8", "replace")
+
+
+def _caps(state: State) -> dict[str, bool]:
+    caps = state.template.caps
+    return {
+        "supports_string_content": caps.string_content,
+        "supports_typed_content": caps.typed_content,
+        "supports_system_role": caps.system_role,
+        "supports_object_arguments": caps.object_arguments,
+        "supports_parallel_tool_calls": caps.parallel_tool_calls,
+        "supports_tools": "tools" in state.template.source,
+        "supports_tool_calls": "tool_calls" in state.template.source,
+        "supports_preserve_reasoning": "reasoning_content" in state.template.source,
+    }

@@ -1,0 +1,107 @@
+"""/completion, /completions, /v1/completions, /infill: prompts that are gone on with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from llama_py.text.infill import infill_ids
+from llama_py_server.schema import completion as tasks
+from llama_py_server.schema.prompts import prompts_of
+from llama_py_server.stream.response import answered
+from llama_py_server.stream.writers.native import Native
+from llama_py_server.stream.writers.openai import Completion
+from llama_py_server.wire.body import Body, object_of, objects, text, value
+from llama_py_server.wire.errors import invalid, not_supported
+
+if TYPE_CHECKING:
+    from llama_py_server.models.state import State
+    from llama_py_server.schema.completion import Task
+
+
+async def native(request: Request, state: State) -> Response:
+    body = await object_of(request)
+    prompts, task = await run_in_threadpool(_read, state, body)
+    return await answered(request, state, prompts, task, Native(state))
+
+
+async def openai(request: Request, state: State) -> Response:
+    body = await object_of(request)
+    if body.get("best_of") not in (None, 1):
+        raise invalid("'best_of' is not supported; use 'n'")
+    suffix, echo = text(body, "suffix"), value(body, "echo", False)
+    if suffix and echo:
+        raise invalid("Cannot use both suffix and echo")
+    read = _read_suffix if suffix else _read
+    prompts, task = await run_in_threadpool(read, state, body)
+    wanted = body.get("logprobs") is not None and body["logprobs"] is not False  # 0 is
+    task = replace(task, has_logprobs=wanted, echo=echo)
+    return await answered(request, state, prompts, task, Completion(state))
+
+
+def _read_suffix(state: State, body: Body) -> tuple[list[list[int]], Task]:
+    """Prompts for the text between a prompt and the suffix."""
+    if missing := _missing(state):
+        raise invalid(f"'suffix' is not supported by this model: {missing}")
+    _, task = _read(state, body)
+    given = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
+    if not all(isinstance(one, str) for one in given):
+        raise invalid("a request with 'suffix' must have a string, or strings, as 'prompt'")
+    return [_between(state, one, body["suffix"]) for one in given], task
+
+
+def _read(state: State, body: Body) -> tuple[list[list[int]], Task]:
+    if "prompt" not in body:
+        raise invalid('"prompt" is required')
+    task = tasks.read(body, state)
+    return prompts_of(state.tokenizer, body["prompt"], state.see if state.sees else None), task
+
+
+async def infill(request: Request, state: State) -> Response:
+    """What stands between two texts."""
+    if missing := _missing(state):
+        raise not_supported(f"Infill is not supported by this model: {missing}")
+    body = await object_of(request)
+    ids, task = await run_in_threadpool(_read_infill, state, body)
+    return await answered(request, state, [ids], task, Native(state))
+
+
+def _missing(state: State) -> str:
+    """Return which tokens for infill the model lacks."""
+    names = (("fim_pre", "prefix"), ("fim_suf", "suffix"), ("fim_mid", "middle"))
+    special = state.tokenizer.special_ids
+    return "".join(f"{what} token is missing. " for name, what in names if name not in special)
+
+
+def _between(state: State, prefix: str, suffix: str, **more: Any) -> list[int]:
+    return infill_ids(
+        state.tokenizer,
+        prefix,
+        suffix,
+        n_ctx=state.engine.n_ctx,
+        n_predict=max(state.options.generate.max_tokens, 0),
+        n_batch=state.engine.params.n_batch,
+        spm=state.params.spm_infill,
+        **more,
+    )
+
+
+def _read_infill(state: State, body: Body) -> tuple[list[int], Task]:
+    for name in ("input_prefix", "input_suffix"):
+        if not isinstance(body.get(name), str):
+            raise invalid(f'"{name}" is required')
+    if not isinstance(body.get("prompt", ""), str):
+        raise invalid('"prompt" must be a string')
+    extra = objects(body, "input_extra")
+    for chunk in extra:
+        if not isinstance(chunk.get("text"), str):
+            raise invalid('extra_context chunk must contain a "text" field with a string value')
+        if not isinstance(chunk.get("filename", ""), str):
+            raise invalid('extra_context chunk\'s "filename" field must be a string')
+    task = tasks.read(body, state)
+    more = {"prompt": text(body, "prompt"), "extra": extra}
+    return _between(state, body["input_prefix"], body["input_suffix"], **more), task

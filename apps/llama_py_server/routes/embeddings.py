@@ -1,0 +1,162 @@
+"""/embeddings, /v1/embeddings, /rerank: texts that are read, not gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from llama_py.serving import TooLong
+from llama_py.text.embed import normalized
+from llama_py.text.rerank import pair
+from llama_py_server.schema.prompts import tokens_of
+from llama_py_server.wire.body import Body, object_of, objects, text, value
+from llama_py_server.wire.errors import HTTPError, invalid, not_supported
+from llama_py_server.wire.responses import as_json
+
+if TYPE_CHECKING:
+    from llama_py.batch import F32
+    from llama_py_server.models.state import State
+
+_FORMAT = "The format to return the embeddings in. Can be either float or base64"
+
+
+async def native(request: Request, state: State) -> Response:
+    return await _embedded(request, state, openai=False)
+
+
+async def openai(request: Request, state: State) -> Response:
+    return await _embedded(request, state, openai=True)
+
+
+async def _embedded(request: Request, state: State, openai: bool) -> Response:
+    if not state.params.embedding:
+        raise not_supported("This server does not support embeddings. Start it with `--embeddings`")
+    if openai and state.pooling == "none":
+        raise invalid(
+            "Pooling type 'none' is not OAI compatible. Please use a different pooling type"
+        )
+    body = await object_of(request)
+    openai = openai and "input" in body
+    form = body.get("encoding_format", "float")
+    if form not in ("float", "base64"):
+        raise invalid(_FORMAT)
+    size = _dimensions(state, body)
+    prompts = await run_in_threadpool(_prompts, state, body)
+    norm = value(body, "embd_normalize", state.params.normalize)
+    found = await _rows(state, prompts, norm if size is None else -1)
+    if size is not None:
+        norm = -1 if state.pooling == "none" else norm
+        found = [normalized(rows[:, :size], norm) for rows in found]
+    if not openai:
+        return as_json([{"index": i, "embedding": rows.tolist()} for i, rows in enumerate(found)])
+    data = [_item(i, rows[0], form) for i, rows in enumerate(found)]
+    n = sum(map(len, prompts))
+    return as_json(
+        {
+            "model": text(body, "model", state.name),
+            "object": "list",
+            "usage": {"prompt_tokens": n, "total_tokens": n},
+            "data": data,
+        }
+    )
+
+
+def _dimensions(state: State, body: Body) -> int | None:
+    """Return the requested length of the embeddings, or None for whole embeddings."""
+    size, most = body.get("dimensions"), state.model.hparams.n_embd_out
+    if size is not None and not (type(size) is int and 1 <= size <= most):
+        raise invalid(f"'dimensions' must be an integer from 1 to {most}, got {size!r}")
+    return size
+
+
+def _item(index: int, row: F32, form: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"embedding": row.tolist(), "index": index, "object": "embedding"}
+    if form == "base64":
+        found["embedding"] = base64.b64encode(row.astype("<f4").tobytes()).decode()
+        found["encoding_format"] = "base64"
+    return found
+
+
+def _prompts(state: State, body: Body) -> list[list[int]]:
+    if "input" not in body and "content" not in body:
+        raise invalid('"input" or "content" must be provided')
+    given = body["input"] if "input" in body else body["content"]
+    several = isinstance(given, list) and not any(type(one) is int for one in given)
+    found = [_tokens(state, one) for one in given] if several else [_tokens(state, given)]
+    if not found:
+        raise invalid('"input" must not be empty')
+    if not all(found):
+        raise invalid("Input content cannot be empty")
+    return found
+
+
+def _tokens(state: State, given: Any) -> list[int]:
+    if state.sees and isinstance(given, dict) and "multimodal_data" in given:
+        raise not_supported("embeddings of images are not supported; give texts only")
+    if isinstance(given, dict) and "content" in given:
+        parts = objects(given, "content")
+        if any(part.get("type") != "text" for part in parts):
+            raise invalid("unsupported content[].type")
+        given = "".join(text(part, "text") for part in parts)
+    return tokens_of(state.tokenizer, given)
+
+
+async def _rows(state: State, prompts: Sequence[Sequence[int]], norm: int) -> list[F32]:
+    """Of each prompt [1, n]; without pooling [n_tokens, n]."""
+    try:
+        reading = state.engine.embed(prompts, state.pooling, norm, state.options.attention)
+        return [np.atleast_2d(row) for row in await asyncio.wrap_future(reading)]
+    except TooLong as e:
+        raise HTTPError(
+            "server_error",
+            f"input ({e.n_prompt} tokens) is too large to process. increase the physical batch size"
+            f" (current batch size: {e.n_ctx})",
+        ) from None
+
+
+async def rerank(request: Request, state: State) -> Response:
+    """How well documents answer a query, as Jina and TEI have it."""
+    if not state.params.reranking:
+        raise not_supported("This server does not support reranking. Start it with `--reranking`")
+    body = await object_of(request)
+    if "query" not in body:
+        raise invalid('"query" must be provided')
+    if not isinstance(body["query"], str):
+        raise invalid('"query" must be a string')
+    documents = body.get("documents", body.get("texts"))
+    if not isinstance(documents, list) or not documents:
+        raise invalid('"documents" must be a non-empty string array')
+    texts = [text(one, "text") if isinstance(one, dict) else one for one in documents]
+    if not all(isinstance(one, str) for one in texts):
+        raise invalid('"documents" must be a non-empty string array')
+    query = body["query"]
+    prompts = await run_in_threadpool(lambda: [pair(state.model, [query, t]) for t in texts])
+    scores = [float(rows[0][0]) for rows in await _rows(state, prompts, -1)]
+    return as_json(_ranked(body, texts, scores, sum(map(len, prompts)), state.name))
+
+
+def _ranked(body: Body, texts: list[str], scores: list[float], n_tokens: int, name: str) -> Any:
+    is_tei = "texts" in body
+    label = "score" if is_tei else "relevance_score"
+    with_text = is_tei and value(body, "return_text", False)
+    found = [
+        {"index": i, label: score, **({"text": texts[i]} if with_text else {})}
+        for i, score in enumerate(scores)
+    ]
+    order = sorted(found, key=lambda one: -float(str(one[label])))
+    order = order[: max(value(body, "top_n", len(order)), 0)]
+    if is_tei:
+        return order
+    return {
+        "model": text(body, "model", name),
+        "object": "list",
+        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+        "results": order,
+    }

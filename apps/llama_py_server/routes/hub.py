@@ -1,0 +1,116 @@
+"""Models of the hub that clients have fetched, and removed (server-models.cpp):
+
+POST /models {"model": "USER/MODEL:TYPE"}    begin to fetch it
+DELETE /models?model=USER/MODEL:TYPE         take it from the hub's cache
+GET /models/sse                              how that goes, and which models come and leave
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from llama_py_server.wire.access import is_local
+from llama_py_server.wire.body import object_of, text
+from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.responses import as_json
+from llama_py_tools.command.params import FileParams
+from llama_py_tools.models import hub
+
+if TYPE_CHECKING:
+    from llama_py_server.models.shelf import Shelf
+
+LEAVING = 60.0  # seconds in which a model has to end what it answers
+
+
+async def fetch(request: Request, shelf: Shelf) -> Response:
+    """Whether there is such a model is known at once; the rest goes on behind the answer."""
+    _check_may(request, shelf)
+    name = text(await object_of(request), "model")
+    if not name:
+        raise invalid("model must be a non-empty string")
+    token = shelf.manages.token
+    full, sizes = await run_in_threadpool(hub.to_fetch, FileParams(hf_repo=name, hf_token=token))
+    if full in shelf.places or full in shelf.fetches.running:
+        raise invalid(f"model '{full}' already exists")
+    shelf.fetches.begin(full, sizes, token)
+    return as_json({"success": True})
+
+
+async def remove(request: Request, shelf: Shelf) -> Response:
+    """Where it is in use, once that has ended."""
+    _check_may(request, shelf)
+    name = request.query_params.get("model", "")
+    if name in shelf.fetches.running:
+        await shelf.fetches.cancel(name)
+        return _gone(shelf, name)
+    place = shelf.named(name)
+    if not place.is_of_hub:
+        raise invalid(f"model '{place.name}' is not removable (not from the hub's cache)")
+    if shelf.is_there(place):
+        shelf.models.leave(place.name)
+        until = time.monotonic() + LEAVING
+        while shelf.is_there(place):
+            if time.monotonic() > until:
+                raise HTTPError("unavailable_error", f"model '{place.name}' is in use")
+            await asyncio.sleep(0.05)
+    await run_in_threadpool(_remove, place.name)
+    shelf.reload()
+    return _gone(shelf, place.name)
+
+
+def _remove(name: str) -> None:
+    """Remove a model's files. HTTPError if one stays."""
+    why = "its file is still cached"
+    try:
+        hub.removed(name)
+    except OSError as e:
+        why = str(e)
+    if name in hub.cached_names():
+        raise HTTPError("server_error", f"model '{name}' is not removed: {why}")
+
+
+def _gone(shelf: Shelf, name: str) -> Response:
+    shelf.feed.send("model_remove", name)
+    return as_json({"success": True})
+
+
+async def events(request: Request, shelf: Shelf) -> Response:
+    if not shelf.several:
+        raise HTTPError("not_found_error", "File Not Found")
+    return StreamingResponse(shelf.feed.stream(), media_type="text/event-stream")
+
+
+def _check_may(request: Request, shelf: Shelf) -> None:
+    """What is fetched takes the disk, and what is removed is gone: not for whoever passes by."""
+    if not shelf.several:
+        raise HTTPError("not_found_error", "File Not Found")
+    who, origin = shelf.manages.who, request.headers.get("origin", "")
+    if origin and not is_local(origin) and urlsplit(origin).netloc != request.headers.get("host"):
+        raise HTTPError("permission_error", f"pages of {origin} may not change models")
+    if who == "none":
+        raise HTTPError("permission_error", shelf.manages.why)
+    has_key = hasattr(request.state, "holder")
+    if who == "here" and not (has_key or _is_here(request)):
+        raise HTTPError(
+            "permission_error",
+            "models are fetched and removed for clients of this machine, and"
+            " those with a key (--models-manage all: for everybody)",
+        )
+
+
+def _is_here(request: Request) -> bool:
+    """Whether a client is of this machine; one of a unix socket is."""
+    if request.client is None:
+        return True
+    try:
+        return ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return not request.client.host

@@ -1,0 +1,128 @@
+"""/metrics: numbers for Prometheus (server-task.cpp:to_metrics)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from llama_py.serving import Now
+from llama_py_server.routes.leases import summary
+from llama_py_server.wire.errors import not_supported
+from llama_py_server.wire.responses import GONE, as_written
+
+if TYPE_CHECKING:
+    from llama_py_server.models.shelf import Shelf
+
+
+class Shown(NamedTuple):
+    """name, help  of a number;  value  what it is"""
+
+    name: str
+    help: str
+    value: Callable[[Now], float]
+
+
+COUNTERS = (
+    Shown(
+        "prompt_tokens_total",
+        "Number of prompt tokens processed, excluding cached tokens",
+        lambda now: now.total.n_prompt,
+    ),
+    Shown(
+        "prompt_tokens_cached_total",
+        "Number of prompt tokens reused from the cache",
+        lambda now: now.total.n_reused,
+    ),
+    Shown(
+        "prompt_seconds_total",
+        "Total time spent processing prompts",
+        lambda now: now.total.prompt_seconds,
+    ),
+    Shown(
+        "tokens_predicted_total",
+        "Number of generation tokens processed",
+        lambda now: now.total.n_gen,
+    ),
+    Shown(
+        "tokens_predicted_seconds_total",
+        "Total time spent generating tokens",
+        lambda now: now.total.gen_seconds,
+    ),
+    Shown("n_decode_total", "Total number of steps", lambda now: now.total.n_steps),
+    Shown(
+        "n_tokens_max",
+        "Largest observed sequence length (prompt + generation)",
+        lambda now: now.total.n_longest,
+    ),
+    Shown(
+        "spec_decode_num_drafts_total",
+        "Speculative: Total speculative verification steps",
+        lambda now: now.total.n_drafts,
+    ),
+    Shown(
+        "spec_decode_num_draft_tokens_total",
+        "Speculative: Total draft tokens generated",
+        lambda now: now.total.n_drafted,
+    ),
+    Shown(
+        "spec_decode_num_accepted_tokens_total",
+        "Speculative: Total draft tokens accepted by the target model",
+        lambda now: now.total.n_accepted,
+    ),
+    Shown(
+        "texts_read_total",
+        "Number of texts read for embeddings and ranks",
+        lambda now: now.total.n_texts,
+    ),
+    Shown("states_evicted_total", "Kept states that had to go", lambda now: now.n_evicted),
+)
+
+GAUGES = (
+    Shown("requests_processing", "Number of requests processing", lambda now: now.n_busy),
+    Shown("requests_deferred", "Number of requests deferred", lambda now: now.n_waiting),
+    Shown(
+        "n_busy_slots_per_decode",
+        "Average number of busy slots per step",
+        lambda now: now.total.n_busy / max(now.total.n_steps, 1),
+    ),
+    Shown("kv_cells", "Tokens in the memory, of all sequences", lambda now: now.n_cells),
+    Shown("state_bytes", "Bytes of kept states in host memory", lambda now: now.state_bytes),
+)
+
+
+async def get(request: Request, shelf: Shelf) -> Response:
+    found = await summary(request, shelf)
+    if found is None:
+        return GONE
+    place, told = found
+    if not told.options.server.metrics:
+        raise not_supported(
+            "This server does not support metrics endpoint. Start it with `--metrics`"
+        )
+    now, record = told.now, place.record
+    lines: list[str] = []
+    for one in COUNTERS:
+        lines += _lines("counter", one.name, one.help, one.value(now))
+    for one in GAUGES:
+        lines += _lines("gauge", one.name, one.help, one.value(now))
+    for name, (help, value) in record.window.rates(now.total).items():
+        lines += _lines("gauge", name, help, value)
+    lines += [
+        "# HELP llamacpp:requests_ended_total Requests that have ended, by reason",
+        "# TYPE llamacpp:requests_ended_total counter",
+        *(
+            f'llamacpp:requests_ended_total{{reason="{reason}"}} {n}'
+            for reason, n in sorted(now.total.ended.items())
+        ),
+    ]
+    made = Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+    made.raw_headers += as_written({"Process-Start-Time-Unix": str(int(record.started))})
+    return made
+
+
+def _lines(kind: str, name: str, help: str, value: float) -> list[str]:
+    full = f"llamacpp:{name}"
+    return [f"# HELP {full} {help}", f"# TYPE {full} {kind}", f"{full} {value:.10g}"]

@@ -1,0 +1,89 @@
+"""/props and /lora-adapters: settings of a model, and of the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from llama_py_server.models.state import build
+from llama_py_server.routes.leases import summary
+from llama_py_server.schema.completion import defaults_of, scales
+from llama_py_server.stream.writers.settings import settings
+from llama_py_server.wire.body import json_of
+from llama_py_server.wire.errors import invalid, not_supported
+from llama_py_server.wire.responses import GONE, as_json
+
+if TYPE_CHECKING:
+    from llama_py_server.models.shelf import Shelf
+    from llama_py_server.models.state import State
+
+
+async def get(request: Request, shelf: Shelf) -> Response:
+    """Of a model; where there are several and none is named, of the server."""
+    ui: bool = request.app.state.ui
+    if shelf.several and not request.query_params.get("model"):
+        return as_json(
+            {
+                "role": "router",
+                "ui": ui,
+                "max_instances": shelf.models.most,
+                "models_autoload": shelf.autoload,
+                "model_alias": "llama-py",
+                "model_path": "none",
+                "default_generation_settings": {"params": None, "n_ctx": 0},
+                "ui_settings": {},
+                "build_info": build(),
+                "cors_proxy_enabled": False,
+            }
+        )
+    known = await summary(request, shelf)
+    if known is None:
+        return GONE
+    place, told = known
+    o = told.options
+    params = {"params": settings(defaults_of(o), o), "n_ctx": told.model["meta"]["n_ctx"]}
+    found = {"default_generation_settings": params, **told.props}
+    return as_json({**found, "ui": ui, "is_sleeping": shelf.info(place).asleep})
+
+
+async def post(request: Request, state: State) -> Response:
+    if not state.params.props:
+        raise not_supported(
+            "This server does not support changing global properties. Start it with `--props`"
+        )
+    return as_json({"success": True})
+
+
+async def adapters(request: Request, state: State) -> Response:
+    """The LoRA adapters and the scales of requests that say nothing of them."""
+    in_use = state.engine.loras
+    found = []
+    for id, adapter in enumerate(state.model.adapters):
+        one: dict[str, Any] = {
+            "id": id,
+            "path": adapter.path,
+            "scale": in_use.get(adapter, 0.0),
+            "task_name": adapter.task,
+            "prompt_prefix": adapter.prompt_prefix,
+        }
+        if adapter.invocation_tokens:
+            t = state.tokenizer
+            ids = adapter.invocation_tokens
+            data = b"".join(t.token_to_piece(id, special=True) for id in ids)
+            one["alora_invocation_string"] = data.decode("utf-8", "replace")
+            one["alora_invocation_tokens"] = list(ids)
+        found.append(one)
+    return as_json(found)
+
+
+async def set_adapters(request: Request, state: State) -> Response:
+    body = await json_of(request)
+    if not isinstance(body, list):
+        raise invalid("Request body must be an array")
+    try:
+        state.engine.set_loras(state.adapters_of(scales(body)))
+    except ValueError as e:
+        raise invalid(str(e)) from None
+    return as_json({"success": True})

@@ -1,0 +1,58 @@
+"""Streams that are resumed:
+
+    GET /v1/stream?conv_id=ID&from=BYTES    what was sent, then what comes
+    DELETE /v1/stream?conv_id=ID            stop
+    POST /v1/streams/lookup                 which of these conversations have one
+
+Where the server has keys, each is told of its own only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from llama_py_server.stream.replay import Replay
+from llama_py_server.wire.body import object_of
+from llama_py_server.wire.clients import holder
+from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.responses import as_json
+
+if TYPE_CHECKING:
+    from llama_py_server.models.shelf import Shelf
+
+
+def _id(request: Request) -> str:
+    id = request.query_params.get("conv_id", "")
+    if not id:
+        raise invalid("Missing conversation id in path")
+    return id
+
+
+async def get(request: Request, shelf: Shelf) -> Response:
+    kept = request.app.state.streams.get(_id(request), holder(request))
+    if kept is None:
+        raise HTTPError("not_found_error", "Stream not found or expired")
+    if not kept.runs:
+        raise HTTPError("unavailable_error", "Stream owner model is loading, retry later")
+    said = request.query_params.get("from", "0")
+    if not said.isdecimal():
+        raise invalid("Invalid 'from' offset")
+    if int(said) < kept.dropped:
+        raise invalid("Stream offset lost, please restart")
+    return Replay(kept, int(said))
+
+
+async def delete(request: Request, shelf: Shelf) -> Response:
+    request.app.state.streams.stop(_id(request), holder(request))
+    return Response(status_code=204, media_type="application/json")
+
+
+async def lookup(request: Request, shelf: Shelf) -> Response:
+    ids = (await object_of(request)).get("conversation_ids", [])
+    if not isinstance(ids, list):
+        raise invalid("'conversation_ids' must be an array")
+    names = [id for id in ids if isinstance(id, str) and id]
+    return as_json(request.app.state.streams.lookup(names, holder(request)))

@@ -1,0 +1,127 @@
+"""Paths as Google's Vertex AI calls them, where its variables say so (server-http.cpp):
+
+    AIP_MODE=PREDICTION     they are there;  AIP_HTTP_PORT  where the server listens then
+    AIP_HEALTH_ROUTE        another path of /health
+    AIP_PREDICT_ROUTE       requests of any kind, several at once (/predict)
+
+A prediction is `{"instances": [{"@requestFormat": "chatCompletions", ...}, ...]}`: of each what the
+path of that name, `/v1/chat/completions`, answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message
+
+from llama_py_server.wire.body import object_of
+from llama_py_server.wire.clients import unless_gone
+from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.responses import GONE, as_json
+
+Handle = Callable[[Request], Awaitable[Any]]
+Key = tuple[str, str]
+MOST = 128  # instances of a request
+
+
+def is_on() -> bool:
+    return os.environ.get("AIP_MODE") == "PREDICTION"
+
+
+def port(given: int) -> int:
+    """That which is asked for there, else the given one."""
+    return int(os.environ.get("AIP_HTTP_PORT", "8080")) if is_on() else given
+
+
+def _path(name: str, default: str) -> str:
+    path = os.environ.get(name, default)
+    return path if not path or path.startswith("/") else f"/{path}"
+
+
+def health_paths() -> list[str]:
+    path = _path("AIP_HEALTH_ROUTE", "") if is_on() else ""
+    return [path] if path else []
+
+
+def handles(known: Mapping[Key, Handle], told: Callable[[Handle], Handle]) -> dict[Key, Handle]:
+    """What is there besides the known paths: nothing where it is off. HTTPError for a path that is
+    taken."""
+    if not is_on():
+        return {}
+    predict = _path("AIP_PREDICT_ROUTE", "/predict")
+    if ("POST", predict) in known:
+        raise invalid(f"AIP_PREDICT_ROUTE={predict} is a path of its own; use another")
+    by_name: dict[str, Handle] = {}
+    for (method, path), handle in known.items():
+        if method == "POST" and "{" not in path:
+            by_name.setdefault(name_of(path), handle)
+            by_name[path] = handle
+    found: dict[Key, Handle] = {("POST", predict): told(_predict(by_name))}
+    return found | {("GET", path): known["GET", "/health"] for path in health_paths()}
+
+
+def name_of(path: str) -> str:
+    """`/v1/chat/completions` is chatCompletions."""
+    first, *others = re.split("[/_-]", path.removeprefix("/v1").strip("/"))
+    return first + "".join(one[:1].upper() + one[1:] for one in others)
+
+
+def _predict(by_name: Mapping[str, Handle]) -> Handle:
+    async def handle(request: Request) -> Response:
+        instances = (await object_of(request)).get("instances")
+        if not isinstance(instances, list):
+            raise invalid("request body must include an array field named instances")
+        if len(instances) > MOST:
+            raise invalid(f"instances array exceeds maximum size of {MOST}")
+        asked = asyncio.gather(*(_one(request, by_name, one) for one in instances))
+        found = await unless_gone(request, asked)
+        return GONE if found is None else as_json({"predictions": found})
+
+    return handle
+
+
+async def _one(request: Request, by_name: Mapping[str, Handle], instance: Any) -> Any:
+    """What an instance is answered, or its error."""
+    if not isinstance(instance, dict):
+        return _error("each instance must be a JSON object")
+    name = instance.get("@requestFormat")
+    if not isinstance(name, str):
+        return _error("each instance must include a string @requestFormat")
+    if name not in by_name:
+        return _error(f"no handler registered for @requestFormat: {name}")
+    body = {key: value for key, value in instance.items() if key != "@requestFormat"}
+    if "stream" in body:
+        body["stream"] = False
+    whole: list[bytes] = []
+
+    async def send(message: Message) -> None:
+        whole.append(message.get("body", b""))
+
+    inner = _request(request, json.dumps(body).encode())
+    await (await by_name[name](inner))(inner.scope, inner.receive, send)
+    return json.loads(b"".join(whole) or b"null")
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"error": HTTPError("invalid_request_error", message).body}
+
+
+def _request(outer: Request, body: bytes) -> Request:
+    """One of the same client with another body; the outer one watches whether the client leaves."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if waiting:
+            return waiting.pop()
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    headers = [(k, v) for k, v in outer.scope["headers"] if k != b"x-conversation-id"]
+    return Request({**outer.scope, "headers": headers, "state": {}}, receive)

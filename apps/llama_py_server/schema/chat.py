@@ -1,0 +1,164 @@
+"""Requests of conversations: from messages, tools and options to a prompt and a task
+(server-common.cpp:oaicompat_chat_params_parse)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from llama_py_server.schema import completion as tasks
+from llama_py_server.schema.answering import Answering
+from llama_py_server.schema.asked import Asked, Options
+from llama_py_server.schema.chat_messages import messages_of
+from llama_py_server.schema.constraints import REPLACED, constraint_of, unconstrained
+from llama_py_server.schema.media import Media
+from llama_py_server.wire.body import Body, check_unsupported, inner, objects, text, value
+from llama_py_server.wire.errors import invalid
+
+if TYPE_CHECKING:
+    from llama_py_server.models.state import State
+    from llama_py_server.schema.completion import Task
+
+_UNSUPPORTED = ("audio", "moderation", "web_search_options")
+N_PROBS = 20  # of `logprobs` without `top_logprobs`
+
+
+class Conversation(NamedTuple):
+    """What a conversation becomes."""
+
+    prompt: str
+    task: Task
+    messages: list[Body]
+
+
+def conversation(state: State, body: Body) -> Conversation:
+    """Raises HTTPError for what no conversation can be, ModelError where the template does."""
+    check_unsupported(body, _UNSUPPORTED)
+    body = _with_tools(body)
+    if body.get("modalities") not in (None, [], ["text"]):
+        raise invalid("'modalities' must be [\"text\"]: responses are texts")
+    tools = objects(body, "tools")
+    choice = _tool_choice(body)
+    if not state.talk.jinja and (tools or choice != "auto"):
+        raise invalid("tools param requires --jinja flag")
+    limit = constraint_of(body)
+    schema = limit.value if limit is not None and limit.kind == "json_schema" else None
+    messages = messages_of(body, Media(state))
+    options = _options(state, body, messages)
+    if tools and choice != "none" and limit is not None and schema is None:
+        raise invalid("Cannot use custom grammar constraints with tools.")
+    if options.continued and isinstance(messages[-1].get("content"), list):
+        texts = (part["text"] for part in messages[-1]["content"] if "text" in part)
+        messages[-1] = {**messages[-1], "content": "\n\n".join(texts)}  # as llama-server joins it
+    asked = Asked(messages, tools, choice, schema, options, state.talk.skip_chat_parsing)
+    answering = Answering(state.engine, state.template, asked)
+    n_probs = _n_probs(body)
+    body = {**body, "n_probs": n_probs, "logprobs": None}
+    if schema is not None:  # the format of the answer has it
+        body = unconstrained(body)
+    task = tasks.read(body, state)
+    task = replace(
+        task,
+        answering=answering,
+        has_logprobs=n_probs is not None,
+        n_predict=task.n_predict or 1,  # llama-server checks the limit after a token
+    )
+    return Conversation(answering.prompt, task, messages)
+
+
+def _with_tools(body: Body) -> Body:
+    """Return a request whose `functions` and `function_call` are `tools` and `tool_choice`."""
+    older = [name for name in REPLACED if body.get(name) is not None]
+    newer = [name for name in ("tools", "tool_choice") if body.get(name) is not None]
+    if older and newer:
+        raise invalid(f"Cannot use both {older[0]} and {newer[0]}")
+    if not older:
+        return body
+    choice, functions = body.get("function_call"), objects(body, "functions")
+    names = ("auto", "none", *(one.get("name") for one in functions))
+    if choice and (choice.get("name") if isinstance(choice, dict) else choice) not in names:
+        raise invalid(f"'function_call' must name one of 'functions', got {choice!r}")
+    return {
+        **{key: v for key, v in body.items() if key not in REPLACED},
+        "tools": [{"type": "function", "function": one} for one in functions],
+        "tool_choice": {"function": choice} if isinstance(choice, dict) else choice,
+        "parallel_tool_calls": False,
+    }
+
+
+def _tool_choice(body: Body) -> Any:
+    """As OpenAI has it: a word, or an object that names a function."""
+    choice = body.get("tool_choice")
+    if choice is None:
+        return "auto"
+    if isinstance(choice, dict):
+        function = inner(choice, "function")
+        name, kind = text(function, "name") or text(choice, "name"), choice.get("type")
+        if not name or kind not in (None, "function", "tool"):
+            raise invalid(f"'tool_choice' of type {kind!r} is not supported; name a function")
+        return {"type": "function", "function": {"name": name}}
+    if choice not in ("auto", "none", "required"):
+        raise invalid(f"Invalid tool_choice: {choice}")
+    return choice
+
+
+def _options(state: State, body: Body, messages: list[Body]) -> Options:
+    talk = state.talk
+    budget = value(body, "reasoning_budget_tokens", value(body, "thinking_budget_tokens", -1))
+    continued, prompted = _continued(state, body, messages)
+    parallel = body.get("parallel_tool_calls")
+    return Options(
+        add_generation_prompt=prompted,
+        continued=continued,
+        parallel_tool_calls=parallel if isinstance(parallel, bool) else None,
+        reasoning_format=text(body, "reasoning_format", talk.reasoning_format),
+        budget=talk.reasoning_budget if budget < 0 else budget,
+        budget_message=text(body, "reasoning_budget_message", talk.reasoning_budget_message),
+        variables=_variables(state, body),
+    )
+
+
+def _continued(state: State, body: Body, messages: list[Body]) -> tuple[bool | str, bool]:
+    """Which part of the last message goes on, and whether a new one begins."""
+    prompted = value(body, "add_generation_prompt", True)
+    given = body.get("continue_final_message")
+    continued = given if given in (True, "content", "reasoning_content") else False
+    last = bool(messages) and messages[-1]["role"] == "assistant"
+    if not continued and state.talk.prefill_assistant and last:
+        continued, prompted = True, False
+    if continued and prompted:
+        raise invalid("Cannot set both add_generation_prompt and continue_final_message to true.")
+    if continued and last and messages[-1].get("tool_calls"):
+        raise invalid("Cannot continue an assistant message that contains tool calls.")
+    return continued and last, prompted
+
+
+def _variables(state: State, body: Body) -> dict[str, Any]:
+    """What the template is told: by the command line, then by the request."""
+    found = {**state.talk.chat_template_kwargs, **inner(body, "chat_template_kwargs")}
+    if not isinstance(found.get("enable_thinking", True), bool):
+        raise invalid('invalid type for "enable_thinking" (expected boolean, got string)')
+    if state.talk.reasoning != "auto":
+        found.setdefault("enable_thinking", state.talk.reasoning == "on")
+    effort = body.get("reasoning_effort")
+    if effort == "none":
+        found["enable_thinking"] = False
+        found.pop("reasoning_effort", None)
+    elif isinstance(effort, str) and effort:
+        found["reasoning_effort"] = effort
+    return found
+
+
+def _n_probs(body: Body) -> int | None:
+    """Return how many of the most likely tokens are wanted, or None for no log probabilities.
+
+    A number in `logprobs` is the form of /v1/completions.
+    """
+    given, top = body.get("logprobs"), body.get("top_logprobs")
+    if not isinstance(given, bool | int | None):
+        raise invalid(f"'logprobs' must be true or false, got {given!r}")
+    if given:
+        return top if top is not None else N_PROBS if given is True else given
+    if top is not None:
+        raise invalid("top_logprobs requires logprobs to be set to true")
+    return body.get("n_probs") or None

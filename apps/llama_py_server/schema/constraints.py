@@ -1,0 +1,175 @@
+"""Constraints of requests, in the words of llama.cpp, OpenAI, vLLM, SGLang, NIM and TGI.
+
+Every field that looks like a constraint is kept or refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from llama_py.grammar.schema import kept, listed
+from llama_py_server.wire.body import Body, check_unsupported
+from llama_py_server.wire.errors import invalid
+
+_LIKE = re.compile(r"guided|structur|grammar|schema|regex|ebnf|lark|constrain|^format$")
+REPLACED = "functions", "function_call"  # fields of chats that `tools` and `tool_choice` replace
+_START = re.compile(r"^\s*start\s*:", re.MULTILINE)  # in Lark
+_ANY = ("json_schema", "guided_json", "json", "format", "choice", "guided_choice")  # though false
+_WRAPPER = {"name", "strict", "description", "schema"}  # keys next to the schema in `json_schema`
+
+
+class Constraint(NamedTuple):
+    """A field of SamplingParams (json_schema, grammar, regex, lark), its value, and the name of
+    the field in the request."""
+
+    kind: str
+    value: Any
+    name: str
+
+
+def constraint_of(body: Mapping[str, Any]) -> Constraint | None:
+    """Return the constraint of a request. HTTPError for several, and for unknown ones."""
+    check_unsupported(body, REPLACED)
+    found = [*_given(body), *_of_format(body.get("response_format"))]
+    if all(one.kind == "json_schema" for one in found):  # any JSON object is less than a schema
+        found = [one for one in found if one.value != {}] or found[:1]
+    if any(one[:2] != found[0][:2] for one in found):
+        raise invalid(f"Cannot use both {found[0].name} and {found[1].name}")
+    if not found:
+        return None
+    one = _checked(found[0])
+    if one.kind == "json_schema" and _is_strict(body.get("response_format")):
+        _enforce(one)
+    return one
+
+
+def _is_strict(form: Any) -> bool:
+    """Return True if `response_format` says `"strict": true`."""
+    given = form.get("json_schema") if isinstance(form, Mapping) else None
+    return any(isinstance(one, Mapping) and one.get("strict") is True for one in (form, given))
+
+
+def _enforce(one: Constraint) -> None:
+    """Raise HTTPError for a schema that no grammar enforces as a whole."""
+    left_out = kept(json.dumps(one.value)).left_out
+    if left_out:
+        raise invalid(
+            f"'{one.name}': strict is true, but no grammar enforces {listed(left_out)}; remove"
+            " these keywords, or strict"
+        )
+
+
+def is_constraint(name: str) -> bool:
+    """Return True if a field of a request is, or looks like, a constraint."""
+    return name in ("response_format", *_INNER) or _LIKE.search(name) is not None
+
+
+def unconstrained(body: Body) -> Body:
+    """Return a request without its constraint, which another object has."""
+    return {key: v for key, v in body.items() if not is_constraint(key)}
+
+
+def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[Constraint]:
+    for name, value in body.items():
+        absent = value in (None, "") or (value in (False, []) and name not in _ANY)
+        if absent or not (prefix or name in _INNER or _LIKE.search(name)):
+            continue
+        if name in _INNER:
+            if not isinstance(value, Mapping):
+                raise invalid(f"'{name}' must be an object")
+            yield from _given(value, f"{name}.")
+        elif name in _NAMED:
+            yield Constraint(*_NAMED[name](value), f"{prefix}{name}")
+        elif name not in _WITHOUT_EFFECT and not (prefix == "nvext." and not _LIKE.search(name)):
+            raise invalid(f"'{prefix}{name}' is not supported; constraints: {', '.join(_NAMED)}")
+
+
+def _grammar(value: Any) -> tuple[str, Any]:
+    """GBNF or Lark, by their arrows; TGI has an object with the kind."""
+    if isinstance(value, Mapping):
+        found = [*_of_format(value, "grammar")]
+        if found:
+            return found[0][:2]
+    is_lark = isinstance(value, str) and "::=" not in value and _START.search(value)
+    return ("lark" if is_lark else "grammar"), value
+
+
+def _choice(value: Any) -> tuple[str, Any]:
+    texts = value if isinstance(value, list) else []
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise invalid(f"a choice must be a non-empty array of strings, got {json.dumps(value)}")
+    return "lark", "start: " + " | ".join(map(json.dumps, texts))
+
+
+def _as(kind: str) -> Callable[[Any], tuple[str, Any]]:
+    return lambda value: (kind, value)
+
+
+_INNER = ("structured_outputs", "nvext")  # objects of vLLM and NIM with constraints
+_NAMED: dict[str, Callable[[Any], tuple[str, Any]]] = {
+    "json_schema": _as("json_schema"),
+    "grammar": _grammar,
+    "regex": _as("regex"),
+    "lark": _as("lark"),
+    "ebnf": _as("grammar"),
+    "json": _as("json_schema"),
+    "choice": _choice,
+    "json_object": lambda value: ("json_schema", {}),
+    "guided_json": _as("json_schema"),
+    "guided_regex": _as("regex"),
+    "guided_choice": _choice,
+    "guided_grammar": _grammar,
+    "guided_json_object": lambda value: ("json_schema", {}),
+    "format": lambda value: ("json_schema", {} if value == "json" else value),
+}
+_WITHOUT_EFFECT = ("guided_decoding_backend", "backend", "_backend", "disable_fallback")
+
+
+def _of_format(form: Any, name: str = "response_format") -> Iterator[Constraint]:
+    """The constraint of `response_format`."""
+    if form is None:
+        return
+    if not isinstance(form, Mapping):
+        raise invalid(f"'{name}' must be an object")
+    kind, value = form.get("type"), form.get("value")
+    if kind in ("json_object", "json_schema", "json"):
+        names = ("schema", "value", "json_schema")
+        given: Any = next((form[k] for k in names if form.get(k) is not None), {})
+        yield Constraint("json_schema", given if kind == "json" else _unwrapped(given), name)
+    elif kind == "regex":
+        yield Constraint("regex", form.get("regex", form.get("pattern", value)), name)
+    elif kind == "grammar":
+        yield Constraint(*_grammar(form.get("grammar", value)), name)
+    elif kind not in (None, "", "text") or form.keys() - {"type"}:
+        raise invalid(
+            f'{name} type must be one of "text", "json_object", "json_schema", "regex" or'
+            f' "grammar", but got: {kind}'
+        )
+
+
+def _unwrapped(given: Any) -> Any:
+    """The schema, which may stand in an object with its name."""
+    if not isinstance(given, Mapping):
+        return given
+    if given.get("schema") is not None:
+        return given["schema"]
+    return {} if given.keys() <= _WRAPPER else given
+
+
+def _checked(one: Constraint) -> Constraint:
+    kind, value, name = one
+    if kind != "json_schema":
+        if not isinstance(value, str):
+            raise invalid(f"Field '{name}': it must be a string, got {json.dumps(value)}")
+        return one
+    if isinstance(value, str):  # as SGLang has it
+        try:
+            value = json.loads(value)
+        except ValueError as e:
+            raise invalid(f"Field '{name}': it must be a JSON schema: {e}") from None
+    if not isinstance(value, Mapping | bool):
+        raise invalid(f"Field '{name}': it must be a JSON schema, an object, not {value!r}")
+    return Constraint(kind, value if value != {} else {"type": "object"}, name)

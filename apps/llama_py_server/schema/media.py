@@ -1,0 +1,81 @@
+"""Images of requests: where they may be from (server-common.cpp:handle_media)."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.errors import ModelError
+from llama_py_server.schema.fetch import Fetching
+from llama_py_server.wire.body import Body, inner, text
+from llama_py_server.wire.errors import HTTPError, invalid
+
+if TYPE_CHECKING:
+    from llama_py_server.models.state import State
+
+KINDS = {"image_url": "image", "input_audio": "audio", "input_video": "video", "video_url": "video"}
+
+
+class Media:
+    """Of one request: what it names is read or fetched, but not decoded yet."""
+
+    def __init__(self, state: State) -> None:
+        self._sees, self._folder = state.sees, state.params.media_path
+        self._fetching = Fetching(state.params.media_urls)
+
+    def part(self, part: Body) -> Body:
+        """A part of a content that is an image, with its bytes or its file. HTTPError where it
+        cannot be had, or the model does not see."""
+        kind = KINDS[text(part, "type")]
+        if kind != "image" or not self._sees:
+            raise HTTPError(
+                "server_error",
+                f"{kind} input is not supported - hint: if this is unexpected, you"
+                " may need to provide the mmproj",
+            )
+        given = part.get("image_url")
+        url = given if isinstance(given, str) else text(inner(part, "image_url"), "url")
+        return {"type": "image_url", "image_url": self._given(url)}
+
+    def _given(self, url: str) -> bytes | Path:
+        if url.startswith(("http://", "https://")):
+            return self._fetching.get(url)
+        if url.startswith("file://"):
+            return self._file(url)
+        if not url.startswith("data:"):
+            return decoded(url)
+        head, comma, body = url.partition(",")
+        if not comma or "," in body:
+            raise invalid("Invalid uri-encoded base64 value")
+        if not head.startswith("data:image/"):
+            raise invalid(f"Invalid uri format: {head[:80]}")
+        if not head.endswith("base64"):
+            raise invalid("uri must be base64 encoded")
+        return decoded(body)
+
+    def _file(self, url: str) -> Path:
+        from llama_py.vision.messages import path_of
+
+        if not self._folder:
+            raise invalid("file:// URLs are not allowed unless --media-path is specified")
+        name = url.removeprefix("file://").lstrip("/")
+        try:
+            path = path_of(f"file:{name}", self._folder)
+        except ModelError:
+            raise invalid(f"file path is not allowed: {name[:80]}") from None
+        if not path.is_file():
+            raise invalid(f"file does not exist or cannot be opened: {name[:80]}")
+        return path
+
+
+def decoded(given: Any) -> bytes:
+    """Base64, with or without its padding. HTTPError for what is none."""
+    try:
+        said = "".join(given.split()).rstrip("=")
+        data = base64.b64decode(said + "=" * (-len(said) % 4), validate=True)
+    except (AttributeError, ValueError):
+        data = b""
+    if not data:
+        raise invalid("Invalid base64 value")
+    return data

@@ -1,0 +1,85 @@
+"""Prompts in all forms that requests may have (server-common.cpp:tokenize_input_prompts)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_py_server.schema.media import decoded
+from llama_py_server.wire.errors import invalid
+
+if TYPE_CHECKING:
+    from llama_py.tokenizer import Tokenizer
+
+See = Callable[[str, Sequence[bytes]], list[int]]
+
+_FORMS = (
+    '"prompt" elements must be a string, a list of tokens, a JSON object containing a prompt'
+    " string, or a list of mixed strings & tokens."
+)
+
+
+def tokens_of(
+    tokenizer: Tokenizer,
+    value: Any,
+    add_special: bool = True,
+    parse_special: bool = True,
+    see: See | None = None,
+) -> list[int]:
+    """The ids of one prompt: a text, ids, texts and ids in any order, or {"prompt_string": ...}.
+
+    Only a text at the beginning gets what the model wants before texts (BOS). HTTPError for other
+    forms, and for ids outside of the vocabulary.
+
+    see  what makes the prompt of a text with images; None: there can be none
+    """
+    if isinstance(value, dict) and "prompt_string" in value:
+        if "multimodal_data" in value:
+            return _seen(value, see)
+        value = value["prompt_string"]
+    if isinstance(value, str):
+        return _checked(tokenizer, tokenizer.tokenize(_plain(value), add_special, parse_special))
+    if not isinstance(value, list) or not all(_is_id(p) or isinstance(p, str) for p in value):
+        raise invalid(_FORMS)
+    found: list[int] = []
+    for i, part in enumerate(value):
+        if isinstance(part, str):
+            found += tokenizer.tokenize(_plain(part), add_special and i == 0, parse_special)
+        else:
+            found.append(part)
+    return _checked(tokenizer, found)
+
+
+def _seen(value: dict[str, Any], see: See | None) -> list[int]:
+    if see is None:
+        raise invalid("Multimodal data provided, but model does not support multimodal requests.")
+    said, data = value["prompt_string"], value["multimodal_data"]
+    if not isinstance(said, str) or not isinstance(data, list):
+        raise invalid('"prompt_string" must be a string, "multimodal_data" an array of base64')
+    return see(_plain(said), [decoded(one) for one in data])
+
+
+def prompts_of(tokenizer: Tokenizer, value: Any, see: See | None = None) -> list[list[int]]:
+    """The ids of each prompt: of one, or of each element of a list without numbers."""
+    if isinstance(value, list) and not any(map(_is_id, value)):
+        found = [tokens_of(tokenizer, one, see=see) for one in value]
+    else:
+        found = [tokens_of(tokenizer, value, see=see)]
+    if not found:
+        raise invalid('"prompt" must not be empty')
+    return found
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _plain(text: str) -> str:
+    """Without lone surrogates, which JSON may have and no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def _checked(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    if any(not 0 <= id < tokenizer.n_vocab for id in ids):
+        raise invalid("Prompt contains invalid tokens")
+    return ids

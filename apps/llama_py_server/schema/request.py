@@ -1,0 +1,66 @@
+"""The engine's request for one answer to a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from llama_py.batch.prompts import n_cells
+from llama_py.params import AnswerParams, SamplingParams
+from llama_py.serving import Request
+from llama_py_server.wire.errors import invalid
+
+if TYPE_CHECKING:
+    from llama_py_server.models.state import State
+    from llama_py_server.schema.completion import Task
+
+
+def request_of(state: State, prompt: Sequence[int], task: Task) -> Request:
+    """Return what the engine is asked for. HTTPError for a slot or an adapter that is none."""
+    answering = task.answering
+    if task.id_slot >= state.engine.n_slots:
+        raise invalid(f"id_slot = {task.id_slot}: there are slots 0 to {state.engine.n_slots - 1}")
+    params, constraint = _params(state, task), None
+    if answering is not None and not task.sampling.constraints:
+        room = state.engine.n_ctx - n_cells(prompt)
+        constraint = answering.constraint(room if task.n_predict < 0 else task.n_predict)
+    return Request(
+        prompt=prompt,
+        params=params,
+        constraint=constraint,
+        loras=None if task.lora is None else state.adapters_of(task.lora),
+        id_slot=task.id_slot,
+        cache_prompt=task.cache_prompt,
+        marks=None if answering is None else answering.marks,
+        prompt_logprobs=task.logprobs if task.echo else None,
+        post_sampling_probs=task.post_sampling_probs,
+        n_indent=task.n_indent,
+        n_discard=task.n_discard,
+        t_max_predict=max(task.t_max_predict_ms, 0) / 1000,
+        t_max=float(state.options.listen.timeout),
+    )
+
+
+def _params(state: State, task: Task) -> AnswerParams:
+    """Return how the engine chooses tokens, and where it ends."""
+    stops, preserved = task.stop, task.preserved_tokens
+    if task.answering is not None:
+        end = () if task.answering.format.ends_itself else state.turn_end
+        stops = (*stops, *end, *task.answering.stops)
+        preserved = (*preserved, *task.answering.preserved_tokens)
+    s, thinking = task.sampling, None
+    if task.answering is not None and s.constraints:
+        thinking = task.answering.thinking
+    return AnswerParams(
+        **{f.name: getattr(s, f.name) for f in fields(SamplingParams)},
+        max_tokens=task.n_predict,
+        stop=tuple(dict.fromkeys(stops)),
+        special=state.options.generate.special,
+        preserved_tokens=preserved,
+        context_shift=state.options.generate.context_shift,
+        n_keep=task.n_keep,
+        logprobs=task.logprobs,
+        thinking=thinking,
+        logits_processors=() if task.answering is None else task.answering.processors(),
+    )

@@ -1,0 +1,242 @@
+"""Streams that outlive their client: whoever lost the connection reads on where it was
+(server-stream.cpp). A request has one if it names a conversation: `X-Conversation-Id`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from llama_py_server.wire.clients import holder, left, stopped
+from llama_py_server.wire.errors import invalid
+
+T = TypeVar("T")
+HEADER = "x-conversation-id"
+SECONDS = 300.0  # that an answer is kept when it has ended, or goes on with nobody who reads it
+MOST = 4 << 20  # bytes of one that are kept, the last
+TOGETHER = 64 << 20  # of all
+LONGEST = 1024  # characters of a conversation's name
+
+
+class Kept:
+    """The bytes of one answer.
+
+    holder          of which key it is
+    started, ended  as they are told: by the clock on the wall, which may be set anew
+    read, over      when somebody read it last, and when it was over: by one that only goes on
+    """
+
+    def __init__(self, id: str, holder: int = 0) -> None:
+        self.id, self.holder = id, holder
+        self.started, self.ended = time.time(), 0.0
+        self.data, self.dropped = bytearray(), 0
+        self.runs = self.done = self.cancelled = False
+        self.n_readers, self.read, self.over = 0, time.monotonic(), 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it ever had."""
+        return self.dropped + len(self.data)
+
+    def run(self, chunks: AsyncIterator[bytes], at_end: Callable[[], None]) -> None:
+        """Take all that comes, whether somebody reads it or not."""
+        self.runs = True
+        if self.cancelled:
+            at_end()
+            return
+        self._task = asyncio.ensure_future(self._take(chunks))
+        self._task.add_done_callback(lambda _: at_end())  # also if it is stopped before it began
+
+    async def _take(self, chunks: AsyncIterator[bytes]) -> None:
+        try:
+            async for chunk in chunks:
+                self.data += chunk
+                self.shorten(len(self.data) - MOST)
+                self._tell()
+        finally:
+            self.finish()
+
+    def shorten(self, n: int) -> None:
+        """Keep the first n bytes of what is kept no longer, if n > 0."""
+        if n > 0:
+            n = min(n, len(self.data))
+            del self.data[:n]
+            self.dropped += n
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def finish(self) -> None:
+        if not self.done:
+            self.done, self.ended, self.over = True, time.time(), time.monotonic()
+            self._tell()
+
+    def stop(self) -> None:
+        """Nobody wants it any more."""
+        self.cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+        self.finish()
+
+    async def unless_stopped(self, doing: Awaitable[T]) -> T:
+        """What comes of it; HTTPError where it is stopped before."""
+        task = asyncio.ensure_future(doing)
+        try:
+            while not task.done() and not self.cancelled:
+                waiting = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            if not task.done():
+                raise invalid("request cancelled by a stop before the answer began")
+            return task.result()
+        finally:
+            await stopped(task)
+
+    async def read_from(self, at: int) -> AsyncGenerator[bytes, None]:
+        """What there is from this byte on, then what comes. It ends early for a reader that is so
+        slow that what it wants is no longer kept."""
+        self.n_readers += 1
+        try:
+            while at >= self.dropped:
+                if at < self.size:
+                    found = bytes(self.data[at - self.dropped :])
+                    at += len(found)
+                    yield found
+                elif self.done:
+                    return
+                else:
+                    await self._changed.wait()
+        finally:
+            self.n_readers, self.read = self.n_readers - 1, time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it need not be kept: it has ended long ago, or nobody has read it for long."""
+        if self.done:
+            return time.monotonic() - self.over > SECONDS
+        return self.runs and not self.n_readers and time.monotonic() - self.read > SECONDS
+
+
+class Replay(Response):
+    """A kept stream from one byte on. The end of the client is not its end."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, kept: Kept, at: int = 0) -> None:
+        super().__init__(headers={"cache-control": "no-cache"})
+        del self.headers["content-length"]
+        self.kept, self.at = kept, at
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(left(receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                with suppress(OSError):
+                    sending.result()
+        finally:
+            await stopped(gone)
+            await stopped(sending)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        chunks = self.kept.read_from(self.at)
+        try:
+            async for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            await chunks.aclose()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Streams:
+    """Those of all conversations, the last of each. A key's holder has its own: who has another key
+    does not see them, even by the same name."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], Kept] = {}
+
+    def begin(self, id: str, holder: int = 0) -> Kept:
+        """A new one; the one before is stopped."""
+        self.stop(id, holder)
+        self.sweep()
+        self._kept[holder, id] = kept = Kept(id, holder)
+        return kept
+
+    def get(self, id: str, holder: int = 0) -> Kept | None:
+        return self._kept.get((holder, id))
+
+    def drop(self, kept: Kept) -> None:
+        """Its request failed before there was anything to keep."""
+        if self.get(kept.id, kept.holder) is kept:
+            del self._kept[kept.holder, kept.id]
+        kept.finish()
+
+    def stop(self, id: str, holder: int = 0) -> None:
+        kept = self._kept.pop((holder, id), None)
+        if kept is not None:
+            kept.stop()
+
+    def sweep(self) -> None:
+        """Forget what nobody wants any more, and what is too much: what has ended, the oldest
+        first, then the beginnings of the longest that go on."""
+        for kept in [k for k in self._kept.values() if k.is_over]:
+            self.stop(kept.id, kept.holder)
+        excess = sum(len(k.data) for k in self._kept.values()) - TOGETHER
+        if excess <= 0:
+            return
+        for kept in sorted((k for k in self._kept.values() if k.done), key=lambda k: k.over):
+            if excess <= 0:
+                return
+            excess -= len(kept.data)
+            self.stop(kept.id, kept.holder)
+        while excess > 0:
+            longest = max(self._kept.values(), key=lambda k: len(k.data))
+            n = min(excess, (len(longest.data) + 1) // 2)
+            longest.shorten(n)
+            excess -= n
+
+    def lookup(self, ids: list[str], holder: int = 0) -> list[dict[str, Any]]:
+        """Of conversations that the client names, and of those of a model: `ID::MODEL`."""
+        found = [
+            k
+            for id in ids
+            for k in self._kept.values()
+            if k.holder == holder and (k.id == id or k.id.startswith(f"{id}::"))
+        ]
+        return [
+            {
+                "conversation_id": k.id,
+                "is_done": k.done,
+                "total_bytes": k.size,
+                "started_at": int(k.started),
+                "completed_at": int(k.ended),
+            }
+            for k in found
+        ]
+
+
+def kept_of(request: Request) -> Kept | None:
+    """The stream that a request is to have, if it named a conversation."""
+    found: Kept | None = getattr(request.state, "kept", None)
+    return found
+
+
+def begun(request: Request, streams: Streams) -> Kept | None:
+    id = request.headers.get(HEADER, "")
+    if not id:
+        return None
+    if len(id) > LONGEST:
+        raise invalid(f"X-Conversation-Id has more than {LONGEST} characters")
+    request.state.kept = kept = streams.begin(id, holder(request))
+    return kept

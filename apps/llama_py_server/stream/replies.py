@@ -1,0 +1,212 @@
+"""Answers of one HTTP request that are on their way: from the engine's thread to this one's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from starlette.concurrency import run_in_threadpool
+
+from llama_py.serving import Busy, Event, Handle, Timings
+from llama_py_server.schema.request import request_of
+from llama_py_server.stream.reply import Answer, Change
+from llama_py_server.wire.errors import HTTPError, told
+
+if TYPE_CHECKING:
+    from llama_py.serving import Engine
+    from llama_py_server.models.state import State
+    from llama_py_server.schema.completion import Task
+
+
+EACH_SLOT = 2  # answers of one request that are asked for at a time
+
+
+_RUNNING: WeakKeyDictionary[Engine, dict[int, Answer]] = WeakKeyDictionary()
+
+
+def running(state: State) -> dict[int, Answer]:
+    """Return the answers of a model that are on their way, by the engine's numbers."""
+    return _RUNNING.setdefault(state.engine, {})
+
+
+class News(NamedTuple):
+    """What came of an answer: a change, or None where it is about the prompt."""
+
+    answer: Answer
+    change: Change | None
+
+
+class Work:
+    """All answers of a request; leaving `async with` cancels those that have not ended.
+
+    Each is told of in the order in which it happens; HTTPError where one has failed. Of many some
+    are asked for at a time, so that they neither fill the queue nor keep others waiting.
+    """
+
+    def __init__(self, state: State, prompts: Sequence[Sequence[int]], task: Task) -> None:
+        self.state, self._running = state, running(state)
+        self.answers = [
+            Answer(i * task.n_cmpl + j, prompt, _of_copy(task, j))
+            for i, prompt in enumerate(prompts)
+            for j in range(task.n_cmpl)
+        ]
+        self._todo, self._left = deque(self.answers), len(self.answers)
+        self._asking: asyncio.Future[None] | None = None
+        self._handles: list[Handle] = []
+        self._is_cancelled = False
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[tuple[Answer, Event] | None] = asyncio.Queue()
+        self._first: tuple[Answer, Event] | None = None  # that `is_quiet` has waited for
+        self._forget = state.loss.listen(self._lost) if state.loss is not None else None
+
+    def _lost(self, error: HTTPError) -> None:
+        """The engine will tell nothing any more."""
+        event = Event(Timings(), finish_reason="error", error=error)
+        self._events.put_nowait((self.answers[0], event))
+
+    async def __aenter__(self) -> Work:
+        try:
+            await run_in_threadpool(self._submit)
+        except BaseException:
+            self.cancel()
+            raise
+        return self
+
+    def _submit(self) -> None:
+        """Preparing a request may take long (a grammar), so this is done in a thread."""
+        try:
+            while self._todo and not self._is_cancelled:
+                if self._n_running >= EACH_SLOT * self.state.engine.n_slots:
+                    return
+                answer = self._todo[0]
+                if not len(answer.prompt):
+                    self._todo.popleft()
+                    self._tell(answer, Event(answer.timings, finish_reason="length"))
+                    continue
+                request = request_of(self.state, answer.prompt, answer.task)
+                try:
+                    handle = self.state.engine.submit(request, partial(self._tell, answer))
+                except Busy:
+                    if self._n_running:
+                        return  # once one of these has ended
+                    raise
+                self._todo.popleft()
+                self._handles.append(handle)
+                self._running[handle.id] = answer
+                if self._is_cancelled:  # meanwhile: nobody else cancels this one
+                    self.cancel()
+        except Exception as e:
+            raise told(e) from e
+
+    @property
+    def _n_running(self) -> int:
+        return self._left - len(self._todo)
+
+    def _ask_more(self) -> None:
+        """For the next, now that one has ended."""
+        if self._todo and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.ensure_future(self._asked())
+
+    async def _asked(self) -> None:
+        """An error is heard of as one of an answer would be."""
+        try:
+            n = -1
+            while (
+                self._todo
+                and not self._is_cancelled
+                and (
+                    len(self._todo) != n or not self._n_running  # whose end would ask again
+                )
+            ):
+                n = len(self._todo)
+                await run_in_threadpool(self._submit)
+        except HTTPError as e:
+            event = Event(Timings(), finish_reason="error", error=e)
+            self._events.put_nowait((self._todo[0], event))
+
+    def _tell(self, answer: Answer, event: Event) -> None:
+        """Called from the engine's thread. It raises where the loop is closed: nobody listens."""
+        self._loop.call_soon_threadsafe(self._events.put_nowait, (answer, event))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """No answer goes on, nor begins."""
+        self._is_cancelled = True
+        if self._forget is not None:
+            self._forget()
+        for handle in self._handles:
+            handle.cancel()
+            self._running.pop(handle.id, None)
+
+    async def next(self) -> News | None:
+        """What happens next; None after the end of all."""
+        if self._left == 0:
+            return None
+        first, self._first = self._first, None
+        while first is None:
+            first = await self._events.get()
+        return await self._checked(*first)
+
+    async def is_quiet(self, seconds: float) -> bool:
+        """Wait for what happens next. Whether nothing does for so long (0: as long as it takes)."""
+        if self._left == 0 or self._first is not None:
+            return False
+        timer = self._loop.call_later(seconds, self._events.put_nowait, None) if seconds else None
+        self._first = await self._events.get()
+        if timer is not None:
+            timer.cancel()
+        return self._first is None
+
+    def soon(self) -> News | None:
+        """The next, if it is there already, and no error: what came before is to be sent first."""
+        while self._left and self._first is None and not self._events.empty():
+            self._first = self._events.get_nowait()
+        if self._left == 0 or self._first is None or self._first[1].error is not None:
+            return None
+        if self._is_slow(*self._first):
+            return None
+        (answer, event), self._first = self._first, None
+        return self._news(answer, event, answer.take(event))
+
+    def _is_slow(self, answer: Answer, event: Event) -> bool:
+        """Return True for an end that is checked by a schema."""
+        return event.finish_reason is not None and answer.task.is_checked
+
+    async def _checked(self, answer: Answer, event: Event) -> News:
+        if event.error is not None:
+            raise told(event.error)
+        if self._is_slow(answer, event):
+            return self._news(answer, event, await run_in_threadpool(answer.take, event))
+        return self._news(answer, event, answer.take(event))
+
+    def _news(self, answer: Answer, event: Event, change: Change) -> News:
+        if event.finish_reason is not None:
+            self._left -= 1
+            self._ask_more()
+        about_prompt = event.token is None and event.finish_reason is None
+        return News(answer, None if about_prompt else change)
+
+    async def __aiter__(self) -> AsyncIterator[News]:
+        while (news := await self.next()) is not None:
+            yield news
+
+
+def _of_copy(task: Task, i: int) -> Task:
+    """Of several answers to one prompt, each has its own seed."""
+    s = task.sampling
+    if i == 0 or not s.has_seed:
+        return task
+    return replace(task, sampling=replace(s, seed=(s.seed + i) % (2**32 - 1)), id_slot=-1)

@@ -1,0 +1,212 @@
+"""An answer as it comes: its text, tokens and probabilities so far, and why it ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from llama_py.batch.prompts import n_cells
+from llama_py.serving import Timings
+
+if TYPE_CHECKING:
+    from llama_py.chat.stream import Delta
+    from llama_py.serving import Event, Score
+    from llama_py_server.schema.completion import Task
+
+_STOP_TYPES = {"eos": "eos", "stop": "word"}  # all else is a limit
+Top = tuple[tuple[int, float], ...]
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call; arguments are JSON text. error: why they do not meet the tool's schema."""
+
+    id: str
+    name: str
+    arguments: str = ""
+    error: str = ""
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """The field of a wrong call; none of a right one."""
+        return {"validation_error": self.error} if self.error else {}
+
+
+@dataclass(slots=True)
+class Said:
+    """A message that deltas have been added to."""
+
+    content: str = ""
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
+
+    def add(self, delta: Delta) -> None:
+        self.content += delta.content
+        self.reasoning += delta.reasoning
+        if delta.index is None:
+            return
+        while len(self.calls) <= delta.index:
+            self.calls.append(Call("", ""))
+        call = self.calls[delta.index]
+        call.id, call.name = call.id or delta.id, call.name or delta.name
+        call.arguments += delta.arguments
+        call.error = call.error or delta.error
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A chosen token, its bytes in the text, and how likely it and the most likely tokens were:
+    logarithms, or probabilities after sampling."""
+
+    token: int
+    data: bytes
+    value: float | None
+    top: Top
+
+
+@dataclass(slots=True)
+class Change:
+    """What one token brought: text, the tokens since the last text, parts of the message.
+
+    of_content  the chosen tokens since the last part, if this part is content
+    """
+
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    deltas: list[Delta] = field(default_factory=list)
+    chosen: list[Chosen] = field(default_factory=list)
+    of_content: list[Chosen] = field(default_factory=list)
+    first: bool = False
+
+
+class Answer:
+    """One answer to one prompt.
+
+    index     its place among those of the request
+    timings   how far it has come;  slot  the sequence that answers, -1 before
+    said      the message so far, where the task says that the answer is one
+    scores    of the prompt's tokens but the first, where the task wants them
+    n_reasoning  tokens of its reasoning;  of_content  the chosen tokens of its content
+    error     why the whole of it does not meet the schema of the response
+    stop_type "none" before the end; then "eos", "word" (`stopping_word`) or "limit"
+    """
+
+    def __init__(self, index: int, prompt: Sequence[int], task: Task) -> None:
+        self.index, self.prompt, self.task = index, prompt, task
+        self.text = ""
+        self.tokens: list[int] = []
+        self.chosen: list[Chosen] = []
+        self.timings, self.slot = Timings(n_prompt=n_cells(prompt)), -1
+        self.stop_type, self.stopping_word, self.truncated = "none", "", False
+        self.said = Said()
+        self._reader = None if task.answering is None else task.answering.reader()
+        self._waiting: list[int] = []
+        self.scores: list[Score] = []
+        self.error = ""
+        self.n_reasoning = self._n_read = 0
+        self.of_content: list[Chosen] = []
+        self._unread: list[Chosen] = []
+
+    @property
+    def ended(self) -> bool:
+        return self.stop_type != "none"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ended at a limit."""
+        return self.stop_type == "limit"
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """The field of a response that does not meet its schema."""
+        return {"validation_error": self.error} if self.error else {}
+
+    @property
+    def has_new_line(self) -> bool:
+        return "\n" in self.text
+
+    @property
+    def n_prompt(self) -> int:
+        return n_cells(self.prompt)
+
+    @property
+    def n_cached(self) -> int:
+        return self.timings.n_reused
+
+    @property
+    def n_generated(self) -> int:
+        return self.timings.n_gen
+
+    def take(self, event: Event) -> Change:
+        """What an event adds."""
+        change = Change(event.text, first=not self.tokens and event.token is not None)
+        self.timings, self.slot = event.timings, event.slot
+        self.text += event.text
+        self.scores += event.scores
+        if event.token is not None:
+            self._take_token(event.token, event, change)
+        at_once = self.task.return_tokens  # though the text of some is empty, or held back
+        if event.text or event.finish_reason or change.chosen or change.first or at_once:
+            change.tokens, self._waiting = self._waiting, []
+        if self._reader is not None and event.text:
+            change.deltas = self._reader.feed(event.text)
+        if event.finish_reason is not None:
+            self._end(event)
+            change.deltas += self._reader.rest() if self._reader is not None else []
+        if change.deltas:
+            self._attribute(change)
+        if event.finish_reason is not None:
+            self._check()
+        return change
+
+    def _check(self) -> None:
+        """Check a response of a schema that its grammar does not enforce as a whole."""
+        response = self.task.response
+        is_message = self.task.answering is not None
+        if response is None or not response.left_out or (self.said.calls and not self.said.content):
+            return
+        self.error = response.problem(self.said.content if is_message else self.text)
+
+    def _attribute(self, change: Change) -> None:
+        """Assign the tokens since the last part of the message to the parts of this change."""
+        for delta in change.deltas:
+            self.said.add(delta)
+        if any(delta.content for delta in change.deltas):
+            change.of_content = self._unread
+            self.of_content += self._unread
+        if any(delta.reasoning for delta in change.deltas):
+            self.n_reasoning += self.n_generated - self._n_read
+        self._n_read, self._unread = self.n_generated, []
+
+    def _take_token(self, id: int, event: Event, change: Change) -> None:
+        self.tokens.append(id)
+        self._waiting.append(id)
+        if event.logprob is None:
+            return
+        value, top = event.logprob, event.top
+        if self.task.post_sampling_probs:
+            value = math.exp(value)
+            top = tuple((id, math.exp(log)) for id, log in top if log > -math.inf)
+        change.chosen = [Chosen(id, event.data, value, top)]
+        self.chosen += change.chosen
+        self._unread += change.chosen
+
+    def _end(self, event: Event) -> None:
+        self.stop_type = _STOP_TYPES.get(str(event.finish_reason), "limit")
+        self.stopping_word, self.truncated = event.stopped_by, event.truncated
+        if self.stop_type == "word" and not event.stopped_by:
+            self.stop_type = "eos"  # the end of a grammar, where the model has no end token
+        if event.stopped_by:
+            self._drop_stop()
+
+    def _drop_stop(self) -> None:
+        """Drop the tokens of the stop string, which are not in the text."""
+        left = len(self.text.encode())
+        for i, one in enumerate(self.chosen):
+            if left <= 0:
+                n = len(self.chosen) - i
+                del self.chosen[i:], self._unread[max(len(self._unread) - n, 0) :]
+                return
+            left -= len(one.data)

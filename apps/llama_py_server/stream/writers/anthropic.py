@@ -1,0 +1,164 @@
+"""Of Anthropic's /v1/messages (server-task.cpp:to_json_anthropic)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from llama_py_server.wire.ids import new_id
+from llama_py_server.wire.sse import Event
+
+if TYPE_CHECKING:
+    from llama_py.chat.stream import Delta
+    from llama_py_server.models.state import State
+    from llama_py_server.stream.reply import Answer, Call, Change
+    from llama_py_server.wire.errors import HTTPError
+
+
+class Anthropic:
+    """Messages of blocks, one after the other: thoughts, text, each call."""
+
+    end = b""
+
+    def __init__(self, state: State) -> None:
+        self.state, self.id = state, new_id("msg_")
+        self._begun = False
+        self._n = -1  # the number of the block that is open, or was last
+        self._open = ""  # what kind of block that is: "thinking", "text" or a call's number
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        answer = answers[0]
+        said, blocks = answer.said, []
+        if said.reasoning:
+            blocks.append({"type": "thinking", "thinking": said.reasoning, "signature": ""})
+        if said.content:
+            blocks.append({"type": "text", "text": said.content})
+        blocks += [_block(call) for call in said.calls]
+        return {
+            **self._message(blocks, answer),
+            "stop_reason": stop_reason(answer),
+            "stop_sequence": answer.stopping_word or None,
+            **answer.mark,
+        }
+
+    def _message(self, blocks: list[Any], answer: Answer, start: bool = False) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "content": blocks,
+            "model": self.state.name,
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {
+                "cache_read_input_tokens": answer.n_cached,
+                "input_tokens": answer.n_prompt - answer.n_cached,
+                "output_tokens": 0 if start else answer.n_generated,
+            },
+        }
+
+    def progress(self, answer: Answer) -> list[Event]:
+        return [_event("ping")]
+
+    def partial(self, answer: Answer, change: Change) -> list[Event]:
+        found = self._start(answer)
+        for delta in change.deltas:
+            found += self._added(delta)
+        return found
+
+    def _start(self, answer: Answer) -> list[Event]:
+        if self._begun:
+            return []
+        self._begun = True
+        return [_event("message_start", message=self._message([], answer, start=True))]
+
+    def _added(self, delta: Delta) -> list[Event]:
+        found = []
+        if delta.reasoning:
+            found += self._opened("thinking", {"type": "thinking", "thinking": ""})
+            found.append(self._delta("thinking_delta", thinking=delta.reasoning))
+        if delta.content:
+            found += self._opened("text", {"type": "text", "text": ""})
+            found.append(self._delta("text_delta", text=delta.content))
+        if delta.index is not None and not delta.error:  # an error may be of an earlier block
+            block = {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
+            found += self._opened(f"call {delta.index}", block)
+            if delta.arguments:
+                found.append(self._delta("input_json_delta", partial_json=delta.arguments))
+        return found
+
+    def _opened(self, kind: str, block: dict[str, Any]) -> list[Event]:
+        """The end of another block and the start of this one, unless it is open."""
+        if kind == self._open:
+            return []
+        found = self._closed()
+        self._n, self._open = self._n + 1, kind
+        start = _event("content_block_start", index=self._n, content_block=block)
+        return [*found, start]
+
+    def _closed(self) -> list[Event]:
+        if not self._open:
+            return []
+        signed = [self._delta("signature_delta", signature="")] if self._open == "thinking" else []
+        self._open = ""
+        return [*signed, _event("content_block_stop", index=self._n)]
+
+    def _delta(self, kind: str, **what: Any) -> Event:
+        return _event("content_block_delta", index=self._n, delta={"type": kind, **what})
+
+    def final(self, answer: Answer) -> list[Event]:
+        delta = {"stop_reason": stop_reason(answer), "stop_sequence": answer.stopping_word or None}
+        usage = {"output_tokens": answer.n_generated}
+        errors = [{"id": call.id, **call.mark} for call in answer.said.calls if call.error]
+        more = answer.mark | ({"validation_errors": errors} if errors else {})
+        end = _event("message_delta", delta=delta, usage=usage, **more)
+        return [*self._start(answer), *self._closed(), end, _event("message_stop")]
+
+    def error(self, error: HTTPError) -> Event:
+        return Event({"type": "error", "error": error.body}, "error")
+
+
+def stop_reason(answer: Answer) -> str:
+    if answer.is_cut:
+        return "max_tokens"
+    if answer.said.calls:
+        return "tool_use"
+    return "stop_sequence" if answer.stopping_word in answer.task.stop else "end_turn"
+
+
+def _block(call: Call) -> dict[str, Any]:
+    given = complete_part(call.arguments)
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given, **call.mark}
+
+
+def complete_part(text: str) -> Any:
+    """Return the complete members and items of a JSON object that may be cut.
+
+    Anthropic's client makes the same object of the deltas of a stream.
+    """
+    ends, closers, before = [(0, "{}")], "", ""  # of values, and the brackets to close there
+    for one in _TOKENS.finditer(text):
+        token = one[0]
+        if token == '"':  # a cut string
+            break
+        if token in "{[":
+            closers = ("}" if token == "{" else "]") + closers
+        elif token in "}]":
+            closers = closers[1:]
+        if token not in ",:" and (token in "{}]" or before == ":" or closers[:1] == "]"):
+            ends = [*ends[-1:], (one.end(), closers)]
+        before = token
+    for end, rest in reversed(ends):
+        with suppress(ValueError, RecursionError):  # a cut number or word
+            return json.loads(text[:end] + rest)
+    return {}
+
+
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:"]|[^\s{}\[\],:"]+', re.S)
+
+
+def _event(kind: str, **what: Any) -> Event:
+    return Event({"type": kind, **what}, kind)

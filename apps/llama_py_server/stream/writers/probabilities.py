@@ -1,0 +1,99 @@
+"""How likely tokens were (server-task.cpp:probs_vector_to_json)."""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_py.serving import Score
+from llama_py_server.stream.reply import Chosen
+
+if TYPE_CHECKING:
+    from llama_py.tokenizer import Tokenizer
+    from llama_py_server.stream.reply import Answer
+
+LOWEST = -3.4028234663852886e38  # JSON has no -inf
+
+
+def probabilities(
+    tokenizer: Tokenizer, chosen: Sequence[Chosen], after_sampling: bool
+) -> list[dict[str, Any]]:
+    """Return for each token its text, its bytes, its (log) probability and the most likely ones."""
+    name, top = ("prob", "top_probs") if after_sampling else ("logprob", "top_logprobs")
+    return [
+        {
+            **_likely(tokenizer, one.token, one.value, name),
+            top: [_likely(tokenizer, id, value, name) for id, value in one.top],
+        }
+        for one in chosen
+    ]
+
+
+def _likely(tokenizer: Tokenizer, id: int, value: float | None, name: str) -> dict[str, Any]:
+    piece = tokenizer.token_bytes(id)
+    return {"id": id, "token": _escaped(piece), "bytes": list(piece), name: _finite(value)}
+
+
+def without_end(tokenizer: Tokenizer, chosen: Sequence[Chosen]) -> list[Chosen]:
+    """Drop the end token, which is not part of the text."""
+    return [one for one in chosen if not tokenizer.is_eog(one.token)]
+
+
+def scored(tokenizer: Tokenizer, answer: Answer) -> list[Chosen]:
+    """Return the tokens of a prompt as if they had been chosen. The first has no probability."""
+    first = [Score(id, None, ()) for id in answer.prompt[:1]]
+    return [
+        Chosen(one.token, tokenizer.token_bytes(one.token), one.logprob, one.top)
+        for one in (*first, *answer.scores)
+    ]
+
+
+class Completed:
+    """The form of /v1/completions: lists of tokens, log probabilities and offsets.
+
+    Offsets count characters from the start of the prompt, over all calls of `lists`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, offset: int) -> None:
+        self.tokenizer, self.offset = tokenizer, offset
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @classmethod
+    def of_prompt(cls, tokenizer: Tokenizer, text: str, tokens: Sequence[Chosen]) -> Completed:
+        """Begin with the tokens of a prompt; those before its text (BOS) are at 0."""
+        data = b"".join(one.data for one in tokens)
+        return cls(tokenizer, len(text) - len(data.decode("utf-8", "replace")))
+
+    def lists(self, chosen: Sequence[Chosen]) -> dict[str, list[Any]]:
+        offsets = []
+        for one in chosen:
+            offsets.append(max(self.offset, 0))
+            self.offset += len(self._decoder.decode(one.data))
+        return {
+            "tokens": [self._text(one.token) for one in chosen],
+            "token_logprobs": [_finite(one.value) for one in chosen],
+            "top_logprobs": [self._top(one) for one in chosen],
+            "text_offset": offsets,
+        }
+
+    def _top(self, one: Chosen) -> dict[str, float | None] | None:
+        """Of tokens with the same text the most likely counts."""
+        if one.value is None:
+            return None
+        return {self._text(id): _finite(value) for id, value in reversed(one.top)}
+
+    def _text(self, id: int) -> str:
+        piece = self.tokenizer.token_bytes(id)
+        text = _escaped(piece)
+        return text if text.encode() == piece else f"bytes:{text}"
+
+
+def _escaped(piece: bytes) -> str:
+    r"""Return the text of a token; bytes of an incomplete character become \xNN, as at OpenAI."""
+    return piece.decode("utf-8", "backslashreplace")
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is None or math.isfinite(value) else LOWEST

@@ -1,0 +1,42 @@
+"""How fast answers come, and how far prompts are (server-common.cpp:server_slot_stats)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llama_py_server.stream.reply import Answer
+
+
+def progress_of(answer: Answer) -> dict[str, int]:
+    """Tokens of a prompt: all, those that were there already, those that are done; milliseconds."""
+    t = answer.timings
+    ms = int(1000 * t.prompt_seconds)
+    return {"total": t.n_prompt, "cache": t.n_reused, "processed": t.n_done, "time_ms": ms}
+
+
+def with_progress(answer: Answer, body: dict[str, Any]) -> dict[str, Any]:
+    """An object of a stream, with how much of the prompt was read."""
+    found = {**body, "prompt_progress": progress_of(answer)}
+    return found | ({"timings": timings(answer)} if answer.task.timings_per_token else {})
+
+
+def timings(answer: Answer) -> dict[str, Any]:
+    """Numbers of tokens, milliseconds and rates."""
+    t = answer.timings
+    n_read, read_ms = t.n_done - t.n_reused, 1000 * t.prompt_seconds
+    n, ms = t.n_gen, 1000 * t.gen_seconds
+    found: dict[str, Any] = {
+        "cache_n": t.n_reused,
+        "prompt_n": n_read,
+        "prompt_ms": read_ms,
+        "prompt_per_token_ms": read_ms / n_read if n_read else 0.0,
+        "prompt_per_second": 1000 * n_read / read_ms if read_ms else 0.0,
+        "predicted_n": n,
+        "predicted_ms": ms,
+        "predicted_per_token_ms": ms / (n - 1) if n > 1 else 0.0,  # the first is of the prompt
+        "predicted_per_second": t.gen_rate,
+    }
+    if t.n_drafted:
+        found |= {"draft_n": t.n_drafted, "draft_n_accepted": t.n_accepted}
+    return found

@@ -1,0 +1,253 @@
+"""Of OpenAI's /v1/responses (server-task.cpp:to_json_oaicompat_resp)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_py_server.stream.writers.probabilities import probabilities, without_end
+from llama_py_server.stream.writers.progress import timings, with_progress
+from llama_py_server.wire.ids import new_id
+from llama_py_server.wire.sse import Event
+
+if TYPE_CHECKING:
+    from llama_py.chat.stream import Delta
+    from llama_py_server.models.state import State
+    from llama_py_server.stream.reply import Answer, Call, Change, Chosen
+    from llama_py_server.wire.body import Body
+    from llama_py_server.wire.errors import HTTPError
+
+Item = dict[str, Any]
+
+# Fields of a request that a response repeats, with the values of requests without them.
+_ECHOED: Item = {
+    "instructions": None,
+    "metadata": {},
+    "tool_choice": "auto",
+    "tools": [],
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "reasoning": {},
+    "text": {},
+    "user": None,
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+    "top_logprobs": None,
+}
+
+
+class Responses:
+    """An output of items, one after the other: thoughts, a message, each call."""
+
+    end = b""
+
+    def __init__(self, state: State, body: Body) -> None:
+        self.state, self.asked, self.created = state, body, int(time.time())
+        self.id, self.ids = new_id("resp_"), {"reasoning": new_id("rs_"), "message": new_id("msg_")}
+        self._sequence = -1
+        self._begun = False
+        self._kinds: list[str] = []  # of the items, in their order
+        self._done: list[Item] = []
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        return self._response(answers[0], self._items(answers[0]))
+
+    def _response(self, answer: Answer, output: list[Item]) -> dict[str, Any]:
+        cut = answer.is_cut
+        n, n_prompt = answer.n_generated, answer.n_prompt
+        return {
+            **self._head(answer, "incomplete" if cut else "completed"),
+            "completed_at": None if cut else int(time.time()),
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "output": output,
+            "usage": {
+                "input_tokens": n_prompt,
+                "output_tokens": n,
+                "total_tokens": n + n_prompt,
+                "input_tokens_details": {"cached_tokens": answer.n_cached},
+                "output_tokens_details": {"reasoning_tokens": answer.n_reasoning},
+            },
+        }
+
+    def _head(self, answer: Answer, status: str) -> dict[str, Any]:
+        asked, sampling = self.asked, answer.task.sampling
+        given = {key: v for key, v in asked.items() if key in _ECHOED and v is not None}
+        parallel = asked.get("parallel_tool_calls")
+        if not isinstance(parallel, bool):
+            parallel = self.state.template.caps.parallel_tool_calls
+        return {
+            **_ECHOED,
+            **given,
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "model": self.state.name,
+            "output": [],
+            "error": None,
+            "incomplete_details": None,
+            "temperature": sampling.temp,
+            "top_p": sampling.top_p,
+            "parallel_tool_calls": parallel,
+            "previous_response_id": None,
+            "store": False,
+            "background": False,
+            "truncation": "auto" if self.state.options.generate.context_shift else "disabled",
+        }
+
+    def _items(self, answer: Answer) -> list[Item]:
+        """The output as it is at the end, in the order in which it came."""
+        said = answer.said
+        kinds = self._kinds or [
+            *(["reasoning"] if said.reasoning else []),
+            *(["message"] if said.content else []),
+            *(f"call {i}" for i in range(len(said.calls))),
+        ]
+        last = len(kinds) - 1
+        return [self._item(k, answer, answer.is_cut and i == last) for i, k in enumerate(kinds)]
+
+    def _item(self, kind: str, answer: Answer, cut: bool) -> Item:
+        said, status = answer.said, "incomplete" if cut else "completed"
+        if kind == "reasoning":
+            return self._thoughts([{"text": said.reasoning, "type": "reasoning_text"}], status)
+        if kind == "message":
+            logprobs = self._logprobs(answer, answer.of_content)
+            return self._message([part(said.content, logprobs)], status) | answer.mark
+        return _call(said.calls[int(kind.removeprefix("call "))], status)
+
+    def _logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> list[Item]:
+        after = answer.task.post_sampling_probs
+        t = self.state.tokenizer
+        return probabilities(t, without_end(t, chosen), after)
+
+    def _thoughts(self, content: list[Item], status: str = "in_progress") -> Item:
+        return {
+            "id": self.ids["reasoning"],
+            "summary": [],
+            "type": "reasoning",
+            "content": content,
+            "encrypted_content": "",
+            "status": status,
+        }
+
+    def _message(self, content: list[Item], status: str = "in_progress") -> Item:
+        return {
+            "content": content,
+            "id": self.ids["message"],
+            "role": "assistant",
+            "status": status,
+            "type": "message",
+        }
+
+    def _event(self, kind: str, **what: Any) -> Event:
+        self._sequence += 1
+        return Event({"type": kind, "sequence_number": self._sequence, **what}, kind)
+
+    def _start(self, answer: Answer) -> list[Event]:
+        if self._begun:
+            return []
+        self._begun = True
+        kinds = ("response.created", "response.in_progress")
+        return [self._event(kind, response=self._head(answer, "in_progress")) for kind in kinds]
+
+    def progress(self, answer: Answer) -> list[Event]:
+        found = self._start(answer) or [
+            self._event("response.in_progress", response=self._head(answer, "in_progress"))
+        ]
+        last = found[-1]
+        return [*found[:-1], Event(with_progress(answer, last.data), last.name)]
+
+    def partial(self, answer: Answer, change: Change) -> list[Event]:
+        found, logprobs = self._start(answer), self._logprobs(answer, change.of_content)
+        for delta in change.deltas:
+            found += self._added(delta, answer, logprobs)
+            logprobs = [] if delta.content else logprobs
+        if found and change.deltas and answer.task.timings_per_token:
+            found[-1].data["timings"] = timings(answer)
+        return found
+
+    def _added(self, delta: Delta, answer: Answer, logprobs: list[Item]) -> list[Event]:
+        found = []
+        if delta.reasoning:
+            found += self._opened("reasoning", self._thoughts([]), answer)
+            at = {**self._where(), "content_index": 0, "item_id": self.ids["reasoning"]}
+            kind = "response.reasoning_text.delta"
+            found.append(self._event(kind, **at, delta=delta.reasoning))
+        if delta.content:
+            new = "message" not in self._kinds
+            found += self._opened("message", self._message([]), answer)
+            where = {**self._where(), "content_index": 0, "item_id": self.ids["message"]}
+            if new:
+                added = "response.content_part.added"
+                found.append(self._event(added, **where, part=part("", [])))
+            what = {"delta": delta.content, "logprobs": logprobs}
+            found.append(self._event("response.output_text.delta", **where, **what))
+        if delta.index is not None:
+            call = answer.said.calls[delta.index]
+            began = {**_call(call, "in_progress"), "arguments": ""}
+            found += self._opened(f"call {delta.index}", began, answer)
+            if delta.arguments:
+                kind = "response.function_call_arguments.delta"
+                where = {**self._where(), "item_id": f"fc_{call.id}"}
+                found.append(self._event(kind, **where, delta=delta.arguments))
+        return found
+
+    def _where(self) -> dict[str, int]:
+        return {"output_index": len(self._kinds) - 1}
+
+    def _opened(self, kind: str, item: Item, answer: Answer) -> list[Event]:
+        if kind in self._kinds:
+            return []
+        found = self._closed(answer)
+        self._kinds.append(kind)
+        added = self._event("response.output_item.added", **self._where(), item=item)
+        return [*found, added]
+
+    def _closed(self, answer: Answer, cut: bool = False) -> list[Event]:
+        """The end of the item that came last."""
+        if len(self._done) == len(self._kinds):
+            return []
+        kind = self._kinds[-1]
+        item, where = self._item(kind, answer, cut), self._where()
+        self._done.append(item)
+        found = []
+        if kind == "message":
+            at = {**where, "content_index": 0, "item_id": item["id"]}
+            text = item["content"][0]
+            what = {"text": text["text"], "logprobs": text["logprobs"]}
+            found = [
+                self._event("response.output_text.done", **at, **what),
+                self._event("response.content_part.done", **at, part=text),
+            ]
+        elif kind != "reasoning":
+            done, at = "response.function_call_arguments.done", {**where, "item_id": item["id"]}
+            more = {"arguments": item["arguments"], "name": item["name"]}
+            found = [self._event(done, **at, **more)]
+        return [*found, self._event("response.output_item.done", **where, item=item)]
+
+    def final(self, answer: Answer) -> list[Event]:
+        found = [*self._start(answer), *self._closed(answer, answer.is_cut)]
+        response = self._response(answer, self._items(answer))
+        end = self._event(f"response.{response['status']}", response=response)
+        end.data["timings"] = timings(answer)
+        return [*found, end]
+
+    def error(self, error: HTTPError) -> Event:
+        return self._event("error", error=error.body, message=error.message, code=error.kind)
+
+
+def part(text: str, logprobs: list[Item]) -> Item:
+    return {"type": "output_text", "annotations": [], "logprobs": logprobs, "text": text}
+
+
+def _call(call: Call, status: str) -> Item:
+    return {
+        "id": f"fc_{call.id}",
+        "type": "function_call",
+        "status": status,
+        "arguments": call.arguments,
+        "call_id": f"call_{call.id}",
+        "name": call.name,
+        **call.mark,
+    }

@@ -1,0 +1,85 @@
+"""How an answer is generated, as requests have it (server-task.cpp:task_params::to_json)."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llama_py_server.models.state import ModelOptions, State
+    from llama_py_server.schema.completion import Task
+
+_SAME = (
+    "seed",
+    "dynatemp_range",
+    "top_k",
+    "top_p",
+    "min_p",
+    "top_n_sigma",
+    "xtc_probability",
+    "xtc_threshold",
+    "typical_p",
+    "repeat_last_n",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "dry_multiplier",
+    "dry_base",
+    "dry_allowed_length",
+    "dry_penalty_last_n",
+    "mirostat",
+    "adaptive_target",
+    "adaptive_decay",
+    "ignore_eos",
+    "min_keep",
+)
+
+
+def settings(task: Task, options: ModelOptions) -> dict[str, Any]:
+    """Return the settings that are never long."""
+    s = task.sampling
+    body: dict[str, Any] = {name: getattr(s, name) for name in _SAME}
+    if not s.has_seed:
+        body["seed"] = 2**32 - 1
+    return body | {
+        "temperature": s.temp,
+        "dynatemp_exponent": s.dynatemp_exp,
+        "mirostat_tau": s.mirostat_ent,
+        "mirostat_eta": s.mirostat_lr,
+        "max_tokens": task.n_predict,
+        "n_predict": task.n_predict,
+        "n_keep": task.n_keep,
+        "n_discard": task.n_discard,
+        "stream": task.stream,
+        "n_probs": task.n_probs,
+        "chat_format": "Content-only" if task.answering is None else "peg",
+        "reasoning_format": "none" if task.answering is None else task.answering.reasoning_format,
+        "samplers": list(s.chain),
+        "speculative.types": ",".join(options.drafters) or "none",
+        "timings_per_token": task.timings_per_token,
+        "post_sampling_probs": task.post_sampling_probs,
+        "lora": [{"id": id, "scale": scale} for id, scale in (task.lora or {}).items()],
+    }
+
+
+def all_settings(task: Task, state: State) -> dict[str, Any]:
+    """Return all settings of a task."""
+    s = task.sampling
+    biases = dict(s.logit_bias)
+    if s.ignore_eos:
+        biases |= dict.fromkeys(sorted(state.tokenizer.eog), -math.inf)
+    return settings(task, state.options) | {
+        "dry_sequence_breakers": list(s.dry_sequence_breakers),
+        "stop": list(task.stop),
+        "logit_bias": [{"bias": bias, "token": id} for id, bias in biases.items()],
+        "grammar": _constraint(task),
+        "preserved_tokens": list(task.preserved_tokens),
+    }
+
+
+def _constraint(task: Task) -> str:
+    for name in task.sampling.constraints:
+        value = getattr(task.sampling, name)
+        return value if isinstance(value, str) else json.dumps(value)
+    return ""

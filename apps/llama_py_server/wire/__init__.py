@@ -1,0 +1,1 @@
+"""HTTP: sockets, keys, limits, bodies, errors, server-sent events. Knows nothing of models."""

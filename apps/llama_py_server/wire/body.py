@@ -1,0 +1,75 @@
+"""The body of a request: a JSON object, and its fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from llama_py_server.wire.errors import HTTPError, invalid
+
+T = TypeVar("T")
+Body = dict[str, Any]
+
+
+class TooLarge(Exception):
+    """More bytes came than are allowed, or they came too slowly (`limits.Limited`)."""
+
+
+async def json_of(request: Request) -> Any:
+    """Any JSON value, which is read once. HTTPError for what is none, or nested too deeply."""
+    try:
+        if not hasattr(request.state, "json"):
+            request.state.json = json.loads(await request.body())
+        return request.state.json
+    except TooLarge as e:
+        raise HTTPError("request_too_large", str(e)) from None
+    except (ValueError, RecursionError) as e:
+        raise invalid(f"the body of the request is no JSON: {e}") from None
+
+
+async def object_of(request: Request) -> Body:
+    found = await json_of(request)
+    if not isinstance(found, dict):
+        raise invalid("the body of the request must be a JSON object")
+    return found
+
+
+def value(body: Mapping[str, Any], name: str, default: T) -> T:
+    """A field of the default's type; the default where it is absent, null or of another type
+    (server-common.h:json_value)."""
+    found = body.get(name)
+    if isinstance(default, float) and isinstance(found, int) and not isinstance(found, bool):
+        return float(found)  # type: ignore[return-value]
+    if isinstance(found, bool) and not isinstance(default, bool):
+        return default
+    return found if isinstance(found, type(default)) else default
+
+
+def text(body: Mapping[str, Any], name: str, default: str = "") -> str:
+    return value(body, name, default)
+
+
+def inner(body: Mapping[str, Any], name: str) -> Body:
+    """An object; empty where it is absent, or something else."""
+    none: Body = {}
+    return value(body, name, none)
+
+
+def check_unsupported(body: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """HTTPError for a field that would change the response, but is not supported."""
+    for name in names:
+        if body.get(name) not in (None, False, []):
+            raise invalid(f"'{name}' is not supported; leave it out")
+
+
+def objects(body: Mapping[str, Any], name: str) -> list[Body]:
+    """A list of objects; empty where it is absent. HTTPError for anything else."""
+    found = body.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise invalid(f"'{name}' must be an array of objects")
+    return found

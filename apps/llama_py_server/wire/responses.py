@@ -1,0 +1,26 @@
+"""Responses without a model: JSON, errors, headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.responses import Response
+
+from llama_py_server.wire.errors import HTTPError
+from llama_py_server.wire.sse import dumps
+
+JSON = "application/json; charset=utf-8"
+GONE = Response(status_code=499)  # nobody reads it
+
+
+def as_json(body: object, status: int = 200) -> Response:
+    return Response(dumps(body), status, media_type=JSON)
+
+
+def as_written(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers with capitals, as llama-server has them: some clients look for them."""
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def as_error(error: HTTPError) -> Response:
+    return as_json({"error": error.body}, error.code)
