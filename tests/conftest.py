@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.reporting import pytest_configure  # noqa: F401  (a hook)
+from tests.support.reporting import pytest_configure  # noqa: F401  (a hook)
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])

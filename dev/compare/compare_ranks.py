@@ -30,7 +30,7 @@ def main() -> int:
 
         serve()
         return 0
-    from tests.graph_models import CONTINUING
+    from tests.support.graph_models import CONTINUING
 
     how, *names = sys.argv[1:]
     worst, wrong = 0.0, 0
@@ -47,8 +47,8 @@ def _compared(name: str, how: str) -> tuple[float, bool, bool]:
     """The NMSE, whether the most likely tokens are equal, whether a second rank has weights."""
     import numpy as np
 
-    from tests.live_models import made, model_of
-    from tests.split_models import KEYS, run
+    from tests.support.live_models import made, model_of
+    from tests.support.split_models import KEYS, run
 
     weights = made(name, **KEYS.get(name, {}))
     expected = run(model_of(*weights, "cpu")).astype(np.float64)

@@ -40,8 +40,8 @@ def main() -> int:
 def _of_a_token(name: str, how: str) -> list[tuple[float, float]]:
     from dev.compare.compare_ranks import placement
     from llama_py.context import Context
-    from tests.live_models import made, model_of
-    from tests.split_models import EXACT, IDS, KEYS
+    from tests.support.live_models import made, model_of
+    from tests.support.split_models import EXACT, IDS, KEYS
 
     ctx = Context(model_of(*made(name, **KEYS.get(name, {})), placement(how)), **EXACT)
     for i in range(4):  # then the graph of a token is there

@@ -31,7 +31,7 @@ from llama_py.params.speculative import SpeculativeParams
 from llama_py.sampler import Sampler
 from llama_py.serving import Engine, Event, Request
 from llama_py.text.generate import stream
-from tests.live_models import EXACT, Arrays, made, model_of
+from tests.support.live_models import EXACT, Arrays, made, model_of
 
 ALPHABET = 7  # tokens that models prefer, so that drafts are often right
 LENGTH = 8  # tokens of a text

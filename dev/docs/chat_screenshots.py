@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dev.compare.load.servers import ours, running
-from tests.browser import chromium
-from tests.eyes import files_of
+from tests.support.browser import chromium
+from tests.support.eyes import files_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -34,7 +34,8 @@ PROJECT = Path(__file__).parents[2]
 PACKAGES = "python3,python3-venv,ca-certificates"
 NEEDED = ("qemu-aarch64-static", "debootstrap", "dpkg")
 COMPILE = (
-    "import sys; sys.path[:0] = {paths!r}; from tests.foreign import become; become({name!r}); "
+    "import sys; sys.path[:0] = {paths!r};"
+    "from tests.support.foreign import become; become({name!r}); "
     "from ggml_cpu.serve import serve; serve()"
 )
 OPS = "ADD,RMS_NORM,SOFT_MAX,SSM_CONV,GATED_DELTA_NET"

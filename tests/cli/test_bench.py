@@ -13,7 +13,7 @@ from llama_py.context import Context
 from llama_py_tools.bench import bench
 from llama_py_tools.bench.output import bytes_text, count_text
 from llama_py_tools.bench.params import BenchParams, combinations
-from tests.commands import run, tiny_model
+from tests.support.commands import run, tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from llama_py_tools.command.chat_params import ChatParams
 from llama_py_tools.command.logs import CommonParams
 from llama_py_tools.generate import cli
 from llama_py_tools.generate.chat import Talk, commands, history, lines, saved, settings, terminal
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 HOW = ["-cnv", "-c", "512", "-n", "4", "-s", "5"]
 

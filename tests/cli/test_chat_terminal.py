@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llama_py_tools.generate.chat import commands
-from tests.commands import ROOT, SCRIPTS, clean_environment
+from tests.support.commands import ROOT, SCRIPTS, clean_environment
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals", allow_module_level=True)

@@ -22,7 +22,7 @@ from llama_py_tools.measure.choices import (
     winogrande_scores,
 )
 from llama_py_tools.measure.perplexity import main
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 ENDINGS = ["speak.", "hear the people", "a", "is gone and away"]
 WINO = """0,The king was taller than Tom so _ was seen first.,king,Tom,1

@@ -20,7 +20,7 @@ from llama_py_tools.command.chat_params import ChatParams
 from llama_py_tools.command.escapes import unescape
 from llama_py_tools.generate import cli
 from llama_py_tools.generate.chat import Talk
-from tests.commands import DEMO, demo_with_template, tiny_model
+from tests.support.commands import DEMO, demo_with_template, tiny_model
 
 QUICK = ["-dev", "ref", "-c", "256", "--temp", "0"]
 TEMPLATE = (

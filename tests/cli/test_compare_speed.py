@@ -26,8 +26,8 @@ from dev.compare.speed.peers import ours
 from dev.compare.speed.process import Worker, WorkerDied, WorkerError, worker_command
 from dev.compare.speed.results import Record
 from dev.compare.speed.test import Test
-from tests.commands import clean_environment, tiny_model
-from tests.limits import SECONDS
+from tests.support.commands import clean_environment, tiny_model
+from tests.support.limits import SECONDS
 
 SCRIPTED = Path(__file__).parent / "scripted_peer.py"
 

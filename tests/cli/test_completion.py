@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from llama_py_tools import main
-from tests.commands import DEMO, SCRIPTS, clean_environment, refused, run, start
-from tests.gguf_writer import gguf, kv, write
-from tests.limits import SECONDS
+from tests.support.commands import DEMO, SCRIPTS, clean_environment, refused, run, start
+from tests.support.gguf_writer import gguf, kv, write
+from tests.support.limits import SECONDS
 
 # It must not be done before the test has read what it waits for.
 ENDLESS = ("-n", "1000000", "--context-shift", "--ignore-eos", "-no-cnv")

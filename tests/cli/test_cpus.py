@@ -16,8 +16,8 @@ from ggml_py import host
 from ggml_py.errors import ModelError
 from llama_py_tools.command import cpus
 from llama_py_tools.command.cpus import CpuParams, enter, mask, pin, places, span
-from tests.commands import clean_environment
-from tests.limits import SECONDS
+from tests.support.commands import clean_environment
+from tests.support.limits import SECONDS
 
 
 def test_texts() -> None:

@@ -21,12 +21,12 @@ from llama_py_tools.command.params import FileParams
 from llama_py_tools.measure import debug
 from llama_py_tools.measure.node_text import heading, value_lines, values_of
 from llama_py_tools.models import session
-from tests.adapters import matrices, pairs, write_adapter
-from tests.commands import run, tiny_model
-from tests.devices import TestDevice
-from tests.gguf_writer import Tensor as GGUFTensor
-from tests.gguf_writer import gguf, kv
-from tests.live_models import made
+from tests.support.adapters import matrices, pairs, write_adapter
+from tests.support.commands import run, tiny_model
+from tests.support.devices import TestDevice
+from tests.support.gguf_writer import Tensor as GGUFTensor
+from tests.support.gguf_writer import gguf, kv
+from tests.support.live_models import made
 
 TOKENS = "5,9,2"
 N_NODES, N_VOCAB, N_EMBD = 68, 64, 64  # of the tiny model

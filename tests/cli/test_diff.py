@@ -23,9 +23,9 @@ from llama_py_tools.graph.diff.report import lines
 from llama_py_tools.graph.diff.run import Run
 from llama_py_tools.graph.dumps import read_records
 from llama_py_tools.measure import debug
-from tests.commands import DEMO, tiny_model
-from tests.devices import WrongDevice
-from tests.faults import install, plant, plant_in_step
+from tests.support.commands import DEMO, tiny_model
+from tests.support.devices import WrongDevice
+from tests.support.faults import install, plant, plant_in_step
 
 PROMPT = ("-p", "ROMEO:\nBut soft, what light")
 Out = pytest.CaptureFixture[str]

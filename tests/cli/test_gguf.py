@@ -13,7 +13,7 @@ from llama_py.gguf.write import encode
 from llama_py.loading.model import DEMO
 from llama_py_tools.gguf import main
 from llama_py_tools.gguf.sizes import size_of
-from tests.gguf_writer import Tensor, array, gguf, kv, write
+from tests.support.gguf_writer import Tensor, array, gguf, kv, write
 
 KEYS = [
     kv("general.architecture", "str", "none"), kv("a.u8", "u8", 250), kv("a.i64", "i64", -5),

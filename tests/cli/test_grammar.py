@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import refused, run
+from tests.support.commands import refused, run
 
 DOCS = Path(__file__).parents[2] / "docs" / "commands.md"
 QUICK = ("-dev", "ref", "-c", "256", "--no-display-prompt")

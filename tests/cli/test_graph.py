@@ -12,8 +12,8 @@ from dev.record.golden import store
 from llama_py_tools.graph import main
 from llama_py_tools.graph.dot import quoted
 from llama_py_tools.graph.layers import groups
-from tests import graph_models
-from tests.commands import run, tiny_model
+from tests.support import graph_models
+from tests.support.commands import run, tiny_model
 
 RECORDED = ["llama-dense", "llama-moe", "qwen3-dense", "qwen35moe-moe"]
 

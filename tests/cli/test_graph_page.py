@@ -18,9 +18,9 @@ from llama_py_tools.graph import main
 from llama_py_tools.graph.view.data import page_data
 from llama_py_tools.graph.view.page import page
 from llama_py_tools.graph.view.seen import Seen
-from tests.browser import chromium
-from tests.commands import DEMO
-from tests.limits import SECONDS
+from tests.support.browser import chromium
+from tests.support.commands import DEMO
+from tests.support.limits import SECONDS
 
 HOSTILE = "</script><img src=x onerror=document.title='taken'>\x1b[2J"
 Open = Callable[[Path], Any]

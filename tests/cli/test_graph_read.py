@@ -17,7 +17,7 @@ from llama_py_tools.graph.read.record import Recorder
 from llama_py_tools.graph.read.text import WIDTH, heading, spans, text
 from llama_py_tools.graph.read.tree import Function, Section, sections
 from llama_py_tools.graph.view.seen import planned
-from tests.commands import tiny_model
+from tests.support.commands import tiny_model
 
 FAMILIES = [
     "qwen3next-moe",

@@ -24,8 +24,8 @@ from llama_py_tools.graph.view.overlays import put
 from llama_py_tools.graph.view.page import embedded, page
 from llama_py_tools.graph.view.seen import Seen
 from llama_py_tools.graph.view.tree import Item, Layer, Repeat, folded, tree
-from tests import graph_models, large_models
-from tests.commands import tiny_model
+from tests.support import graph_models, large_models
+from tests.support.commands import tiny_model
 
 
 @pytest.fixture(scope="module")

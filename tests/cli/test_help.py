@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.commands import SCRIPTS, clean_environment, run
-from tests.limits import SECONDS
+from tests.support.commands import SCRIPTS, clean_environment, run
+from tests.support.limits import SECONDS
 
 COMMANDS = [
     "llama-py-cli",

@@ -17,7 +17,7 @@ from ggml_py.extras import install_hint
 from llama_py_tools.command.params import FileParams
 from llama_py_tools.generate import cli, vision
 from llama_py_tools.models import hub, session
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 NAMES = (
     "README.md",

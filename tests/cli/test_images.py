@@ -10,7 +10,7 @@ from dev import tiny_vision as tiny
 from dev.record.golden.vision import image
 from ggml_py.errors import ContextError
 from llama_py_tools.generate.chat.talk import Talk
-from tests.commands import refused, run, tiny_model
+from tests.support.commands import refused, run, tiny_model
 from tests.vision.test_image import png
 
 SHORT = ("-n", "4", "--temp", "0", "--no-warmup", "-c", "256")

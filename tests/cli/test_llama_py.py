@@ -12,7 +12,7 @@ from ggml_py.errors import ModelError
 from llama_py_tools import main
 from llama_py_tools.models import local_models
 from tests.cli.hub_server import TOKEN, hub
-from tests.commands import DEMO, clean_environment, refused, run
+from tests.support.commands import DEMO, clean_environment, refused, run
 
 MODELS = {
     "alice/Small-GGUF": {

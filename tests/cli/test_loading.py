@@ -16,7 +16,7 @@ from llama_py_tools.command.params import FileParams
 from llama_py_tools.generate import cli
 from llama_py_tools.models import session
 from llama_py_tools.models.check_tensors import check_tensors
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 QUICK = ["-dev", "ref", "-n", "1", "-p", "A"]
 

@@ -11,7 +11,7 @@ import llama_py
 from llama_py_tools.command.logs import in_flags
 from llama_py_tools.generate import cli
 from llama_py_tools.measure import debug
-from tests.commands import tiny_model
+from tests.support.commands import tiny_model
 
 QUICK = ["-dev", "ref", "-p", "A", "-n", "1"]
 

@@ -11,8 +11,8 @@ import pytest
 import llama_py
 from llama_py.context import Context
 from llama_py_tools.measure.perplexity import Estimate, main, score
-from tests.commands import DEMO
-from tests.live_models import live, tokens
+from tests.support.commands import DEMO
+from tests.support.live_models import live, tokens
 
 WINDOW = 64
 TEXT = "".join(f"Citizen {i}:\nSpeak, speak the {i}th time.\n\n" for i in range(24))

@@ -12,8 +12,8 @@ import pytest
 from llama_py_tools.generate.cli import main as cli
 from llama_py_tools.graph import main
 from llama_py_tools.graph.plan import columns, mib, ranges, size
-from tests import large_models
-from tests.commands import DEMO
+from tests.support import large_models
+from tests.support.commands import DEMO
 
 SMALL = {
     "block_count": 10,

@@ -19,8 +19,8 @@ import pytest
 from llama_py.support import whole_file
 from llama_py_tools.command import streams
 from llama_py_tools.test_backend_ops import pool
-from tests.commands import DEMO, clean_environment
-from tests.limits import SECONDS
+from tests.support.commands import DEMO, clean_environment
+from tests.support.limits import SECONDS
 
 MODULES = ("fcntl", "resource", "readline", "termios", "pwd", "grp", "select")
 FUNCTIONS = {

@@ -12,8 +12,8 @@ from llama_py.fit.planning import PlannedContext, PlannedModel, header_of, stand
 from llama_py_tools.bench.predict.command import counts, link, speed
 from llama_py_tools.bench.predict.cost import Link, Shape, best, prompt, stages, token
 from llama_py_tools.bench.predict.work import Limits, n_sums, sorted_out
-from tests.commands import DEMO, refused, run
-from tests.live_models import live
+from tests.support.commands import DEMO, refused, run
+from tests.support.live_models import live
 
 LINK = Link(latency=1e-3, rate=1e6, message=0.0)
 ONE = Shape(n_tokens=1, layers=[0.01] * 4, head=0.02, n_embd=250, n_vocab=1000)

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from llama_py_tools.graph import main
-from tests.commands import tiny_model
+from tests.support.commands import tiny_model
 
 
 @pytest.fixture(scope="module")

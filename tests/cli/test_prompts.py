@@ -11,7 +11,7 @@ import pytest
 
 from llama_py_tools.generate import cli
 from llama_py_tools.generate.generation import PLAIN, YELLOW
-from tests.commands import demo_with_template
+from tests.support.commands import demo_with_template
 
 QUICK = ["-dev", "ref", "-n", "1", "--temp", "0"]
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"

@@ -16,7 +16,7 @@ from llama_py.gguf.file import GGUFFile
 from llama_py.quantize.imatrix.file import Entry, Imatrix, write_imatrix
 from llama_py_tools.gguf import main
 from llama_py_tools.gguf import quantize as quantize_module
-from tests.gguf_writer import Tensor, gguf, kv, write
+from tests.support.gguf_writer import Tensor, gguf, kv, write
 
 N = 256
 RNG = np.random.default_rng(3)

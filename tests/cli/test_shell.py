@@ -14,7 +14,7 @@ from llama_py.params import CACHE_TYPES
 from llama_py_tools import graph
 from llama_py_tools.command.shell import script
 from llama_py_tools.generate import cli
-from tests.limits import SECONDS
+from tests.support.limits import SECONDS
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 

@@ -16,7 +16,7 @@ from dev.compare import compare_speed
 from dev.compare.speed import peer
 from dev.compare.speed.c_header import Header, enumerator
 from dev.compare.speed.peers import ik_llama_cpp, llama_cpp_python, tinygrad, transformers
-from tests.commands import tiny_model
+from tests.support.commands import tiny_model
 
 HEADER = """
 typedef int32_t llama_pos; typedef int32_t llama_token;

@@ -14,8 +14,8 @@ from ggml_cpu import elf, objcache, program, repack, store
 from ggml_cpu.kernel import Kernel
 from llama_py.batch import Batch
 from llama_py_tools.generate import cli
-from tests.commands import DEMO, clean_environment, tiny_model
-from tests.limits import SECONDS
+from tests.support.commands import DEMO, clean_environment, tiny_model
+from tests.support.limits import SECONDS
 
 COMPILERS = """
 import sys, llama_py

@@ -14,7 +14,7 @@ import pytest
 
 from dev.compare.load.servers import ours, running
 from llama_py import models
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 FOLDER = Path(__file__).parents[2] / "examples"
 

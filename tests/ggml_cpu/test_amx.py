@@ -12,7 +12,7 @@ from ggml_cpu import target
 from ggml_cpu.host_cpu import HostCPU
 from ggml_cpu.targets import AMX_FEATURES
 from ggml_py import host
-from tests.limits import SECONDS
+from tests.support.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 can_emulate = pytest.mark.skipif(
@@ -82,13 +82,14 @@ def test_some_products() -> None:
     """In place and in panels; wide tiles and narrow ones; odd numbers of elements."""
     chosen = "test_sizes and 17 and (q8_0 or q6_K) or test_any_k and (bf16 or f16)"
     chosen = f"({chosen}) and not f32"
-    plugin = ("-p", "tests.emulated_amx", "-p", "no:cacheprovider", "tests/ggml_cpu/test_matmul.py")
-    assert "18 passed" in emulated("pytest", "-q", *plugin, "-k", chosen)
+    plugin = ("-p", "tests.support.emulated_amx", "-p", "no:cacheprovider")
+    tests = "tests/ggml_cpu/test_matmul.py"
+    assert "18 passed" in emulated("pytest", "-q", *plugin, tests, "-k", chosen)
 
 
 @can_emulate
 def test_some_attention() -> None:
-    plugin = ("-p", "tests.emulated_amx", "-p", "no:cacheprovider")
+    plugin = ("-p", "tests.support.emulated_amx", "-p", "no:cacheprovider")
     tests = "tests/ggml_cpu/test_attention_integers.py"
     assert "6 passed" in emulated("pytest", "-q", *plugin, tests, "-k", "test_head_sizes and 577")
 
@@ -97,5 +98,5 @@ def test_some_attention() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("op", ["MUL_MAT", "MUL_MAT_ID", "FLASH_ATTN_EXT"])
 def test_all_products(op: str) -> None:
-    found = emulated("tests.emulated_amx", "-b", "cpu", "-o", op)
+    found = emulated("tests.support.emulated_amx", "-b", "cpu", "-o", op)
     assert " as avx512-amx, " in found and "tests passed" in found

@@ -9,7 +9,7 @@ from ggml_cpu.kernels.attention.flash_rows import DIRECT, FEW
 from ggml_cpu.table import table
 from ggml_py import ops
 from ggml_py.tensor import Tensor
-from tests.one_node import Array, Floats, leaf, meaning, nmse, run
+from tests.support.one_node import Array, Floats, leaf, meaning, nmse, run
 
 EXACT = 1e-11  # f32 arithmetic on both sides
 f16, f32 = np.float16, np.float32

@@ -17,7 +17,7 @@ from tests.ggml_cpu.test_attention import (
     kernel_of,
     normal,
 )
-from tests.one_node import meaning, nmse, run
+from tests.support.one_node import meaning, nmse, run
 
 
 def is_exact(node, n_threads=2) -> bool:

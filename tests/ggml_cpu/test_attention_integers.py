@@ -20,7 +20,7 @@ from tests.ggml_cpu.test_attention import (
     leaf,
     normal,
 )
-from tests.one_node import Floats, meaning, nmse, run
+from tests.support.one_node import Floats, meaning, nmse, run
 
 pytestmark = pytest.mark.skipif(not VNNI, reason="this CPU has no products of 16-bit integers")
 

@@ -25,7 +25,7 @@ from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F16, F32, I32
-from tests.devices import given
+from tests.support.devices import given
 
 A, B, C, D = ((i, i + 64) for i in range(1000, 1256, 64))
 HALF = (A[0] + 32, A[1])

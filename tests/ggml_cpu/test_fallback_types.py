@@ -13,7 +13,7 @@ from ggml_cpu.blocks.format import LAYOUT
 from ggml_py import ops
 from ggml_py.backend import HostBuffer
 from ggml_py.tensor import Tensor
-from tests.products import Floats, Run, error, leaf, repacked, rounded, values
+from tests.support.products import Floats, Run, error, leaf, repacked, rounded, values
 
 KINDS = ("q4_1", "q5_0", "q5_1")
 EXACT = 1e-11

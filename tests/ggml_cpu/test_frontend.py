@@ -13,7 +13,7 @@ from ggml_cpu.bounds import CHECKED
 from ggml_cpu.codegen import optimized
 from ggml_cpu.fingerprints import Fingerprints
 from ggml_cpu.kernel import fn, kernel, routine
-from tests.native import call
+from tests.support.native import call
 
 
 @routine

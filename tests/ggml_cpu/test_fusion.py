@@ -21,11 +21,11 @@ from ggml_py.tensor import FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch
 from llama_py.context import Context
-from tests import fused_graphs as graphs
-from tests.devices import given
-from tests.fused_graphs import Build, Shapes, error
-from tests.live_models import live
 from tests.llama_py.test_rollback import EACH
+from tests.support import fused_graphs as graphs
+from tests.support.devices import given
+from tests.support.fused_graphs import Build, Shapes, error
+from tests.support.live_models import live
 
 CASES: dict[str, tuple[Build, Shapes, list[str]]] = {
     "norm and weight": (

@@ -17,7 +17,17 @@ from ggml_cpu.quants import weights
 from ggml_cpu.target import AMX, VNNI
 from ggml_py import ops
 from ggml_py.errors import UnsupportedOp
-from tests.products import TABLE, Run, error, layouts, leaf, multiplied, repacked, rounded, values
+from tests.support.products import (
+    TABLE,
+    Run,
+    error,
+    layouts,
+    leaf,
+    multiplied,
+    repacked,
+    rounded,
+    values,
+)
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
 FLOATS = TYPES[:3]

@@ -9,7 +9,7 @@ from ggml_cpu.blocks.format import FEW, LAYOUT
 from ggml_cpu.target import ZEN4
 from ggml_py import ops
 from ggml_py.types import BY_NAME
-from tests.products import Run, error, layouts, leaf, multiplied, repacked, values
+from tests.support.products import Run, error, layouts, leaf, multiplied, repacked, values
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
 QUANTIZED = TYPES[3:]

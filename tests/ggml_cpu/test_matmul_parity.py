@@ -19,7 +19,7 @@ from ggml_cpu.quants import weights
 from ggml_cpu.target import AMX
 from ggml_py import ops
 from ggml_py.tensor import Tensor
-from tests.products import Run, error, leaf, repacked, values
+from tests.support.products import Run, error, leaf, repacked, values
 
 pytestmark = pytest.mark.parity
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")

@@ -17,9 +17,9 @@ import pytest
 
 from ggml_cpu.elf import is_possible
 from ggml_cpu.fingerprints import Fingerprints
-from tests.limits import SECONDS
-from tests.locks import NotedLock
-from tests.processes import all_end, compilers
+from tests.support.limits import SECONDS
+from tests.support.locks import NotedLock
+from tests.support.processes import all_end, compilers
 
 FAMILY = """
 from ggml_cpu import vocabulary as v

@@ -14,8 +14,8 @@ import pytest
 from ggml_cpu.kernels.delta_net.gated_delta_net import CHUNK, MAX_SIZE
 from ggml_py import ops
 from ggml_py.tensor import Tensor
-from tests.limits import SECONDS
-from tests.one_node import Floats, leaf, meaning, nmse, run, view_of
+from tests.support.limits import SECONDS
+from tests.support.one_node import Floats, leaf, meaning, nmse, run, view_of
 
 EXACT = 1e-11  # f32 arithmetic on both sides
 f32 = np.float32

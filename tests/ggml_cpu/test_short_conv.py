@@ -17,7 +17,7 @@ from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
-from tests.fused_graphs import name
+from tests.support.fused_graphs import name
 
 Sizes = tuple[int, int, int, int, int]  # d_conv, channels, tokens, sequences, times kept
 CELLS, HEAD = 5, 1

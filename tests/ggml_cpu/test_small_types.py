@@ -12,7 +12,7 @@ from ggml_py import ops
 from ggml_py.backend import HostBuffer
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
-from tests.products import Floats, Run, error, leaf, place, repacked, rounded, values
+from tests.support.products import Floats, Run, error, leaf, place, repacked, rounded, values
 
 CHUNKS = (q8_0.CHUNKS, q8_K.CHUNKS)
 UNPACKED = tuple(name for name, w in weights().items() if w.activations in CHUNKS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ggml_py import registry
-from tests.states_to_cache import RECURRENCES, ROWS, Made, computed
+from tests.support.states_to_cache import RECURRENCES, ROWS, Made, computed
 
 
 @pytest.mark.parametrize("which", range(4))

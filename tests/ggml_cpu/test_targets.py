@@ -13,7 +13,7 @@ import pytest
 from ggml_cpu import target
 from ggml_cpu.targets import NAMED
 from ggml_py.errors import BackendError
-from tests.limits import SECONDS
+from tests.support.limits import SECONDS
 
 OWN = target.usable(target.host_features())
 
@@ -123,7 +123,7 @@ CODE: dict[str, dict[str, tuple[str, str]]] = {
 @pytest.mark.parametrize("name", CODE)
 def test_code(name: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "tests.foreign", name, *CODE[name]],
+        [sys.executable, "-m", "tests.support.foreign", name, *CODE[name]],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ggml_cpu.kernels.sort.top_k import ROOM
 from ggml_py import ops
-from tests.one_node import Floats, leaf, meaning, run
+from tests.support.one_node import Floats, leaf, meaning, run
 
 RNG = np.random.default_rng(5)
 f32 = np.float32

@@ -8,7 +8,7 @@ import pytest
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
 from ggml_cpu.kernels._units import COUNTER, NEIGHBOURS, own_unit, start_units
-from tests.native import call
+from tests.support.native import call
 
 
 @kernel(prepare=(start_units,))

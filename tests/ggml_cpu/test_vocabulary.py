@@ -17,9 +17,9 @@ from ggml_cpu import target
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
 from ggml_cpu.target import LANES, TILE
-from tests.limits import SECONDS
-from tests.native import call
-from tests.vectors import RNG, SPECIAL, f32, floats, i32, integers, put, same, words
+from tests.support.limits import SECONDS
+from tests.support.native import call
+from tests.support.vectors import RNG, SPECIAL, f32, floats, i32, integers, put, same, words
 
 # ---- operators
 
@@ -361,7 +361,7 @@ def test_other_cpu(name):
 
 
 NEON = """
-from tests.foreign import become
+from tests.support.foreign import become
 
 become("neon-dotprod")
 from ggml_cpu.codegen import assembly

@@ -8,8 +8,8 @@ import pytest
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
 from ggml_cpu.target import I8_BIAS, LANES
-from tests.native import call
-from tests.vectors import RNG, f32, i32, integers, put, same, to_bf16
+from tests.support.native import call
+from tests.support.vectors import RNG, f32, i32, integers, put, same, to_bf16
 
 
 @kernel()

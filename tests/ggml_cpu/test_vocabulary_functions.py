@@ -9,8 +9,8 @@ import pytest
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from tests.native import call
-from tests.vectors import SPECIAL, f32, same
+from tests.support.native import call
+from tests.support.vectors import SPECIAL, f32, same
 
 
 def elementwise(name: str, function):

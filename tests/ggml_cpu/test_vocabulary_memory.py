@@ -8,8 +8,8 @@ import pytest
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
 from ggml_cpu.target import LANES
-from tests.native import call
-from tests.vectors import RNG, SPECIAL, f32, floats, i32, integers, same, to_bf16
+from tests.support.native import call
+from tests.support.vectors import RNG, SPECIAL, f32, floats, i32, integers, same, to_bf16
 
 
 @kernel()

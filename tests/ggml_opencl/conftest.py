@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.installed import devices_or_skip
+from tests.support.installed import devices_or_skip
 
 
 @pytest.fixture(scope="session")

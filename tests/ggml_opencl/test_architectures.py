@@ -11,9 +11,9 @@ from ggml_py.backend import Device
 from ggml_py.registry import device as find_device
 from llama_py.context import Context
 from llama_py.weights.placement import Placement, overrides
-from tests.graph_models import CONTINUING
-from tests.live_models import Arrays, live, made, model_of, nmse, tokens
-from tests.splits import count_splits
+from tests.support.graph_models import CONTINUING
+from tests.support.live_models import Arrays, live, made, model_of, nmse, tokens
+from tests.support.splits import count_splits
 
 SIZES = {"n_ctx": 256, "n_ubatch": 16}
 # As in llama.cpp, caches and norms of a later turn are on other devices than the layer's weights.

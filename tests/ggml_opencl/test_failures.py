@@ -13,8 +13,8 @@ from ggml_py import registry
 from ggml_py.errors import BackendError
 from llama_py.weights import placement
 from llama_py_tools.generate import cli
-from tests.alone import holds_in_fork, run_alone
-from tests.installed import devices_or_skip
+from tests.support.alone import holds_in_fork, run_alone
+from tests.support.installed import devices_or_skip
 
 GENERATE = ["-p", "ROMEO:", "-n", "2", "--temp", "0", "-c", "256"]
 

@@ -13,10 +13,10 @@ from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME, F16
-from tests import fused_graphs as graphs
-from tests.devices import given
-from tests.fused_graphs import Build, Shapes, error
-from tests.states_to_cache import Made
+from tests.support import fused_graphs as graphs
+from tests.support.devices import given
+from tests.support.fused_graphs import Build, Shapes, error
+from tests.support.states_to_cache import Made
 
 
 def to_rows(**more: Tensor) -> Tensor:

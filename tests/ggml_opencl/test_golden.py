@@ -15,10 +15,10 @@ from ggml_py.registry import device as find_device
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.context import Context
 from llama_py.weights.placement import Placement
-from tests.golden_models import compare, gold, path_of, prompt_of, runs_of
-from tests.graph_models import CONTINUING, split, stands_for_others
-from tests.live_models import nmse
-from tests.splits import count_splits
+from tests.support.golden_models import compare, gold, path_of, prompt_of, runs_of
+from tests.support.graph_models import CONTINUING, split, stands_for_others
+from tests.support.live_models import nmse
+from tests.support.splits import count_splits
 
 SOME = ["llama-dense", "qwen35moe-moe", "kimi-linear-moe"]
 SIZES = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64}

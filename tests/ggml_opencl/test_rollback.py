@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.llama_py.test_rollback import EACH, check_what_was_rejected
-from tests.states_to_cache import RECURRENCES, ROWS, Made, computed
+from tests.support.states_to_cache import RECURRENCES, ROWS, Made, computed
 
 
 @pytest.mark.parametrize("n_tokens", [1, 7])

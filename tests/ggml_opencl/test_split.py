@@ -11,8 +11,8 @@ from ggml_py.registry import device as find_device
 from llama_py.context import Context
 from llama_py.model import Model
 from llama_py.weights.placement import Placement
-from tests.live_models import made, model_of, nmse
-from tests.split_models import EXACT, KEYS, run, whole
+from tests.support.live_models import made, model_of, nmse
+from tests.support.split_models import EXACT, KEYS, run, whole
 
 CLOSE, CLOSE_F16 = 1e-10, 1e-5
 

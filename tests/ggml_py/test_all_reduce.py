@@ -16,8 +16,8 @@ from ggml_py.plan import Plan
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_ref.backend import RefDevice
-from tests.devices import TestDevice, given, random, weight
-from tests.limits import SECONDS
+from tests.support.devices import TestDevice, given, random, weight
+from tests.support.limits import SECONDS
 
 N = 3
 

@@ -16,7 +16,7 @@ from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from ggml_py.types import BY_NAME, I32
 from ggml_ref.backend import RefDevice
 from ggml_ref.quants import quantizer
-from tests.devices import TestDevice, WrongDevice, given, random, weight
+from tests.support.devices import TestDevice, WrongDevice, given, random, weight
 
 Q8_0 = BY_NAME["q8_0"]
 

@@ -11,7 +11,7 @@ from ggml_py.graph import Graph
 from ggml_py.pattern import Match, Pattern
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.uses import Uses
-from tests.devices import given
+from tests.support.devices import given
 
 NEG_SQR = Pattern("""
     a = NEG(x)

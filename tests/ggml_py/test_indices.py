@@ -15,7 +15,7 @@ from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME, I32, I64
-from tests.installed import devices_or_skip
+from tests.support.installed import devices_or_skip
 
 BACKENDS = ("cpu", "ref", "opencl")
 N = 4  # rows that there are

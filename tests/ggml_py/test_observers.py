@@ -29,9 +29,9 @@ from llama_py_tools.test_backend_ops.case import Case, Init, Leaves
 from llama_py_tools.test_backend_ops.cases import all_cases
 from llama_py_tools.test_backend_ops.cases.rows import row_numbers
 from llama_py_tools.test_backend_ops.run import draw_inputs, nmse, values
-from tests import fused_graphs as graphs
-from tests.devices import given
-from tests.installed import devices_or_skip
+from tests.support import fused_graphs as graphs
+from tests.support.devices import given
+from tests.support.installed import devices_or_skip
 
 Values = NDArray[Any]
 Seen = dict[tuple[int, int], Values]  # by node and source; -1: the node's own

@@ -13,7 +13,7 @@ from ggml_py.order import stored_early
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F16, I64
-from tests.devices import TestDevice, given
+from tests.support.devices import TestDevice, given
 
 N, CELLS, TOKENS = 32, 12, 6
 

@@ -12,7 +12,7 @@ from ggml_py.plan import Plan
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
-from tests.devices import LazyDevice, MainMemoryDevice, TestDevice, given, random, weight
+from tests.support.devices import LazyDevice, MainMemoryDevice, TestDevice, given, random, weight
 
 N = 6  # graphs in flight, more than there are copies
 

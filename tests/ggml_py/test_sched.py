@@ -17,7 +17,7 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32, I32
 from ggml_ref.backend import RefDevice
-from tests.devices import MainMemoryDevice, TestDevice, given, random, weight
+from tests.support.devices import MainMemoryDevice, TestDevice, given, random, weight
 
 GPU, HOST = TestDevice("gpu"), TestDevice("host")
 

@@ -21,7 +21,7 @@ from ggml_py.errors import ShapeError
 from ggml_py.registry import device as device_named
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32, I32, I64
-from tests.strided import (
+from tests.support.strided import (
     DTYPES,
     Array,
     Shape,

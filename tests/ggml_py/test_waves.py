@@ -17,7 +17,7 @@ from ggml_py.opspec import OPS
 from ggml_py.plan import PlanInWaves, Split
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
-from tests.devices import MainMemoryDevice, TestDevice, given, random, weight
+from tests.support.devices import MainMemoryDevice, TestDevice, given, random, weight
 
 Range = tuple[int, int, int]  # id of a buffer, from, to
 

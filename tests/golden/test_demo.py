@@ -10,7 +10,7 @@ import gguf
 import llama_py
 from dev.record.golden import demo
 from dev.record.golden.store import fingerprint
-from tests.commands import demo_template, demo_with_template
+from tests.support.commands import demo_template, demo_with_template
 
 
 def test_greedy_texts() -> None:

@@ -9,8 +9,8 @@ from dev.record.golden import store
 from llama_py.blocks.delta_net import DELTA_NET
 from llama_py.hparams.forms import SLOTS
 from llama_py.models import architecture
-from tests.golden_models import NAMES, compare, exact_bound
-from tests.graph_models import split
+from tests.support.golden_models import NAMES, compare, exact_bound
+from tests.support.graph_models import split
 
 DELTA = [name for name in NAMES if store.about(*split(name)).facts.delta_net]
 

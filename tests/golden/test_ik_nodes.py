@@ -13,7 +13,7 @@ import pytest
 from dev.record.golden import ik
 from dev.record.golden.engines import Ours
 from ggml_py.dump import Record, diff
-from tests.graph_models import split
+from tests.support.graph_models import split
 
 # The number of a function of one argument is another one there; an op's name says which it is.
 NUMBERED = {"SILU", "SOFTPLUS", "FUSED_MUL_UNARY"}

@@ -8,8 +8,8 @@ from dev.record.golden import store
 from dev.record.golden.known import with_gates_along_keys
 from dev.record.golden.runs import RUNS
 from ggml_py.dump import diff
-from tests.golden_models import case, runs_of
-from tests.graph_models import split
+from tests.support.golden_models import case, runs_of
+from tests.support.graph_models import split
 
 
 @pytest.mark.parametrize(("name", "run"), runs_of("nodes-", nodes=True))

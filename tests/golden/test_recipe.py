@@ -8,9 +8,9 @@ import pytest
 from dev import tiny_models as tiny
 from dev.record.golden import store
 from llama_py.models import known_architectures
-from tests.golden_models import CASES, NAMES, path_of
-from tests.graph_models import split
-from tests.live_models import NEVER
+from tests.support.golden_models import CASES, NAMES, path_of
+from tests.support.graph_models import split
+from tests.support.live_models import NEVER
 
 COMMAND = "python -m dev.record.record_golden"
 

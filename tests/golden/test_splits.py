@@ -14,9 +14,9 @@ import llama_py
 from ggml_py.check import CheckFailed
 from ggml_py.errors import BackendError
 from ggml_ref.backend import RefDevice
-from tests.devices import TestDevice, WrongDevice
-from tests.golden_models import path_of, prompt_of
-from tests.live_models import nmse
+from tests.support.devices import TestDevice, WrongDevice
+from tests.support.golden_models import path_of, prompt_of
+from tests.support.live_models import nmse
 
 N = 12  # tokens that are enough to tell
 

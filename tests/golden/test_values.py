@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.golden_models import compare, exact_bound, runs_of, whole
-from tests.graph_models import split, stands_for_others
+from tests.support.golden_models import compare, exact_bound, runs_of, whole
+from tests.support.graph_models import split, stands_for_others
 
 
 @pytest.mark.parametrize(("name", "run"), runs_of("", nodes=False))

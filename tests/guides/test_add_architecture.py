@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.commands import SCRIPTS, clean_environment
-from tests.limits import SECONDS
+from tests.support.commands import SCRIPTS, clean_environment
+from tests.support.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "models" / "README.md"

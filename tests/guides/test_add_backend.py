@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import SCRIPTS, clean_environment
-from tests.limits import SECONDS
+from tests.support.commands import SCRIPTS, clean_environment
+from tests.support.limits import SECONDS
 
 TOY = Path(__file__).parents[1] / "toy_backend"
 GROUP = "ggml_py.backends"

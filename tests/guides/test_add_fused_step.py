@@ -18,7 +18,7 @@ from ggml_py.fusion import f32_rows, in_place
 from ggml_py.pattern import Match, Pattern
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16
-from tests.fused_graphs import compute, error
+from tests.support.fused_graphs import compute, error
 
 ROOT = Path(__file__).parents[2]
 

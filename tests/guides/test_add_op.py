@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import SCRIPTS, clean_environment
-from tests.installed import devices_or_skip
-from tests.limits import SECONDS
+from tests.support.commands import SCRIPTS, clean_environment
+from tests.support.installed import devices_or_skip
+from tests.support.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "ggml_py" / "ops" / "README.md"

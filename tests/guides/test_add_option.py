@@ -12,8 +12,8 @@ from textwrap import indent
 
 import pytest
 
-from tests.commands import DEMO, SCRIPTS, clean_environment
-from tests.limits import SECONDS
+from tests.support.commands import DEMO, SCRIPTS, clean_environment
+from tests.support.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "params" / "README.md"

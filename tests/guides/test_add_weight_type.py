@@ -15,9 +15,9 @@ from textwrap import dedent
 
 import pytest
 
-from tests.commands import SCRIPTS, clean_environment
-from tests.installed import devices_or_skip
-from tests.limits import SECONDS
+from tests.support.commands import SCRIPTS, clean_environment
+from tests.support.installed import devices_or_skip
+from tests.support.limits import SECONDS
 
 GUIDE = Path(__file__).parents[2] / "backends" / "ggml_cpu" / "quants" / "README.md"
 PACKAGES = ("ggml_py", "ggml_ref", "ggml_cpu", "ggml_opencl", "llama_py_tools")

@@ -14,8 +14,8 @@ from llama_py.context import Context
 from llama_py.hparams.cparams import make_cparams
 from llama_py.memory.kept import KeysValues
 from llama_py.model import Model
-from tests.graph_models import CONTINUING, declared
-from tests.live_models import (
+from tests.support.graph_models import CONTINUING, declared
+from tests.support.live_models import (
     EXACT,
     N_VOCAB,
     PROMPT,

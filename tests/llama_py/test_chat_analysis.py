@@ -16,7 +16,7 @@ from llama_py.chat.formats.known import made_for
 from llama_py.chat.formats.marks import Marks
 from llama_py.chat.peg.lark import lark_of
 from llama_py.chat.tools import Answer, ChatFormat, ToolCall, format_of
-from tests.grammars import takes
+from tests.support.grammars import takes
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
 RECORDED, TEMPLATES = (

@@ -24,8 +24,8 @@ from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.candidates import Candidates
 from llama_py.sampler.grammar import ByGrammar
 from llama_py.tokenizer import Tokenizer
-from tests.grammars import takes
-from tests.text_vocab import demo_with
+from tests.support.grammars import takes
+from tests.support.text_vocab import demo_with
 
 FILE = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
 SOURCES: dict[str, str] = {

@@ -22,7 +22,7 @@ from llama_py.sampler import Constraint, Sampler
 from llama_py.sampler.constraint import Ended
 from llama_py.sampler.lazily import Lazily, Scan, Triggers
 from llama_py.tokenizer import Tokenizer
-from tests.text_vocab import demo_with
+from tests.support.text_vocab import demo_with
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
 RECORDED, TEMPLATES = (

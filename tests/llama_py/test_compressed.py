@@ -19,7 +19,7 @@ from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.compressed_plan import Sizes, plan_of
 from llama_py.memory.kept import Compressed
 from llama_py.memory.mask import MaskRule, kq_mask
-from tests.live_models import changed, live, made, model_of, nmse, tokens
+from tests.support.live_models import changed, live, made, model_of, nmse, tokens
 
 NAME = "deepseek4-moe"
 EXACT: dict[str, Any] = {"n_ctx": 256, "flash_attn": False, "type_k": "f32", "type_v": "f32"}

@@ -23,10 +23,10 @@ from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.constraint import Ended
 from llama_py.sampler.grammar import ByGrammar
 from llama_py.tokenizer import Tokenizer, TokenType, load_tokenizer
-from tests.commands import DEMO
-from tests.grammars import characters, takes
 from tests.speculative.scripted import context, greedy, plain, scripted
-from tests.text_vocab import bpe_meta, demo_with, spm
+from tests.support.commands import DEMO
+from tests.support.grammars import characters, takes
+from tests.support.text_vocab import bpe_meta, demo_with, spm
 
 PERSON = {
     "type": "object",
@@ -354,7 +354,7 @@ def test_another_end_of_thoughts_is_no_part_of_them() -> None:
 
 
 def test_chat_with_thoughts(tmp_path: Path) -> None:
-    from tests.commands import demo_with_template
+    from tests.support.commands import demo_with_template
 
     template = (
         "{% for m in messages %}{{ m.role }}:"

@@ -15,7 +15,7 @@ from ggml_py.errors import AllocError, ContextError
 from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.graph.result import GraphResult
-from tests.live_models import N_VOCAB, live, nmse, tokens
+from tests.support.live_models import N_VOCAB, live, nmse, tokens
 
 MODELS = ["llama-dense", "qwen35moe-moe"]
 CLOSE = 1e-6  # one order of operations against another, with an F16 cache

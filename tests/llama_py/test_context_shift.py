@@ -16,8 +16,8 @@ from ggml_ref.quants import dequantizer
 from llama_py.context import Context
 from llama_py.decoding.keep import shift
 from llama_py.decoding.prefix import Prefix
-from tests.commands import DEMO, tiny_model
-from tests.live_models import live, made, model_of, nmse
+from tests.support.commands import DEMO, tiny_model
+from tests.support.live_models import live, made, model_of, nmse
 
 N_CTX, PROMPT = 256, list(range(3, 23))
 

@@ -10,9 +10,9 @@ import pytest
 from ggml_py.errors import ContextError, GGUFError
 from llama_py.adapters.control_vector import load_directions
 from llama_py.context import Context
-from tests.gguf_writer import Tensor, gguf
-from tests.graph_models import CONTINUING
-from tests.live_models import EXACT, PROMPT, live, nmse
+from tests.support.gguf_writer import Tensor, gguf
+from tests.support.graph_models import CONTINUING
+from tests.support.live_models import EXACT, PROMPT, live, nmse
 
 
 def file(path: Path, **tensors: list[float]) -> Path:

@@ -11,7 +11,7 @@ import pytest
 import llama_py
 from ggml_py.errors import ContextError, ModelError
 from llama_py import Conversation
-from tests.commands import demo_with_template
+from tests.support.commands import demo_with_template
 
 TEMPLATE = (
     "{% for m in messages %}{{ 'ROMEO' if m.role == 'assistant' else m.role }}:{{ m.content }}\n"

@@ -13,7 +13,7 @@ from llama_py import Conversation
 from llama_py.chat import ChatTemplate
 from llama_py.chat.ends import turn_end
 from llama_py.chat.named import source_of
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 LONG = "Speak of love and of the king! " * 10
 

@@ -14,7 +14,7 @@ import llama_py
 from ggml_py.errors import GrammarError, ModelError
 from llama_py import Conversation
 from llama_py.sampler.draw import Greedy
-from tests.commands import DEMO, demo_with_template
+from tests.support.commands import DEMO, demo_with_template
 
 TEMPLATES = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
 City = Literal["Bern", "Oslo"]

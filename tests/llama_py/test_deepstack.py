@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.live_models import EXACT, PROMPT, changed, model_of, nmse
+from tests.support.live_models import EXACT, PROMPT, changed, model_of, nmse
 
 SCALE = 1.5  # the model's, of a token's embedding
 

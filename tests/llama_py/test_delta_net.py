@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ggml_py.ops import cont
 from llama_py.blocks.delta_net import DELTA_NET, Delta, build_delta_net
 from llama_py.hparams.forms import SLOTS
-from tests import blocks
-from tests.graph_models import load, run
-from tests.live_models import nmse
+from tests.support import blocks
+from tests.support.graph_models import load, run
+from tests.support.live_models import nmse
 
 UNFUSED = [form for form in DELTA_NET.names if form not in ("fused", SLOTS)]
 S, H, B = 16, 2, 2  # size of a head, heads, sequences

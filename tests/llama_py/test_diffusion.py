@@ -14,7 +14,7 @@ from ggml_py.errors import ContextError
 from llama_py.params.diffusion import DiffusionParams
 from llama_py.params.sampling import SamplingParams
 from llama_py.text.diffusion import Step, diffuse
-from tests.golden_models import path_of
+from tests.support.golden_models import path_of
 
 MASK, PROMPT = 63, [1, 2, 3]
 GREEDY = SamplingParams(temp=0.0, seed=1)

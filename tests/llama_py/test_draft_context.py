@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.model import Model
-from tests.live_models import EXACT, PROMPT, Arrays, changed, model_of, nmse, two_heads
+from tests.support.live_models import EXACT, PROMPT, Arrays, changed, model_of, nmse, two_heads
 
 NORMED = ["qwen35-mtp", "qwen35moe-mtp", "qwen3next-mtp", "deepseek32-moe"]
 NAMES = [*NORMED, "step35-mtp"]  # whose state is always the one before the last norm

@@ -13,9 +13,9 @@ import llama_py
 from ggml_py.errors import ContextError
 from llama_py.text.embed import embed, normalized, similarities
 from llama_py.text.rerank import TEMPLATE, labels, pair
-from tests.commands import DEMO
-from tests.golden_models import path_of
-from tests.live_models import live, tokens
+from tests.support.commands import DEMO
+from tests.support.golden_models import path_of
+from tests.support.live_models import live, tokens
 
 TEXTS = ["To be, or not to be", "that is the question", "Whether"]
 

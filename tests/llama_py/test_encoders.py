@@ -7,7 +7,7 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ContextError
-from tests.golden_models import case, path_of
+from tests.support.golden_models import case, path_of
 
 T5 = "t5-dense"
 

@@ -10,7 +10,7 @@ import pytest
 
 from ggml_py.errors import UnknownArchitecture
 from llama_py import models
-from tests.live_models import live, logits, made, model_of
+from tests.support.live_models import live, logits, made, model_of
 
 Install = Callable[[str, str], None]
 

@@ -15,8 +15,8 @@ from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.kept import Compressed, State
-from tests.graph_models import CONTINUING
-from tests.live_models import NEVER, live, nmse, tokens
+from tests.support.graph_models import CONTINUING
+from tests.support.live_models import NEVER, live, nmse, tokens
 
 PROMPT, OTHER = tokens(40), tokens(25, seed=5)  # the first is longer than the windows
 CLOSE = 1e-9

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ggml_py.registry import device
 from llama_py.blocks.activation import RELU, SILU, SWIGLU_OAI, Activation
 from llama_py.blocks.experts import GATING, Experts
-from tests import blocks
+from tests.support import blocks
 
 N, N_FF, N_EXPERT, N_USED, N_TOKENS = 8, 6, 12, 3, 5
 Values = NDArray[np.float64]

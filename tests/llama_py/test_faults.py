@@ -14,10 +14,10 @@ import llama_py
 from ggml_py.crew import Crew
 from ggml_py.errors import ContextError
 from llama_py import Context
-from tests.alone import holds_in_fork, run_alone
-from tests.commands import DEMO, clean_environment
-from tests.limits import SECONDS
-from tests.live_models import live, tokens
+from tests.support.alone import holds_in_fork, run_alone
+from tests.support.commands import DEMO, clean_environment
+from tests.support.limits import SECONDS
+from tests.support.live_models import live, tokens
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 

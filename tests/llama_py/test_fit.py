@@ -15,10 +15,10 @@ from llama_py.fit.planning import PlannedModel, gpus, header_of, stand_ins
 from llama_py.fit.ranges import any_of
 from llama_py.fit.sizes import Sizes, sizes_of
 from llama_py.weights.placement import EXPERTS
-from tests import large_models
-from tests.commands import clean_environment
-from tests.graph_models import declared, file_of
-from tests.limits import SECONDS
+from tests.support import large_models
+from tests.support.commands import clean_environment
+from tests.support.graph_models import declared, file_of
+from tests.support.limits import SECONDS
 
 MIB = 1 << 20
 SMALL = {

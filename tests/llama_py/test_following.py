@@ -13,8 +13,8 @@ from llama_py.batch import END, Batch
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.text.generate import stream
-from tests.graph_models import CONTINUING
-from tests.live_models import live, made, model_of, tokens
+from tests.support.graph_models import CONTINUING
+from tests.support.live_models import live, made, model_of, tokens
 
 N_CTX = 64
 

@@ -17,7 +17,7 @@ from llama_py.grammar.lark import lark_of
 from llama_py.grammar.lexemes import cut
 from llama_py.grammar.shape import Regular, Shape
 from llama_py.grammar.vocabulary import matcher
-from tests.grammars import characters, meets, random_grammar, record, takes
+from tests.support.grammars import characters, meets, random_grammar, record, takes
 
 RECORD = record()
 

@@ -15,7 +15,7 @@ import llama_py
 from ggml_py.errors import ContextError, ModelError, TokenizerError
 from llama_py.context import Context
 from llama_py.text.generate import Greedy, Piece
-from tests.live_models import made, model_of
+from tests.support.live_models import made, model_of
 
 PROMPT = "First Citizen:\n"
 

@@ -17,10 +17,21 @@ from ggml_py.types import TYPES
 from llama_py.gguf import metadata as gguf_metadata
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.pages import AROUND, let_go
-from tests import vocab_data
-from tests.commands import DEMO, tiny_model
-from tests.gguf_writer import KINDS, SCALARS, Tensor, array, gguf, kv, string, u32, u64, write
-from tests.text_vocab import vocab_gguf
+from tests.support import vocab_data
+from tests.support.commands import DEMO, tiny_model
+from tests.support.gguf_writer import (
+    KINDS,
+    SCALARS,
+    Tensor,
+    array,
+    gguf,
+    kv,
+    string,
+    u32,
+    u64,
+    write,
+)
+from tests.support.text_vocab import vocab_gguf
 
 ARCH = kv("general.architecture", "str", "llama")
 

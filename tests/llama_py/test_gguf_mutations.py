@@ -10,7 +10,7 @@ import pytest
 
 from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile
-from tests.gguf_writer import Tensor, array, gguf, kv, u64
+from tests.support.gguf_writer import Tensor, array, gguf, kv, u64
 
 SEEDS_PER_KIND = 150
 HUGE = (2**16, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 32, 2**64 - 1)

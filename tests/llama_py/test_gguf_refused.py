@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from llama_py.gguf.file import GGUFFile
-from tests.gguf_writer import KINDS, Tensor, array, gguf, kv, refusal, string, u32, u64, write
+from tests.support.gguf_writer import (
+    KINDS,
+    Tensor,
+    array,
+    gguf,
+    kv,
+    refusal,
+    string,
+    u32,
+    u64,
+    write,
+)
 
 ARCH = kv("general.architecture", "str", "llama")
 

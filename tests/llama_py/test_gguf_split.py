@@ -11,7 +11,7 @@ import pytest
 
 from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile
-from tests.gguf_writer import Tensor, gguf, kv, refusal, write
+from tests.support.gguf_writer import Tensor, gguf, kv, refusal, write
 
 ARCH = kv("general.architecture", "str", "llama")
 

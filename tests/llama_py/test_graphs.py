@@ -24,7 +24,7 @@ from llama_py.graph.result import GraphResult
 from llama_py.hparams.cparams import CParams, make_cparams
 from llama_py.model import Model
 from llama_py.models import architecture
-from tests.graph_models import CONTINUING, load, memory_for, params_for, run
+from tests.support.graph_models import CONTINUING, load, memory_for, params_for, run
 
 
 def build_one(model: Model, batch: Batch, cparams: CParams) -> GraphResult:

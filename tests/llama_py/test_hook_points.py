@@ -17,7 +17,7 @@ from ggml_py.types import F16, F32
 from llama_py.blocks.softmax import _weights as weights_of
 from llama_py.context import Context
 from llama_py.hooks.values import as_leaf, computed, read
-from tests.live_models import live, tokens
+from tests.support.live_models import live, tokens
 
 IDS = tokens(7)
 ROTATING = ["llama-dense", "qwen2-dense", "qwen3-dense", "gemma2-dense", "glm4-dense"]

@@ -12,8 +12,8 @@ from ggml_py.tensor import Tensor
 from llama_py.context import Context
 from llama_py.hooks.values import read
 from llama_py.weights.placement import Placement, devices_in_use
-from tests.live_models import live, made, model_of, tokens
-from tests.split_models import KEYS, shared
+from tests.support.live_models import live, made, model_of, tokens
+from tests.support.split_models import KEYS, shared
 
 # one of each way to attend, and states of every kind
 MODELS = [

@@ -13,7 +13,7 @@ from llama_py.hparams import HParams
 from llama_py.hparams.cparams import make_cparams
 from llama_py.hparams.geometry import Window
 from llama_py.models import architecture
-from tests.graph_models import declared
+from tests.support.graph_models import declared
 
 
 def read(name: str, **changes: Any) -> HParams:

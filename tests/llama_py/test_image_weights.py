@@ -7,7 +7,7 @@ import numpy as np
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.model import Model
-from tests.live_models import EXACT, PROMPT, Arrays, logits, made, model_of, nmse
+from tests.support.live_models import EXACT, PROMPT, Arrays, logits, made, model_of, nmse
 
 
 def with_images(model: Model, table: Arrays) -> np.ndarray:

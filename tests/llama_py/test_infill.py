@@ -7,7 +7,7 @@ import pytest
 from ggml_py.errors import TokenizerError
 from llama_py.text.infill import infill_ids
 from llama_py.tokenizer import Tokenizer, TokenType
-from tests.text_vocab import bpe
+from tests.support.text_vocab import bpe
 
 THREE = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
 ALL = (*THREE, "<|repo_name|>", "<|file_sep|>")

@@ -24,8 +24,8 @@ from ggml_py.errors import BackendError, ContextError
 from ggml_py.plan import Plan
 from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.limits import SECONDS
-from tests.live_models import live, nmse, tokens
+from tests.support.limits import SECONDS
+from tests.support.live_models import live, nmse, tokens
 
 # keys and values, with a window, states beside them, states alone
 MODELS = ["llama-dense", "gemma3-dense", "qwen35moe-moe", "mamba-dense"]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import llama_py
 from llama_py.batch import Batch
 from llama_py.context import Context, state
-from tests.golden_models import path_of
-from tests.live_models import nmse
+from tests.support.golden_models import path_of
+from tests.support.live_models import nmse
 
 NAMES = ["falcon-h1-plain", "lfm2-window", "rwkv6-fused", "gemma3n-shared", "deepseek32-moe"]
 EXACT = 1e-9

@@ -12,8 +12,8 @@ from ggml_py.errors import HParamsError
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.loading.split.block import SplitBlock
-from tests.live_models import EXACT, PROMPT, made, model_of, nmse, tokens
-from tests.split_models import placed, run
+from tests.support.live_models import EXACT, PROMPT, made, model_of, nmse, tokens
+from tests.support.split_models import placed, run
 
 
 def refusal(**keys: Any) -> str:

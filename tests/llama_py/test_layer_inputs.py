@@ -8,7 +8,7 @@ import pytest
 from ggml_py.errors import ContextError
 from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.live_models import EXACT, live, tokens
+from tests.support.live_models import EXACT, live, tokens
 
 IDS = tokens(11)
 

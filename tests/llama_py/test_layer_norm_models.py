@@ -10,8 +10,8 @@ from dev.tiny_models._invent import shapes
 from llama_py.context import Context
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.models import architecture
-from tests.graph_models import load
-from tests.live_models import EXACT, PROMPT, live, logits, made, model_of, nmse, random
+from tests.support.graph_models import load
+from tests.support.live_models import EXACT, PROMPT, live, logits, made, model_of, nmse, random
 
 SIZES = [(32, True, 0), (40, False, 8), (24, False, 0)]
 

@@ -24,8 +24,8 @@ from llama_py.hparams.geometry import ROPE_NEOX, Window
 from llama_py.memory.kept import KeysValues, State
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
-from tests.live_models import EXACT, PROMPT, logits, model_of, nmse, tokens
-from tests.live_models import made as weights_of
+from tests.support.live_models import EXACT, PROMPT, logits, model_of, nmse, tokens
+from tests.support.live_models import made as weights_of
 
 SIZES = {
     "vocab_size": 128,

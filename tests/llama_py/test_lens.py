@@ -11,8 +11,8 @@ import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.steering.lens import logit_lens
-from tests.graph_models import NAMES
-from tests.live_models import live, made, model_of, nmse, tokens
+from tests.support.graph_models import NAMES
+from tests.support.live_models import live, made, model_of, nmse, tokens
 
 IDS = tokens(9)
 # norms with and without a centre, softcaps, factors, biases, tied heads, layers of nothing

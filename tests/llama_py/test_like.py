@@ -17,8 +17,8 @@ from llama_py.model import Model
 from llama_py.models import architecture
 from llama_py.params import ModelParams
 from llama_py.params.like import LIKE, LLAMA_CPP, TRANSFORMERS, by_pattern
-from tests.graph_models import declared, file_of, load, run
-from tests.live_models import changed, logits, made, model_of, nmse
+from tests.support.graph_models import declared, file_of, load, run
+from tests.support.live_models import changed, logits, made, model_of, nmse
 
 F64 = NDArray[np.float64]
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}

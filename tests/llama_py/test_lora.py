@@ -21,10 +21,20 @@ from llama_py.context import Context
 from llama_py.loading.readers import readers_of
 from llama_py.model import Model
 from llama_py.weights.placement import Placement
-from tests.adapters import TABLE, matrices, merged, pairs, write_adapter
-from tests.devices import TestDevice
-from tests.graph_models import NAMES, load
-from tests.live_models import EXACT, PROMPT, Arrays, live, logits, made, model_of, nmse, tokens
+from tests.support.adapters import TABLE, matrices, merged, pairs, write_adapter
+from tests.support.devices import TestDevice
+from tests.support.graph_models import NAMES, load
+from tests.support.live_models import (
+    EXACT,
+    PROMPT,
+    Arrays,
+    live,
+    logits,
+    made,
+    model_of,
+    nmse,
+    tokens,
+)
 
 ALPHA, RANK, SCALE = 8.0, 4, 0.75
 FULL = SCALE * ALPHA / RANK

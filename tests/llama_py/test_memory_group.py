@@ -19,8 +19,8 @@ from llama_py.memory import GroupContext, KVCache, MemoryGroup, Placing, create_
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
 from llama_py.memory.kv_tensors import KVLayer
-from tests.graph_models import load
-from tests.host_device import HostDevice
+from tests.support.graph_models import load
+from tests.support.host_device import HostDevice
 
 DEVICE = HostDevice()
 ALL, NEAR, CHUNK = (

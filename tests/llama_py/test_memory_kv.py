@@ -19,7 +19,7 @@ from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
 from llama_py.memory.kv_tensors import KVLayer, runs
-from tests.host_device import HostDevice, NoCopies
+from tests.support.host_device import HostDevice, NoCopies
 
 DEVICE = HostDevice()
 

@@ -19,7 +19,7 @@ from llama_py.memory.kept import State
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext, StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
-from tests.host_device import HostDevice
+from tests.support.host_device import HostDevice
 
 DEVICE = HostDevice()
 

@@ -13,7 +13,7 @@ from ggml_py.errors import ContextError, ModelError
 from ggml_py.registry import device
 from llama_py.gguf.file import GGUFFile
 from llama_py.weights.placement import Placement
-from tests.commands import DEMO, demo_with_template
+from tests.support.commands import DEMO, demo_with_template
 
 PROMPT = "First Citizen:\n"
 GREEDY = {"temp": 0.0, "max_tokens": 6}

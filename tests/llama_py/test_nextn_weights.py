@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.live_models import EXACT, PROMPT, Arrays, Change, changed, model_of, nmse
+from tests.support.live_models import EXACT, PROMPT, Arrays, Change, changed, model_of, nmse
 
 OWN = {
     "embed_tokens": "token_embd.weight",

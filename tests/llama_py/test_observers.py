@@ -24,7 +24,7 @@ from llama_py.hooks.values import read
 from llama_py.model import Model
 from llama_py.quantize.imatrix.collect import Collector
 from llama_py_tools.graph.diff.own import record
-from tests.live_models import made, model_of, tokens
+from tests.support.live_models import made, model_of, tokens
 
 Values = NDArray[Any]
 Seen = dict[tuple[int, int], Values]  # by number of a node and of a source; -1: its own

@@ -16,8 +16,8 @@ from ggml_py.backend import set_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory.compressed import CompressedMemory
-from tests.graph_models import CONTINUING, FLASH
-from tests.live_models import live, nmse, spoil_keys, tokens
+from tests.support.graph_models import CONTINUING, FLASH
+from tests.support.live_models import live, nmse, spoil_keys, tokens
 
 LENGTHS = [1, 15, 16, 17, 63, 64, 65, 128, 150]
 IDS = tokens(LENGTHS[-1])

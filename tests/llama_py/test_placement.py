@@ -16,8 +16,8 @@ from llama_py.loading.model import placement_of
 from llama_py.params import ModelParams
 from llama_py.weights import placement
 from llama_py.weights.placement import Placement, devices_in_use, kept_on, overrides
-from tests.devices import TestDevice
-from tests.live_models import made, model_of
+from tests.support.devices import TestDevice
+from tests.support.live_models import made, model_of
 
 A, B, HOST = TestDevice("a"), TestDevice("b"), TestDevice("host")
 

@@ -19,10 +19,10 @@ from llama_py.context import Context
 from llama_py.fit.planning import PlannedContext, PlannedModel, gpus, header_of, stand_ins
 from llama_py.model import Model
 from llama_py.weights.placement import devices_in_use
-from tests import large_models
-from tests.commands import DEMO
-from tests.devices import TestDevice
-from tests.live_models import info_of, made
+from tests.support import large_models
+from tests.support.commands import DEMO
+from tests.support.devices import TestDevice
+from tests.support.live_models import info_of, made
 
 NAMES = (
     "llama-dense",

@@ -17,7 +17,7 @@ from llama_py.batch import Batch
 from llama_py.graph.inputs.ngrams import MISSING, Hashes
 from llama_py.graph.inputs.pooled_blocks import Line, blocks_of
 from llama_py.memory.cells import KVCells
-from tests.live_models import nmse, tokens
+from tests.support.live_models import nmse, tokens
 
 ARCH = "qwen4exp"
 EXACT: dict[str, Any] = {"flash_attn": "off", "type_k": "f32", "type_v": "f32"}

@@ -6,7 +6,7 @@ import pytest
 
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
-from tests.live_models import EXACT, live, nmse, tokens
+from tests.support.live_models import EXACT, live, nmse, tokens
 
 MODELS = ["llama-dense", "qwen35moe-moe", "mamba2-dense"]  # the others keep states
 FIRST = tokens(12)

@@ -13,7 +13,7 @@ from ggml_py import building
 from ggml_py.building import Stage
 from llama_py.support import progress
 from llama_py.support.progress import Kernels, shown
-from tests.limits import SECONDS
+from tests.support.limits import SECONDS
 
 
 class Terminal(io.StringIO):

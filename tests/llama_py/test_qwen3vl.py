@@ -10,7 +10,7 @@ import pytest
 from ggml_py.errors import ContextError, HParamsError
 from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.live_models import EXACT, PROMPT, Arrays, live, made, model_of, nmse, random
+from tests.support.live_models import EXACT, PROMPT, Arrays, live, made, model_of, nmse, random
 
 
 def embeddings(n_parts: int) -> Any:

@@ -15,8 +15,8 @@ from llama_py.graph.linear import ExpertLinear, Linear, Norm
 from llama_py.hparams import HParams
 from llama_py.loading.readers import readers_of
 from llama_py.model import Model
-from tests.graph_models import load, split
-from tests.live_models import changed, model_of
+from tests.support.graph_models import load, split
+from tests.support.live_models import changed, model_of
 
 NAMES = [f"{arch}-{variant}" for arch, variant in tiny.every()]
 

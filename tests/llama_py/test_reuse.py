@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from llama_py.decoding.prefix_cache import Reused, budget
 from llama_py.decoding.prefix_cache.tree import Tree, common
-from tests.toy_memory import KINDS, N_VOCAB, Toy, expected
+from tests.support.toy_memory import KINDS, N_VOCAB, Toy, expected
 
 STEP = 8
 HYBRIDS = ["hybrid", "both in one layer", "everything"]

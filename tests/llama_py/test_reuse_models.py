@@ -13,8 +13,8 @@ from llama_py.adapters.lora import Adapter
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
 from llama_py.decoding.prefix_cache import PrefixCache, Reused, load_slot, save_slot
-from tests.adapters import matrices, pairs, write_adapter
-from tests.live_models import EXACT, live, made, model_of, nmse, tokens
+from tests.support.adapters import matrices, pairs, write_adapter
+from tests.support.live_models import EXACT, live, made, model_of, nmse, tokens
 
 # keys and values; windows; keys of an indexer; states; both; both in one layer; states and windows
 MODELS = [

@@ -16,8 +16,8 @@ from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.kv import KVCache
-from tests.graph_models import CONTINUING, FLASH
-from tests.live_models import NEVER, live, spoil_keys, tokens
+from tests.support.graph_models import CONTINUING, FLASH
+from tests.support.live_models import NEVER, live, spoil_keys, tokens
 
 OLD, PROMPT, MORE = tokens(40, seed=1), tokens(9, seed=2), tokens(3, seed=3)
 NAN = 0xFF  # these bytes are NaN in every type a cache has

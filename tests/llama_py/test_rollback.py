@@ -15,8 +15,8 @@ from ggml_py.backend import get_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory.kept import State
-from tests.graph_models import CONTINUING, kept
-from tests.live_models import live, tokens
+from tests.support.graph_models import CONTINUING, kept
+from tests.support.live_models import live, tokens
 
 N_DRAFT = 8
 PROMPT, LAST = tokens(13), 5

@@ -19,7 +19,7 @@ from llama_py.sampler.infill import infill
 from llama_py.sampler.mt19937 import Mt19937
 from llama_py.sampler.stages import STAGES
 from llama_py.tokenizer import Tokenizer, load_tokenizer
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 N = 300
 LOGITS = np.random.default_rng(0).normal(0, 2, N).astype(np.float32)

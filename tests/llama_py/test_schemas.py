@@ -12,7 +12,7 @@ from dev.torture.schemas.described import judged
 from ggml_py.errors import GrammarError
 from llama_py.grammar import compiled
 from llama_py.grammar.schema import kept
-from tests.grammars import takes
+from tests.support.grammars import takes
 
 Schema = dict[str, Any]
 INT = {"type": "integer"}

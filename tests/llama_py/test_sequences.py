@@ -16,8 +16,8 @@ from llama_py.decoding.sequences import Sequences
 from llama_py.params import GenerateParams
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.text.generate import stream
-from tests.live_models import EXACT, live, tokens
 from tests.speculative.scripted import greedy
+from tests.support.live_models import EXACT, live, tokens
 
 
 def made(name: str = "llama-dense", **options: Any) -> Context:

@@ -16,8 +16,8 @@ from llama_py.batch import Batch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.context import Context
 from llama_py.memory.slots import SlotMemory
-from tests.live_models import EXACT, live, made, model_of, nmse, tokens
-from tests.split_models import KEYS, shared
+from tests.support.live_models import EXACT, live, made, model_of, nmse, tokens
+from tests.support.split_models import KEYS, shared
 
 NAMES = ["qwen3next-moe", "qwen35-dense", "qwen35moe-moe"]
 SLOTS = {"delta_net": "slots"}

@@ -16,9 +16,9 @@ from llama_py.loading.model import Loaded
 from llama_py.loading.split.block import SplitBlock, SplitLinear
 from llama_py.loading.split.walk import every
 from llama_py.weights.placement import arranged, devices_in_use
-from tests.graph_models import CONTINUING, split
-from tests.live_models import live, made, model_of, nmse
-from tests.split_models import EXACT, IDS, KEYS, cached, kinds_of, run, shared, whole
+from tests.support.graph_models import CONTINUING, split
+from tests.support.live_models import live, made, model_of, nmse
+from tests.support.split_models import EXACT, IDS, KEYS, cached, kinds_of, run, shared, whole
 
 CLOSE = 1e-10  # NMSE of logits: sums have another order
 CLOSE_F16 = 1e-5  # partial sums are exchanged as F16

@@ -14,9 +14,9 @@ from llama_py.adapters.lora import Adapter
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.model import Model
-from tests.adapters import matrices, pairs, write_adapter
-from tests.live_models import made, model_of, nmse
-from tests.split_models import EXACT, IDS, KEYS, cached, run, shared, whole
+from tests.support.adapters import matrices, pairs, write_adapter
+from tests.support.live_models import made, model_of, nmse
+from tests.support.split_models import EXACT, IDS, KEYS, cached, run, shared, whole
 
 CLOSE = 1e-10
 NAMES = [

@@ -13,8 +13,29 @@ from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.loading.split.block import SplitBlock
 from llama_py.loading.split.walk import every
-from tests.live_models import Arrays, Change, live, made, model_of, nmse, random, take, unsplit
-from tests.split_models import EXACT, HEADS, IDS, KEYS, cached, kinds_of, placed, run, shared, whole
+from tests.support.live_models import (
+    Arrays,
+    Change,
+    live,
+    made,
+    model_of,
+    nmse,
+    random,
+    take,
+    unsplit,
+)
+from tests.support.split_models import (
+    EXACT,
+    HEADS,
+    IDS,
+    KEYS,
+    cached,
+    kinds_of,
+    placed,
+    run,
+    shared,
+    whole,
+)
 
 CLOSE = 1e-10
 

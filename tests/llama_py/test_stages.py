@@ -12,11 +12,11 @@ from llama_py.context import Context
 from llama_py.loading.split.block import SplitBlock
 from llama_py.weights.parallel import Parallel
 from llama_py.weights.placement import Placement, arranged, coarse, devices_in_use
-from tests.commands import DEMO
-from tests.commands import run as command
-from tests.devices import TestDevice
-from tests.live_models import made, model_of, nmse
-from tests.split_models import EXACT, IDS, KEYS, run, whole
+from tests.support.commands import DEMO
+from tests.support.commands import run as command
+from tests.support.devices import TestDevice
+from tests.support.live_models import made, model_of, nmse
+from tests.support.split_models import EXACT, IDS, KEYS, run, whole
 
 CLOSE = 1e-10
 NAMES = ("llama-dense", "olmo2-dense", "qwen35moe-moe", "kimi-linear-moe", "rwkv6-fused")

@@ -15,8 +15,8 @@ from llama_py.model import Model
 from llama_py.steering import ControlVector, Pair, template_pairs, train
 from llama_py.steering.reduce import mean, pca
 from llama_py_tools.measure.cvector_generator import main
-from tests.commands import DEMO
-from tests.live_models import live
+from tests.support.commands import DEMO
+from tests.support.live_models import live
 
 PAIRS = template_pairs(
     "{}:\nMy", ["ROMEO", "JULIET"], ["GLOUCESTER", "WARWICK"], suffixes=["", " heart is"]

@@ -11,7 +11,7 @@ from ggml_py.errors import ContextError, HParamsError
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.models import architecture
-from tests.live_models import EXACT, live, logits, made, model_of, nmse
+from tests.support.live_models import EXACT, live, logits, made, model_of, nmse
 
 NAME, PREFIX = "graniteswitch-dense", "graniteswitch."
 FIRST, THIRD = 27, 19  # tokens that choose these adapters

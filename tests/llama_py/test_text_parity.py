@@ -17,11 +17,11 @@ from llama_py.sampler.mt19937 import Mt19937
 from llama_py.sampler.penalties import penalties
 from llama_py.tokenizer import Tokenizer, TokenType
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
-from tests import vocab_data
-from tests.commands import DEMO
-from tests.gguf_writer import write
-from tests.llama_cpp_vocab import LlamaCpp
-from tests.text_vocab import bpe_meta, characters, vocab_gguf
+from tests.support import vocab_data
+from tests.support.commands import DEMO
+from tests.support.gguf_writer import write
+from tests.support.llama_cpp_vocab import LlamaCpp
+from tests.support.text_vocab import bpe_meta, characters, vocab_gguf
 
 pytestmark = pytest.mark.parity
 

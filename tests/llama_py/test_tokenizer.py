@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ggml_py.errors import TokenizerError
 from llama_py.tokenizer import Tokenizer, TokenType
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
-from tests import vocab_data
-from tests.text_vocab import bpe, bpe_meta, characters, spm
-from tests.vocabularies import recorded, texts
+from tests.support import vocab_data
+from tests.support.text_vocab import bpe, bpe_meta, characters, spm
+from tests.support.vocabularies import recorded, texts
 
 NORMAL, CONTROL, USER_DEFINED = TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED
 

@@ -13,10 +13,10 @@ import pytest
 import llama_py
 from ggml_py.errors import TokenizerError
 from llama_py.tokenizer import Tokenizer, TokenType
-from tests import vocab_data
-from tests.gguf_writer import gguf, kv, write
-from tests.text_vocab import bpe, bpe_meta, spm, vocab_gguf
-from tests.vocabularies import VOCABULARIES, recorded, texts
+from tests.support import vocab_data
+from tests.support.gguf_writer import gguf, kv, write
+from tests.support.text_vocab import bpe, bpe_meta, spm, vocab_gguf
+from tests.support.vocabularies import VOCABULARIES, recorded, texts
 
 NORMAL, CONTROL, UNKNOWN = TokenType.NORMAL, TokenType.CONTROL, TokenType.UNKNOWN
 USER_DEFINED, UNUSED = TokenType.USER_DEFINED, TokenType.UNUSED

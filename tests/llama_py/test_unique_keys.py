@@ -15,8 +15,8 @@ from llama_py.grammar.unique import Place, UniqueKeys
 from llama_py.grammar.vocabulary import matcher
 from llama_py.sampler.grammar import ByGrammar
 from llama_py.tokenizer import Tokenizer
-from tests.grammars import takes
-from tests.text_vocab import spm
+from tests.support.grammars import takes
+from tests.support.text_vocab import spm
 
 Schema = dict[str, Any]
 ONE = {"enum": [1]}

@@ -15,8 +15,18 @@ from ggml_py.errors import WeightsError
 from ggml_py.tensor import Tensor
 from llama_py.params.like import TRANSFORMERS
 from llama_py.weights import Weights
-from tests.graph_models import CONTINUING, known, load
-from tests.live_models import Arrays, Change, changed, live, logits, model_of, nmse, random, take
+from tests.support.graph_models import CONTINUING, known, load
+from tests.support.live_models import (
+    Arrays,
+    Change,
+    changed,
+    live,
+    logits,
+    model_of,
+    nmse,
+    random,
+    take,
+)
 
 SAME = 1e-12
 

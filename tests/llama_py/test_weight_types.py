@@ -11,7 +11,7 @@ from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 from llama_py.context import Context
 from llama_py.model import Model
-from tests.live_models import EXACT, PROMPT, Arrays, made, model_of, nmse
+from tests.support.live_models import EXACT, PROMPT, Arrays, made, model_of, nmse
 
 CLOSE = 1e-3  # activations are rounded to eight bits; the weights' own rounding gives 0.05
 

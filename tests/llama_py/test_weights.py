@@ -23,7 +23,7 @@ from llama_py.model import Model
 from llama_py.params.like import LIKE, TRANSFORMERS
 from llama_py.weights import Weights
 from llama_py.weights.declarations import SMALL
-from tests.graph_models import declared, file_of, info
+from tests.support.graph_models import declared, file_of, info
 
 FILE = {"a.weight": (4, 3), "a.bias": (3,), "a.scale": (1,), "norm.weight": (4,)}
 

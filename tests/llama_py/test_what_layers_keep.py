@@ -19,7 +19,7 @@ from llama_py.memory.kept import Kept, SameAs
 from llama_py.models.llama import Llama, LlamaHParams
 from llama_py.models.trunks.decoder import Layer
 from llama_py.weights import Weights
-from tests.live_models import EXACT, PROMPT, built_as, live, logits, nmse, tokens
+from tests.support.live_models import EXACT, PROMPT, built_as, live, logits, nmse, tokens
 
 CLOSE = 1e-9
 

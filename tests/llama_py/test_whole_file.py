@@ -17,8 +17,8 @@ import pytest
 from llama_py.decoding.prefix_cache import load_slot, save_slot
 from llama_py.support import whole_file
 from llama_py.support.whole_file import ABANDONED, replace_file
-from tests.alone import run_alone
-from tests.toy_memory import Toy
+from tests.support.alone import run_alone
+from tests.support.toy_memory import Toy
 
 
 def slots(folder: Path, n_tokens: int) -> tuple[Path, Toy, list[list[int]]]:

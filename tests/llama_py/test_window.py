@@ -8,7 +8,7 @@ import pytest
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.hparams.geometry import Window, WindowKind
-from tests.live_models import EXACT, live, made, model_of, nmse
+from tests.support.live_models import EXACT, live, made, model_of, nmse
 
 
 def is_masked_swa(n_swa: int, swa_type: str, p0: int, p1: int) -> bool:

@@ -84,8 +84,8 @@ def context(how: str) -> Any:
     """A tiny model on all ranks."""
     from llama_py.context import Context
     from llama_py.weights.placement import Placement, arranged, devices_in_use
-    from tests.live_models import made, model_of
-    from tests.split_models import EXACT, HEADS
+    from tests.support.live_models import made, model_of
+    from tests.support.split_models import EXACT, HEADS
 
     n = world().size
     found, order = arranged(
@@ -102,7 +102,7 @@ def every_run(how: str, n_tokens: str = "1") -> None:
     the last run. Every other run is as without."""
     import numpy as np
 
-    from tests.split_models import IDS
+    from tests.support.split_models import IDS
 
     n, ctx = world().size, context(how)
 
@@ -169,7 +169,7 @@ def in_pieces() -> None:
     import os
 
     from ggml_mpi import pieces
-    from tests.split_models import IDS
+    from tests.support.split_models import IDS
 
     found, ids = [], (IDS * 4)[:250]
     for n in ("1", "2", "8"):
@@ -190,7 +190,7 @@ def ctrl_c() -> None:
 
     from ggml_cpu import program
     from ggml_cpu.executor import Executor
-    from tests.split_models import IDS
+    from tests.support.split_models import IDS
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
     program.SLICE_SECONDS = 0.0  # this rank looks for it after each node

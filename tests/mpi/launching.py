@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.commands import ROOT, clean_environment
-from tests.limits import SECONDS
+from tests.support.commands import ROOT, clean_environment
+from tests.support.limits import SECONDS
 
 TIMEOUT = SECONDS
 

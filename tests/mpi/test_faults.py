@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.limits import SECONDS
 from tests.mpi.failing import COUNT, WRONG
 from tests.mpi.launching import on_ranks
+from tests.support.limits import SECONDS
 
 PROGRAM = ("-m", "tests.mpi.failing")
 

@@ -18,8 +18,8 @@ from ggml_mpi import kept
 from ggml_mpi.kept import Kept, digest_of
 from ggml_py.folder import Folder
 from llama_py_tools.generate import cli
-from tests.commands import DEMO, ROOT, SCRIPTS, clean_environment
 from tests.mpi.launching import on_ranks
+from tests.support.commands import DEMO, ROOT, SCRIPTS, clean_environment
 
 CLI = str(SCRIPTS / "llama-py-cli")
 MIB = 2**20

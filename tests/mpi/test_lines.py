@@ -14,8 +14,8 @@ import pytest
 from ggml_mpi import lines
 from ggml_mpi.watch import BYE, Watch
 from llama_py_tools.command import ranks
-from tests.limits import SECONDS
-from tests.locks import NotedLock
+from tests.support.limits import SECONDS
+from tests.support.locks import NotedLock
 
 TOKEN = "0123456789abcdef"
 HOME = ("127.0.0.1", "::1")

@@ -14,9 +14,9 @@ from ggml_py.errors import BackendError
 from llama_py.fit.planning import header_of
 from llama_py.fit.ranks import RanksFit, by_rank, fit_ranks, rank_of
 from llama_py_tools.graph import main as graph
-from tests import large_models
-from tests.commands import DEMO, SCRIPTS
 from tests.mpi.launching import launcher, on_ranks
+from tests.support import large_models
+from tests.support.commands import DEMO, SCRIPTS
 
 MIB = 1 << 20
 CLI = str(SCRIPTS / "llama-py-cli")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from llama_py_tools.graph import main
-from tests.commands import DEMO, SCRIPTS
 from tests.mpi.launching import on_ranks
+from tests.support.commands import DEMO, SCRIPTS
 
 GRAPH = str(SCRIPTS / "llama-py-graph")
 PROFILE = ("profile", "--tokens", "1,2,3", "--decode", "1", "-r", "1", "-sm")

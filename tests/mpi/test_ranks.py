@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.commands import ROOT, SCRIPTS, clean_environment, run
-from tests.limits import SECONDS
 from tests.mpi.launching import TIMEOUT, launcher, on_ranks, started
+from tests.support.commands import ROOT, SCRIPTS, clean_environment, run
+from tests.support.limits import SECONDS
 
 CLI = str(SCRIPTS / "llama-py-cli")
 HANDFUL = ("llama-dense", "qwen35moe-moe", "kimi-linear-moe")

@@ -16,10 +16,10 @@ from llama_py_server.models.fitting import check_fits
 from llama_py_server.models.loss import Loss
 from llama_py_server.wire.errors import HTTPError
 from llama_py_tools.command.supervisor import left
-from tests.commands import DEMO, SCRIPTS, clean_environment, run
 from tests.mpi.launching import TIMEOUT, launcher
 from tests.mpi.test_ranks import rank_of
 from tests.server.served import events
+from tests.support.commands import DEMO, SCRIPTS, clean_environment, run
 
 ASK = {"prompt": "ROMEO: what is it that you say", "n_predict": 12, "temperature": 0}
 

@@ -20,8 +20,8 @@ from llama_py.context import Context
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.tensor_part import Cut
 from llama_py.weights.placement import Placement
-from tests.commands import DEMO
-from tests.live_models import live, made, model_of, tokens
+from tests.support.commands import DEMO
+from tests.support.live_models import live, made, model_of, tokens
 
 IDS = tokens(20, seed=1)
 

@@ -30,7 +30,7 @@ from llama_py_tools.test_backend_ops.run import (
     warm_up,
     why_not,
 )
-from tests.installed import devices_or_skip
+from tests.support.installed import devices_or_skip
 
 CASES_PER_OP = 12
 # Devices of "mpi" there are in programs of several ranks only (tests/mpi): they are CPUs.

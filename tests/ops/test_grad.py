@@ -23,7 +23,7 @@ from llama_py_tools.test_backend_ops.case import Case, Leaves, uniform
 from llama_py_tools.test_backend_ops.cases import all_cases
 from llama_py_tools.test_backend_ops.grad import evaluate_grad, parameters
 from llama_py_tools.test_backend_ops.run import Outcome, Status
-from tests.installed import devices_or_skip
+from tests.support.installed import devices_or_skip
 
 Build = Callable[[Leaves], Tensor]
 WITH_GRADIENT = sorted({op for op, _ in all_gradients() if not OPS[op].view})

@@ -29,7 +29,7 @@ from llama_py_tools.test_backend_ops.run import (
     values,
 )
 from llama_py_tools.test_backend_ops.totals import Totals
-from tests.devices import TestDevice, WrongDevice
+from tests.support.devices import TestDevice, WrongDevice
 
 
 def chosen(op: str, **args: Any) -> Case:

@@ -18,8 +18,8 @@ from llama_py_tools.test_backend_ops import main
 from llama_py_tools.test_backend_ops.pool import Died, in_order
 from llama_py_tools.test_backend_ops.run import Outcome, Status
 from llama_py_tools.test_backend_ops.task import in_processes
-from tests.commands import heed_interrupts
-from tests.limits import SECONDS
+from tests.support.commands import heed_interrupts
+from tests.support.limits import SECONDS
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from ggml_ref.backend import table as ref_table
 from llama_py_tools.test_backend_ops.cases import all_cases
-from tests.limits import SECONDS
-from tests.locks import NotedLock
+from tests.support.limits import SECONDS
+from tests.support.locks import NotedLock
 
 
 @pytest.mark.parametrize("name", ["cpu", "opencl", "ref"])

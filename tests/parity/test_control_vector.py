@@ -15,10 +15,10 @@ from ggml_py.dump import Record, diff, records
 from llama_py.adapters.control_vector import load_directions
 from llama_py.steering import train
 from llama_py_tools.graph.peer import Peer
-from tests.commands import tiny_model
-from tests.golden_models import uses
-from tests.graph_models import LIVE, split
-from tests.live_models import nmse, tokens
+from tests.support.commands import tiny_model
+from tests.support.golden_models import uses
+from tests.support.graph_models import LIVE, split
+from tests.support.live_models import nmse, tokens
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity

@@ -11,8 +11,8 @@ import pytest
 from ggml_py.patterns.norm import RMS_NORM_MUL
 from llama_py.graph.inputs import tokens as inputs
 from llama_py_tools.graph import main
-from tests.commands import tiny_model
-from tests.faults import plant, plant_in_step
+from tests.support.commands import tiny_model
+from tests.support.faults import plant, plant_in_step
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity

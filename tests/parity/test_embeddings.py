@@ -8,7 +8,7 @@ import pytest
 import llama_py
 from dev.record.golden.runs import batch, joined
 from llama_py_tools.graph.peer import Peer
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity

@@ -15,10 +15,10 @@ from dev import tiny_models as tiny
 from llama_py.models import architecture
 from llama_py_tools.graph.peer import Peer
 from llama_py_tools.graph.peer_nodes import GGMLTensor
-from tests.commands import tiny_model
-from tests.golden_models import uses
-from tests.graph_models import LIVE, split
-from tests.live_models import nmse, tokens
+from tests.support.commands import tiny_model
+from tests.support.golden_models import uses
+from tests.support.graph_models import LIVE, split
+from tests.support.live_models import nmse, tokens
 
 llama_cpp = pytest.importorskip(
     "llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'"

@@ -15,8 +15,8 @@ pytest.importorskip("llama_cpp")
 from dev.record.golden.engines import LlamaCpp, Ours
 from dev.record.golden.runs import batch, joined
 from ggml_py.dump import diff
-from tests.commands import tiny_model
-from tests.live_models import nmse, tokens
+from tests.support.commands import tiny_model
+from tests.support.live_models import nmse, tokens
 
 NAME = "glm5-next-moe"
 N_SEQS, N_BACK = 3, 3

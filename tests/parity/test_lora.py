@@ -11,10 +11,10 @@ import llama_py
 from ggml_py.dump import Record, diff, records
 from llama_py_tools.graph import main
 from llama_py_tools.graph.peer import Peer
-from tests.adapters import matrices, pairs, write_adapter
-from tests.commands import tiny_model
-from tests.golden_models import uses
-from tests.live_models import Arrays, made, nmse, tokens
+from tests.support.adapters import matrices, pairs, write_adapter
+from tests.support.commands import tiny_model
+from tests.support.golden_models import uses
+from tests.support.live_models import Arrays, made, nmse, tokens
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity

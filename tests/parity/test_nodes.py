@@ -20,8 +20,8 @@ from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided
 from llama_py_tools.graph.peer import Peer, Values
 from llama_py_tools.measure.node_text import values_of
-from tests.golden_models import path_of, uses
-from tests.graph_models import LIVE, split
+from tests.support.golden_models import path_of, uses
+from tests.support.graph_models import LIVE, split
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity

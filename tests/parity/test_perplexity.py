@@ -12,7 +12,7 @@ from ggml_cpu.blocks.amx_pairs import MANY
 from ggml_cpu.target import AMX
 from llama_py_tools.graph.peer import Peer
 from llama_py_tools.measure.perplexity import Estimate, score
-from tests.commands import DEMO
+from tests.support.commands import DEMO
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity

@@ -15,7 +15,7 @@ from dev import tiny_models as tiny
 from dev.record.golden import runs
 from dev.record.golden.engines import LlamaCpp, Ours
 from llama_py.batch import Batch
-from tests.live_models import nmse, tokens
+from tests.support.live_models import nmse, tokens
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity

@@ -15,10 +15,10 @@ import pytest
 
 import llama_py
 from llama_py.tokenizer import Tokenizer
-from tests.gguf_writer import write
-from tests.llama_cpp_vocab import LlamaCpp
-from tests.text_vocab import vocab_gguf
-from tests.vocabularies import VOCABULARIES, recorded, texts
+from tests.support.gguf_writer import write
+from tests.support.llama_cpp_vocab import LlamaCpp
+from tests.support.text_vocab import vocab_gguf
+from tests.support.vocabularies import VOCABULARIES, recorded, texts
 
 llama_cpp = pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: '.[parity]'")
 pytestmark = pytest.mark.parity

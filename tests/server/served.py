@@ -18,7 +18,7 @@ from llama_py_server.command import parser, shelf_of
 from llama_py_server.models.state import State
 from llama_py_server.params import ListenParams
 from llama_py_tools.command.options import read
-from tests.limits import SECONDS
+from tests.support.limits import SECONDS
 
 WAIT = SECONDS
 TEMPLATES = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.limits import SECONDS
 from tests.server.served import ASK, SMALL, TOOL, talking
+from tests.support.limits import SECONDS
 
 KEY = "a-secret"
 WAIT = SECONDS

@@ -18,10 +18,10 @@ from llama_py import Model
 from llama_py.vision import Encoder, Image
 from llama_py_server.models.state import State
 from llama_py_server.schema.fetch import MOST, is_public
-from tests.eyes import files_of, picture
 from tests.server.served import events, served
 from tests.server.test_chat import post
 from tests.server.test_several import client_of, made
+from tests.support.eyes import files_of, picture
 
 pytest.importorskip("PIL.Image")
 

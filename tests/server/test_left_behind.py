@@ -22,8 +22,8 @@ from llama_py_server.models.state import State
 from llama_py_server.schema.completion import Task
 from llama_py_server.stream import replies
 from llama_py_server.stream.replay import Kept
-from tests.limits import SECONDS
 from tests.server.served import SMALL
+from tests.support.limits import SECONDS
 
 WAIT = SECONDS
 

@@ -21,8 +21,8 @@ from llama_py_server.params import ListenParams
 from llama_py_server.routes import hub as hub_routes
 from llama_py_server.wire.errors import HTTPError
 from tests.cli.hub_server import hub
-from tests.commands import DEMO, SCRIPTS
 from tests.server.served import SMALL, WAIT, until
+from tests.support.commands import DEMO, SCRIPTS
 
 SMALL_Q8, SMALL_Q4, SLOW = "alice/Small-GGUF:Q8_0", "alice/Small-GGUF:Q4_K_M", "alice/Slow:F16"
 MODEL = DEMO.read_bytes()

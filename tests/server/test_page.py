@@ -14,11 +14,11 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from tests.browser import chromium
-from tests.commands import ROOT
-from tests.eyes import files_of
 from tests.server.served import served, until
 from tests.server.test_images import png
+from tests.support.browser import chromium
+from tests.support.commands import ROOT
+from tests.support.eyes import files_of
 
 SOURCES = ROOT / "dev" / "make" / "chat_page"
 BUILT = ROOT / "apps" / "llama_py_server" / "page"

@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.commands import ROOT
-from tests.limits import SECONDS
+from tests.support.commands import ROOT
+from tests.support.limits import SECONDS
 
 TIMEOUT = SECONDS
 

@@ -18,9 +18,9 @@ from llama_py_server.models.shelf import Shelf
 from llama_py_server.models.state import Record, State
 from llama_py_server.params import ListenParams
 from llama_py_server.stream.replies import running
-from tests.commands import DEMO
 from tests.server.served import SMALL, WAIT, events, until
 from tests.serving.engines import held
+from tests.support.commands import DEMO
 
 
 def made(*flags: str) -> Shelf:

@@ -15,9 +15,9 @@ from starlette.applications import Starlette
 
 from llama_py_server.params import ListenParams
 from llama_py_server.wire import listen
-from tests.commands import SCRIPTS, clean_environment, heed_interrupts
-from tests.limits import SECONDS
-from tests.processes import all_end, compilers
+from tests.support.commands import SCRIPTS, clean_environment, heed_interrupts
+from tests.support.limits import SECONDS
+from tests.support.processes import all_end, compilers
 
 WAIT = SECONDS
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

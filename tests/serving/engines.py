@@ -14,8 +14,8 @@ from llama_py.model import Model
 from llama_py.params import AnswerParams
 from llama_py.serving import Engine, Event, Handle, Request
 from llama_py.text.generate import stream
-from tests.limits import SECONDS
-from tests.live_models import EXACT, live
+from tests.support.limits import SECONDS
+from tests.support.live_models import EXACT, live
 
 WAIT = SECONDS
 

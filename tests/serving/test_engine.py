@@ -6,8 +6,8 @@ import pytest
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py.serving import Busy, Closed, TooLong
-from tests.live_models import tokens
 from tests.serving.engines import WAIT, alone, ask, ask_all, engine, request, stall
+from tests.support.live_models import tokens
 
 # keys and values; windows; states and keys; states; latent keys and states
 MODELS = ["llama-dense", "gemma3-dense", "qwen35-dense", "mamba2-dense", "kimi-linear-moe"]

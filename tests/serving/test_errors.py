@@ -11,8 +11,8 @@ import pytest
 from ggml_py.errors import BackendError, GrammarError, ModelError
 from llama_py.model import Model
 from llama_py.serving import Closed, Engine, Event
-from tests.live_models import changed, model_of, tokens
 from tests.serving.engines import WAIT, Asked, alone, ask, ask_all, engine, request, stall
+from tests.support.live_models import changed, model_of, tokens
 
 BAD = 7  # the token whose embedding is NaN
 KINDS = ["llama-dense", "gemma3-dense", "qwen35-dense", "kimi-linear-moe"]

@@ -20,9 +20,9 @@ from llama_py.serving.sight import Sight
 from llama_py.text.generate import stream
 from llama_py.vision import Encoder
 from llama_py.vision.prompt import ImagePrompt, Picture
-from tests.eyes import HYBRID, picture, seeing
-from tests.live_models import EXACT, tokens
 from tests.serving.engines import Asked, alone, as_given, ask, ask_all, engine, request, stall
+from tests.support.eyes import HYBRID, picture, seeing
+from tests.support.live_models import EXACT, tokens
 
 AXES = "qwen2vl_merger"  # positions on several axes
 KINDS = {

@@ -11,8 +11,8 @@ import pytest
 import llama_py
 from ggml_py.errors import AllocError, ModelError
 from llama_py.serving import Busy, Closed, Engine, Models, Source, size_of
-from tests.commands import DEMO
 from tests.serving.engines import WAIT, ask, request
+from tests.support.commands import DEMO
 
 
 class Served:

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from llama_py.serving import Engine
-from tests.live_models import tokens
 from tests.serving.engines import WAIT, Asked, alone, ask, engine, request
+from tests.support.live_models import tokens
 
 N = 24
 STEMS = [tokens(n, seed) for seed, n in enumerate([45, 20, 33])]

@@ -10,8 +10,8 @@ from llama_py.context import Context
 from llama_py.serving import TooLong
 from llama_py.text.embed import normalized, rows
 from llama_py.text.rerank import rerank
-from tests.live_models import EXACT, tokens
 from tests.serving.engines import WAIT, alone, ask, engine, model, request
+from tests.support.live_models import EXACT, tokens
 
 TEXTS = [tokens(n, n) for n in (3, 40, 1, 64, 20, 7)]
 

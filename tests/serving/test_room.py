@@ -7,8 +7,8 @@ import pytest
 from llama_py.serving import TooLong
 from llama_py.serving.job import Job
 from llama_py.serving.slots import Slot
-from tests.live_models import tokens
 from tests.serving.engines import alone, ask, ask_all, engine, held, request
+from tests.support.live_models import tokens
 
 SHARED = {"kv_unified": True, "n_ctx": 256}
 

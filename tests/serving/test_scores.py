@@ -8,8 +8,8 @@ import pytest
 from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.serving import Score
-from tests.live_models import EXACT, tokens
 from tests.serving.engines import Asked, alone, ask, ask_all, engine, model, request
+from tests.support.live_models import EXACT, tokens
 
 # keys and values; windows; states and keys; states; latent keys and states
 MODELS = ["llama-dense", "gemma3-dense", "qwen35-dense", "mamba2-dense", "kimi-linear-moe"]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ggml_py.errors import ContextError
-from tests.adapters import matrices, pairs, write_adapter
-from tests.live_models import made as weights
-from tests.live_models import model_of, tokens
 from tests.serving.engines import WAIT, alone, ask, ask_all, engine, request
+from tests.support.adapters import matrices, pairs, write_adapter
+from tests.support.live_models import made as weights
+from tests.support.live_models import model_of, tokens
 
 KINDS = ["llama-dense", "gemma3-dense", "qwen35-dense", "mamba2-dense", "kimi-linear-moe"]
 PREFIX = tokens(70, 3)

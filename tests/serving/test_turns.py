@@ -6,8 +6,8 @@ import pytest
 
 from llama_py.batch import UBatch
 from llama_py.graph.result import GraphResult
-from tests.live_models import tokens
 from tests.serving.engines import WAIT, Asked, ask, engine, request, stall
+from tests.support.live_models import tokens
 
 NAME = "qwen35-dense"
 

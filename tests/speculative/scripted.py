@@ -16,7 +16,7 @@ from llama_py.decoding.drafting import drafts
 from llama_py.decoding.drafting.drafter import Drafter, Request
 from llama_py.decoding.speculator import Speculator
 from llama_py.params.speculative import SpeculativeParams
-from tests.live_models import EXACT, N_VOCAB, live, tokens
+from tests.support.live_models import EXACT, N_VOCAB, live, tokens
 
 N_MAX = 8
 Script = Callable[[Request], list[int]]

@@ -16,9 +16,9 @@ from llama_py.decoding.drafting.drafter import Request
 from llama_py.decoding.drafting.drafters._blocks import BlockDrafter
 from llama_py.decoding.speculator import Speculator
 from llama_py.model import Model
-from tests.live_models import EXACT, live, made, model_of, nmse, random, tokens
 from tests.speculative.scripted import greedy, plain, run
-from tests.split_models import shared
+from tests.support.live_models import EXACT, live, made, model_of, nmse, random, tokens
+from tests.support.split_models import shared
 
 KINDS = {
     "own": "dflash",

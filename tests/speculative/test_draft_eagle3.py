@@ -15,9 +15,9 @@ from llama_py.context import Context
 from llama_py.decoding.drafting.drafters.draft_eagle3 import DraftEagle3
 from llama_py.decoding.speculator import Speculator
 from llama_py.model import Model
-from tests.live_models import EXACT, live, made, model_of, tokens
 from tests.speculative.scripted import greedy, plain, run
 from tests.speculative.watched import Watched, watch
+from tests.support.live_models import EXACT, live, made, model_of, tokens
 
 HOW: dict[str, Any] = {"spec_type": "draft-eagle3", "spec_draft_adaptive": False}
 

@@ -15,9 +15,9 @@ from llama_py.context import Context
 from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
 from llama_py.decoding.speculator import Speculator
 from llama_py.model import Model
-from tests.live_models import EXACT, Arrays, changed, model_of, tokens, two_heads
 from tests.speculative.scripted import greedy, run
 from tests.speculative.watched import Watched, watch
+from tests.support.live_models import EXACT, Arrays, changed, model_of, tokens, two_heads
 
 
 def model(name: str, *changes: Any, **options: Any) -> Model:

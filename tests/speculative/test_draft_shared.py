@@ -16,8 +16,8 @@ from llama_py.decoding.drafting.drafters import _shared_memory
 from llama_py.decoding.drafting.drafters._shared_memory import SharedMemoryDrafter
 from llama_py.decoding.speculator import Speculator
 from llama_py.model import Model
-from tests.live_models import EXACT, live, made, model_of, tokens
 from tests.speculative.scripted import greedy, plain, run
+from tests.support.live_models import EXACT, live, made, model_of, tokens
 
 TARGET, DRAFT = "gemma4-shared", "gemma4-assistant-dense"
 HOW: dict[str, Any] = {"spec_type": "draft-mtp", "spec_draft_adaptive": False}

@@ -10,8 +10,8 @@ from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
 from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
 from llama_py.decoding.drafting.drafters.draft_simple import DraftSimple
 from llama_py.decoding.speculator import Speculator
-from tests.live_models import EXACT, changed, model_of, tokens
 from tests.speculative.scripted import run
+from tests.support.live_models import EXACT, changed, model_of, tokens
 
 MODEL = changed("qwen35moe-mtp")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llama_py.batch import Batch
-from tests.live_models import nmse
 from tests.speculative.scripted import N_MAX, context, greedy, plain, run, scripted, wrong_at
+from tests.support.live_models import nmse
 
 RECURRENT = [
     "qwen35-dense",

@@ -14,7 +14,7 @@ from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
 from llama_py.decoding.known_text import Text
 from llama_py.decoding.sequences import Sequences
 from llama_py.model import Model
-from tests.live_models import EXACT, changed, model_of, tokens
+from tests.support.live_models import EXACT, changed, model_of, tokens
 
 N_CTX = 256
 SHORT = {"spec_ngram_simple_size_n": 2, "spec_ngram_simple_size_m": 5}

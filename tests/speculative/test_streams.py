@@ -16,7 +16,7 @@ from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.decoding.sequences import Sequences
 from llama_py.sampler import Sampler
 from llama_py_tools.generate import cli
-from tests.commands import DEMO, demo_with_template, tiny_model
+from tests.support.commands import DEMO, demo_with_template, tiny_model
 
 PROMPT = "ROMEO:\nO, O, O, "
 N = 48

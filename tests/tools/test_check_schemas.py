@@ -9,7 +9,7 @@ import pytest
 from dev.torture import check_schemas
 from dev.torture.schemas.generate import schema
 from dev.torture.schemas.run import judged
-from tests.grammars import takes
+from tests.support.grammars import takes
 
 
 @pytest.mark.parametrize("start", [0, 20])

@@ -16,10 +16,10 @@ from ggml_cpu import compile
 from ggml_cpu.store import STORE
 from ggml_py import building
 from ggml_py.building import Stage
-from tests import reporting
-from tests.commands import ROOT, heed_interrupts
-from tests.limits import SECONDS
-from tests.reporting import MANY, CompileProgress, RunReporter
+from tests.support import reporting
+from tests.support.commands import ROOT, heed_interrupts
+from tests.support.limits import SECONDS
+from tests.support.reporting import MANY, CompileProgress, RunReporter
 
 TESTS = """
 import os, time
@@ -36,7 +36,7 @@ def test_slow():
     while not Path("end").exists():
         time.sleep(0.05)
 """
-CONFTEST = "from tests.reporting import pytest_configure\n"
+CONFTEST = "from tests.support.reporting import pytest_configure\n"
 
 
 class Terminal:

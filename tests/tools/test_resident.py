@@ -9,7 +9,7 @@ import pytest
 import llama_py
 from dev.compare.resident import Size, come_and_go, decode_for_long
 from llama_py import Context
-from tests.live_models import live
+from tests.support.live_models import live
 
 KEPT: list[Any] = []
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 import pytest
 from setuptools import Distribution
 
-from tests.commands import ROOT
+from tests.support.commands import ROOT
 
 PACKAGES = {
     "ggml_cpu", "ggml_mpi", "ggml_opencl", "ggml_py", "ggml_ref", "llama_py", "llama_py_server",

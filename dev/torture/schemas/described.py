@@ -141,7 +141,7 @@ def _all() -> list[Schema]:
 
 
 def main(n: int) -> int:
-    from tests.grammars import takes
+    from tests.support.grammars import takes
 
     def judge(text: str) -> Any:
         return takes("json_schema", text)

@@ -3,7 +3,7 @@
 `VOCABULARIES` is the name to the metadata of a file, `texts` what to tokenize, and
 tests/data/vocab/ids.xz what llama.cpp makes of it. To write that anew, with llama-cpp-python:
 
-    python -m tests.vocabularies
+    python -m tests.support.vocabularies
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 
 from llama_py.tokenizer import TokenType
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
-from tests import vocab_data
-from tests.gguf_writer import write
-from tests.text_vocab import bpe_meta, characters, vocab_gguf
+from tests.support import vocab_data
+from tests.support.gguf_writer import write
+from tests.support.text_vocab import bpe_meta, characters, vocab_gguf
 
 Meta = dict[str, Any]
-RECORD = Path(__file__).parent / "data" / "vocab" / "ids.xz"
+RECORD = Path(__file__).parents[1] / "data" / "vocab" / "ids.xz"
 
 PLAIN = (
     *("the", " The", "Hello", " WORLD", "unaffable", "don't", "I'LL", "'s", "naïve", "Ünïcödé"),
@@ -221,7 +221,7 @@ def recorded() -> dict[str, list[list[int]]]:
 def main() -> None:
     import llama_cpp
 
-    from tests.llama_cpp_vocab import LlamaCpp
+    from tests.support.llama_cpp_vocab import LlamaCpp
 
     ids = {}
     with tempfile.TemporaryDirectory() as folder:

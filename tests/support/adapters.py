@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ggml_py.types import F32, GGMLType
-from tests.gguf_writer import Tensor, array, gguf, kv, string, u32
-from tests.live_models import Arrays, info_of
+from tests.support.gguf_writer import Tensor, array, gguf, kv, string, u32
+from tests.support.live_models import Arrays, info_of
 
 # Weights that no product of a graph reads as they are, or that are not matrices.
 NOT_MATRICES = (

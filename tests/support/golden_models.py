@@ -14,8 +14,8 @@ from dev import tiny_models as tiny
 from dev.record.golden import store
 from dev.record.golden.engines import Ours
 from dev.record.golden.runs import RUNS, Case
-from tests.graph_models import split
-from tests.live_models import nmse
+from tests.support.graph_models import split
+from tests.support.live_models import nmse
 
 CASES = store.recorded()
 NAMES = [f"{arch}-{variant}" for arch, variant in CASES]

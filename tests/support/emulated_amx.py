@@ -1,8 +1,8 @@
 """AMX on a CPU that has AVX512 with bf16: its instructions become calls of functions of the same
 meaning, and each call of a kernel has registers of its own, in memory.
 
-    python -m tests.emulated_amx -b cpu -o MUL_MAT,MUL_MAT_ID         test-backend-ops
-    python -m pytest -p tests.emulated_amx tests/ggml_cpu/test_matmul.py
+    python -m tests.support.emulated_amx -b cpu -o MUL_MAT,MUL_MAT_ID         test-backend-ops
+    python -m pytest -p tests.support.emulated_amx tests/ggml_cpu/test_matmul.py
 
 What a CPU refuses, such as registers whose shapes do not fit together, gives wrong values here.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import platformdirs
 
 from ggml_cpu.targets import AMX_FEATURES, NAMED
-from tests.foreign import become
+from tests.support.foreign import become
 
 NAME = "avx512-amx"
 _CACHE = os.environ.get("LLAMA_PY_CACHE") or platformdirs.user_cache_dir("llama-py")
@@ -207,11 +207,11 @@ def optimize(module: llvm.ModuleRef, entry: str) -> llvm.ModuleRef:
 
 codegen.optimize = optimize
 children._CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); " + (
-    "import tests.emulated_amx; from ggml_cpu.serve import serve; serve()"
+    "import tests.support.emulated_amx; from ggml_cpu.serve import serve; serve()"
 )
 
 if __name__ == "__main__":
-    sys.modules["tests.emulated_amx"] = sys.modules["__main__"]
+    sys.modules["tests.support.emulated_amx"] = sys.modules["__main__"]
     from llama_py_tools.start import test_backend_ops
 
     sys.exit(test_backend_ops())

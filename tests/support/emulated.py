@@ -1,6 +1,7 @@
 """A pytest plug-in: kernels are compiled for an ARM CPU and run in an emulator.
 
-    LLAMA_PY_EMULATE=neon-i8mm python -m pytest -p tests.emulated tests/ggml_cpu/test_matmul.py
+    LLAMA_PY_EMULATE=neon-i8mm python -m pytest -p tests.support.emulated \\
+        tests/ggml_cpu/test_matmul.py
 
 Needs qemu-aarch64 and a compiler for it (Debian: qemu-user, gcc-aarch64-linux-gnu). The emulated
 process sees the tests' tensors in shared memory, at the same addresses.
@@ -19,7 +20,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from tests.foreign import become
+from tests.support.foreign import become
 
 become(os.environ["LLAMA_PY_EMULATE"])
 
@@ -27,7 +28,7 @@ from ggml_cpu import codegen, executor, objcache, params, store, target  # noqa:
 from ggml_cpu.kernel import REGISTRY, Kernel  # noqa: E402
 from ggml_cpu.symbols import symbol_of  # noqa: E402
 from ggml_py import backend  # noqa: E402
-from tests import native  # noqa: E402
+from tests.support import native  # noqa: E402
 
 CC, QEMU = "aarch64-linux-gnu-gcc", ("qemu-aarch64", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu")
 BASE, SIZE = 1 << 38, 1 << 33  # address and bytes of the shared memory

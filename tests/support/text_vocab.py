@@ -9,7 +9,7 @@ import numpy as np
 
 from llama_py.gguf.file import GGUFFile
 from llama_py.tokenizer import Tokenizer, TokenType
-from tests.gguf_writer import array, gguf, kv
+from tests.support.gguf_writer import array, gguf, kv
 
 Types = dict[str, TokenType]
 KEYS = "tokenizer.ggml."
@@ -58,7 +58,7 @@ def spm(scored: dict[str, float], special: Types | None = None, **keys: Any) -> 
 @cache
 def demo_with(*marks: str) -> Tokenizer:
     """The demo model's vocabulary, with control tokens for marks behind it."""
-    from tests.commands import DEMO
+    from tests.support.commands import DEMO
 
     with GGUFFile.open(DEMO) as file:
         meta = dict(file.metadata)

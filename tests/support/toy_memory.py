@@ -25,8 +25,8 @@ from llama_py.memory import GroupContext, Placing, create_memory
 from llama_py.memory.base import write_part
 from llama_py.memory.kept import Index, Kept, KeysValues, State
 from llama_py.params import ContextParams
-from tests.graph_models import load
-from tests.host_device import HostDevice
+from tests.support.graph_models import load
+from tests.support.host_device import HostDevice
 
 N_VOCAB, P = 6, 65521
 ALL, STATE = KeysValues(2, 8, 4), State(3, 5)

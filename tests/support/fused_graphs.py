@@ -15,7 +15,7 @@ from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F16, GGMLType
-from tests.devices import given
+from tests.support.devices import given
 
 Build = Callable[..., Tensor]
 Shapes = dict[str, tuple[int, ...]]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-DATA = Path(__file__).parent / "data" / "vocab"
+DATA = Path(__file__).parents[1] / "data" / "vocab"
 NAMES = sorted(path.name.removesuffix(".json.xz") for path in DATA.glob("*.json.xz"))
 
 ARRAYS = {

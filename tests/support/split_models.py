@@ -12,7 +12,7 @@ from ggml_py.types import GGMLType
 from llama_py.context import Context
 from llama_py.model import Model
 from llama_py.weights.placement import Placement, arranged, devices_in_use
-from tests.live_models import made, model_of, tokens
+from tests.support.live_models import made, model_of, tokens
 
 HEADS: dict[str, Any] = {"attention__head_count": 8, "attention__head_count_kv": 4}
 DELTA_NET: dict[str, Any] = {

@@ -17,7 +17,7 @@ from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
 from llama_py.adapters.lora import NO_LORAS
 from llama_py.weights import Weights
-from tests.live_models import info_of
+from tests.support.live_models import info_of
 
 Values = NDArray[Any]
 

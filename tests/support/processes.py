@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import psutil
 
-from tests.limits import SECONDS
+from tests.support.limits import SECONDS
 
 
 def compilers(pid: int) -> list[psutil.Process]:

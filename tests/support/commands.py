@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dev import tiny_models as tiny
-from tests.graph_models import split
-from tests.limits import SECONDS
+from tests.support.graph_models import split
+from tests.support.limits import SECONDS
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "llama_py" / "data" / "demo.gguf"
 
 

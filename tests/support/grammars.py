@@ -2,7 +2,7 @@
 
 To write the data anew, from llama.cpp's sources:
 
-    python -m tests.grammars llama.cpp
+    python -m tests.support.grammars llama.cpp
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from llama_py.grammar.gbnf import parse
 from llama_py.grammar.nodes import Alt, Chars, Node, Ref, Repeat, Seq
 from llama_py.grammar.vocabulary import matcher
 from llama_py.tokenizer import Tokenizer, TokenType
-from tests.text_vocab import bpe_meta
+from tests.support.text_vocab import bpe_meta
 
-RECORD = Path(__file__).parent / "data" / "grammars.json"
+RECORD = Path(__file__).parents[1] / "data" / "grammars.json"
 RAW = r'R"""\((?P<raw>.*?)\)"""'
 TEXT, SIGN = r'(?P<text>"(?:[^"\\]|\\.)*")', "(?P<sign>[{}(),])"
 TOKEN = re.compile(rf"{RAW}|{TEXT}|//[^\n]*|{SIGN}|\s+", re.DOTALL)

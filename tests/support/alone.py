@@ -10,8 +10,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from tests.commands import ROOT
-from tests.limits import SECONDS
+from tests.support.commands import ROOT
+from tests.support.limits import SECONDS
 
 CALL = "import runpy, sys; runpy.run_path(sys.argv[1])[sys.argv[2]](*sys.argv[3:])"
 

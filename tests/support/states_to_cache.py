@@ -14,7 +14,7 @@ from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F32, I32
-from tests.fused_graphs import name
+from tests.support.fused_graphs import name
 
 CELLS, HEAD, K = 6, 1, 4  # the cache has K groups of so many rows; the first row written
 

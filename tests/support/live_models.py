@@ -25,7 +25,7 @@ from llama_py.memory.compressed import CompressedMemory
 from llama_py.model import Model
 from llama_py.models.trunks.architecture import Architecture
 from llama_py.weights.placement import Placement
-from tests.graph_models import split
+from tests.support.graph_models import split
 
 N_VOCAB = tiny.COMMON["vocab_size"]
 
