@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # llguidance 1.9.1.
 #
-# Guess: bounds of a JSON schema's integer are exact, or a bound that does not fit is refused.
+# Guess: bounds and constants of a JSON schema's integer are exact, or what does not fit is refused.
 # Behavior: bounds are rounded to float64 and then cut to int64. `minimum: 2**53+1` accepts 2**53, a
 # response that the schema forbids. `maximum: 10**19` accepts nothing above 2**63-1. `minimum:
-# -2**63` alone is refused: "Failed to generate regex for integer range".
+# -2**63` alone is refused: "Failed to generate regex for integer range". `const: 2**53+1` accepts no
+# text of that number; `const: -(2**53+1)` accepts -2**53.
 # Why it matters: 64-bit identifiers are common in tool schemas, and the full int64 range is a usual
 # way to write them. A server must reply with 400 or change the schema.
 #
@@ -15,6 +16,9 @@
 #     maximum 10**19, value 2**63 -> False
 #     minimum -2**63+1024 -> accepted
 #     minimum -2**63 -> refused
+#     const 2**53+1, its value -> False
+#     const -(2**53+1), value -2**53 -> True
+#     const 2**63, its value -> False
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -54,8 +58,11 @@ seen = {
     "maximum 10**19, value 2**63": integer(2**63, maximum=10**19),
     "minimum -2**63+1024": bound(-(2**63) + 1024),
     "minimum -2**63": bound(-(2**63)),
+    "const 2**53+1, its value": check({"const": 2**53 + 1}, str(2**53 + 1)),
+    "const -(2**53+1), value -2**53": check({"const": -(2**53 + 1)}, str(-(2**53))),
+    "const 2**63, its value": check({"const": 2**63}, str(2**63)),
 }
-expected = dict(zip(seen, [True, False, True, False, "accepted", "refused"]))
+expected = dict(zip(seen, [True, False, True, False, "accepted", "refused", False, True, False]))
 
 for key, value in seen.items():
     print(key, "->", value)

@@ -81,7 +81,7 @@ def config(front: socket.socket, replicas: list[Replica]) -> str:
     assert found
     changes = {
         "bind 127.0.0.1:8000": f"bind fd@{front.fileno()}",
-        "defaults\n": f"defaults\n    timeout check {TIMEOUT}s\n",
+        "timeout check 10s": f"timeout check {TIMEOUT}s",
         "127.0.0.1:8081": f"127.0.0.1:{replicas[0].server_port}",
         "127.0.0.1:8082": f"127.0.0.1:{replicas[1].server_port}",
     }
