@@ -211,7 +211,7 @@ class Sequences(Closing):
         track.begun, track.alone = False, True
         rows = self.cache.decode(track.pending, track.seq_id)
         track.rows = rows.copy() if self.keeps_rows else rows
-        track.begun = True
+        track.pending, track.begun = [], True
 
     def _look_up(self, track: Track) -> None:
         """Ask the cache what it knows of a sequence that went on alone."""
@@ -261,16 +261,20 @@ class Sequences(Closing):
 
     def has_rows(self, seq_id: int) -> bool:
         """Whether a token can be taken before the next `advance`."""
-        return self._tracks[seq_id].has_rows
+        track = self._tracks[seq_id]
+        return track.rows is not None and (track.alone or track.has_rows)
 
     def take(self, seq_id: int, choose: Choose) -> tuple[int, F32]:
         """Choose the next token. Its id, and the logits [n_vocab] that it was chosen from."""
         track = self._tracks[seq_id]
-        if track.rows is None or not track.has_rows:
+        if track.rows is None or not (track.alone or track.has_rows):
             raise ContextError(f"sequence {seq_id} has no logits left; advance it first")
         row = track.rows[track.n_taken]
         id = choose(row)
         track.text.add([id])
+        if track.alone:  # nothing was guessed
+            track.pending, track.rows = [id], None
+            return id, row
         if track.n_taken < len(track.draft) and track.draft[track.n_taken] == id:
             track.n_accepted += 1
         track.n_taken += 1
@@ -306,12 +310,10 @@ class Sequences(Closing):
         """Take back what was not chosen; the memory may then lack more than the last token."""
         if track.rows is None:
             return
-        text = track.text
-        if track.alone:  # nothing was guessed
-            track.pending = text.since(text.end - 1) if track.n_taken else []
-            track.rows, track.n_taken, track.n_accepted = None, 0, 0
+        if track.alone:  # its row is lost
+            track.rows = None
             return
-        self._take_back(track, text.end - (1 if track.n_taken else 0))
+        self._take_back(track, track.text.end - (1 if track.n_taken else 0))
         if track.draft and self.drafts is not None:
             self.drafts.accept(track)
         track.draft, track.rows, track.n_taken, track.n_accepted = [], None, 0, 0

@@ -118,16 +118,17 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
     text = TextStream(tokenizer, p.stop, p.special, p.preserved_tokens)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = Choice(p, [*p.before, *ids])
-    if p.drafts and is_mixed(p.before, ids):
+    drafts = p.drafts
+    if drafts and is_mixed(p.before, ids):
         raise ContextError("tokens cannot be drafted behind images; answer without drafters")
-    sequences = Sequences.of(ctx, drafting_of(p) if p.drafts else None)
+    sequences = Sequences.of(ctx, drafting_of(p) if drafts else None)
     sequences.keeps_rows = bool(p.logits_processors)  # they may write into it, or decode
     n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
     keep = keep_rule(ctx, p, n_prompt, is_mixed(ids, sequences.cache.tokens(p.seq_id)))
     n_discarded = 0
     try:
-        for one in sequences.contexts if p.drafts else (ctx,):
-            make_ready(one, len(ids), 1 + sequences.n_max if p.drafts else 1)
+        for one in sequences.contexts if drafts else (ctx,):
+            make_ready(one, len(ids), 1 + sequences.n_max if drafts else 1)
         start = clock()
         _read(sequences, _encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids, p)
         piece = Piece("", None, n_cells(ids), clock() - start, 0, 0.0)
@@ -144,7 +145,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
                 if not sequences.has_rows(p.seq_id):
                     if keep is not None:
                         n_discarded += sequences.make_room(p.seq_id, keep)
-                    if p.drafts:
+                    if drafts:
                         sequences.limit(p.seq_id, n_max - n + 1, choose.allowed)
                     sequences.advance([p.seq_id])
                 id, logits = sequences.take(p.seq_id, choose)
