@@ -13,7 +13,8 @@ import pytest
 from tests.support.commands import SCRIPTS, clean_environment
 from tests.support.limits import SECONDS
 
-TOY = Path(__file__).parents[1] / "toy_backend"
+ROOT = Path(__file__).parents[2]
+TOY = ROOT / "tests" / "toy_backend"
 GROUP = "ggml_py.backends"
 
 
@@ -99,3 +100,11 @@ def test_a_backend_that_does_not_load_is_named(site: Path) -> None:
     done = run(site, "test-backend-ops", "-b", "toy", "-o", "ADD")
     assert (done.returncode, done.stdout) == (1, "")
     assert "'toy' (ggml_toy:devices) failed to load: no such card" in done.stderr
+
+
+def test_the_guide_has_every_protocol() -> None:
+    source = (ROOT / "ggml_py" / "backend.py").read_text(encoding="utf-8")
+    protocols = set(re.findall(r"^class (\w+)\(Protocol\):", source, re.M))
+    table = (ROOT / "backends" / "README.md").read_text(encoding="utf-8").split("## Protocols")[1]
+    rows = re.findall(r"^\| (`.*?) \|", table.split("\n## ")[0], re.M)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == protocols
