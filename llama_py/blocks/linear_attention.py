@@ -94,30 +94,26 @@ class DeltaNetHParams(HParams):
 
 
 class Projected(NamedTuple):
-    """What a delta net layer makes of its input; T = n_seq_tokens, B = n_seqs."""
+    """Inputs of a delta net; T = n_seq_tokens, B = n_seqs.
+
+    In slots B is 1: qkv [conv_dim, T, 1], beta before its sigmoid [H, 1, T], alpha [H, T].
+    """
 
     qkv: Tensor  # [conv_dim, T, B]
     z: Tensor  # [value_dim, n_tokens]
     beta: Tensor  # [1, H, T, B]
-    gate: Tensor  # [1, H, T, B] log of the decay
+    alpha: Tensor  # [H, T, B] before its bias
 
 
-class LinearAttention:
-    """[n_embd, n_tokens] -> the same. The steps before the delta net may be overridden."""
-
-    parts_keep = State
+class DeltaProjections:
+    """Matrices before and after a delta net. A model with other matrices overrides the methods."""
 
     def __init__(self, w: Weights, hp: DeltaNetHParams) -> None:
         self.hp = hp
-        self.declare_projections(w)
-        self.conv1d = w.tensor(
-            "ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim, sections=hp.conv_sections
-        )
-        self.dt = w.tensor("ssm_dt.bias", hp.ssm_dt_rank, sections=hp.head_sections)
-        self.a = w.tensor("ssm_a", hp.ssm_dt_rank, sections=hp.head_sections)
-        self.norm = w.norm("ssm_norm", hp.ssm_d_state)
+        self.declare(w)
 
-    def declare_projections(self, w: Weights) -> None:
+    def declare(self, w: Weights) -> None:
+        """Declare the weights."""
         hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
         values, of_head = hp.value_sections, hp.head_sections
         self.in_qkv = w.linear("attn_qkv", n_embd, hp.conv_dim, sections=hp.conv_sections)
@@ -126,10 +122,68 @@ class LinearAttention:
         self.in_alpha = w.linear("ssm_alpha", n_embd, n_head, sections=of_head)
         self.out = w.linear("ssm_out", hp.value_dim, n_embd, sections=values)
 
+    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
+        """[n_embd, n_tokens] -> the inputs of the delta net"""
+        return Projected(*self.qkvz(g, cur, il), *self.gates(g, cur, il))
+
+    def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> input of the convolution [conv_dim, T, B], z [value_dim, n_tokens]"""
+        qkv = self.in_qkv(g, cur)
+        qkv = g.cb(reshape(qkv, qkv.ne[0], *g.per_seq), "linear_attn_qkv_mixed", il)
+        return qkv, g.cb(self.in_z(g, cur), "z", il)
+
+    def gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> beta [1, H, T, B], alpha [H, T, B]"""
+        n_head = self.hp.ssm_dt_rank
+        beta = reshape(self.in_beta(g, cur), 1, n_head, *g.per_seq)
+        beta = g.cb(sigmoid(g.cb(beta, "beta", il)), "beta_sigmoid", il)
+        alpha = reshape(self.in_alpha(g, cur), n_head, *g.per_seq)
+        return beta, g.cb(alpha, "alpha", il)
+
+    def project_slot(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
+        """Return the inputs of a delta net whose state is in a slot."""
+        return Projected(*self.slot_qkvz(g, cur, il), *self.slot_gates(g, cur, il))
+
+    def slot_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> input of the convolution [conv_dim, T], z [value_dim, T]"""
+        qkv = g.expand(g.cb(self.in_qkv(g, cur), "qkv_mixed", il))
+        z = g.expand(g.cb(self.in_z(g, cur), "z", il))
+        return g.cb(reshape(qkv, qkv.ne[0], g.n_tokens, 1), "linear_attn_qkv_mixed", il), z
+
+    def slot_gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> beta before its sigmoid [H, 1, T], alpha [H, T]"""
+        n_head = self.hp.ssm_dt_rank
+        beta = reshape(g.cb(self.in_beta(g, cur), "beta", il), n_head, 1, g.n_tokens)
+        alpha = g.cb(self.in_alpha(g, cur), "alpha", il)
+        return beta, reshape(alpha, n_head, g.n_tokens)
+
+
+class LinearAttention:
+    """[n_embd, n_tokens] -> the same. The state of each sequence is in a cell of the memory."""
+
+    parts_keep = State
+
+    def __init__(
+        self,
+        w: Weights,
+        hp: DeltaNetHParams,
+        projections: type[DeltaProjections] = DeltaProjections,
+    ) -> None:
+        self.hp = hp
+        self.projections = projections(w, hp)
+        self.conv1d = w.tensor(
+            "ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim, sections=hp.conv_sections
+        )
+        self.dt = w.tensor("ssm_dt.bias", hp.ssm_dt_rank, sections=hp.head_sections)
+        self.a = w.tensor("ssm_a", hp.ssm_dt_rank, sections=hp.head_sections)
+        self.norm = w.norm("ssm_norm", hp.ssm_d_state)
+
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         hp, n_seqs, mctx = self.hp, g.ubatch.n_seqs, g.inp_rs.mctx
         size, n_head = hp.ssm_d_state, hp.ssm_dt_rank
-        x = self.project(g, cur, il)
+        x = self.projections.project(g, cur, il)
+        gate = mul(g.cb(softplus(add(x.alpha, self.dt)), "a_softplus", il), self.a)
+        gate = reshape(g.cb(gate, "gate", il), 1, n_head, *g.per_seq)  # log of the decay
         conv_states, states = mctx.get_r_l(il), mctx.get_s_l(il)
         conv_input = self.conv_input(g, conv_states, x.qkv, il)
         state = read_states(g, states, hp.n_embd_s)
@@ -137,13 +191,13 @@ class LinearAttention:
         conv = g.cb(ssm_conv(conv_input, self.conv1d), "conv_output_raw", il)
         conv = g.cb(silu(conv), "conv_output_silu", il)  # [conv_dim, T, B]
         q, k, v = self.split_qkv(g, conv, il)
-        output = build_recurrent_attn(g, states, Delta(q, k, v, x.gate, x.beta), state, il)
+        output = build_recurrent_attn(g, states, Delta(q, k, v, gate, x.beta), state, il)
         g.cb(output, "attn_output", il)
         z = reshape(x.z, size, n_head, *g.per_seq)
         output = self.gated(g, output, z, il)
-        output = reshape(output, hp.value_dim, *g.per_seq)
-        cur = self.out(g, g.cb(output, "final_output", il))
-        return reshape(g.cb(cur, "linear_attn_out", il), hp.n_embd, g.n_tokens)
+        output = g.cb(reshape(output, hp.value_dim, *g.per_seq), "final_output", il)
+        cur = g.cb(self.projections.out(g, output), "linear_attn_out", il)
+        return reshape(cur, hp.n_embd, g.n_tokens)
 
     def conv_input(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
         """The inputs of the convolution, those of before first; the new last ones are stored.
@@ -153,27 +207,6 @@ class LinearAttention:
     def gated(self, g: GraphBuilder, output: Tensor, z: Tensor, il: int) -> Tensor:
         """[S, H, T, B], normed and gated."""
         return mul(self.norm(g, output, il=il), silu(z))
-
-    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
-        """[n_embd, n_tokens] -> the inputs of the delta net"""
-        n_head = self.hp.ssm_dt_rank
-        qkv, z = self.qkvz(g, cur, il)
-        beta = reshape(self.in_beta(g, cur), 1, n_head, *g.per_seq)
-        beta = g.cb(sigmoid(g.cb(beta, "beta", il)), "beta_sigmoid", il)
-        alpha = reshape(self.in_alpha(g, cur), n_head, *g.per_seq)
-        alpha = add(g.cb(alpha, "alpha", il), self.dt)
-        return Projected(qkv, z, beta, self.gate_of(g, alpha, il))
-
-    def gate_of(self, g: GraphBuilder, alpha: Tensor, il: int) -> Tensor:
-        """[H, T, B] -> the log of the decay [1, H, T, B]"""
-        gate = mul(g.cb(softplus(alpha), "a_softplus", il), self.a)
-        return reshape(g.cb(gate, "gate", il), 1, self.hp.ssm_dt_rank, *g.per_seq)
-
-    def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> input of the convolution [conv_dim, T, B], z [value_dim, n_tokens]"""
-        qkv = self.in_qkv(g, cur)
-        qkv = g.cb(reshape(qkv, qkv.ne[0], *g.per_seq), "linear_attn_qkv_mixed", il)
-        return qkv, g.cb(self.in_z(g, cur), "z", il)
 
     def split_qkv(self, g: GraphBuilder, conv: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
         """[conv_dim, T, B] -> normed queries and keys [S, H_k, T, B], values [S, H, T, B]"""
@@ -188,11 +221,16 @@ class LinearAttention:
         return q, k, g.cb(v, "v_conv_predelta", il)
 
     def repeat_heads(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """Key heads repeated to the number of value heads, unless the fused op does that itself.
+        """Repeat key heads to the number of value heads. [S, H_k, T, B] -> [S, H, T, B]
 
-        [S, H_k, T, B] -> [S, H, T, B]; value head h uses key head h mod H_k
+        The fused op repeats interleaved heads itself.
         """
-        n_head = self.hp.ssm_dt_rank
-        if x.ne[1] == n_head or g.form(DELTA_NET) == "fused":
+        n_head, (size, n_group, n_seq_tokens, n_seqs) = self.hp.ssm_dt_rank, x.ne
+        if n_group == n_head or (self.hp.interleaved and g.form(DELTA_NET) == "fused"):
             return x
-        return repeat_4d(x, x.ne[0], n_head, x.ne[2], x.ne[3])
+        if self.hp.interleaved:
+            return repeat_4d(x, size, n_head, n_seq_tokens, n_seqs)
+        n_tokens = n_seq_tokens * n_seqs
+        x = reshape(x, size, 1, n_group, n_tokens)
+        x = repeat_4d(x, size, n_head // n_group, n_group, n_tokens)
+        return reshape(x, size, n_head, n_seq_tokens, n_seqs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -31,7 +32,6 @@ from llama_py.blocks.functions import dense, heads
 from llama_py.blocks.linear_attention import LinearAttention
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.forms import Form
-from llama_py.memory.kept import State
 
 SLOT_UPDATE = Form(
     "slot_update",
@@ -67,56 +67,44 @@ def each_seq(
     return reduce(lambda a, b: concat(a, b, 1), made)
 
 
-class SlotAttention(LinearAttention):
-    """Linear attention that may also have its states in slots. There a graph's tokens are of one
-    sequence; T = n_tokens."""
+@dataclass(slots=True)
+class SlotAttention:
+    """Linear attention with its state in a slot, with the weights of a block with states in cells.
 
-    parts_keep = State
+    The tokens of `g` are of one sequence; T = n_tokens.
+    """
+
+    cells: LinearAttention
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        if not g.cparams.in_slots:
-            return super().__call__(g, cur, il)
-        qkv, z = self.raw_qkvz(g, cur, il)
-        beta, alpha = self.raw_gates(g, cur, il)
-        g.expand(g.cb(beta, "beta", il))
-        g.expand(g.cb(alpha, "alpha", il))
-        alpha = g.cb(add(alpha, self.dt), "alpha_biased", il)
-        gate = g.cb(mul(g.cb(softplus(alpha), "a_softplus", il), self.a), "gate", il)
-        output = self.recurrence(g, qkv, beta, gate, il)
+        hp, w = self.cells.hp, self.cells
+        x = w.projections.project_slot(g, cur, il)
+        g.expand(g.cb(x.beta, "beta", il))
+        alpha = g.expand(g.cb(x.alpha, "alpha", il))
+        alpha = g.cb(add(alpha, w.dt), "alpha_biased", il)
+        gate = g.cb(mul(g.cb(softplus(alpha), "a_softplus", il), w.a), "gate", il)
+        output = self.recurrence(g, x.qkv, x.beta, gate, il)
         size, n_rows = output.ne[0], output.ne[1] * output.ne[2]
-        output, z = reshape(output, size, n_rows), reshape(z, size, n_rows)
-        output = self.norm(g, output, "attn_rms_norm", il)
+        output, z = reshape(output, size, n_rows), reshape(x.z, size, n_rows)
+        output = w.norm(g, output, "attn_rms_norm", il)
         output = g.cb(fused_mul_unary(z, output, "silu"), "attn_out_norm", il)
-        output = g.cb(reshape(output, self.hp.value_dim, g.n_tokens), "final_output", il)
-        cur = g.cb(self.out(g, output), "linear_attn_out", il)
-        return reshape(cur, self.hp.n_embd, g.n_tokens)
-
-    def raw_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> input of the convolution [conv_dim, T], z [value_dim, T]"""
-        qkv = g.expand(g.cb(self.in_qkv(g, cur), "qkv_mixed", il))
-        z = g.expand(g.cb(self.in_z(g, cur), "z", il))
-        return g.cb(reshape(qkv, qkv.ne[0], g.n_tokens, 1), "linear_attn_qkv_mixed", il), z
-
-    def raw_gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> beta before its sigmoid [H, 1, T], alpha [H, T]"""
-        n_head = self.hp.ssm_dt_rank
-        beta = reshape(g.cb(self.in_beta(g, cur), "beta", il), n_head, 1, g.n_tokens)
-        alpha = g.cb(self.in_alpha(g, cur), "alpha", il)
-        return beta, reshape(alpha, n_head, g.n_tokens)
+        output = g.cb(reshape(output, hp.value_dim, g.n_tokens), "final_output", il)
+        cur = g.cb(w.projections.out(g, output), "linear_attn_out", il)
+        return reshape(cur, hp.n_embd, g.n_tokens)
 
     def recurrence(
         self, g: GraphBuilder, qkv: Tensor, beta: Tensor, gate: Tensor, il: int
     ) -> Tensor:
         """Convolution and delta net; inputs and state go on in the slot. -> [S, H, T]"""
-        hp, n_tokens, width = self.hp, g.n_tokens, self.hp.ssm_d_conv - 1
-        size, n_head = hp.ssm_d_state, hp.ssm_dt_rank
+        hp, n_tokens = self.cells.hp, g.n_tokens
+        size, n_head, width = hp.ssm_d_state, hp.ssm_dt_rank, hp.ssm_d_conv - 1
         row, old = self._row(g, il)
         conv = view(old, (hp.n_embd_r, 1))
         state = view(old, (hp.n_embd_s, 1), offset=hp.n_embd_r)
         conv = g.cb(reshape(conv, width, hp.conv_dim, 1), "conv_states", il)
         state = g.expand(g.cb(reshape(state, size, size, n_head), "state_in", il))
         conv_steps, state_steps = self._steps(g, il)
-        raw = ssm_conv_seq(conv, qkv, self.conv1d, g.inp_slots.seq, conv_steps)
+        raw = ssm_conv_seq(conv, qkv, self.cells.conv1d, g.inp_slots.seq, conv_steps)
         g.cb(raw, "conv_output_raw", il)
         x = silu(view(raw, (hp.conv_dim, n_tokens), (hp.conv_dim,)))
         q, k, v = self._split(g, g.expand(g.cb(x, "conv_output_silu", il)), il)
@@ -152,7 +140,8 @@ class SlotAttention(LinearAttention):
 
     def _split(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
         """[conv_dim, T] -> normed queries and keys [S, T, H_k], values [S, T, H]"""
-        hp, size, n_group = self.hp, self.hp.ssm_d_state, self.hp.ssm_n_group
+        hp = self.cells.hp
+        size, n_group = hp.ssm_d_state, hp.ssm_n_group
         q = g.cb(heads(x, size, n_group, *g.per_seq), "q_conv", il)
         k = g.cb(heads(x, size, n_group, *g.per_seq, offset=hp.key_dim), "k_conv", il)
         v = heads(x, size, hp.ssm_dt_rank, *g.per_seq, offset=2 * hp.key_dim)
@@ -169,7 +158,7 @@ class SlotAttention(LinearAttention):
 
     def _update(self, g: GraphBuilder, row: Tensor, conv: Tensor, state: Tensor, il: int) -> None:
         """Write the slot; the state comes first, so that it can follow its op directly."""
-        n_r, n_s = self.hp.n_embd_r, self.hp.n_embd_s
+        n_r, n_s = self.cells.hp.n_embd_r, self.cells.hp.n_embd_s
         conv, state = reshape(conv, n_r, 1), reshape(state, n_s, 1)
         if g.form(SLOT_UPDATE) == "concat":
             g.expand(concat_inplace(conv, state, row, 0))

@@ -6,7 +6,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import uints
 from llama_py.hparams.geometry import ROPE_IMROPE
 from llama_py.models.trunks.decoder import Block
-from llama_py.models.trunks.qwen_hybrid import Hybrid, HybridHParams
+from llama_py.models.trunks.hybrid import Hybrid, HybridHParams
 from llama_py.weights import Weights
 
 

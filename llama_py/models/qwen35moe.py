@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from llama_py.gguf.keys import uints
 from llama_py.hparams.geometry import ROPE_IMROPE
-from llama_py.models.trunks.qwen_hybrid_moe import HybridMoe, HybridMoeHParams
+from llama_py.models.trunks.hybrid import HybridMoe, HybridMoeHParams
 
 
 class Qwen35MoeHParams(HybridMoeHParams):

@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import add, concat, cont, repeat_4d, reshape, sigmoid
+from ggml_py.ops import concat, cont, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import split
-from llama_py.blocks.linear_attention import Projected
-from llama_py.blocks.slots import SlotAttention
+from llama_py.blocks.linear_attention import DeltaProjections
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import State
+from llama_py.models.trunks.hybrid import NAMES, HybridMoe, HybridMoeHParams
 from llama_py.models.trunks.nextn import DRAFT_NAMES
-from llama_py.models.trunks.qwen_hybrid import NAMES
-from llama_py.models.trunks.qwen_hybrid_moe import HybridMoe, HybridMoeHParams
 from llama_py.weights import Weights
 
 
@@ -22,13 +19,11 @@ class Qwen3NextHParams(HybridMoeHParams):
     interleaved = False
 
 
-class Qwen3NextLinear(SlotAttention):
+class Qwen3NextProjections(DeltaProjections):
     """Queries, keys, values and gates may come from one matrix, in old files; betas and alphas from
     one or from two (ik_llama.cpp)."""
 
-    parts_keep = State
-
-    def declare_projections(self, w: Weights) -> None:
+    def declare(self, w: Weights) -> None:
         hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
         self.old = w.has("ssm_in.weight") and not w.has("attn_qkv.weight")
         self.separate = w.has("ssm_beta.weight") and w.has("ssm_alpha.weight")
@@ -47,16 +42,13 @@ class Qwen3NextLinear(SlotAttention):
             self.in_ba = w.linear("ssm_ba", n_embd, 2 * n_head, scaled=False)
         self.out = w.linear("ssm_out", hp.value_dim, n_embd, scaled=False)
 
-    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
+    def gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         if self.separate:
-            return super().project(g, cur, il)
+            return super().gates(g, cur, il)
         n_head = self.hp.ssm_dt_rank
-        qkv, z = self.qkvz(g, cur, il)
         b, a = self.mixed_ba(g, cur, il)
-        beta = sigmoid(cont(b))
-        alpha = add(cont(a, n_head, *g.per_seq), self.dt)
-        gate = self.gate_of(g, alpha, il)
-        return Projected(qkv, z, reshape(beta, 1, n_head, *g.per_seq), gate)
+        beta = reshape(sigmoid(cont(b)), 1, n_head, *g.per_seq)
+        return beta, cont(a, n_head, *g.per_seq)
 
     def mixed_ba(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """-> betas before their sigmoid, and alphas, each [H / H_k, H_k, T, B]; views"""
@@ -66,15 +58,15 @@ class Qwen3NextLinear(SlotAttention):
         b, a = split(ba, [n_each, n_each], n_dims=4)
         return g.cb(b, "b", il), g.cb(a, "a", il)
 
-    def raw_gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+    def slot_gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         if self.separate:
-            return super().raw_gates(g, cur, il)
+            return super().slot_gates(g, cur, il)
         n_head = self.hp.ssm_dt_rank
         b, a = self.mixed_ba(g, cur, il)
         return cont(b, n_head, 1, g.n_tokens), cont(a, n_head, g.n_tokens)
 
-    def raw_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        return self.qkvz(g, cur, il) if self.old else super().raw_qkvz(g, cur, il)
+    def slot_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        return self.qkvz(g, cur, il) if self.old else super().slot_qkvz(g, cur, il)
 
     def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """z may have four dimensions. Of each key head the old matrix gives its query, its key, and
@@ -95,16 +87,6 @@ class Qwen3NextLinear(SlotAttention):
         )
         return g.cb(concat(concat(q, k, 0), v, 0), "qkv_mixed", il), z
 
-    def repeat_heads(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """Value head h uses key head h / (H / H_k), so the fused op cannot do it itself."""
-        n_head, (size, n_group, n_seq_tokens, n_seqs) = self.hp.ssm_dt_rank, x.ne
-        if n_group == n_head:
-            return x
-        n_tokens = n_seq_tokens * n_seqs
-        x = reshape(x, size, 1, n_group, n_tokens)
-        x = repeat_4d(x, size, n_head // n_group, n_group, n_tokens)
-        return reshape(x, size, n_head, n_seq_tokens, n_seqs)
-
 
 class Qwen3Next(HybridMoe):
     arch = "qwen3next"
@@ -117,6 +99,6 @@ class Qwen3Next(HybridMoe):
         "gate_reshaped": "",
     }
     draft_names = DRAFT_NAMES | {"Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur"}
-    Linear = Qwen3NextLinear
+    projections = Qwen3NextProjections
     joint_4d = True
     drafts_early = True

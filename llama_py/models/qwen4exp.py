@@ -27,8 +27,7 @@ from llama_py.graph.inputs.ngrams import Hashes
 from llama_py.hparams.geometry import ROPE_IMROPE
 from llama_py.memory.kept import Index, Kept, State, Tokens
 from llama_py.models.trunks.decoder import Block, Decoder
-from llama_py.models.trunks.qwen_hybrid import NAMES
-from llama_py.models.trunks.qwen_hybrid_moe import HybridMoeHParams
+from llama_py.models.trunks.hybrid import NAMES, HybridMoeHParams
 from llama_py.weights import Weights
 
 MAX_NGRAM, MAX_HEADS = 8, 64  # llama-hparams.h

@@ -1,19 +1,30 @@
-"""Decoders some of whose layers keep a state in place of keys and values: those without key heads
-(the part that models/granite-hybrid.cpp, jamba.cpp and lfm2.cpp have in common), or all but every
-n-th (models/qwen35.cpp, minimax-01.cpp)."""
+"""Decoders with layers that keep a state in place of keys and values.
+
+Such layers have no key heads (models/granite-hybrid.cpp, jamba.cpp, lfm2.cpp), or they are all but
+every n-th (models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, minimax-01.cpp).
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
+from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.gated_attention import GatedAttention
+from llama_py.blocks.linear_attention import DeltaNetHParams, DeltaProjections, LinearAttention
+from llama_py.blocks.slots import SlotAttention, each_seq
 from llama_py.gguf.keys import Keys
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.models.trunks.decoder import Block
+from llama_py.memory.kept import State
+from llama_py.models.trunks.decoder import Block, Layer
+from llama_py.models.trunks.experts import ExpertHParams
+from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
+from llama_py.weights import Weights
 
 
 class MixedHParams(HParams):
@@ -48,6 +59,14 @@ class IntervalHParams(HParams):
         return il < self.n_layer and self.recurrent_layers[il]
 
 
+class HybridHParams(IntervalHParams, DeltaNetHParams):
+    required_heads = equal_heads = True
+
+
+class HybridMoeHParams(ExpertHParams, HybridHParams):
+    pass
+
+
 @dataclass(slots=True)
 class OperatorLayer:
     """x + operator(norm(x)), then x + feed_forward(norm(x)).
@@ -76,3 +95,96 @@ class OperatorLayer:
         if self.ffn_name:
             g.cb(normed, self.ffn_name, il)
         return add(cur, fed)
+
+
+NAMES = {
+    "embd": "model.input_embed",
+    "Kcur_full": "Kcur",
+    "Vcur_full": "Vcur",
+    "gate_view": "",
+    "ffn_inp": "attn_residual",
+    "ffn_norm": "attn_post_norm",
+}
+
+
+class DeltaAttention:
+    """Linear attention with states in cells or in slots, with the same weights."""
+
+    parts_keep = State
+
+    def __init__(self, w: Weights, hp: HybridHParams, projections: type[DeltaProjections]) -> None:
+        self.cells = LinearAttention(w, hp, projections)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        block = SlotAttention(self.cells) if g.cparams.in_slots else self.cells
+        return block(g, cur, il)
+
+
+class DeltaLayer(Layer):
+    """A layer of linear attention. Where states are in slots, its first half computes one sequence
+    after the other, and names are ik_llama.cpp's."""
+
+    def _attended(
+        self, g: GraphBuilder, attention: Block, residual: Tensor, il: int, last: bool
+    ) -> Tensor:
+        if not g.cparams.in_slots:
+            return super()._attended(g, attention, residual, il, last)
+        assert self.attn_norm is not None
+        norm = self.attn_norm
+
+        def one(g: GraphBuilder, x: Tensor) -> Tensor:
+            cur = attention(g, norm(g, x, il=il), il)
+            return g.cb(add(cur, x), "ssm_output", il)
+
+        cur = each_seq(g, residual, one)
+        return g.outputs(cur)[0] if last else cur
+
+
+class Hybrid(DraftingDecoder):
+    """Layers of delta nets, and some of full attention with a gate (models/qwen35.cpp).
+
+    projections   matrices of a delta net
+    joint_4d      see GatedAttention
+    """
+
+    hp: HybridHParams
+    names = NAMES
+    draft_names = DRAFT_NAMES
+    in_slots = True
+    projections: ClassVar[type[DeltaProjections]] = DeltaProjections
+    joint_4d: ClassVar[bool] = False
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_embd = self.hp, self.hp.n_embd
+        kind = DeltaLayer if hp.layers[il].recurrent else Layer
+        return kind(
+            w.norm("attn_norm", n_embd),
+            self.attention(w, il),
+            w.norm("post_attention_norm", n_embd),
+            self.feed_forward(w, il),
+            expanded=True,
+        )
+
+    def attention(self, w: Weights, il: int) -> Block:
+        """Make the first block of a layer."""
+        if self.hp.layers[il].recurrent:
+            return DeltaAttention(w, self.hp, self.projections)
+        return GatedAttention(w, self.hp, self.joint_4d)
+
+    @abstractmethod
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        """The block of a layer after its attention."""
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return g.cparams.embeddings_nextn_masked
+
+
+class HybridMoe(Hybrid):
+    """Chosen experts and a shared one with a gate (models/qwen35moe.cpp and qwen3next.cpp)."""
+
+    hp: HybridMoeHParams
+    layer_sum = "post_moe"
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        experts = Experts(w, self.hp, self.hp.n_ff_exp[il], merged=True)
+        return SharedExperts(w, self.hp, experts, self.hp.n_ff_shexp, gated=True)
