@@ -80,7 +80,8 @@ def main() -> int:
         weights = [row for path in models if path.stem != UNREAD for row in typed_rows(path)]
         if args.real:
             texts = [text_row(models[-1], kind) for kind in TYPES]
-    made = "\n".join([table(FLOATS, floats), table(WEIGHTS, weights), table(TEXTS, texts)])
+    parts = ((FLOATS, floats), (WEIGHTS, weights), (TEXTS, texts))
+    made = "\n".join(table(head, found) for head, found in parts if found)
     before = PAGE.read_text(encoding="utf-8").split(HEADING)[0]
     PAGE.write_text(f"{before}{HEADING}\n{made}", encoding="utf-8")
     print(made)
