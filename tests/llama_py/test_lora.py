@@ -78,6 +78,7 @@ def test_an_adapter_is_the_change_of_the_weights(
     metadata, arrays = made(name)
     changes = pairs(arrays, matrices(arrays), RANK)
     model = live(name)
+    caplog.clear()  # warnings about the model
     with caplog.at_level(logging.WARNING, "llama_py"):
         adapter = model.load_adapter(
             write_adapter(tmp_path / "a", model.arch, changes, alpha=ALPHA)
