@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from ggml_py.backend import Buffer, Bytes, Device
 from ggml_py.errors import AllocError
 from ggml_py.tensor import Tensor
@@ -52,12 +54,15 @@ def mib(tensors: Iterable[Tensor]) -> float:
     return sum(t.nbytes for t in tensors) / 2**20
 
 
-def sizes_by_device(buffers: Iterable[tuple[Device, Buffer]]) -> dict[str, int]:
-    """Bytes by device name."""
-    sizes: dict[str, int] = {}
-    for device, buffer in buffers:
-        sizes[device.name] = sizes.get(device.name, 0) + buffer.size
-    return sizes
+def layer_list(ils: Iterable[int]) -> str:
+    """Numbers of layers, each once."""
+    return ",".join(str(il) for il in dict.fromkeys(ils))
+
+
+def zero_row(tensors: Iterable[Tensor], row: int) -> None:
+    """Clear a row of each tensor as bytes: a product with zero would keep NaN."""
+    for t in tensors:
+        write_part(t, row * t.nb[1], np.zeros(t.nb[1], np.uint8))
 
 
 def read_part(t: Tensor, start: int, size: int) -> Bytes:

@@ -9,15 +9,14 @@ from typing import ClassVar
 
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
-from llama_py.batch import END, UBatch
+from llama_py.batch import UBatch
 from llama_py.batch.splitter import BatchSplitter
-from llama_py.memory.base import log, mib, sizes_by_device
+from llama_py.memory.base import log, mib
 from llama_py.memory.compressed_plan import Plan, largest_plan, plan_of
 from llama_py.memory.compressed_tensors import CompressedTensors
 from llama_py.memory.io import StateReader, StateWriter
-from llama_py.memory.kv_slots import all_or_none, check_seqs, span
+from llama_py.memory.part import NumberedStates, StateWalk, check_seqs
 from llama_py.memory.recurrent_cells import steps_of_one
-from llama_py.memory.walk import Walk
 
 
 @dataclass(slots=True)
@@ -38,7 +37,7 @@ class Held:
     back: int = 0
 
 
-class CompressedMemory:
+class CompressedMemory(NumberedStates):
     """Every sequence has keys and states of its own, at its number, whether other caches are
     unified or not.
 
@@ -49,16 +48,17 @@ class CompressedMemory:
 
     moves_on: ClassVar = False  # a key's place is that of its tokens
     whole_seqs: ClassVar = False
+    apart: ClassVar = True
 
     def __init__(
         self, kinds: Sequence[CompressedTensors], *, size: int, n_ctx: int, n_rs_seq: int
     ) -> None:
         self.kinds = {one.kept.kind: one for one in kinds}
-        self.size, self.n_ctx, self.n_rs_seq = size, n_ctx, n_rs_seq
+        super().__init__(size, n_rs_seq)
+        self.n_ctx = n_ctx
         self.buffers = [b for one in kinds for b in one.buffers]
         self.held = [Held() for _ in range(size)]
         self.plans: dict[str, Plan] = {}
-        self.applied: UBatch | None = None
         for one in kinds:
             log.info(
                 "llama_kv_cache_dsv4: %s: %7.2f MiB of keys (%6d for each of %2d seqs, %3d layers,"
@@ -73,7 +73,12 @@ class CompressedMemory:
                 n_rs_seq,
             )
 
-    def tensors(self) -> list[Tensor]:
+    @property
+    def by_token(self) -> bool:
+        """True: a partial saved state is without keys."""
+        return True
+
+    def all_tensors(self) -> list[Tensor]:
         """All of them."""
         return [t for one in self.kinds.values() for t in (*one.keys.all(), *one.states())]
 
@@ -86,7 +91,7 @@ class CompressedMemory:
                 " such tokens must be a batch of their own that begins these sequences; decode it"
                 " for one and use seq_cp"
             )
-        tail = self.n_rs_seq + 1 if self.n_rs_seq else 0
+        tail = self.n_tail
         if self.size > 1:
             return splitter.split_equal(n_ubatch, True, tail)
         left = splitter.n_tokens - splitter.n_used
@@ -144,43 +149,27 @@ class CompressedMemory:
             held.n_back = min(self.n_rs_seq, steps_of_one(mine) + 1)
             held.back = 0
 
-    def discard(self, ubatch: UBatch) -> list[int]:
-        """The states that the graph was writing are gone: their sequences are removed."""
-        if self.applied is not ubatch:
-            return []
-        for seq_id in ubatch.seq_id_unq:
-            self._empty(seq_id)
-        return list(ubatch.seq_id_unq)
+    def _entry(self, seq_id: int) -> Held | None:
+        held = self.held[seq_id]
+        return held if held.pos >= 0 else None
 
-    def _empty(self, seq_id: int) -> None:
+    def _forget(self, seq_id: int) -> None:
         """n_dirty stays: what it counts is zeroed when the sequence starts again."""
         self.held[seq_id] = Held(n_dirty=self.held[seq_id].n_dirty)
 
-    def clear(self, data: bool = True) -> None:
-        for s in range(self.size):
-            self._empty(s)
-        for _, buffer in self.buffers if data else ():
-            buffer.clear()
-
-    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
-        p0, p1 = span(p0, p1)
-        if seq_id < 0:
-            return all_or_none(p0, p1, lambda: self.clear(data=False))
-        check_seqs(self.size, seq_id)
+    def _rm_elsewhere(self, seq_id: int, p0: int, p1: int) -> bool:
+        """False for positions before the last one: there are keys of what comes after."""
         held = self.held[seq_id]
-        if held.pos < p0 or p0 >= p1:
-            if p0 < p1:  # a saved state may have been read before
-                held.n_keys = min(held.n_keys, p0)
+        if p0 >= p1:
             return True
-        if p1 <= held.pos:  # there are keys of what comes after
+        if p1 <= held.pos:
             return False
-        if p0 == 0:
-            self._empty(seq_id)
-            return True
-        return self._roll_back(held, held.pos - p0 + 1)
+        held.n_keys = min(held.n_keys, p0)  # a saved state may have been read before
+        return True
 
-    def _roll_back(self, held: Held, back: int) -> bool:
+    def _roll_back(self, seq_id: int, back: int) -> bool:
         """Go back to a snapshot; a second time only after tokens were decoded from it."""
+        held = self.held[seq_id]
         if back > held.n_back:
             return False
         held.pos -= back
@@ -201,7 +190,7 @@ class CompressedMemory:
         self.check_copy(src, dst, p0, p1)
         if src == dst:
             return
-        self._empty(dst)
+        self._forget(dst)
         held = self.held[src]
         if held.pos >= 0:
             for one in self.kinds.values():
@@ -213,64 +202,26 @@ class CompressedMemory:
     def seq_take(self, src: int, dst: int, n: int) -> None:
         """The keys of src's first n tokens; the state is read from a saved one."""
         check_seqs(self.size, src, dst)
-        self._empty(dst)
+        self._forget(dst)
         for one in self.kinds.values():
             one.begin(dst, self.held[dst].n_dirty)
             one.copy_keys(src, dst, n)
         self.held[dst] = Held(n_keys=n, n_dirty=n)
 
-    def seq_keep(self, seq_id: int) -> None:
-        check_seqs(self.size, seq_id)
-        for other in range(self.size):
-            if other != seq_id:
-                self._empty(other)
-
-    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
-        """MemoryGroup has refused."""
-        raise ContextError("seq_add: compressed keys cannot move")
-
-    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
-        raise ContextError("seq_div: compressed keys cannot move")
-
-    def seq_pos_min(self, seq_id: int) -> int:
-        return self.seq_pos_max(seq_id)
-
-    def seq_pos_max(self, seq_id: int) -> int:
-        check_seqs(self.size, seq_id)
-        return self.held[seq_id].pos
-
-    def memory_breakdown(self) -> dict[str, int]:
-        return sizes_by_device(self.buffers)
-
     def layout(self) -> str:
         return "compressed " + ", ".join(one.layout() for one in self.kinds.values())
 
-    def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
-        """partial  without keys"""
-        chosen = [s for s, held in enumerate(self.held) if held.pos >= 0 and seq_id in (s, -1)]
-        io.count(len(chosen))
-        for s in chosen:
-            held = self.held[s]
-            io.count(s)
-            io.count(held.pos)
-            for one in self.kinds.values():
-                if not partial:
-                    one.write_keys(io, s, held.pos + 1)
-                one.write_state(io, s, held.back)
+    def _write(self, io: StateWriter, seq_id: int, partial: bool) -> None:
+        held = self.held[seq_id]
+        for one in self.kinds.values():
+            if not partial:
+                one.write_keys(io, seq_id, held.pos + 1)
+            one.write_state(io, seq_id, held.back)
 
-    def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
-        for s in range(self.size) if seq_id < 0 else [seq_id]:
-            check_seqs(self.size, s)
-            n_keys = self.held[s].n_keys if partial else 0
-            self._empty(s)
-            self.held[s].n_keys = n_keys
-        for _ in range(io.count()):
-            written, pos = io.count(), io.count()
-            s = written if seq_id < 0 else seq_id
-            check_seqs(self.size, s)
-            if self.held[s].pos >= 0 or pos >= END:
-                raise ContextError(f"the state is broken: position {pos}, sequence {written}")
-            self._read(io, s, pos, partial)
+    def _make_room(self, seq_id: int, partial: bool) -> None:
+        n_keys = self.held[seq_id].n_keys if partial else 0
+        self._forget(seq_id)
+        self.held[seq_id].n_keys = n_keys
 
     def _read(self, io: StateReader, s: int, pos: int, partial: bool) -> None:
         held = self.held[s]
@@ -293,18 +244,18 @@ class CompressedMemory:
         self.held[s] = Held(pos, held.n_keys if partial else pos + 1, n_dirty)
 
 
-class CompressedContext(Walk):
+class CompressedContext(StateWalk):
     """A batch's ubatches in such a memory.
 
     n_seqs  of graphs that are only measured; 0: these are not
     """
 
-    def __init__(self, mem: CompressedMemory, ubatches: list[UBatch], n_seqs: int = 0) -> None:
-        self.mem, self.n_seqs = mem, n_seqs
-        super().__init__(ubatches)
+    keeps = "compressed keys"
+    mem: CompressedMemory
 
-    def apply(self) -> None:
-        self.mem.apply_ubatch(self.get_ubatch())
+    def __init__(self, mem: CompressedMemory, ubatches: list[UBatch], n_seqs: int = 0) -> None:
+        super().__init__(mem, ubatches)
+        self.n_seqs = n_seqs
 
     def plan(self, kind: str, ubatch: UBatch) -> Plan:
         """Of the ubatch that was applied last; of one that is only measured, the largest."""

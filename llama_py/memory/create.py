@@ -13,7 +13,7 @@ from ggml_py.types import GGMLType
 from llama_py.hparams.cparams import N_CTX_STEP, CParams
 from llama_py.hparams.geometry import Window
 from llama_py.memory.cache_types import check_types
-from llama_py.memory.group import MemoryGroup, States
+from llama_py.memory.group import MemoryGroup
 from llama_py.memory.kept import (
     BASE,
     INDEX,
@@ -27,6 +27,7 @@ from llama_py.memory.kept import (
 )
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_tensors import KVLayer
+from llama_py.memory.part import StateMemory
 from llama_py.memory.recurrent import RecurrentMemory, StateLayer
 from llama_py.memory.slots import SlotMemory
 
@@ -179,7 +180,7 @@ def _cells(window: Window | None, cp: CParams) -> int:
     return -(-min(cp.n_ctx_seq, needed) // N_CTX_STEP) * N_CTX_STEP
 
 
-def _states(states: Sequence[tuple[int, State]], how: Placing) -> States | None:
+def _states(states: Sequence[tuple[int, State]], how: Placing) -> StateMemory | None:
     if not states:
         return None
     cp = how.cparams

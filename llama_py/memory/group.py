@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
 
 from ggml_py.errors import ContextError
 from ggml_py.shield import shielded
@@ -19,14 +18,7 @@ from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache
-from llama_py.memory.kv_slots import span
-from llama_py.memory.recurrent import RecurrentMemory
-from llama_py.memory.slots import SlotMemory
-
-if TYPE_CHECKING:
-    from llama_py.memory.compressed import CompressedMemory
-
-States: TypeAlias = "RecurrentMemory | SlotMemory | CompressedMemory"
+from llama_py.memory.part import MemoryPart, StateMemory, span
 
 
 class MemoryGroup:
@@ -34,7 +26,8 @@ class MemoryGroup:
     a negative p1 no end. seq_id -1 in seq_rm, state_write and state_read means all sequences.
     Changes of sequences are atomic, also under Ctrl-C.
 
-    caches  caches of keys by name; recr  the states; None for none
+    parts   all of them, in the order of a saved state
+    caches  those that are caches of keys, by name; recr  the one of states; None for none
     of      the name of each layer's cache
     pooled  blocks of positions are of one sequence each (kept.Index)
     intact  by sequence, for whoever makes an entry: how many of its first positions were neither
@@ -45,12 +38,14 @@ class MemoryGroup:
     def __init__(
         self,
         caches: Mapping[str, KVCache],
-        recr: States | None,
+        recr: StateMemory | None,
         of: Mapping[int, str],
         pooled: bool = False,
     ) -> None:
         self.caches = dict(caches)
         self.recr = recr
+        states = [] if recr is None else [recr]
+        self.parts: list[MemoryPart] = [*self.caches.values(), *states]
         self.of = dict(of)
         self.pooled = pooled
         self.intact: dict[int, int] = {}
@@ -59,13 +54,7 @@ class MemoryGroup:
 
     def tensors(self) -> list[Tensor]:
         """All that keep something between batches, each named after its layer."""
-        of_keys = [t for kv in self.caches.values() for t in kv.tensors.all()]
-        return of_keys if self.recr is None else [*of_keys, *self.recr.tensors()]
-
-    @property
-    def parts(self) -> list[KVCache | States]:
-        """All of them; the one that may refuse to go back is first."""
-        return [*([] if self.recr is None else [self.recr]), *self.caches.values()]
+        return [t for part in self.parts for t in part.all_tensors()]
 
     @property
     def windows(self) -> list[KVCache]:
@@ -75,7 +64,7 @@ class MemoryGroup:
     @property
     def goes_back(self) -> bool:
         """Whether any positions at the end of a sequence can be removed."""
-        return self.recr is None and not self.windows
+        return all(part.goes_back for part in self.parts)
 
     @property
     def can_shift(self) -> bool:
@@ -89,19 +78,12 @@ class MemoryGroup:
     @property
     def n_back(self) -> int:
         """How many earlier states are kept, if the last tokens are computed together."""
-        return 0 if self.recr is None else self.recr.n_rs_seq
+        return max((part.n_rs_seq for part in self.parts), default=0)
 
     @property
-    def by_token(self) -> list[KVCache | CompressedMemory]:
+    def by_token(self) -> list[MemoryPart]:
         """What keeps something of every token that a `partial` state is without."""
-        caches = [kv for kv in self.caches.values() if kv.window is None]
-        return [*caches, *([] if self._compressed is None else [self._compressed])]
-
-    @property
-    def _compressed(self) -> CompressedMemory | None:
-        """The states, if they are keys of several tokens each."""
-        recr = self.recr
-        return None if recr is None or isinstance(recr, RecurrentMemory | SlotMemory) else recr
+        return [part for part in self.parts if part.by_token]
 
     def _changed(self, seq_id: int, p0: int = 0) -> None:
         """Positions from p0 on are not what they were; seq_id -1: of all sequences."""
@@ -145,7 +127,7 @@ class MemoryGroup:
         empty, or were the last to be copied so: the batch is decoded for the first of them, and
         the others are copies of that."""
         ids = splitter.seq_id[0]
-        apart = splitter.has_cpl and self._compressed is not None
+        apart = splitter.has_cpl and self.recr is not None and self.recr.apart
         same = apart and all(other == ids for other in splitter.seq_id)
         equal = self._copied == (ids, self.changes)
         copies = same and (equal or all(self.seq_pos_max(s) < 0 for s in ids))
@@ -197,13 +179,11 @@ class MemoryGroup:
         that had to be removed entirely, because their earlier state is gone too."""
         for seq_id, where in ubatch.by_seq():
             self._changed(seq_id, int(ubatch.pos[: ubatch.n_tokens][where].min()))
-        for kv in self.caches.values():
-            kv.discard(ubatch)
-        lost = [] if self.recr is None else self.recr.discard(ubatch)
+        lost = sorted({s for part in self.parts for s in part.discard(ubatch)})
         for seq_id in lost:
             self._changed(seq_id)
-            for kv in self.caches.values():
-                kv.seq_rm(seq_id)
+            for part in self.parts:
+                part.seq_rm(seq_id)
         return lost
 
     @shielded
@@ -220,7 +200,8 @@ class MemoryGroup:
         seqs = range(n_seq_max) if seq_id < 0 else [seq_id]
         if not all(self._can_go_back(s, *span(p0, p1)) for s in seqs):
             return False
-        if not all(part.seq_rm(seq_id, p0, p1) for part in self.parts):
+        states_first = reversed(self.parts)  # caches never refuse
+        if not all(part.seq_rm(seq_id, p0, p1) for part in states_first):
             return False
         self._changed(seq_id, p0)
         return True
@@ -240,10 +221,8 @@ class MemoryGroup:
     @shielded
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         """Let dst have src's positions too. ContextError, and no change, if a cache cannot."""
-        if self._compressed is not None:
-            self._compressed.check_copy(src, dst, p0, p1)
-        for kv in self.caches.values():
-            kv.check_copy(src, dst, p0, p1)
+        for part in reversed(self.parts):
+            part.check_copy(src, dst, p0, p1)
         if src != dst:
             self._changed(dst)
         for part in self.parts:
@@ -308,25 +287,19 @@ class MemoryGroup:
         top = max((t for t in tops if t >= p0), default=-1)
         if top >= 0 and top + delta >= END:
             raise ContextError(f"seq_add: position {top} + {delta} is not below {END}")
-        pos = -1 if self.recr is None else self.recr.seq_pos_max(seq_id)
-        if p0 <= pos < p1 and pos + delta < 0:
-            raise ContextError(
-                f"seq_add: the state of sequence {seq_id} is at position {pos}, which cannot become"
-                f" {pos + delta}; use seq_rm"
-            )
+        if self.recr is not None:
+            self.recr.check_move(seq_id, p0, p1, delta)
         if abs(delta) > END:  # though there may be nothing to move
             raise ContextError(f"seq_add: {delta} is not within {END} positions")
 
     def check_shift(self, what: str, within: bool = False) -> None:
         """Raise ContextError if positions cannot move, or `within` a sequence cannot be removed."""
-        if self.recr is not None and within:
-            raise ContextError(f"{what}: recurrent states cannot lose a part of their past")
-        if self.recr is not None and not self.recr.moves_on:
-            raise ContextError(f"{what}: positions of a model with compressed keys cannot move")
+        if self.recr is not None:
+            self.recr.check_shift(what, within)
         if len({kv.kv_size for kv in self.caches.values()}) > 1:
             raise ContextError(f"{what}: positions of a model with attention windows cannot move")
         for kv in self.caches.values():
-            kv.check_shift(what)
+            kv.check_shift(what, within)
 
     def seq_pos_min(self, seq_id: int) -> int:
         """Smallest position of a sequence that all parts still have; -1 if it is empty."""
@@ -346,13 +319,14 @@ class MemoryGroup:
 
     def layout(self) -> str:
         """What must agree for a saved state to be read back: kinds, layers, types, row sizes."""
-        caches = [f"{name} {kv.layout()}" for name, kv in self.caches.items()]
-        return " + ".join([*caches, *([] if self.recr is None else [self.recr.layout()])])
+        names = [*(f"{name} " for name in self.caches), ""]
+        return " + ".join(
+            name + part.layout() for name, part in zip(names, self.parts, strict=False)
+        )
 
-    def _written(self, partial: bool) -> list[KVCache | States]:
+    def _written(self, partial: bool) -> list[MemoryPart]:
         """The parts of a state; `partial` leaves out what seq_rm can always take back."""
-        caches = self.windows if partial else [*self.caches.values()]
-        return [*caches, *([] if self.recr is None else [self.recr])]
+        return [part for part in self.parts if not (partial and part.goes_back)]
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
         """Write sequences; `partial` leaves out what seq_rm can always take back."""

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeVar
 
 from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
 from llama_py.memory.kv import KVCacheContext
-from llama_py.memory.recurrent import RecurrentContext
-from llama_py.memory.slots import SlotContext
+from llama_py.memory.part import StateWalk
+from llama_py.memory.walk import Walk
 
-if TYPE_CHECKING:
-    from llama_py.memory.compressed import CompressedContext
-
-StatesContext: TypeAlias = "RecurrentContext | SlotContext | CompressedContext"
+S = TypeVar("S", bound=StateWalk)
 
 
-class GroupContext:
+class GroupContext(Walk):
     """A batch's ubatches, each with its place in every part (llama_memory_context_i)."""
 
     def __init__(
         self,
         of: Mapping[int, str],
         caches: Mapping[str, KVCacheContext],
-        recr: StatesContext | None,
+        recr: Walk | None,
         ubatches: list[UBatch],
     ) -> None:
-        self.ubatches = ubatches
+        super().__init__(ubatches)
         self._of, self._caches, self._recr = of, caches, recr
-        self._parts = [*caches.values(), *([] if recr is None else [recr])]
-        self._i = 0
+        self._parts: list[Walk] = [*caches.values(), *([] if recr is None else [recr])]
 
     def as_if(self, n_used: int) -> None:
         """As if so many cells of each cache were in use, in a context that init_full made."""
@@ -38,15 +34,11 @@ class GroupContext:
             cache.as_if(n_used)
 
     def next(self) -> bool:
-        """Go to the next ubatch; False, and no move, at the last."""
         for part in self._parts:
             part.next()
-        there_is = self._i + 1 < len(self.ubatches)
-        self._i += there_is
-        return there_is
+        return super().next()
 
     def apply(self) -> None:
-        """Take the place of the current ubatch in the memory."""
         for part in self._parts:
             part.apply()
 
@@ -66,10 +58,6 @@ class GroupContext:
         for part in self._parts:
             part.follow(ubatch)
 
-    def get_ubatch(self) -> UBatch:
-        """The current ubatch."""
-        return self.ubatches[self._i]
-
     def part_of(self, il: int) -> str:
         """The name of the cache that has the keys and values of layer il."""
         return self._of[il]
@@ -78,20 +66,10 @@ class GroupContext:
         """A cache by its name."""
         return self._caches[part]
 
-    def states(self) -> RecurrentContext:
-        """The recurrent states, if they are in cells."""
-        if not isinstance(self._recr, RecurrentContext):
-            raise ContextError("this memory keeps no recurrent states in cells")
-        return self._recr
-
-    def compressed(self) -> CompressedContext:
-        """Keys of several tokens each, where there are some."""
-        if self._recr is None or isinstance(self._recr, RecurrentContext | SlotContext):
-            raise ContextError("this memory keeps no compressed keys")
-        return self._recr
-
-    def slots(self) -> SlotContext:
-        """The recurrent states, if they are rows of slots."""
-        if not isinstance(self._recr, SlotContext):
-            raise ContextError("this memory keeps no recurrent states in slots")
+    def states(self, kind: type[S]) -> S:
+        """Return the walk through the states, which must be of this kind."""
+        if not isinstance(self._recr, kind):
+            raise ContextError(
+                f"memory: this model keeps no {kind.keeps}; use the inputs of its form"
+            )
         return self._recr

@@ -3,13 +3,17 @@ depend on the split."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ggml_py.backend import Bytes
+from ggml_py.tensor import Tensor
+from llama_py.memory.base import read_part, write_part
+from llama_py.memory.io import StateReader, StateWriter
 
 Sizes = Sequence[Sequence[int]]  # of each part the bytes of its sections
+Whole = tuple[Sequence[Tensor], Sizes]  # the parts of a layer's rows
 
 
 def join(parts: Sequence[Bytes], sections: Sizes) -> Bytes:
@@ -25,3 +29,17 @@ def cut(row: Bytes, sections: Sizes) -> list[Bytes]:
     pieces = np.split(row, np.cumsum(sizes)[:-1])
     n = len(sections)
     return [np.concatenate(pieces[i::n]) for i in range(n)]
+
+
+def write_row(io: StateWriter, wholes: Iterable[Whole], row: int) -> None:
+    """Write a row of each layer."""
+    for tensors, sections in wholes:
+        io.blob(join([read_part(t, row * t.nb[1], t.nb[1]) for t in tensors], sections))
+
+
+def read_row(io: StateReader, wholes: Iterable[Whole], row: int) -> None:
+    """Read what `write_row` wrote."""
+    for tensors, sections in wholes:
+        parts = cut(io.blob(sum(t.nb[1] for t in tensors)), sections)
+        for t, part in zip(tensors, parts, strict=True):
+            write_part(t, row * t.nb[1], part)

@@ -18,7 +18,8 @@ from llama_py.batch import I32, UBatch
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader
 from llama_py.memory.kv import KVCache, KVCacheContext
-from llama_py.memory.kv_slots import SlotInfo, span
+from llama_py.memory.kv_slots import SlotInfo
+from llama_py.memory.part import span
 
 N_POOL_STEP = 64  # pools grow in steps, so that graphs can be reused
 NO_CELLS = np.empty(0, np.int64)
@@ -169,8 +170,8 @@ class KPoolCache(KVCache):
             found[s] = min(found.get(s, p0), p0 if p0 > first else 0)
         self.stale = found
 
-    def discard(self, ubatch: UBatch) -> None:
-        super().discard(ubatch)
+    def discard(self, ubatch: UBatch) -> list[int]:
+        lost = super().discard(ubatch)
         taken = self.taken
         if taken is not None and taken.ubatch is ubatch:
             firsts = [*self.stale.items(), *taken.stale.items()]
@@ -178,6 +179,7 @@ class KPoolCache(KVCache):
             for s, p0 in firsts:
                 stale[s] = min(stale.get(s, p0), p0)
             self.stale, self.safe = stale, taken.safe
+        return lost
 
     def clear(self, data: bool = True) -> None:
         super().clear(data)

@@ -13,7 +13,7 @@ from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
 from llama_py.batch import I32, Index, UBatch
 from llama_py.hparams.geometry import Window
-from llama_py.memory.base import log, mib, sizes_by_device
+from llama_py.memory.base import log, mib
 from llama_py.memory.cache_types import can_rewrite
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
@@ -66,6 +66,7 @@ class KVCache(KVSlots):
         self.tensors = KVTensors(
             layers, kv_size, n_stream, type_k, type_v, v_trans, same_as, n_embd_v_max, tag
         )
+        self.buffers = self.tensors.buffers
         super().__init__(kv_size, n_seq_max, unified, n_pos, window, with_ids)
         k, v = (mib(d.values()) for d in (self.tensors.k, self.tensors.v))
         n_layers = len({layer.il for layer in layers})
@@ -85,6 +86,9 @@ class KVCache(KVSlots):
         whole = scored and rotated
         self.rotation = Rotation(layers, type_k, type_v, whole_keys=whole, always=rotated)
         self.scored = scored
+
+    def all_tensors(self) -> list[Tensor]:
+        return [*self.tensors.all()]
 
     def place(self, ubatches: list[UBatch]) -> KVCacheContext:
         """Places for all ubatches; ContextError and no change if they do not fit."""
@@ -110,8 +114,8 @@ class KVCache(KVSlots):
         if (self.tensors.v_trans or self.scored) and cells.size:
             self.tensors.zero_cells(stream, cells)
 
-    def check_shift(self, what: str) -> None:
-        super().check_shift(what)
+    def check_shift(self, what: str, within: bool = False) -> None:
+        super().check_shift(what, within)
         type_k, layers = self.tensors.type_k, self.tensors.layers.values()
         devices = {layer.device for layer in layers if layer.rope is not None}
         fixed = [device.name for device in devices if not can_rewrite(device, type_k)]
@@ -121,17 +125,6 @@ class KVCache(KVSlots):
                 f"{what}: {type_k} keys cannot be moved on {names}; use another type_k (-ctk), such"
                 " as f16"
             )
-
-    def clear(self, data: bool = True) -> None:
-        for cells in self.cells:
-            cells.reset()
-        self.heads = [0] * self.n_stream
-        if data:
-            for _, buffer in self.tensors.buffers:
-                buffer.clear()
-
-    def memory_breakdown(self) -> dict[str, int]:
-        return sizes_by_device(self.tensors.buffers)
 
     def layout(self) -> str:
         return self.tensors.layout()

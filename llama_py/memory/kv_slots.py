@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,27 +12,7 @@ from ggml_py.errors import ContextError
 from llama_py.batch import END, UBatch
 from llama_py.hparams.geometry import Window
 from llama_py.memory.cells import Indices, KVCells
-
-
-def check_seqs(size: int, *seqs: int) -> None:
-    """ContextError for a sequence that a memory of so many has not."""
-    for s in seqs:
-        if not 0 <= s < size:
-            raise ContextError(f"sequence {s} is not in [0, {size}); use a larger n_seq_max")
-
-
-def span(p0: int, p1: int) -> tuple[int, int]:
-    """A position range with its open ends filled in."""
-    return max(p0, 0), END if p1 < 0 else p1
-
-
-def all_or_none(p0: int, p1: int, clear: Callable[[], object]) -> bool:
-    """`seq_rm` of every sequence in a memory of states, which are of no range of positions: all of
-    them go, or none where the range is empty; another range is refused."""
-    if (p0, p1) == (0, END):
-        clear()
-        return True
-    return p0 == p1
+from llama_py.memory.part import MemoryPart, span
 
 
 @dataclass(slots=True)
@@ -66,7 +45,7 @@ class Applied(NamedTuple):
     forgotten: Forgotten
 
 
-class KVSlots:
+class KVSlots(MemoryPart):
     """The cells of a KV cache, without their keys and values.
 
     A ubatch may be discarded however far it was applied.
@@ -227,15 +206,25 @@ class KVSlots:
         seqs = np.flatnonzero(cells.seq[:, idx].any(1))
         return [(int(s), int(cells.pos[idx[cells.seq[s, idx]]].max()) + 1) for s in seqs]
 
-    def discard(self, ubatch: UBatch) -> None:
+    @property
+    def goes_back(self) -> bool:
+        return self.window is None
+
+    def reset(self) -> None:
+        for cells in self.cells:
+            cells.reset()
+        self.heads = [0] * self.n_stream
+
+    def discard(self, ubatch: UBatch) -> list[int]:
         """Take back what was applied of a ubatch, if anything was."""
         a = self.applied
         if a is None or a.ubatch is not ubatch:
-            return
+            return []
         for stream, idx, forgotten in zip(a.place.strm, a.place.idxs, a.forgotten, strict=True):
             self.cells[stream].take_back(idx, forgotten)
             self.wipe(stream, np.sort(idx))
         self.heads = list(a.heads)
+        return []
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         p0, p1 = span(p0, p1)
@@ -307,7 +296,7 @@ class KVSlots:
         if d != 1:
             self.cells[stream].pos_div(seq_id, *span(p0, p1), d)
 
-    def check_shift(self, what: str) -> None:
+    def check_shift(self, what: str, within: bool = False) -> None:
         """ContextError if positions cannot be moved."""
         if self.n_pos > 1:
             raise ContextError(f"{what}: {self.n_pos} positions per token cannot be moved")

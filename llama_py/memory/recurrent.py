@@ -19,17 +19,18 @@ from llama_py.memory.base import (
     LayerKey,
     allocate,
     key_name,
+    layer_list,
     log,
     mib,
     read_part,
-    sizes_by_device,
     write_part,
+    zero_row,
 )
 from llama_py.memory.io import StateReader, StateWriter
-from llama_py.memory.joined import cut, join
+from llama_py.memory.joined import Whole, read_row, write_row
 from llama_py.memory.kept import State
+from llama_py.memory.part import StateWalk, check_seqs
 from llama_py.memory.recurrent_slots import RecurrentSlots
-from llama_py.memory.walk import Walk
 
 
 class StateLayer(NamedTuple):
@@ -90,7 +91,7 @@ class RecurrentMemory(RecurrentSlots):
             (r + s) * n_rs_seq / (1 + n_rs_seq),
         )
 
-    def tensors(self) -> list[Tensor]:
+    def all_tensors(self) -> list[Tensor]:
         """Those that hold something: not every model has both kinds of state."""
         return [t for t in self._all() if t.n_elements]
 
@@ -98,7 +99,7 @@ class RecurrentMemory(RecurrentSlots):
         for states in (self.r_l, self.s_l, self.p_l):
             yield from states.values()
 
-    def _whole_rows(self) -> Iterator[tuple[list[Tensor], list[list[int]]]]:
+    def _whole_rows(self) -> Iterator[Whole]:
         """The parts of each row that a layer keeps, and the sizes of their sections in bytes."""
         for states, of in ((self.r_l, "r"), (self.s_l, "s"), (self.p_l, "")):
             for _, parts in groupby(self.layers, lambda layer: layer.il):
@@ -114,16 +115,9 @@ class RecurrentMemory(RecurrentSlots):
                     ]
                     yield [t for t, _ in found], sections
 
-    def clear(self, data: bool = True) -> None:
-        self.reset()
-        if data:
-            for _, buffer in self.buffers:
-                buffer.clear()
-
     def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
         """The next ubatch, of sequences of equal length."""
-        tail = self.n_rs_seq + 1 if self.n_rs_seq else 0
-        return splitter.split_equal(n_ubatch, sequential, tail)
+        return splitter.split_equal(n_ubatch, sequential, self.n_tail)
 
     def place(self, ubatches: list[UBatch]) -> RecurrentContext:
         """Places for all ubatches; ContextError and no change if they do not fit."""
@@ -136,24 +130,16 @@ class RecurrentMemory(RecurrentSlots):
     def apply_ubatch(self, ubatch: UBatch) -> None:
         super().apply_ubatch(ubatch)
         if self.rs_z >= 0:
-            self._zero_row(self.rs_z)
+            zero_row(self.all_tensors(), self.rs_z)
 
     def _copy_rows(self, rows: list[tuple[int, int]]) -> None:
-        for t in self.tensors() if rows else []:
+        for t in self.all_tensors() if rows else []:
             states = [read_part(t, old * t.nb[1], t.nb[1]) for old, _ in rows]
             for (_, new), state in zip(rows, states, strict=True):
                 write_part(t, new * t.nb[1], state)
 
-    def _zero_row(self, row: int) -> None:
-        """The graph zeroes row rs_z by a product, which keeps NaN: so its bytes are cleared."""
-        for t in self.tensors():
-            write_part(t, row * t.nb[1], np.zeros(t.nb[1], np.uint8))
-
-    def memory_breakdown(self) -> dict[str, int]:
-        return sizes_by_device(self.buffers)
-
     def layout(self) -> str:
-        layers = ",".join(str(il) for il, _ in groupby(x.il for x in self.layers))
+        layers = layer_list(x.il for x in self.layers)
         row = sum(t.ne[0] for t in self._all())
         return f"recurrent [{layers}] {row}"
 
@@ -168,9 +154,7 @@ class RecurrentMemory(RecurrentSlots):
             io.count(cell.pos)
             io.array(np.array(seqs, np.int32))
             row = self.rs_idx[seqs[0]] * self.size + i
-            for tensors, sections in self._whole_rows():
-                parts = [read_part(t, row * t.nb[1], t.nb[1]) for t in tensors]
-                io.blob(join(parts, sections))
+            write_row(io, self._whole_rows(), row)
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         if seq_id < 0:
@@ -182,7 +166,7 @@ class RecurrentMemory(RecurrentSlots):
             seqs = [int(s) for s in io.array(np.int32)] if seq_id < 0 else [seq_id]
             if seq_id >= 0:
                 io.array(np.int32, 1)
-            self._check_seqs([tuple(seqs)])
+            check_seqs(self.size, *seqs)
             self._restore(io, pos, seqs)
 
     def _restore(self, io: StateReader, pos: int, seqs: list[int]) -> None:
@@ -190,10 +174,7 @@ class RecurrentMemory(RecurrentSlots):
         if taken or not seqs or pos >= END:
             raise ContextError(f"the state is broken: position {pos}, sequences {seqs} or {taken}")
         i = self._next_empty(self.head)
-        for tensors, sections in self._whole_rows():
-            data = io.blob(sum(t.nb[1] for t in tensors))
-            for t, part in zip(tensors, cut(data, sections), strict=True):
-                write_part(t, i * t.nb[1], part)
+        read_row(io, self._whole_rows(), i)
         cell = self.cells[i]
         cell.pos, cell.src, cell.n_back, cell.seq_id = pos, i, 0, set(seqs)
         for s in seqs:
@@ -202,16 +183,15 @@ class RecurrentMemory(RecurrentSlots):
         self.used += 1
 
 
-class RecurrentContext(Walk):
+class RecurrentContext(StateWalk):
     """A batch's ubatches in a recurrent memory (llama_memory_recurrent_context)."""
 
-    def __init__(self, mem: RecurrentMemory, ubatches: list[UBatch], full: bool = False) -> None:
-        self.mem = mem
-        super().__init__(ubatches)
-        self.full = full
+    keeps = "recurrent states in cells"
+    mem: RecurrentMemory
 
-    def apply(self) -> None:
-        self.mem.apply_ubatch(self.get_ubatch())
+    def __init__(self, mem: RecurrentMemory, ubatches: list[UBatch], full: bool = False) -> None:
+        super().__init__(mem, ubatches)
+        self.full = full
 
     @property
     def is_settled(self) -> bool:

@@ -3,41 +3,31 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from copy import copy
-from typing import ClassVar
 
 from ggml_py.errors import ContextError
-from llama_py.batch import END, UBatch
-from llama_py.memory.kv_slots import all_or_none, span
+from llama_py.batch import UBatch
+from llama_py.memory.part import StateMemory, check_seqs
 from llama_py.memory.recurrent_cells import Cell, steps_of_one
 
 
-class RecurrentSlots(ABC):
+class RecurrentSlots(StateMemory):
     """The cells of a recurrent memory, without their states.
 
-    n_rs_seq    how many earlier states are kept of each sequence
-    causal      False: states know of later tokens, so one cannot go back to them
     head, n     the cells of the current ubatch; `rows` are the rows their states are read from
     rs_z        the row that the graph zeroes for states that start; -1 for none
     moves       old and new cells of states that are moved with their snapshots before the graph
                 runs; others move by `rows`
-    applied     the ubatch whose place was taken last
-    moves_on    positions can be moved; whole_seqs  one sequence is computed after the other, where
-                all tokens are outputs
     """
 
-    moves_on: ClassVar = True
-    whole_seqs: ClassVar = True
-
     def __init__(self, size: int, n_rs_seq: int, causal: bool = True) -> None:
-        self.size = size
-        self.n_rs_seq = n_rs_seq
-        self.causal = causal
+        super().__init__(size, n_rs_seq, causal)
         self.reset()
 
     @property
-    def can_go_back(self) -> bool:
+    def has_snapshots(self) -> bool:
+        """True if earlier states are kept."""
         return self.n_rs_seq > 0 and self.causal
 
     def reset(self) -> None:
@@ -63,7 +53,7 @@ class RecurrentSlots(ABC):
         """Move the ubatch's sequences into neighbouring cells [head, head + n), each alone in its
         cell, and note where each state comes from."""
         seqs = ubatch.seq_id[:: ubatch.n_seq_tokens]
-        self._check_seqs(seqs)
+        check_seqs(self.size, *(s for ids in seqs for s in ids))
         if self.head > self.used + 2 * len(seqs):
             self.head = 0
         self._unshare(seqs)
@@ -74,7 +64,7 @@ class RecurrentSlots(ABC):
         for s, ids in enumerate(seqs):
             cell = self.cells[low + s]
             cell.pos = int(pos[s, -1])
-            cell.n_back = min(steps_of_one(pos[s]), self.n_rs_seq) if self.can_go_back else 0
+            cell.n_back = min(steps_of_one(pos[s]), self.n_rs_seq) if self.has_snapshots else 0
             cell.seq_id = set(ids)
             for seq_id in ids:
                 self.cells[seq_id].tail = low + s
@@ -82,13 +72,6 @@ class RecurrentSlots(ABC):
         self.head = low
         self.n = high - low + 1
         self.used = sum(1 for c in self.cells if c.seq_id)
-
-    def _check_seqs(self, seqs: list[tuple[int, ...]]) -> None:
-        bad = [s for ids in seqs for s in ids if not 0 <= s < self.size]
-        if bad:
-            raise ContextError(
-                f"sequence {bad[0]} is not in [0, {self.size}); use a larger n_seq_max"
-            )
 
     def _unshare(self, seqs: list[tuple[int, ...]]) -> None:
         """Sequences that join another's tokens drop what they had."""
@@ -199,15 +182,13 @@ class RecurrentSlots(ABC):
     def follow(self, ubatch: UBatch) -> None:
         """`apply_ubatch` for as many more tokens of each of these sequences, without a gap."""
         self.applied, n = ubatch, ubatch.n_seq_tokens
-        n_back = min(n - 1, self.n_rs_seq) if self.can_go_back else 0
+        n_back = min(n - 1, self.n_rs_seq) if self.has_snapshots else 0
         for i in range(ubatch.n_seqs):
             cell = self.cells[self.head + i]
             cell.pos, cell.n_back = int(ubatch.pos[n * i + n - 1]), n_back
 
-    def discard(self, ubatch: UBatch) -> list[int]:
-        """The states that the graph was writing or moving are gone: their sequences are removed."""
-        if self.applied is not ubatch:
-            return []
+    def _lost(self, ubatch: UBatch) -> set[int]:
+        """The states that the graph was writing or moving are gone."""
         moved = {s for _, new in self.moves for s in self.cells[new].seq_id}
         lost = moved.union(ubatch.seq_id_unq)
         for i, row in enumerate(self.rows):
@@ -215,43 +196,32 @@ class RecurrentSlots(ABC):
             if i < ubatch.n_seqs or row != self.head + i:
                 lost |= cell.seq_id
                 cell.src = -1
-        for seq_id in lost:
-            self.seq_rm(seq_id)
-        return sorted(lost)
+        return lost
 
-    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
-        p0, p1 = span(p0, p1)
-        if seq_id < 0:
-            return all_or_none(p0, p1, self.reset)
-        self._check_seqs([(seq_id,)])
-        if (p0, p1) == (0, END):
-            self.rs_idx[seq_id] = 0
+    def _entry(self, seq_id: int) -> Cell | None:
         tail = self.cells[seq_id].tail
-        if tail < 0:
-            return True
-        cell = self.cells[tail]
-        if 0 < p0 <= cell.pos < p1:
-            return self._roll_back(seq_id, p0 - 1)
-        if p0 <= cell.pos < p1:
-            self._leave(seq_id)
-            self.head = min(self.head, tail) if not cell.seq_id else self.head
-        return True
+        return self.cells[tail] if tail >= 0 else None
+
+    def _forget(self, seq_id: int) -> None:
+        tail = self.cells[seq_id].tail
+        self._leave(seq_id)
+        self.rs_idx[seq_id] = 0
+        if tail >= 0 and not self.cells[tail].seq_id:
+            self.head = min(self.head, tail)
 
     @abstractmethod
     def _copy_rows(self, rows: list[tuple[int, int]]) -> None:
         """Copy states between rows, old and new ones; all are read before the first is written."""
 
-    def _roll_back(self, seq_id: int, pos: int) -> bool:
+    def _roll_back(self, seq_id: int, back: int) -> bool:
         """Go back to a snapshot; a second time only after tokens were decoded from it."""
-        tail = self.cells[seq_id].tail
-        cell = self.cells[tail]
-        back = cell.pos - pos
+        cell = self.cells[self.cells[seq_id].tail]
         if back > cell.n_back:
             return False
         if len(cell.seq_id) > 1:
             return self._split_off(seq_id, back)
         self.rs_idx[seq_id] = back
-        cell.pos = pos
+        cell.pos -= back
         cell.n_back = 0
         return True
 
@@ -271,7 +241,7 @@ class RecurrentSlots(ABC):
         return True
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
-        self._check_seqs([(src, dst)])
+        check_seqs(self.size, src, dst)
         if src == dst:
             return
         self._leave(dst)
@@ -280,34 +250,3 @@ class RecurrentSlots(ABC):
             self.cells[tail].seq_id.add(dst)
             self.cells[dst].tail = tail
         self.rs_idx[dst] = self.rs_idx[src]
-
-    def seq_keep(self, seq_id: int) -> None:
-        self._check_seqs([(seq_id,)])
-        for other in range(self.size):
-            if other != seq_id:
-                self.seq_rm(other)
-
-    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
-        cell = self._cell_in(seq_id, *span(p0, p1))
-        if cell is not None:
-            cell.n_back = min(cell.n_back, cell.pos - span(p0, p1)[0])
-            cell.pos += delta
-
-    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
-        cell = self._cell_in(seq_id, *span(p0, p1))
-        if cell is not None:
-            cell.pos //= d
-            cell.n_back = 0
-
-    def _cell_in(self, seq_id: int, p0: int, p1: int) -> Cell | None:
-        self._check_seqs([(seq_id,)])
-        tail = self.cells[seq_id].tail
-        return self.cells[tail] if tail >= 0 and p0 <= self.cells[tail].pos < p1 else None
-
-    def seq_pos_min(self, seq_id: int) -> int:
-        return self.seq_pos_max(seq_id)
-
-    def seq_pos_max(self, seq_id: int) -> int:
-        self._check_seqs([(seq_id,)])
-        tail = self.cells[seq_id].tail
-        return self.cells[tail].pos if tail >= 0 else -1

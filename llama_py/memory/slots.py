@@ -7,32 +7,29 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar
-
-import numpy as np
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py.batch import END, UBatch
+from llama_py.batch import UBatch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory.base import (
     LayerKey,
     allocate,
     key_name,
+    layer_list,
     log,
     mib,
     read_part,
-    sizes_by_device,
     write_part,
+    zero_row,
 )
 from llama_py.memory.io import StateReader, StateWriter
-from llama_py.memory.joined import cut, join
-from llama_py.memory.kv_slots import all_or_none, check_seqs, span
+from llama_py.memory.joined import Whole, read_row, write_row
+from llama_py.memory.part import NumberedStates, StateWalk, check_seqs
 from llama_py.memory.recurrent import StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
-from llama_py.memory.walk import Walk
 
 
 @dataclass(slots=True)
@@ -49,7 +46,7 @@ class Slot:
     n_back: int = 0
 
 
-class SlotMemory:
+class SlotMemory(NumberedStates):
     """`cache_s_l%d` [n_embd_r + n_embd_s, size], F32: of each sequence the last inputs
     [d_conv - 1, conv_dim], then the state [S, S, H], whose value index is the fast one.
 
@@ -59,16 +56,11 @@ class SlotMemory:
     state, which is in the row. Of a layer that devices share, each has `cache_s_l%d.%d`.
     """
 
-    moves_on: ClassVar = True
-    whole_seqs: ClassVar = True
-
     def __init__(
         self, layers: Sequence[StateLayer], *, size: int, n_rs_seq: int = 0, causal: bool = True
     ) -> None:
+        super().__init__(size, n_rs_seq, causal)
         self.layers = layers
-        self.size = size
-        self.n_rs_seq = n_rs_seq
-        self.causal = causal
         self.slots = [Slot() for _ in range(size)]
         self.s_l: dict[LayerKey, Tensor] = {}
         self.steps: dict[LayerKey, tuple[Tensor, Tensor]] = {}  # of the inputs, of the states
@@ -87,7 +79,7 @@ class SlotMemory:
         log.info(
             "llama_memory_slots: size = %7.2f MiB (%6d slots, %3d layers, %2d rs_seq), S (f32):"
             " %7.2f MiB, per step: %7.2f MiB",
-            mib(self.tensors()),
+            mib(self.all_tensors()),
             size,
             len({x.il for x in layers}),
             n_rs_seq,
@@ -95,14 +87,13 @@ class SlotMemory:
             steps,
         )
 
-    def tensors(self) -> list[Tensor]:
+    def all_tensors(self) -> list[Tensor]:
         """All of them; each has a row for every slot."""
         return [*self.s_l.values(), *(t for pair in self.steps.values() for t in pair)]
 
     def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
         """The next ubatch, as the graph can have it: one sequence, or one token of each."""
-        tail = self.n_rs_seq + 1 if self.n_rs_seq else 0
-        return splitter.split_slots(n_ubatch, sequential, tail)
+        return splitter.split_slots(n_ubatch, sequential, self.n_tail)
 
     def place(self, ubatches: list[UBatch]) -> SlotContext:
         """ContextError if a token is in several sequences."""
@@ -122,43 +113,24 @@ class SlotMemory:
     def apply_ubatch(self, ubatch: UBatch) -> None:
         """Take the ubatch's place. What starts anew starts from zeros, not from zero times what was
         there: that may be NaN."""
+        self.applied = ubatch
         n = ubatch.n_seq_tokens
         pos = ubatch.pos[: ubatch.n_tokens].reshape(-1, n)
         for i, ((seq_id,), own) in enumerate(zip(ubatch.seq_id[::n], pos, strict=True)):
             slot = self.slots[seq_id]
             if slot.pos < 0:
-                self._zero_row(seq_id)
+                zero_row(self.s_l.values(), seq_id)
             kept = 1 < n <= self.n_rs_seq + 1 and self.causal
             slot.pos = int(own[-1])
             slot.n_steps = n if kept else 0
             slot.n_back = steps_of_one(pos[i]) if kept else 0
 
-    def _zero_row(self, seq_id: int) -> None:
-        for t in self.s_l.values():
-            write_part(t, seq_id * t.nb[1], np.zeros(t.nb[1], np.uint8))
-
-    def discard(self, ubatch: UBatch) -> list[int]:
-        """The states that the graph was writing are gone: their sequences are removed."""
-        for seq_id in ubatch.seq_id_unq:
-            self.slots[seq_id] = Slot()
-        return list(ubatch.seq_id_unq)
-
-    def clear(self, data: bool = True) -> None:
-        self.slots = [Slot() for _ in range(self.size)]
-        for _, buffer in self.buffers if data else ():
-            buffer.clear()
-
-    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
-        p0, p1 = span(p0, p1)
-        if seq_id < 0:
-            return all_or_none(p0, p1, lambda: self.clear(data=False))
-        check_seqs(self.size, seq_id)
+    def _entry(self, seq_id: int) -> Slot | None:
         slot = self.slots[seq_id]
-        if 0 < p0 <= slot.pos < p1:
-            return self._roll_back(seq_id, slot.pos - p0 + 1)
-        if p0 <= slot.pos < p1:
-            self.slots[seq_id] = Slot()
-        return True
+        return slot if slot.pos >= 0 else None
+
+    def _forget(self, seq_id: int) -> None:
+        self.slots[seq_id] = Slot()
 
     def _roll_back(self, seq_id: int, back: int) -> bool:
         """Put a checkpoint into the row (llama_kv_cache::per_step_restore); earlier ones stay."""
@@ -183,45 +155,14 @@ class SlotMemory:
         if src == dst:
             return
         self.slots[dst] = copy(self.slots[src])
-        for t in self.tensors() if self.slots[src].pos >= 0 else ():
+        for t in self.all_tensors() if self.slots[src].pos >= 0 else ():
             write_part(t, dst * t.nb[1], read_part(t, src * t.nb[1], t.nb[1]))
 
-    def seq_keep(self, seq_id: int) -> None:
-        check_seqs(self.size, seq_id)
-        self.slots = [x if s == seq_id else Slot() for s, x in enumerate(self.slots)]
-
-    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
-        slot = self._slot_in(seq_id, *span(p0, p1))
-        if slot is not None:
-            slot.n_back = min(slot.n_back, slot.pos - span(p0, p1)[0])
-            slot.pos += delta
-
-    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
-        slot = self._slot_in(seq_id, *span(p0, p1))
-        if slot is not None:
-            slot.n_back = 0
-            slot.pos //= d
-
-    def _slot_in(self, seq_id: int, p0: int, p1: int) -> Slot | None:
-        check_seqs(self.size, seq_id)
-        slot = self.slots[seq_id]
-        return slot if slot.pos >= 0 and p0 <= slot.pos < p1 else None
-
-    def seq_pos_min(self, seq_id: int) -> int:
-        return self.seq_pos_max(seq_id)
-
-    def seq_pos_max(self, seq_id: int) -> int:
-        check_seqs(self.size, seq_id)
-        return self.slots[seq_id].pos
-
-    def memory_breakdown(self) -> dict[str, int]:
-        return sizes_by_device(self.buffers)
-
     def layout(self) -> str:
-        layers = ",".join(str(il) for il, _ in groupby(x.il for x in self.layers))
+        layers = layer_list(x.il for x in self.layers)
         return f"slots [{layers}] {sum(t.ne[0] for t in self.s_l.values())}"
 
-    def _whole_rows(self) -> Iterator[tuple[list[Tensor], list[list[int]]]]:
+    def _whole_rows(self) -> Iterator[Whole]:
         """The parts of the row that a layer keeps, and the sizes of their sections in bytes."""
         for _, same in groupby(self.layers, lambda layer: layer.il):
             parts = list(same)
@@ -231,49 +172,25 @@ class SlotMemory:
                 sections.append([4 * n for some in each for n in some])
             yield [self.s_l[x.key] for x in parts], sections
 
-    def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
-        chosen = [s for s, slot in enumerate(self.slots) if slot.pos >= 0 and seq_id in (s, -1)]
-        io.count(len(chosen))
-        for s in chosen:
-            io.count(s)
-            io.count(self.slots[s].pos)
-            for tensors, sections in self._whole_rows():
-                parts = [read_part(t, s * t.nb[1], t.nb[1]) for t in tensors]
-                io.blob(join(parts, sections))
+    def _write(self, io: StateWriter, seq_id: int, partial: bool) -> None:
+        write_row(io, self._whole_rows(), seq_id)
 
-    def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
-        self.seq_rm(seq_id)
-        for _ in range(io.count()):
-            written, pos = io.count(), io.count()
-            s = written if seq_id < 0 else seq_id
-            check_seqs(self.size, s)
-            if self.slots[s].pos >= 0 or pos >= END:
-                raise ContextError(f"the state is broken: position {pos}, sequence {written}")
-            for tensors, sections in self._whole_rows():
-                data = io.blob(sum(t.nb[1] for t in tensors))
-                for t, part in zip(tensors, cut(data, sections), strict=True):
-                    write_part(t, s * t.nb[1], part)
-            self.slots[s] = Slot(pos)
+    def _read(self, io: StateReader, seq_id: int, pos: int, partial: bool) -> None:
+        read_row(io, self._whole_rows(), seq_id)
+        self.slots[seq_id] = Slot(pos)
 
 
-class SlotContext(Walk):
+class SlotContext(StateWalk):
     """A batch's ubatches in a memory of slots."""
 
-    def __init__(self, mem: SlotMemory, ubatches: list[UBatch]) -> None:
-        self.mem = mem
-        super().__init__(ubatches)
-
-    def apply(self) -> None:
-        self.mem.apply_ubatch(self.get_ubatch())
+    keeps = "recurrent states in slots"
+    mem: SlotMemory
 
     @property
     def is_settled(self) -> bool:
         """The graph of a first token is another."""
         ubatch = self.get_ubatch()
         return bool(ubatch.pos[: ubatch.n_tokens].min() > 0)
-
-    def follow(self, ubatch: UBatch) -> None:
-        self.mem.apply_ubatch(ubatch)
 
     def get_s_l(self, il: int) -> Tensor:
         """The rows of a layer."""

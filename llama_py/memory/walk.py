@@ -1,7 +1,8 @@
-"""Going through a batch's ubatches, which all kinds of memory do alike."""
+"""A batch's ubatches in a memory, one after another."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Walk:
+class Walk(ABC):
     """The ubatches of a batch in a memory, one after the other."""
 
     def __init__(self, ubatches: list[UBatch]) -> None:
@@ -36,7 +37,12 @@ class Walk:
         return there_is
 
     def get_ubatch(self) -> UBatch:
+        """Return the current ubatch."""
         return self.ubatches[self._i]
+
+    @abstractmethod
+    def apply(self) -> None:
+        """Take the place of the current ubatch in the memory."""
 
     @property
     def is_settled(self) -> bool:
@@ -49,5 +55,6 @@ class Walk:
         """Whether the tokens after them have a place, and the same graph."""
         return True
 
+    @abstractmethod
     def follow(self, ubatch: UBatch) -> None:
         """Take their place, after `has_room`."""

@@ -131,7 +131,7 @@ def test_a_used_slot_equals_a_fresh_one_even_after_nan(name: str, n_seq_max: int
     ctx.decode(tokens(9, seed=2))
     mem = ctx.memory
     if mem.recr is not None:
-        for t in mem.recr.tensors():
+        for t in mem.recr.all_tensors():
             set_tensor(t, np.full(t.ne[::-1], np.nan, np.float32))
     assert mem.seq_rm(0)
     assert (ctx.decode(PROMPT) == fresh).all()

@@ -46,7 +46,7 @@ def states(ctx: Context) -> list[NDArray[Any]]:
     recr = ctx.memory.recr
     if isinstance(recr, CompressedMemory):
         return [get_tensor(t)[0, 0] for one in recr.kinds.values() for t in one.states()]
-    return [] if recr is None else [get_tensor(t)[0, 0, 0].copy() for t in recr.tensors()]
+    return [] if recr is None else [get_tensor(t)[0, 0, 0].copy() for t in recr.all_tensors()]
 
 
 def test_sequences_are_copied_removed_and_kept(name: str) -> None:

@@ -22,6 +22,7 @@ from llama_py.graph.inputs.tokens import InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.hparams.cparams import CParams, make_cparams
+from llama_py.memory.recurrent import RecurrentContext
 from llama_py.model import Model
 from llama_py.models import architecture
 from tests.support.graph_models import CONTINUING, load, memory_for, params_for, run
@@ -154,7 +155,7 @@ class TestReuse:
         assert result.can_reuse(params)
         bound = {type(inp): getattr(inp, "mctx", None) for inp in result.inputs}
         assert bound[InputAttnKV] is params.mctx.kv("kv")
-        assert bound[InputRS] is params.mctx.states()
+        assert bound[InputRS] is params.mctx.states(RecurrentContext)
 
     def test_not_after_a_graph_that_clears_a_state(self) -> None:
         d = Decoding("qwen35moe-moe")
@@ -176,7 +177,7 @@ class TestReuse:
     @pytest.mark.parametrize("change", ["get_n_rs", "get_head", "get_rs_z"])
     def test_not_when_states_are_in_other_cells(self, change: str) -> None:
         params = Decoding("qwen35moe-moe").params(Batch([1]))
-        recr = params.mctx.states()
+        recr = params.mctx.states(RecurrentContext)
         inp = InputRS(params)
         assert inp.can_reuse(params)
         moved = {name: getattr(recr, name) for name in ("get_n_rs", "get_head", "get_rs_z")}

@@ -19,6 +19,7 @@ from llama_py.memory import GroupContext, KVCache, MemoryGroup, Placing, create_
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
 from llama_py.memory.kv_tensors import KVLayer
+from llama_py.memory.recurrent import RecurrentContext
 from tests.support.graph_models import load
 from tests.support.host_device import HostDevice
 
@@ -108,7 +109,7 @@ class TestBothInOneLayer:
         assert list(group.caches["kv"].tensors.layers) == list(group.recr.s_l) == [0, 1]
         ctx = place(group, 0, 0)
         assert ctx.kv(ctx.part_of(1)).get_k(1).ne[0] == 8
-        assert ctx.states().get_s_l(1).ne[0] == 5
+        assert ctx.states(RecurrentContext).get_s_l(1).ne[0] == 5
 
     def test_they_have_the_same_positions(self) -> None:
         group = self.group()
@@ -138,7 +139,7 @@ class TestNothing:
         assert (group.seq_pos_min(0), group.seq_pos_max(0)) == (-1, -1)
         assert group.seq_rm(0, 1, 2) and group.discard(ctx.get_ubatch()) == []
         with pytest.raises(ContextError, match="no recurrent states"):
-            ctx.states()
+            ctx.states(RecurrentContext)
 
 
 def small(kv_size: int, window: Window | None = None) -> KVCache:
@@ -239,7 +240,7 @@ class TestSeqTake:
         place(group, 1, 1)
         group.seq_take(0, 1, 4)
         base = group.caches["kv"]
-        assert [part.seq_pos_max(1) for part in group.parts] == [-1, 3, -1]
+        assert [part.seq_pos_max(1) for part in group.parts] == [3, -1, -1]
         assert [part.seq_pos_max(0) for part in group.parts] == [5, 5, 5]
         shared = base.cells[0].seq.all(0).sum()
         assert shared == (4 if unified else 0)

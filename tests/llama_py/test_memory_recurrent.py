@@ -41,14 +41,14 @@ def start(mem: Any, seq_ids: list[list[int]], n_seq_max: int = 4) -> Any:
     splitter = BatchSplitter(b, n_vocab=8, n_embd=4, n_seq_max=n_seq_max, memory=mem)
     if isinstance(mem, MemoryGroup):
         return mem.init_batch(splitter, 64)
-    return MemoryGroup({}, mem, {}).init_batch(splitter, 64).states()
+    return MemoryGroup({}, mem, {}).init_batch(splitter, 64).states(RecurrentContext)
 
 
 def compute(mem: RecurrentMemory, ctx: RecurrentContext) -> None:
     """What a graph does with the rows: a state is the list of its tokens' positions, as a number
     1pp... in base 100, so that it can be seen where it came from."""
     u = ctx.get_ubatch()
-    for t in mem.tensors():
+    for t in mem.all_tensors():
         rows = get_tensor(t)[0, 0]
         if ctx.get_rs_z() >= 0:
             rows[ctx.get_rs_z()] = rows[ctx.get_rs_z()] * 0
@@ -76,7 +76,7 @@ def decode(mem: Any, *seqs: int | list[int]) -> list[UBatch]:
     while True:
         ctx.apply()
         if isinstance(mem, MemoryGroup):
-            compute(mem.recr, ctx.states())
+            compute(mem.recr, ctx.states(RecurrentContext))
         else:
             compute(mem, ctx)
         done.append(ctx.get_ubatch())
@@ -88,7 +88,7 @@ def state(mem: RecurrentMemory, seq_id: int) -> set[float]:
     """All values of a sequence's state: one, if all was kept together."""
     cell = mem.cells[seq_id].tail
     row = mem.rs_idx[seq_id] * mem.size + cell
-    return {float(x) for t in mem.tensors() for x in get_tensor(t)[0, 0, row]}
+    return {float(x) for t in mem.all_tensors() for x in get_tensor(t)[0, 0, row]}
 
 
 def of(*positions: int) -> set[float]:
@@ -151,7 +151,7 @@ def test_states_in_between_are_moved() -> None:
     mem = hyb.recr
     ctx = start(hyb, [[0], [2]])
     ctx.apply()
-    rec = ctx.states()
+    rec = ctx.states(RecurrentContext)
     assert (rec.get_head(), rec.get_n_rs()) == (0, 3)
     assert [rec.s_copy(i) for i in range(3)] == [0, 2, 1]
     compute(mem, rec)
@@ -187,7 +187,7 @@ def test_tokens_of_several_sequences_make_one_state() -> None:
 def test_a_freed_state_is_zeroed_even_if_it_was_nan() -> None:
     mem = memory(2)
     decode(mem, 0, 1)
-    for t in mem.tensors():
+    for t in mem.all_tensors():
         set_tensor(t, np.full(t.ne[::-1], np.nan, np.float32))
     mem.clear(data=False)
     decode(mem, 0)
@@ -434,7 +434,7 @@ def test_discard_removes_what_was_being_written_or_moved(gap: bool) -> None:
     check(hyb.recr)
     assert [hyb.seq_pos_max(s) for s in range(4)] == [-1, -1, -1, 1]
     assert [hyb.caches["kv"].seq_pos_max(s) for s in range(4)] == [-1, -1, -1, 1]
-    for t in hyb.recr.tensors():
+    for t in hyb.recr.all_tensors():
         rows = get_tensor(t)[0, 0]
         rows[:3] = np.nan
         set_tensor(t, rows)

@@ -101,7 +101,7 @@ def spoil(ctx: Context) -> None:
         for s in range(N_SEQS):
             spoil_keys(mem.recr, s)
     elif mem.recr is not None:
-        for t in mem.recr.tensors():
+        for t in mem.recr.all_tensors():
             set_tensor(t, np.full(t.ne[::-1], np.nan, np.float32))
     for s in range(N_SEQS):
         assert mem.seq_rm(s)

@@ -243,7 +243,7 @@ def test_a_snapshot_is_only_what_cannot_be_taken_back() -> None:
     toy = hybrid("everything")
     ask(toy, text(70))
     assert toy.memory.recr is not None
-    rows = sum(t.nb[1] for t in toy.memory.recr.tensors())
+    rows = sum(t.nb[1] for t in toy.memory.recr.all_tensors())
     windows = sum(
         t.nb[1] * 5
         for kv in toy.memory.windows

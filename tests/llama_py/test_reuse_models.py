@@ -36,7 +36,7 @@ def context(name: str, fill: int, **options: Any) -> Context:
     how = {**EXACT, "n_ctx": 512, "n_seq_max": 2, "checkpoint_min_step": STEP, **options}
     ctx = Context(live(name), **how)
     for part in ctx.memory.parts:
-        for _, buffer in part.buffers if part is ctx.memory.recr else part.tensors.buffers:
+        for _, buffer in part.buffers:
             buffer.clear(fill)
     return ctx
 

@@ -39,7 +39,7 @@ def spoil(ctx: Context, seq_id: int) -> None:
     if isinstance(mem.recr, CompressedMemory):
         spoil_keys(mem.recr, seq_id)
     elif mem.recr is not None:
-        for t in mem.recr.tensors():
+        for t in mem.recr.all_tensors():
             rows = tensor_bytes(t).reshape(t.ne[1], -1)
             rows[mem.recr.cells[seq_id].tail :: mem.recr.size] = NAN
             write(t, rows)

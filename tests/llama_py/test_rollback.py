@@ -56,7 +56,7 @@ def state(ctx: Context, seq_id: int) -> list[NDArray[Any]]:
     recr = ctx.memory.recr
     assert recr is not None
     row = recr.rs_idx[seq_id] * recr.size + recr.cells[seq_id].tail
-    return [get_tensor(t)[0, 0, row].copy() for t in recr.tensors()]
+    return [get_tensor(t)[0, 0, row].copy() for t in recr.all_tensors()]
 
 
 def assert_same(a: Context, b: Context, n_seqs: int) -> None:

@@ -101,7 +101,7 @@ def test_side_by_side_is_the_same(n_ubatch: int) -> None:
     ]
     for a, b in zip(*map(conversation, both), strict=True):
         np.testing.assert_array_equal(a, b)
-    rows = [get_tensor(t) for ctx in both for t in slots_of(ctx).tensors()]
+    rows = [get_tensor(t) for ctx in both for t in slots_of(ctx).all_tensors()]
     np.testing.assert_array_equal(*rows)
 
 
@@ -307,7 +307,7 @@ def test_what_it_takes_is_told(caplog: pytest.LogCaptureFixture) -> None:
     ctx = context("qwen35moe-moe", n_rs_seq=3)
     hp = ctx.model.hparams
     mem = slots_of(ctx)
-    rows = {t.name: t.ne[:2] for t in mem.tensors()}
+    rows = {t.name: t.ne[:2] for t in mem.all_tensors()}
     assert rows == {
         "cache_s_l0": (hp.n_embd_r + hp.n_embd_s, 4),
         "per_step_conv_l0": (4 * hp.n_embd_r, 4),

@@ -24,6 +24,7 @@ from llama_py.hparams.geometry import Window
 from llama_py.memory import GroupContext, Placing, create_memory
 from llama_py.memory.base import write_part
 from llama_py.memory.kept import Index, Kept, KeysValues, State
+from llama_py.memory.recurrent import RecurrentContext
 from llama_py.params import ContextParams
 from tests.support.graph_models import load
 from tests.support.host_device import HostDevice
@@ -65,11 +66,9 @@ class Toy:
         )
         how = Placing(self.cparams, lambda _: HostDevice(), F32, F32)
         self.memory = create_memory(dict(enumerate(KINDS[kind])), how)
-        buffers = [b for kv in self.memory.caches.values() for _, b in kv.tensors.buffers]
-        if self.memory.recr is not None:
-            buffers += [b for _, b in self.memory.recr.buffers]
-        for buffer in buffers:
-            buffer.clear(fill)
+        for part in self.memory.parts:
+            for _, buffer in part.buffers:
+                buffer.clear(fill)
         self._next: Following | None = None
         self.reuse = PrefixCache(self)
 
@@ -155,29 +154,29 @@ class Toy:
         """By sequence of the ubatch, the state that its graph would read."""
         if self.memory.recr is None:
             return {}
-        part = mctx.states()
+        part = mctx.states(RecurrentContext)
         self._zero(part.get_rs_z())
         seqs = [ids[0] for ids in ubatch.seq_id[:: ubatch.n_seq_tokens]]
         return {s: self._row(part.s_copy(i)) for i, s in enumerate(seqs)}
 
     def _row(self, row: int) -> int:
         assert self.memory.recr is not None
-        values = {int(v) for t in self.memory.recr.tensors() for v in t.numpy()[0, 0, row]}
+        values = {int(v) for t in self.memory.recr.all_tensors() for v in t.numpy()[0, 0, row]}
         assert len(values) == 1, values
         return values.pop()
 
     def _zero(self, row: int) -> None:
         assert self.memory.recr is not None
         if row >= 0:
-            for t in self.memory.recr.tensors():
+            for t in self.memory.recr.all_tensors():
                 _set_row(t, row, 0)
 
     def _write_states(self, mctx: GroupContext, ubatch: UBatch, states: dict[int, int]) -> None:
         if self.memory.recr is None:
             return
-        part, n = mctx.states(), ubatch.n_seqs
+        part, n = mctx.states(RecurrentContext), ubatch.n_seqs
         moved = {part.get_head() + i: self._row(part.s_copy(i)) for i in range(n, part.get_n_rs())}
-        for t in self.memory.recr.tensors():
+        for t in self.memory.recr.all_tensors():
             for row, value in moved.items():
                 _set_row(t, row, value)
             for i, ids in enumerate(ubatch.seq_id[:: ubatch.n_seq_tokens]):

@@ -28,7 +28,7 @@ class InputCompressed:
     def __init__(self, params: GraphParams, kind: str, f16: bool) -> None:
         """f16: whether the mask is"""
         self.kind = kind
-        self.mctx: CompressedContext = params.mctx.compressed()
+        self.mctx = params.mctx.states(CompressedContext)
         self.tensors = self.mctx.mem.kinds[kind]
         ubatch = params.ubatch
         plan = self.mctx.plan(kind, ubatch)
@@ -77,7 +77,7 @@ class InputCompressed:
             self.tensors.rotation.set_input(self.k_rot)
 
     def can_reuse(self, params: GraphParams) -> bool:
-        self.mctx = params.mctx.compressed()
+        self.mctx = params.mctx.states(CompressedContext)
         return self.n_each == self.mctx.plan(self.kind, params.ubatch).n_each
 
 

@@ -9,6 +9,8 @@ from ggml_py.types import I32
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, write
 from llama_py.graph.params import GraphParams
+from llama_py.memory.recurrent import RecurrentContext
+from llama_py.memory.slots import SlotContext
 
 
 class InputRS:
@@ -19,7 +21,7 @@ class InputRS:
     """
 
     def __init__(self, params: GraphParams) -> None:
-        self.mctx = mctx = params.mctx.states()
+        self.mctx = mctx = params.mctx.states(RecurrentContext)
         n_rs, n_seqs = mctx.get_n_rs(), params.ubatch.n_seqs
         self.head, self.rs_z = mctx.get_head(), mctx.get_rs_z()  # offsets in the graph's views
         self.s_copy = new_input("rs_s_copy", I32, n_rs)
@@ -34,7 +36,7 @@ class InputRS:
         """They are where they were."""
 
     def can_reuse(self, params: GraphParams) -> bool:
-        self.mctx = mctx = params.mctx.states()
+        self.mctx = mctx = params.mctx.states(RecurrentContext)
         return (
             self.s_copy.ne[0] == mctx.get_n_rs()
             and self.s_copy_main.ne[0] == params.ubatch.n_seqs
@@ -51,7 +53,7 @@ class InputSlots:
     """
 
     def __init__(self, params: GraphParams) -> None:
-        self.mctx = params.mctx.slots()
+        self.mctx = params.mctx.states(SlotContext)
         self.starts = _starts(params.ubatch)
         self.seq = new_input("inp_s_seq_qnext", I32, 1, params.ubatch.n_tokens)
 
@@ -62,7 +64,7 @@ class InputSlots:
         """They are zeros as before."""
 
     def can_reuse(self, params: GraphParams) -> bool:
-        self.mctx = params.mctx.slots()
+        self.mctx = params.mctx.states(SlotContext)
         same_size = self.seq.ne[1] == params.ubatch.n_tokens
         return same_size and self.starts == _starts(params.ubatch)
 
