@@ -9,7 +9,7 @@ from ggml_py.errors import ContextError
 from ggml_py.types import F32
 from llama_py.blocks.known_forms import check as check_forms
 from llama_py.blocks.known_forms import forms
-from llama_py.hparams.cparams import CParams, make_cparams, trained_context
+from llama_py.hparams.cparams import CParams, trained_context
 from llama_py.hparams.forms import SLOTS
 from llama_py.loading.model import Loaded
 from llama_py.memory.kept import Compressed, State
@@ -35,8 +35,9 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
             " layers, the first is 0"
         )
     n_rs_seq = _n_rs_seq(model, p)
-    chosen = {kind: form for kind, form in p.forms.items() if form != "auto"}
-    for kind, form in chosen.items():
+    for kind, form in p.forms.items():
+        if form == "auto":
+            continue
         able = dict.fromkeys((forms()[kind].names[0], *forms()[kind].go_back))
         if n_rs_seq > 0 and form not in able:
             raise ContextError(
@@ -51,30 +52,11 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
             )
     if p.rope_scale and p.rope_freq_scale:
         raise ContextError("rope_scale and rope_freq_scale are inverses; give one of them")
-    scale = 1 / p.rope_scale if p.rope_scale else p.rope_freq_scale
-    cparams = make_cparams(
-        model.hparams,
-        n_ctx=p.n_ctx or 0,
-        n_batch=p.n_batch,
-        n_ubatch=p.n_ubatch,
-        n_seq_max=p.n_seq_max,
-        n_rs_seq=n_rs_seq,
-        flash_attn=p.flash_attn not in (False, "off"),
-        kv_unified=p.kv_unified,
-        rope_scaling_type=p.rope_scaling,
-        rope_freq_base=p.rope_freq_base,
-        rope_freq_scale=scale,
-        yarn_orig_ctx=p.yarn_orig_ctx,
-        yarn_ext_factor=p.yarn_ext_factor,
-        yarn_attn_factor=p.yarn_attn_factor,
-        yarn_beta_fast=p.yarn_beta_fast,
-        yarn_beta_slow=p.yarn_beta_slow,
-        causal_attn=None if p.attention == "auto" else p.attention == "causal",
-    )
+    cparams = CParams.of(model.hparams, replace(p, n_rs_seq=n_rs_seq))
     if p.flash_attn in (True, "on") and not cparams.flash_attn:
         log.warning("flash attention is off: models of architecture %s have none", model.arch)
     asked = (p.n_ctx or 0) // (1 if p.kv_unified else p.n_seq_max)
-    trained = trained_context(model.hparams, p.rope_scaling, scale, p.yarn_orig_ctx)
+    trained = trained_context(model.hparams, p)
     if asked > trained:
         log.warning(
             "n_ctx = %d for each sequence: the model was trained with %d tokens, and what it writes"
@@ -86,16 +68,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         raise ContextError(
             f"n_ubatch = {cparams.n_ubatch} must be at least n_rs_seq + 1 = {n_rs_seq + 1}"
         )
-    return replace(
-        cparams,
-        embeddings=p.embeddings,
-        nextn_layer=p.nextn_layer,
-        offload_kqv=p.offload_kqv,
-        swa_full=p.swa_full,
-        reduce_type=p.reduce_type,
-        pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
-        forms=tuple(sorted(chosen.items())),
-    )
+    return cparams
 
 
 def _n_rs_seq(model: Loaded, p: ContextParams) -> int:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from llama_py.hparams.forms import SLOTS
 from llama_py.hparams.geometry import Rope
 from llama_py.hparams.hparams import HParams
+
+if TYPE_CHECKING:
+    from llama_py.params import ContextParams
 
 N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
 
@@ -47,17 +51,46 @@ class CParams:
     causal_attn: bool
     flash_attn: bool
     kv_unified: bool
-    embeddings: bool = False
+    embeddings: bool
+    nextn_layer: int
+    offload_kqv: bool
+    swa_full: bool
+    pooling: str
+    reduce_type: str
+    forms: tuple[tuple[str, str], ...]
     embeddings_nextn: bool = False
     embeddings_nextn_masked: bool = False
     embeddings_layer_inp: tuple[int, ...] = ()
     nextn_pre_norm: bool = False
-    nextn_layer: int = 0
-    offload_kqv: bool = True
-    swa_full: bool = False
-    pooling: str = "none"
-    reduce_type: str = "f32"
-    forms: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, hparams: HParams, params: ContextParams) -> CParams:
+        """Fill in the values that the caller left open (llama-context.cpp:llama_context).
+
+        Fields that both classes have are copied, unless the model or another field changes them.
+        """
+        n_ctx, n_batch = params.n_ctx or trained_context(hparams, params), params.n_batch
+        causal = params.attention == "causal"
+        causal = hparams.causal_attn if params.attention == "auto" else causal
+        if causal:
+            n_batch = min(n_batch, n_ctx)
+        n_ctx = _padded(n_ctx)
+        n_ctx_seq = n_ctx if params.kv_unified else _padded(n_ctx // params.n_seq_max)
+        chosen = ((kind, form) for kind, form in params.forms.items() if form != "auto")
+        values: dict[str, Any] = {
+            **_rope(hparams, params),
+            "n_ctx": n_ctx if params.kv_unified else n_ctx_seq * params.n_seq_max,
+            "n_ctx_seq": n_ctx_seq,
+            "n_batch": n_batch,
+            "n_ubatch": min(n_batch, params.n_ubatch),
+            "causal_attn": causal,
+            "flash_attn": params.flash_attn not in (False, "off") and hparams.flash_attn,
+            "pooling": hparams.pooling if params.pooling == "auto" else params.pooling,
+            "forms": tuple(sorted(chosen)),
+        }
+        for name in {f.name for f in fields(cls)} & {f.name for f in fields(params)}:
+            values.setdefault(name, getattr(params, name))
+        return cls(**values)
 
     def rope_freq(self, rope: Rope) -> tuple[float, float]:
         """Base and scale of a layer's RoPE."""
@@ -84,77 +117,42 @@ class CParams:
         return dict(self.forms).get(kind, default)
 
 
-def make_cparams(
-    hparams: HParams,
-    *,
-    n_ctx: int = 0,
-    n_batch: int = 2048,
-    n_ubatch: int = 512,
-    n_seq_max: int = 1,
-    n_rs_seq: int = 0,
-    flash_attn: bool = True,
-    kv_unified: bool = False,
-    rope_scaling_type: str | None = None,
-    rope_freq_base: float = 0.0,
-    rope_freq_scale: float = 0.0,
-    yarn_orig_ctx: int = 0,
-    yarn_ext_factor: float = -1.0,
-    yarn_attn_factor: float = -1.0,
-    yarn_beta_fast: float = -1.0,
-    yarn_beta_slow: float = -1.0,
-    causal_attn: bool | None = None,
-) -> CParams:
-    """Fill in what the caller left open from the model (llama-context.cpp:llama_context).
-
-    n_ctx 0 is the model's own context; None, 0 and below 0 of what concerns RoPE are the model's,
-    whose context grows with a scale that YaRN is given. The others are checked by ContextParams.
-    """
-    scaling = rope_scaling_type or hparams.rope_scaling_type
-    scale = rope_freq_scale or hparams.rope_freq_scale_train
-    if scaling == "none":
-        scale = 1.0
-    n_ctx_orig = yarn_orig_ctx or hparams.n_ctx_orig_yarn or hparams.n_ctx_train
-    n_ctx = n_ctx or trained_context(hparams, rope_scaling_type, rope_freq_scale, yarn_orig_ctx)
-    causal_attn = hparams.causal_attn if causal_attn is None else causal_attn
-    if causal_attn:
-        n_batch = min(n_batch, n_ctx)
-    n_ctx = _padded(n_ctx)
-    n_ctx_seq = n_ctx if kv_unified else _padded(n_ctx // n_seq_max)
-    ext_factor = yarn_ext_factor if yarn_ext_factor >= 0 else hparams.yarn_ext_factor
-    ext_factor = ext_factor if ext_factor >= 0 else float(scaling == "yarn")
-    attn_factor = yarn_attn_factor if yarn_attn_factor >= 0 else hparams.yarn_attn_factor
-    if ext_factor:  # what was asked for does not count then
-        attn_factor = _yarn_attn_factor(scale, hparams)
-    return CParams(
-        n_ctx=n_ctx if kv_unified else n_ctx_seq * n_seq_max,
-        n_ctx_seq=n_ctx_seq,
-        n_batch=n_batch,
-        n_ubatch=min(n_batch, n_ubatch),
-        n_seq_max=n_seq_max,
-        n_rs_seq=n_rs_seq,
-        rope_freq_base=rope_freq_base or hparams.rope_freq_base_train,
-        rope_freq_scale=scale,
-        n_ctx_orig_yarn=n_ctx_orig,
-        yarn_ext_factor=ext_factor,
-        yarn_attn_factor=attn_factor * hparams.rope_attn_factor,
-        yarn_beta_fast=yarn_beta_fast if yarn_beta_fast >= 0 else hparams.yarn_beta_fast,
-        yarn_beta_slow=yarn_beta_slow if yarn_beta_slow >= 0 else hparams.yarn_beta_slow,
-        causal_attn=causal_attn,
-        flash_attn=flash_attn and hparams.flash_attn,
-        kv_unified=kv_unified,
-    )
+def _rope(hparams: HParams, params: ContextParams) -> dict[str, Any]:
+    """The fields of RoPE. 0 or a number below 0 in params is the model's own value."""
+    scaling = params.rope_scaling or hparams.rope_scaling_type
+    scale = 1.0 if scaling == "none" else _scale(params) or hparams.rope_freq_scale_train
+    found: dict[str, Any] = {
+        "rope_freq_base": params.rope_freq_base or hparams.rope_freq_base_train,
+        "rope_freq_scale": scale,
+        "n_ctx_orig_yarn": _n_ctx_orig(hparams, params),
+    }
+    for name in ("yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow"):
+        given = getattr(params, name)
+        found[name] = given if given >= 0 else getattr(hparams, name)
+    if found["yarn_ext_factor"] < 0:
+        found["yarn_ext_factor"] = float(scaling == "yarn")
+    if found["yarn_ext_factor"]:  # the factor in params does not count then
+        found["yarn_attn_factor"] = _yarn_attn_factor(scale, hparams)
+    found["yarn_attn_factor"] *= hparams.rope_attn_factor
+    return found
 
 
-def trained_context(
-    hparams: HParams, rope_scaling_type: str | None, rope_freq_scale: float, yarn_orig_ctx: int
-) -> int:
+def _scale(params: ContextParams) -> float:
+    """The factor of RoPE's frequencies; 0 for the model's own."""
+    return 1 / params.rope_scale if params.rope_scale else params.rope_freq_scale
+
+
+def _n_ctx_orig(hparams: HParams, params: ContextParams) -> int:
+    return params.yarn_orig_ctx or hparams.n_ctx_orig_yarn or hparams.n_ctx_train
+
+
+def trained_context(hparams: HParams, params: ContextParams) -> int:
     """Tokens that the model can be trusted with: what it was trained with, or what YaRN makes of
     that with another scale (llama_init_from_model)."""
-    scaling, scale = rope_scaling_type or hparams.rope_scaling_type, rope_freq_scale
+    scaling, scale = params.rope_scaling or hparams.rope_scaling_type, _scale(params)
     if scaling != "yarn" or not scale or scale == hparams.rope_freq_scale_train:
         return hparams.n_ctx_train
-    n_ctx_orig = yarn_orig_ctx or hparams.n_ctx_orig_yarn or hparams.n_ctx_train
-    return int(np.float32(n_ctx_orig) / np.float32(scale))
+    return int(np.float32(_n_ctx_orig(hparams, params)) / np.float32(scale))
 
 
 def _padded(n: int) -> int:

@@ -15,9 +15,10 @@ from llama_py.batch import ubatch_reserve
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
-from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.cparams import CParams
 from llama_py.memory import Placing, create_memory
 from llama_py.models.trunks.architecture import Architecture
+from llama_py.params import ContextParams
 
 DRAFT: GraphType = "decoder_mtp"
 N_TOKENS = 8  # more than one: kernels may differ
@@ -61,9 +62,10 @@ def _graph(
 ) -> GraphResult:
     """embeddings: pooled, with a reranker's scores; image: they come in place of tokens"""
     hp = arch.hp
-    cparams = replace(make_cparams(hp, n_ctx=1, n_ubatch=N_TOKENS), nextn_layer=nextn_layer)
+    options = ContextParams(n_ctx=1, n_ubatch=N_TOKENS, nextn_layer=nextn_layer)
     if embeddings:
-        cparams = replace(cparams, embeddings=True, pooling="rank")
+        options = replace(options, embeddings=True, pooling="rank")
+    cparams = CParams.of(hp, options)
     mtp = gtype == "decoder_mtp"
     layers = range(hp.n_layer, hp.n_layer_all) if mtp else hp.kept_layers
     kept = {il: arch.kept(il) for il in layers}

@@ -11,9 +11,10 @@ import pytest
 from ggml_py.errors import ContextError, HParamsError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.cparams import CParams
 from llama_py.memory.kept import KeysValues
 from llama_py.model import Model
+from llama_py.params import ContextParams
 from tests.support.graph_models import CONTINUING, declared
 from tests.support.live_models import (
     EXACT,
@@ -124,7 +125,7 @@ class TestLatentAttention:
             "deepseek2.rope.scaling.yarn_log_multiplier": log_mul,
         }
         hparams = type(live("deepseek2-moe").hparams)(metadata, "deepseek2")
-        found = make_cparams(hparams, n_ctx=256).yarn_attn_factor
+        found = CParams.of(hparams, ContextParams(n_ctx=256)).yarn_attn_factor
         assert found * (1 + 0.1 * np.log(40)) == pytest.approx(factor, rel=1e-4)
 
 

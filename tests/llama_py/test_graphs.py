@@ -21,10 +21,11 @@ from llama_py.graph.inputs.recurrent import InputRS
 from llama_py.graph.inputs.tokens import InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
-from llama_py.hparams.cparams import CParams, make_cparams
+from llama_py.hparams.cparams import CParams
 from llama_py.memory.recurrent import RecurrentContext
 from llama_py.model import Model
 from llama_py.models import architecture
+from llama_py.params import ContextParams
 from tests.support.graph_models import CONTINUING, load, memory_for, params_for, run
 
 
@@ -40,7 +41,7 @@ def drafter(arch: str = "qwen35moe") -> Model:
 
 
 def draft_params(model: Model, n_tokens: int) -> GraphParams:
-    cparams = make_cparams(model.hparams, n_ctx=256)
+    cparams = CParams.of(model.hparams, ContextParams(n_ctx=256))
     memory = memory_for(model, cparams, mtp=True)
     hidden = np.zeros((n_tokens, model.hparams.n_embd), np.float32)
     batch = Batch(tokens=[1] * n_tokens, embd=hidden)
@@ -58,7 +59,7 @@ def test_draft_graph_needs_its_layer() -> None:
 
 def test_masked_nextn_selects_rows_before_the_last_feed_forward() -> None:
     model = load("qwen35moe-moe")
-    cparams = make_cparams(model.hparams, n_ctx=256)
+    cparams = CParams.of(model.hparams, ContextParams(n_ctx=256))
     cparams = replace(cparams, embeddings_nextn=True, embeddings_nextn_masked=True)
     result = build_one(model, Batch([1, 2, 3]), cparams)
     assert result.t_h_nextn is result.t_embd
@@ -69,7 +70,7 @@ def test_masked_nextn_selects_rows_before_the_last_feed_forward() -> None:
 @pytest.mark.parametrize("name", CONTINUING)
 def test_no_outputs_at_all_can_be_planned(name: str) -> None:
     model = load(name)
-    cparams = make_cparams(model.hparams, n_ctx=256)
+    cparams = CParams.of(model.hparams, ContextParams(n_ctx=256))
     result = build_one(model, Batch([1, 2, 3], outputs=[False] * 3), cparams)
     assert result.t_logits is not None
     rows = 3 if name.startswith("cogvlm") else 0  # there all go through the head
@@ -81,7 +82,7 @@ def test_no_outputs_at_all_can_be_planned(name: str) -> None:
 @pytest.mark.parametrize("name", CONTINUING)
 def test_two_sequences_have_streams_unless_unified(name: str, unified: bool) -> None:
     model = load(name)
-    cparams = make_cparams(model.hparams, n_ctx=512, n_seq_max=2, kv_unified=unified)
+    cparams = CParams.of(model.hparams, ContextParams(n_ctx=512, n_seq_max=2, kv_unified=unified))
     batch = Batch([1, 2, 3, 4], seq_ids=[(0,), (0,), (1,), (1,)], outputs=[True] * 4)
     res = build_one(model, batch, cparams)
     masks = {t.ne for t in res.graph.leafs if t.name == "attn_inp_kq_mask"}
@@ -98,7 +99,7 @@ class Decoding:
 
     def __init__(self, name: str) -> None:
         self.model = load(name)
-        self.cparams = make_cparams(self.model.hparams, n_ctx=1024, n_seq_max=2)
+        self.cparams = CParams.of(self.model.hparams, ContextParams(n_ctx=1024, n_seq_max=2))
         self.memory = memory_for(self.model, self.cparams)
 
     def params(self, batch: Batch) -> GraphParams:
@@ -120,7 +121,7 @@ def writes(graph: Graph, cache: str) -> list[Tensor]:
 @pytest.mark.parametrize(("n_tokens", "starts"), [(4, [2, 3, 4]), (1, [0, 0, 1])])
 def test_states_are_read_from_and_written_to_their_cells(n_tokens: int, starts: list[int]) -> None:
     d = Decoding("qwen35moe-moe")
-    d.cparams = make_cparams(d.model.hparams, n_ctx=1024, n_seq_max=3, n_rs_seq=2)
+    d.cparams = CParams.of(d.model.hparams, ContextParams(n_ctx=1024, n_seq_max=3, n_rs_seq=2))
     d.memory = memory_for(d.model, d.cparams)
     d.build(Batch([1]))
     graph = d.build(Batch([1] * n_tokens, seq_ids=[(1,)] * n_tokens)).graph  # cell 1 of 3, new
@@ -182,7 +183,7 @@ class TestReuse:
         assert inp.can_reuse(params)
         moved = {name: getattr(recr, name) for name in ("get_n_rs", "get_head", "get_rs_z")}
         moved[change] = lambda: getattr(recr, change)() + 1
-        mctx: Any = SimpleNamespace(states=lambda: SimpleNamespace(**moved))
+        mctx: Any = SimpleNamespace(states=lambda kind: SimpleNamespace(**moved))
         assert not inp.can_reuse(replace(params, mctx=mctx))
 
     def test_not_when_more_cells_are_seen(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from ggml_py.errors import HParamsError
 from llama_py.gguf.keys import Keys
 from llama_py.hparams import HParams
-from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import Window
 from llama_py.models import architecture
+from llama_py.params import ContextParams
 from tests.support.graph_models import declared
 
 
@@ -222,57 +224,97 @@ def test_getters_take_numpy_scalars_as_arrays_hold_them() -> None:
     assert (keys.uint("n"), keys.number("f"), keys.flag("b")) == (3, 0.5, True)
 
 
+# Another value than the default of each field that CParams has from ContextParams.
+GIVEN: dict[str, Any] = {
+    "n_ctx": 512,
+    "n_batch": 16,
+    "n_ubatch": 8,
+    "n_seq_max": 2,
+    "n_rs_seq": 3,
+    "rope_freq_base": 5.0,
+    "rope_freq_scale": 0.5,
+    "yarn_ext_factor": 0.5,
+    "yarn_attn_factor": 0.7,
+    "yarn_beta_fast": 16.0,
+    "yarn_beta_slow": 2.0,
+    "flash_attn": "off",
+    "pooling": "rank",
+    "reduce_type": "bf16",
+    "nextn_layer": 1,
+    "forms": {"delta_net": "chunked"},
+}
+SHARED = sorted({f.name for f in fields(CParams)} & {f.name for f in fields(ContextParams)})
+
+
 class TestContextParameters:
     hp = read("llama-dense")
 
+    @pytest.mark.parametrize("name", SHARED)
+    def test_a_field_of_both_classes_is_copied(self, name: str) -> None:
+        open_ones = ContextParams()
+        value = GIVEN[name] if name in GIVEN else not getattr(open_ones, name)
+        before, after = (
+            getattr(CParams.of(self.hp, p), name)
+            for p in (open_ones, replace(open_ones, **{name: value}))
+        )
+        assert after != before
+        assert after == {"flash_attn": False, "forms": (("delta_net", "chunked"),)}.get(name, value)
+
     def test_sizes_are_rounded_up_to_whole_steps(self) -> None:
-        cp = make_cparams(self.hp, n_ctx=300, n_batch=4096)
+        cp = CParams.of(self.hp, ContextParams(n_ctx=300, n_batch=4096))
         assert (cp.n_ctx, cp.n_ctx_seq, cp.n_batch, cp.n_ubatch) == (512, 512, 300, 300)
-        cp = make_cparams(self.hp, n_ctx=300, n_seq_max=2)
+        cp = CParams.of(self.hp, ContextParams(n_ctx=300, n_seq_max=2))
         assert (cp.n_ctx, cp.n_ctx_seq) == (512, 256)
-        cp = make_cparams(self.hp, n_ctx=300, n_seq_max=2, kv_unified=True)
+        cp = CParams.of(self.hp, ContextParams(n_ctx=300, n_seq_max=2, kv_unified=True))
         assert (cp.n_ctx, cp.n_ctx_seq) == (512, 512)
 
     def test_model_decides_what_is_left_open(self) -> None:
-        cp = make_cparams(self.hp)
+        cp = CParams.of(self.hp, ContextParams())
         assert (cp.n_ctx, cp.rope_freq_base, cp.rope_freq_scale) == (256, 10000.0, 1.0)
-        assert make_cparams(self.hp, rope_freq_base=5.0, rope_freq_scale=0.5).rope_freq_scale == 0.5
+        assert (
+            CParams.of(
+                self.hp, ContextParams(rope_freq_base=5.0, rope_freq_scale=0.5)
+            ).rope_freq_scale
+            == 0.5
+        )
         scaled = read("llama-dense", rope__scaling__factor=4.0)
-        assert make_cparams(scaled).rope_freq_scale == 0.25
+        assert CParams.of(scaled, ContextParams()).rope_freq_scale == 0.25
         unscaled = read("llama-dense", rope__scaling__factor=4.0, rope__scaling__type="none")
-        assert make_cparams(unscaled).rope_freq_scale == 1.0
+        assert CParams.of(unscaled, ContextParams()).rope_freq_scale == 1.0
 
     def test_yarn_leaves_the_kernel_its_own_factor(self) -> None:
         hp = read("llama-dense", rope__scaling__factor=4.0, rope__scaling__type="yarn")
-        cp = make_cparams(hp)
+        cp = CParams.of(hp, ContextParams())
         assert cp.yarn_ext_factor == 1.0
         assert cp.yarn_attn_factor == pytest.approx(1.0, rel=1e-6)
         hp.rope_yarn_log_mul = 0.5
         mscale = (0.1 * np.log(4) + 1) / (0.05 * np.log(4) + 1)
         wanted = mscale / (1 + 0.1 * np.log(4))
-        assert make_cparams(hp).yarn_attn_factor == pytest.approx(wanted, rel=1e-6)
+        assert CParams.of(hp, ContextParams()).yarn_attn_factor == pytest.approx(wanted, rel=1e-6)
 
     def test_scaling_that_is_asked_for(self) -> None:
         """As llama_context settles it: YaRN's factor of attention counts where nothing is
         extrapolated, and a scale makes the model's context longer."""
-        cp = make_cparams(self.hp, rope_scaling_type="yarn", rope_freq_scale=0.25)
+        cp = CParams.of(self.hp, ContextParams(rope_scaling="yarn", rope_freq_scale=0.25))
         assert (cp.yarn_ext_factor, cp.rope_freq_scale, cp.n_ctx) == (1.0, 0.25, 4 * 256)
         assert (cp.yarn_beta_fast, cp.yarn_beta_slow, cp.n_ctx_orig_yarn) == (32.0, 1.0, 256)
-        cp = make_cparams(
+        cp = CParams.of(
             self.hp,
-            rope_scaling_type="yarn",
-            rope_freq_scale=0.5,
-            yarn_orig_ctx=1024,
-            yarn_ext_factor=0.0,
-            yarn_attn_factor=0.7,
-            yarn_beta_fast=16.0,
-            yarn_beta_slow=2.0,
+            ContextParams(
+                rope_scaling="yarn",
+                rope_freq_scale=0.5,
+                yarn_orig_ctx=1024,
+                yarn_ext_factor=0.0,
+                yarn_attn_factor=0.7,
+                yarn_beta_fast=16.0,
+                yarn_beta_slow=2.0,
+            ),
         )
         assert (cp.n_ctx, cp.n_ctx_orig_yarn) == (2048, 1024)
         assert (cp.yarn_ext_factor, cp.yarn_attn_factor) == (0.0, 0.7)
         assert (cp.yarn_beta_fast, cp.yarn_beta_slow) == (16.0, 2.0)
-        mixed = make_cparams(self.hp, rope_freq_scale=0.25, yarn_ext_factor=0.5)
+        mixed = CParams.of(self.hp, ContextParams(rope_freq_scale=0.25, yarn_ext_factor=0.5))
         assert mixed.yarn_attn_factor == pytest.approx(1.0, rel=1e-6)
         scaled = read("llama-dense", rope__scaling__factor=4.0)
-        assert make_cparams(scaled, rope_scaling_type="none").rope_freq_scale == 1.0
-        assert make_cparams(scaled, rope_freq_scale=0.5).n_ctx == 256
+        assert CParams.of(scaled, ContextParams(rope_scaling="none")).rope_freq_scale == 1.0
+        assert CParams.of(scaled, ContextParams(rope_freq_scale=0.5)).n_ctx == 256

@@ -13,13 +13,14 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.batch import Batch
 from llama_py.batch.splitter import BatchSplitter
-from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import Window
 from llama_py.memory import GroupContext, KVCache, MemoryGroup, Placing, create_memory
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext
+from llama_py.params import ContextParams
 from tests.support.graph_models import load
 from tests.support.host_device import HostDevice
 
@@ -33,7 +34,7 @@ ALL, NEAR, CHUNK = (
 
 def memory(*kept: Kept, type_v: Any = F16, **options: Any) -> MemoryGroup:
     """That of a model whose layers keep these."""
-    cparams = make_cparams(load("llama-dense").hparams, **{"n_ctx": 256, **options})
+    cparams = CParams.of(load("llama-dense").hparams, ContextParams(**{"n_ctx": 256, **options}))
     how = Placing(cparams, lambda _: DEVICE, F16, type_v)
     return create_memory(dict(enumerate(kept)), how)
 

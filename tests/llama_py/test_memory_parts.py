@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError
 from ggml_py.types import F16
 from llama_py.batch import Batch, UBatch
 from llama_py.batch.splitter import BatchSplitter
-from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.cparams import CParams
 from llama_py.hparams.forms import SLOTS
 from llama_py.hparams.geometry import Window
 from llama_py.memory import MemoryGroup, Placing, create_memory
@@ -20,6 +20,7 @@ from llama_py.memory.base import write_part
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import Compressed, Index, Kept, KeysValues, State
 from llama_py.memory.part import MemoryPart
+from llama_py.params import ContextParams
 from tests.support.graph_models import load
 from tests.support.host_device import HostDevice
 
@@ -36,7 +37,7 @@ KEPT: dict[str, Kept] = {
 
 @pytest.fixture(params=KEPT)
 def group(request: pytest.FixtureRequest) -> MemoryGroup:
-    cparams = make_cparams(load("llama-dense").hparams, n_ctx=512, n_seq_max=N_SEQ)
+    cparams = CParams.of(load("llama-dense").hparams, ContextParams(n_ctx=512, n_seq_max=N_SEQ))
     if request.param == "slots":
         cparams = replace(cparams, forms=(("delta_net", SLOTS),))
     how = Placing(cparams, lambda _: HostDevice(), F16, F16)

@@ -21,10 +21,11 @@ from llama_py.batch.splitter import BatchSplitter
 from llama_py.gguf.file import TensorInfo
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
-from llama_py.hparams.cparams import CParams, make_cparams
+from llama_py.hparams.cparams import CParams
 from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.memory.kept import Keeps
 from llama_py.model import Model
+from llama_py.params import ContextParams
 
 
 def stands_for_others(arch: str, variant: str) -> bool:
@@ -142,8 +143,9 @@ def run(
     flash_attn: bool = True,
 ) -> list[GraphResult]:
     """The graphs of a prompt and of one more token."""
-    cparams = make_cparams(
-        model.hparams, n_ctx=256, n_ubatch=256, n_rs_seq=n_rs_seq, flash_attn=flash_attn
+    cparams = CParams.of(
+        model.hparams,
+        ContextParams(n_ctx=256, n_ubatch=256, n_rs_seq=n_rs_seq, flash_attn=flash_attn),
     )
     cparams = replace(cparams, forms=(("delta_net", delta_net),))
     memory = memory_for(model, cparams)

@@ -19,7 +19,7 @@ from llama_py.batch.splitter import BatchSplitter
 from llama_py.context.next_token import Following, following
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.hparams import HParams
-from llama_py.hparams.cparams import make_cparams
+from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import Window
 from llama_py.memory import GroupContext, Placing, create_memory
 from llama_py.memory.base import write_part
@@ -56,13 +56,15 @@ class Toy:
         self.model: Any = SimpleNamespace(has_encoder=False, arch="toy", fingerprint=kind)
         self.params = ContextParams(**{"n_seq_max": 3, "n_ubatch": 8, **options})
         p = self.params
-        self.cparams = make_cparams(
+        self.cparams = CParams.of(
             _hparams(),
-            n_ctx=256 if unified else 256 * p.n_seq_max,
-            n_seq_max=p.n_seq_max,
-            n_ubatch=p.n_ubatch,
-            kv_unified=unified,
-            n_rs_seq=p.n_rs_seq,
+            ContextParams(
+                n_ctx=256 if unified else 256 * p.n_seq_max,
+                n_seq_max=p.n_seq_max,
+                n_ubatch=p.n_ubatch,
+                kv_unified=unified,
+                n_rs_seq=p.n_rs_seq,
+            ),
         )
         how = Placing(self.cparams, lambda _: HostDevice(), F32, F32)
         self.memory = create_memory(dict(enumerate(KINDS[kind])), how)
