@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from ggml_py.ops import (
@@ -55,6 +56,66 @@ CHOICE: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ExpertSet:
+    """The matrices of experts in a file.
+
+    n_embd  channels that experts see; 0: those of the model
+    count   number of experts; 0: those of the model
+    suffix  of the tensors' names
+    merged  gate and up may be one tensor
+    gate    whether there is a matrix of gates
+    biased  whether matrices have biases
+    scaled  whether matrices may have scales
+    """
+
+    n_embd: int = 0
+    count: int = 0
+    suffix: str = "exps"
+    merged: bool = False
+    gate: Optional = "needed"
+    biased: Bias = False
+    scaled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How experts are chosen.
+
+    gating     how the router's logits become probabilities, one of GATING
+    choose_by  one of CHOICE, of the logits; "": the best probabilities are chosen
+    bias       whether a tensor is added to the probabilities for the choice, not for the weights
+    bias_name  of this tensor in the file
+    router_bias, router_scaled  whether the router's matrix has a bias, and may have a scale
+    """
+
+    gating: str = "softmax"
+    choose_by: str = ""
+    bias: Optional = "no"
+    bias_name: str = "exp_probs_b.bias"
+    router_bias: Bias = False
+    router_scaled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """How the results of the chosen experts are weighted.
+
+    normed  weights are made to sum to one
+    scale   then multiplied by this, unless it is 0 or 1
+    before  weights are applied before the experts, not after
+    """
+
+    normed: bool = True
+    scale: float = 0.0
+    before: bool = False
+
+
+SCALED, UNSCALED = ExpertSet(), ExpertSet(scaled=False)
+SOFTMAX = Routing()
+NORMED, UNNORMED = Weighing(), Weighing(normed=False)
+
+
 class Experts:
     """The weighted sum of each token's experts."""
 
@@ -66,72 +127,51 @@ class Experts:
         hp: HParams,
         n_ff: int,
         *,
-        n_embd: int = 0,
-        gating: str = "softmax",
-        norm_w: bool = True,
-        w_scale: float = 0.0,
+        experts: ExpertSet = SCALED,
+        routing: Routing = SOFTMAX,
+        weighing: Weighing = NORMED,
         act: Activation = SILU,
-        bias: Bias = False,
         router: Linear | None = None,
-        router_bias: Bias = False,
-        probs_bias: Optional = "no",
-        merged: bool = False,
-        gated: bool = True,
-        gate_optional: bool = False,
-        scaled: bool = True,
-        router_scaled: bool = True,
-        weigh_input: bool = False,
-        choose_by: str = "",
-        probs_name: str = "exp_probs_b.bias",
-        second: int = 0,
     ) -> None:
-        """n_embd   channels that experts see; 0: those of the model
-        gating     how the router's logits become probabilities, one of GATING
-        norm_w     weights of the chosen experts are made to sum to one
-        w_scale    then multiplied by this, unless it is 0 or 1
-        router     if it is not ffn_gate_inp with a scale like others
-        probs_bias whether a bias decides who is chosen (not how much it weighs)
-        merged     gate and up may be one tensor
-        weigh_input   weights are applied before the experts, not after
-        choose_by  one of CHOICE, of the logits; "": the best probabilities are chosen
-        probs_name of the bias in the file
-        second     so many experts of another set ("chexps")
-        """
-        n_expert, n_embd = second or hp.n_expert, n_embd or hp.n_embd
-        kind = "chexps" if second else "exps"
+        """router: if it is not ffn_gate_inp"""
+        self.routing, self.weighing, self.act = routing, weighing, act
+        n_expert, n_embd = experts.count or hp.n_expert, experts.n_embd or hp.n_embd
         self.n_expert, self.n_used = n_expert, min(hp.layers[w.il].n_expert_used, n_expert)
         self.n_groups, self.n_group_used = hp.n_expert_groups, hp.n_group_used
         self.router = router or w.linear(
-            "ffn_gate_inp", hp.n_embd, n_expert, bias=router_bias, scaled=router_scaled
+            "ffn_gate_inp",
+            hp.n_embd,
+            n_expert,
+            bias=routing.router_bias,
+            scaled=routing.router_scaled,
         )
         self.probs_bias: Tensor | None = None
-        if probs_bias != "no":
-            declare = w.tensor if probs_bias == "needed" else w.optional_tensor
-            self.probs_bias = declare(probs_name, n_expert)
+        if routing.bias != "no":
+            declare = w.tensor if routing.bias == "needed" else w.optional_tensor
+            self.probs_bias = declare(routing.bias_name, n_expert)
 
-        def experts(stem: str, n_in: int, *n_out: int) -> ExpertLinear:
+        def matrices(stem: str, n_in: int, *n_out: int) -> ExpertLinear:
             return w.experts(
-                f"ffn_{stem}_{kind}",
+                f"ffn_{stem}_{experts.suffix}",
                 n_in,
                 sum(n_out),
                 n_expert,
-                bias=bias,
-                scaled=scaled,
+                bias=experts.biased,
+                scaled=experts.scaled,
                 sections=n_out if len(n_out) > 1 else (),
             )
 
         self.gate_up: ExpertLinear | None = None
         self.gate: ExpertLinear | None = None
         self.up: ExpertLinear | None = None
-        if merged and w.has("ffn_gate_up_exps.weight"):
-            self.gate_up = experts("gate_up", n_embd, n_ff, n_ff)
+        if experts.merged and w.has("ffn_gate_up_exps.weight"):
+            self.gate_up = matrices("gate_up", n_embd, n_ff, n_ff)
         else:
-            if gated and (not gate_optional or w.has("ffn_gate_exps.weight")):
-                self.gate = experts("gate", n_embd, n_ff)
-            self.up = experts("up", n_embd, n_ff)
-        self.down = experts("down", n_ff, n_embd)
-        self.gating, self.norm_w, self.w_scale, self.act = gating, norm_w, w_scale, act
-        self.weigh_input, self.choose_by = weigh_input, choose_by
+            optional = experts.gate == "optional" and w.has("ffn_gate_exps.weight")
+            if experts.gate == "needed" or optional:
+                self.gate = matrices("gate", n_embd, n_ff)
+            self.up = matrices("up", n_embd, n_ff)
+        self.down = matrices("down", n_ff, n_embd)
 
     def __call__(
         self, g: GraphBuilder, cur: Tensor, il: int, logits: Tensor | None = None
@@ -144,11 +184,11 @@ class Experts:
         probs, ids = self._select(g, self.route(g, cur, il) if logits is None else logits, il)
         weights = g.expand(self._weights(g, probs, ids, il))
         cur = reshape(cur, n_embd, 1, n_tokens)
-        if self.weigh_input:
+        if self.weighing.before:
             cur = mul(repeat_4d(cur, n_embd, self.n_used, n_tokens, 1), weights)
             g.cb(cur, "ffn_moe_weighted", il)
         experts = self.down(g, self._hidden(g, cur, ids, il), ids, "ffn_moe_down", il)
-        if not self.weigh_input:
+        if not self.weighing.before:
             experts = g.cb(mul(experts, weights), "ffn_moe_weighted", il)
         return self._sum(g, g.expand(experts), il)
 
@@ -161,11 +201,11 @@ class Experts:
 
     def _select(self, g: GraphBuilder, logits: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """-> probabilities [n_expert, n_tokens], chosen experts I32 [n_used, n_tokens]"""
-        probs = selection = g.cb(GATING[self.gating](logits), "ffn_moe_probs", il)
+        probs = selection = g.cb(GATING[self.routing.gating](logits), "ffn_moe_probs", il)
         if self.probs_bias is not None:
             selection = g.cb(add(probs, self.probs_bias), "ffn_moe_probs_biased", il)
-        if self.choose_by:
-            selection = CHOICE[self.choose_by](logits)
+        if self.routing.choose_by:
+            selection = CHOICE[self.routing.choose_by](logits)
             if selection is not logits:
                 g.cb(selection, "ffn_moe_probs_biased", il)
         if self.n_groups > 1 and logits.ne[1] > 0:
@@ -194,18 +234,18 @@ class Experts:
         n_used, n_tokens = ids.ne[:2]
         probs = reshape(probs, 1, *probs.ne[:2])
         weights = g.cb(get_rows(probs, ids), "ffn_moe_weights", il)
-        if self.gating == "softmax_weight":
+        if self.routing.gating == "softmax_weight":
             weights = soft_max(reshape(weights, n_used, n_tokens))
             weights = g.cb(reshape(weights, 1, n_used, n_tokens), "ffn_moe_weights_softmax", il)
-        if self.norm_w:
+        if self.weighing.normed:
             weights = reshape(weights, n_used, n_tokens)
             total = g.cb(sum_rows(weights), "ffn_moe_weights_sum", il)  # [1, n_tokens]
             total = clamp(total, F16_SMALLEST_NORMAL, math.inf)
             g.cb(total, "ffn_moe_weights_sum_clamped", il)
             weights = g.cb(div(weights, total), "ffn_moe_weights_norm", il)
             weights = reshape(weights, 1, n_used, n_tokens)
-        if self.w_scale not in (0.0, 1.0):
-            weights = g.cb(scale(weights, self.w_scale), "ffn_moe_weights_scaled", il)
+        if self.weighing.scale not in (0.0, 1.0):
+            weights = g.cb(scale(weights, self.weighing.scale), "ffn_moe_weights_scaled", il)
         return weights
 
     def _hidden(self, g: GraphBuilder, cur: Tensor, ids: Tensor, il: int) -> Tensor:
@@ -241,9 +281,13 @@ class Experts:
 
 
 class SharedExperts:
-    """Experts, and beside them one that every token goes through, perhaps with its own gate."""
+    """Experts, and beside them one that every token goes through, perhaps with its own gate.
+
+    mean  the result is half the sum
+    """
 
     parts_keep = None
+    mean = False
 
     def __init__(
         self,
@@ -256,12 +300,9 @@ class SharedExperts:
         scaled: bool = True,
         name: str = "ffn_out",
         act: Activation = SILU,
-        mean: bool = False,
     ) -> None:
-        """gated  the shared one is multiplied by a sigmoid of the token; name  of the result
-        mean   it is half the sum
-        """
-        self.experts, self.name, self.mean = experts, name, mean
+        """gated  the shared one is multiplied by a sigmoid of the token; name  of the result"""
+        self.experts, self.name = experts, name
         self.gate = w.linear("ffn_gate_inp_shexp", hp.n_embd, 1) if gated else None
         self.shared = FeedForward(
             w, hp.n_embd, n_ff, "_shexp", act=act, scaled=scaled, name="ffn_shexp"

@@ -52,7 +52,7 @@ class AfMoe(Decoder):
             w.norm("attn_norm", n_embd),
             GatedHeads(w, hp),
             w.norm("ffn_norm", n_embd),
-            expert_layer(w, hp, il, shared=hp.n_expert_shared > 0, probs_bias="needed"),
+            expert_layer(w, hp, il, shared=hp.n_expert_shared > 0, bias="needed"),
             attn_post_norm=w.norm("post_attention_norm", n_embd),
             ffn_post_norm=w.norm("post_ffw_norm", n_embd),
             post_ffn_il=(True, True),

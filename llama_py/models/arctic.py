@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
@@ -53,7 +53,7 @@ class Arctic(Decoder):
             w.norm("ffn_norm", n_embd),
             FeedForward(w, n_embd, hp.layers[il].n_ff, scaled=False),
             w.norm("ffn_norm_exps", n_embd),
-            Experts(w, hp, hp.n_ff_exp[il], scaled=False),
+            Experts(w, hp, hp.n_ff_exp[il], experts=UNSCALED),
         )
 
 

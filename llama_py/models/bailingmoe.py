@@ -31,4 +31,4 @@ class BailingMoe(Plain):
     sizes = {28: "16B", 88: "290B"}
 
     def feed_forward(self, w: Weights, il: int) -> Block:
-        return expert_layer(w, self.hp, il, probs_bias="no")
+        return expert_layer(w, self.hp, il, bias="no")

@@ -186,7 +186,7 @@ class BailingMoe3(DraftingDecoder, Latent):
                 w,
                 hp,
                 il,
-                probs_bias="needed",
+                bias="needed",
                 act=limited_silu(hp.swiglu_clamp_shexp[il]),
                 routed_act=limited_silu(hp.swiglu_clamp_exp[il]),
             ),

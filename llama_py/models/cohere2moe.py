@@ -3,6 +3,7 @@ that drafts (models/cohere2moe.cpp)."""
 
 from __future__ import annotations
 
+from llama_py.blocks.experts import ExpertSet, SharedExperts
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm, NormKind
@@ -71,15 +72,10 @@ class Cohere2Moe(DraftingDecoder):
         hp = self.hp
         attention = NamedAttention(w, hp, turned=("Qcur_rope", "Kcur_rope"), name="attn_out")
         feed_forward = expert_layer(
-            w,
-            hp,
-            il,
-            shared=hp.n_expert_shared > 0,
-            probs_bias="no",
-            merged=True,
-            scaled=True,
-            mean=True,
+            w, hp, il, shared=hp.n_expert_shared > 0, bias="no", experts=ExpertSet(merged=True)
         )
+        if isinstance(feed_forward, SharedExperts):
+            feed_forward.mean = True
         return ParallelLayer(self.norm(w, "attn_norm"), attention, feed_forward)
 
     def selects_early(self, g: GraphBuilder) -> bool:

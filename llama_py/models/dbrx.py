@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.gguf.keys import number
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import Layer
@@ -33,5 +33,5 @@ class Dbrx(LayerNormDecoder):
             self.norm(w, "attn_norm"),
             Attention(w, hp, bias=False, joined=True),
             self.norm(w, "attn_output_norm"),
-            Experts(w, hp, hp.layers[il].n_ff, scaled=False),
+            Experts(w, hp, hp.layers[il].n_ff, experts=UNSCALED),
         )

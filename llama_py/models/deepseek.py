@@ -36,5 +36,5 @@ class Deepseek(Decoder):
             w.norm("attn_norm", hp.n_embd),
             Attention(w, hp),
             w.norm("ffn_norm", hp.n_embd),
-            expert_layer(w, hp, il, probs_bias="no"),
+            expert_layer(w, hp, il, bias="no"),
         )

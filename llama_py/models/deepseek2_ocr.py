@@ -6,6 +6,7 @@ from __future__ import annotations
 from ggml_py.ops import rope_ext
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.experts import ExpertSet
 from llama_py.blocks.softmax import Scores
 from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
@@ -45,7 +46,7 @@ class DeepseekOcr(Decoder):
             w.norm("attn_norm", hp.n_embd),
             PlainAttention(w, hp, name="attn_out"),
             w.norm("ffn_norm", hp.n_embd),
-            expert_layer(w, hp, il, merged=True),
+            expert_layer(w, hp, il, experts=ExpertSet(merged=True, scaled=False)),
         )
 
 

@@ -19,7 +19,15 @@ from ggml_py.types import I32
 from llama_py.blocks.activation import clamped_silu
 from llama_py.blocks.compressed_attention import CompressedAttention, Sizes
 from llama_py.blocks.compressed_indexer import CompressedIndexer
-from llama_py.blocks.experts import GATING, GATING_FUNCS, Experts, SharedExperts
+from llama_py.blocks.experts import (
+    GATING,
+    GATING_FUNCS,
+    UNSCALED,
+    Experts,
+    Routing,
+    SharedExperts,
+    Weighing,
+)
 from llama_py.blocks.hyper_connections import HeadConnections, HyperConnections
 from llama_py.gguf.keys import Keys, base, flag, number, numbers, uint, uints
 from llama_py.graph.builder import GraphBuilder
@@ -161,13 +169,11 @@ class TableExperts(Experts):
             w,
             hp,
             hp.n_ff_exp[il],
-            gating="sqrt_softplus",
-            norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale,
+            experts=UNSCALED,
+            routing=Routing(gating="sqrt_softplus", bias="no" if hashed else "needed"),
+            weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
             act=clamped_silu(hp.swiglu_clamp_exp[il]),
             router=router,
-            probs_bias="no" if hashed else "needed",
-            scaled=False,
         )
         self.drafts = il >= hp.n_layer
         self.media_bias = w.optional_tensor("exp_probs_b_vl.bias", n_expert)
@@ -179,7 +185,7 @@ class TableExperts(Experts):
         media = g.ubatch.token is None and not self.drafts
         if media or self.table is None:
             bias = self.media_bias if media and self.media_bias is not None else self.probs_bias
-            probs = selection = g.cb(GATING[self.gating](logits), "ffn_moe_probs", il)
+            probs = selection = g.cb(GATING[self.routing.gating](logits), "ffn_moe_probs", il)
             if bias is not None:
                 selection = g.cb(add(probs, bias), "ffn_moe_probs_biased", il)
             if self.n_groups > 1:
@@ -193,7 +199,7 @@ class TableExperts(Experts):
                 f"tensor {self.table.name!r} is of type {self.table.type}, not i32; convert the"
                 " model again"
             )
-        probs = g.cb(GATING[self.gating](logits), "ffn_moe_probs", il)
+        probs = g.cb(GATING[self.routing.gating](logits), "ffn_moe_probs", il)
         return probs, g.cb(get_rows(self.table, g.inp_tokens), "ffn_moe_topk", il)
 
 

@@ -6,7 +6,7 @@ Here layers in between may be dense, as the keys say; llama.cpp cannot run such 
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.experts import Experts, ExpertSet, Routing, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, number, uint, uints
 from llama_py.hparams import RMS_EPS, HParams
@@ -55,7 +55,11 @@ class Ernie45Moe(Decoder):
         if not hp.is_moe(il):
             return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)
         experts = Experts(
-            w, hp, hp.n_ff_exp[il], probs_bias="optional", gate_optional=True, scaled=False
+            w,
+            hp,
+            hp.n_ff_exp[il],
+            experts=ExpertSet(gate="optional", scaled=False),
+            routing=Routing(bias="optional"),
         )
         if hp.n_ff_shexp:
             return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False)

@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import GELU
 from llama_py.blocks.altup import stream
 from llama_py.blocks.attention import QKV, Projections
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import Experts, ExpertSet
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.per_layer import LayerGate, PerLayerInputs
@@ -62,7 +62,9 @@ class RoutedExperts:
     def __init__(self, w: Weights, hp: Gemma4HParams) -> None:
         router = Linear(w.tensor("ffn_gate_inp.weight", hp.n_embd, hp.n_expert))
         self.scale = w.tensor("ffn_gate_inp.scale", hp.n_embd)
-        self.experts = Experts(w, hp, hp.n_ff_exp[w.il], router=router, act=GELU, merged=True)
+        self.experts = Experts(
+            w, hp, hp.n_ff_exp[w.il], experts=ExpertSet(merged=True), router=router, act=GELU
+        )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, seen: Tensor, il: int) -> Tensor:
         """cur, seen [n_embd, n] -> the same; seen by the router"""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.experts import SharedExperts
+from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.axes import AxesHParams, check_axes
-from llama_py.models.trunks.decoder import Layer
+from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.weights import Weights
@@ -69,13 +71,20 @@ class Glm4Moe(DraftingDecoder):
             name="attn_out",
         )
         attention.output.prec = "f32"
-        shared = hp.n_expert_shared > 0
         return Layer(
             w.norm("attn_norm", n_embd),
             attention,
             w.norm("post_attention_norm", n_embd),
-            expert_layer(w, hp, il, shared=shared, probs_bias="needed", down_prec="f32"),
+            self.feed_forward(w, il),
         )
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        """In F32: the last matrix of what all tokens go through."""
+        block = expert_layer(w, self.hp, il, shared=self.hp.n_expert_shared > 0, bias="needed")
+        dense = block.shared if isinstance(block, SharedExperts) else block
+        if isinstance(dense, FeedForward):
+            dense.down.prec = "f32"
+        return block
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked

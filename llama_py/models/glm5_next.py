@@ -257,7 +257,7 @@ class Glm5Next(Latent):
                 w,
                 hp,
                 il,
-                probs_bias="needed",
+                bias="needed",
                 act=clamped_silu(hp.swiglu_clamp_shexp[il]),
                 routed_act=clamped_silu(hp.swiglu_clamp_exp[il]),
             ),

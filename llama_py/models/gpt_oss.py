@@ -8,7 +8,7 @@ from dataclasses import replace
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SWIGLU_OAI
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNNORMED, Experts, ExpertSet, Routing
 from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
@@ -58,12 +58,10 @@ class GptOss(Decoder):
                 w,
                 hp,
                 hp.n_ff_exp[il],
-                gating="softmax_weight",
-                norm_w=False,
+                experts=ExpertSet(biased="needed", scaled=False),
+                routing=Routing(gating="softmax_weight", router_bias="needed"),
+                weighing=UNNORMED,
                 act=SWIGLU_OAI,
-                bias="needed",
-                router_bias="needed",
-                scaled=False,
             ),
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.experts import Experts, ExpertSet, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, divisor, flag, ints, number, uint
 from llama_py.graph.builder import GraphBuilder
@@ -100,7 +100,7 @@ class Scaled(LongDecoder):
         hp, n_ff = self.hp, self.hp.layers[il].n_ff
         if hp.n_expert == 0:
             return FeedForward(w, hp.n_embd, n_ff, bias=True, scaled=False)
-        experts = Experts(w, hp, n_ff, gate_optional=True, scaled=False)
+        experts = Experts(w, hp, n_ff, experts=ExpertSet(gate="optional", scaled=False))
         if hp.n_ff_shexp == 0:
             return experts
         return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False)

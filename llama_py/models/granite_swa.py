@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.experts import Experts, ExpertSet, SharedExperts
 from llama_py.gguf.keys import Keys, flags, uint
 from llama_py.hparams import HParams, WindowedHParams
 from llama_py.hparams.geometry import Rope
@@ -49,7 +49,7 @@ class GraniteSwa(Stacked):
         hp, n_ff = self.hp, self.hp.layers[il].n_ff
         if hp.n_expert == 0:
             return super().feed_forward(w, il)
-        experts = Experts(w, hp, n_ff, merged=True, scaled=False)
+        experts = Experts(w, hp, n_ff, experts=ExpertSet(merged=True, scaled=False))
         if hp.n_ff_shexp == 0:
             return experts
         return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False, act=SWIGLU)

@@ -11,7 +11,7 @@ from ggml_py.ops import add, scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import Experts, ExpertSet
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.softmax import Scores
 from llama_py.gguf.keys import HIGHEST_BASE, Keys, divisor, number, uints
@@ -77,7 +77,9 @@ class Grok(Decoder):
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp = self.hp
-        experts = Experts(w, hp, hp.n_ff_exp[il], act=GELU, gate_optional=True, scaled=False)
+        experts = Experts(
+            w, hp, hp.n_ff_exp[il], experts=ExpertSet(gate="optional", scaled=False), act=GELU
+        )
         if not w.has("ffn_up.weight"):
             return experts
         return Both(FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=GELU, scaled=False), experts)

@@ -11,7 +11,7 @@ from typing_extensions import Self
 from ggml_py.ops import add, cast, cont, scale
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts, ExpertSet, Routing
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
@@ -65,7 +65,12 @@ class GroupExperts(Experts):
         self.n_each = hp.n_group_experts
         n = hp.n_expert // self.n_each
         super().__init__(
-            w, hp, hp.n_ff_chexp, scaled=False, choose_by="sigmoid", second=n, router=router
+            w,
+            hp,
+            hp.n_ff_chexp,
+            experts=ExpertSet(scaled=False, count=n, suffix="chexps"),
+            routing=Routing(choose_by="sigmoid"),
+            router=router,
         )
 
     def _select(self, g: GraphBuilder, logits: Tensor, il: int) -> tuple[Tensor, Tensor]:
@@ -81,7 +86,9 @@ class TwoSets:
     parts_keep = None
 
     def __init__(self, w: Weights, hp: GroveMoeHParams) -> None:
-        self.experts = Experts(w, hp, hp.n_ff_exp[w.il], scaled=False, choose_by="sigmoid")
+        self.experts = Experts(
+            w, hp, hp.n_ff_exp[w.il], experts=UNSCALED, routing=Routing(choose_by="sigmoid")
+        )
         self.groups = GroupExperts(w, hp, self.experts.router)
         self.scale = hp.expert_group_scale
 

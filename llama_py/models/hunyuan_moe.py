@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.experts import UNSCALED, Experts, SharedExperts
 from llama_py.gguf.keys import Keys, number, uint, uints
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
@@ -34,7 +34,7 @@ class HunyuanMoe(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        experts = Experts(w, hp, hp.layers[il].n_ff, scaled=False)
+        experts = Experts(w, hp, hp.layers[il].n_ff, experts=UNSCALED)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             late_normed(w, hp, ("Qcur", "")),

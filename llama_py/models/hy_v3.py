@@ -4,7 +4,14 @@
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
+from llama_py.blocks.experts import (
+    GATING_FUNCS,
+    Experts,
+    ExpertSet,
+    Routing,
+    SharedExperts,
+    Weighing,
+)
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, flag, number, uint
 from llama_py.graph.builder import GraphBuilder
@@ -72,12 +79,9 @@ class HyV3(DraftingDecoder):
             w,
             hp,
             hp.n_ff_exp[il],
-            gating=hp.gating,
-            norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale,
-            probs_bias="optional",
-            probs_name="exp_probs_b",
-            merged=True,
+            experts=ExpertSet(merged=True),
+            routing=Routing(gating=hp.gating, bias="optional", bias_name="exp_probs_b"),
+            weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
         )
         if not w.has("ffn_up_shexp.weight"):
             return experts

@@ -7,7 +7,7 @@ llama.cpp takes the heads of all attention from the first layer; here each layer
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNNORMED, UNSCALED, Experts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.mamba import Mamba, SSMHParams
 from llama_py.gguf.keys import number
@@ -42,5 +42,5 @@ class Jamba(Decoder):
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff
         if w.has("ffn_gate_inp.weight"):
-            return Experts(w, hp, n_ff, norm_w=False, scaled=False)
+            return Experts(w, hp, n_ff, experts=UNSCALED, weighing=UNNORMED)
         return FeedForward(w, hp.n_embd, n_ff, scaled=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ggml_py.ops import add, mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import Activation
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import Experts, ExpertSet, Routing, Weighing
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import BoundedKDA
 from llama_py.blocks.latent_attention import LatentAttention
@@ -69,15 +69,10 @@ def latent_experts(w: Weights, hp: KimiK3HParams, situ: Situ) -> LatentExperts:
         w,
         hp,
         hp.n_ff_exp[w.il],
-        n_embd=hp.n_embd_latent,
-        gating=hp.gating,
-        norm_w=hp.expert_weights_norm,
-        w_scale=hp.expert_weights_scale,
+        experts=ExpertSet(n_embd=hp.n_embd_latent, merged=True, scaled=False),
+        routing=Routing(gating=hp.gating, bias="needed", router_scaled=False),
+        weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
         act=Activation("situ", situ.gate, "situ", situ),
-        probs_bias="needed",
-        merged=True,
-        scaled=False,
-        router_scaled=False,
     )
     norm = shared = None
     if hp.n_expert_latent:

@@ -87,5 +87,5 @@ class Laguna(Decoder):
             w.norm("attn_norm", n_embd),
             SoftplusGate(w, hp),
             w.norm("ffn_norm", n_embd),
-            expert_layer(w, hp, il, shared=True, probs_bias="needed"),
+            expert_layer(w, hp, il, shared=True, bias="needed"),
         )

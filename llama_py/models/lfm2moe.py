@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts, Routing
 from llama_py.models.lfm2 import Lfm2, Lfm2HParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.experts import LeadingDenseHParams
@@ -26,4 +26,10 @@ class Lfm2Moe(Lfm2):
         hp = self.hp
         if il < hp.n_layer_dense_lead:
             return super().feed_forward(w, il)
-        return Experts(w, hp, hp.n_ff_exp[il], gating=hp.gating, probs_bias="needed", scaled=False)
+        return Experts(
+            w,
+            hp,
+            hp.n_ff_exp[il],
+            experts=UNSCALED,
+            routing=Routing(gating=hp.gating, bias="needed"),
+        )

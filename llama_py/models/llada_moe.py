@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts, Routing, Weighing
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
@@ -38,5 +38,12 @@ class LladaMoe(Decoder):
             w.norm("attn_norm", hp.n_embd),
             Attention(w, hp, q_norm=norms[0], k_norm=norms[1]),
             w.norm("ffn_norm", hp.n_embd),
-            Experts(w, hp, hp.n_ff_exp[il], norm_w=self.norm_w, scaled=False, router_scaled=False),
+            Experts(
+                w,
+                hp,
+                hp.n_ff_exp[il],
+                experts=UNSCALED,
+                routing=Routing(router_scaled=False),
+                weighing=Weighing(normed=self.norm_w),
+            ),
         )

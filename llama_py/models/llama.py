@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import Experts, ExpertSet
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.models.trunks.architecture import AnyHParams
@@ -53,5 +53,5 @@ class Llama(Plain, LongDecoder):
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff
         if hp.n_expert:
-            return Experts(w, hp, n_ff, gate_optional=True)
+            return Experts(w, hp, n_ff, experts=ExpertSet(gate="optional"))
         return FeedForward(w, hp.n_embd, n_ff, bias=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ggml_py.ops import add, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
-from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.experts import UNSCALED, Experts, Routing, SharedExperts, Weighing
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
@@ -93,12 +93,9 @@ class Llama4(LongDecoder):
             w,
             hp,
             n_ff_exp,
-            gating="sigmoid",
-            norm_w=False,
-            scaled=False,
-            weigh_input=True,
-            choose_by="logits",
-            router_scaled=False,
+            experts=UNSCALED,
+            routing=Routing(gating="sigmoid", choose_by="logits", router_scaled=False),
+            weighing=Weighing(normed=False, before=True),
         )
         shared = SharedExperts(
             w, hp, experts, hp.n_ff_beside[il], scaled=False, name="ffn_moe_out_merged"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from llama_py.blocks.activation import clamped_silu
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.gguf.keys import Keys, base, number, numbers, uint
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
@@ -47,5 +47,5 @@ class Maple(Decoder):
             w.norm("attn_norm", hp.n_embd),
             Attention(w, hp, q_norm=norms[0], k_norm=norms[1], name="attn_out"),
             w.norm("ffn_norm", hp.n_embd),
-            Experts(w, hp, hp.n_ff_exp[il], act=act, scaled=False),
+            Experts(w, hp, hp.n_ff_exp[il], experts=UNSCALED, act=act),
         )

@@ -11,7 +11,7 @@ from typing import Any
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts, Routing
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, number, uints
 from llama_py.graph.builder import GraphBuilder
@@ -120,10 +120,8 @@ class Mimo2(UnnormedDrafter):
             w,
             hp,
             hp.n_ff_exp[il],
-            gating="sigmoid",
-            probs_bias="optional",
-            scaled=False,
-            router_scaled=False,
+            experts=UNSCALED,
+            routing=Routing(gating="sigmoid", bias="optional", router_scaled=False),
         )
 
     def selects_early(self, g: GraphBuilder) -> bool:

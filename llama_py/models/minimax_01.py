@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ggml_py.ops import add, scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import Experts, ExpertSet
 from llama_py.blocks.lightning import LightningAttention
 from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
@@ -84,6 +84,6 @@ class MiniMax01(Decoder):
             if shape.recurrent
             else Attention(w, hp),
             w.norm("ffn_norm", hp.n_embd),
-            Experts(w, hp, shape.n_ff, gate_optional=True, scaled=False),
+            Experts(w, hp, shape.n_ff, experts=ExpertSet(gate="optional", scaled=False)),
             hp.f_residual_scale,
         )

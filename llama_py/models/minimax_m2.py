@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.experts import GATING_FUNCS, Experts
+from llama_py.blocks.experts import GATING_FUNCS, UNSCALED, Experts, Routing
 from llama_py.blocks.normed_rows import NormedRows
 from llama_py.gguf.keys import number, uint, uints
 from llama_py.hparams import RMS_EPS
@@ -36,5 +36,11 @@ class MiniMaxM2(Decoder):
             w.norm("attn_norm", hp.n_embd),
             NormedRows(w, hp),
             w.norm("ffn_norm", hp.n_embd),
-            Experts(w, hp, hp.layers[il].n_ff, gating=gating, probs_bias="needed", scaled=False),
+            Experts(
+                w,
+                hp,
+                hp.layers[il].n_ff,
+                experts=UNSCALED,
+                routing=Routing(gating=gating, bias="needed"),
+            ),
         )

@@ -65,7 +65,7 @@ class MinimaxM3(Decoder):
             if il < hp.n_layer_dense_lead
             else BlockAttention(w, hp, hp.blocks, q_norm=q_norm, k_norm=k_norm),
             w.norm("ffn_norm", hp.n_embd),
-            expert_layer(w, hp, il, probs_bias="needed", act=SWIGLU_OAI),
+            expert_layer(w, hp, il, bias="needed", act=SWIGLU_OAI),
         )
 
     def keeps(self, il: int) -> Kept:

@@ -11,7 +11,7 @@ from ggml_py.ops import relu, sqr
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import RELU_SQR, Activation
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import Experts, ExpertSet, Routing, Weighing
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.mamba import Mamba2, SSMHParams
@@ -93,14 +93,10 @@ class NemotronH(Decoder):
             w,
             hp,
             hp.n_ff_exp[il],
-            n_embd=hp.n_embd_latent,
-            gating="sigmoid",
+            experts=ExpertSet(n_embd=hp.n_embd_latent, gate="no"),
+            routing=Routing(gating="sigmoid", bias="needed", router_scaled=False),
+            weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
             act=EXPERT_ACT,
-            norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale,
-            probs_bias="needed",
-            gated=False,
-            router_scaled=False,
         )
         shared = FeedForward(
             w, hp.n_embd, hp.n_ff_shexp, "_shexp", act=RELU_SQR, gated=False, name="ffn_shexp"

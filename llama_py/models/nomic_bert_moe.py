@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.activation import GELU
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNNORMED, Experts, ExpertSet, Routing
 from llama_py.gguf.keys import Keys, uint
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.bert import BertEncoder, BertHParams
@@ -39,9 +39,8 @@ class NomicBertMoe(BertEncoder):
             w,
             self.hp,
             self.hp.n_ff_exp[il],
-            norm_w=False,
+            experts=ExpertSet(gate="optional", scaled=False),
+            routing=Routing(router_scaled=False),
+            weighing=UNNORMED,
             act=GELU,
-            gate_optional=True,
-            scaled=False,
-            router_scaled=False,
         )

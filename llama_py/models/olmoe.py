@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNNORMED, UNSCALED, Experts
 from llama_py.blocks.normed_rows import NormedRows
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
@@ -31,5 +31,5 @@ class Olmoe(Decoder):
             w.norm("attn_norm", hp.n_embd),
             NormedRows(w, hp),
             w.norm("ffn_norm", hp.n_embd),
-            Experts(w, hp, hp.layers[il].n_ff, norm_w=False, scaled=False),
+            Experts(w, hp, hp.layers[il].n_ff, experts=UNSCALED, weighing=UNNORMED),
         )

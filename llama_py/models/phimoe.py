@@ -4,7 +4,7 @@ contexts (models/phimoe.cpp)."""
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
@@ -40,6 +40,6 @@ class PhiMoe(LongDecoder):
             w.norm("attn_norm", hp.n_embd, bias="needed"),
             Attention(w, hp, out_bias="needed", factors=self.factors, q_scale=scale),
             w.norm("ffn_norm", hp.n_embd, bias="needed"),
-            Experts(w, hp, hp.layers[il].n_ff, scaled=False),
+            Experts(w, hp, hp.layers[il].n_ff, experts=UNSCALED),
             input_first=(False, True),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_py.ops import div, silu
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.experts import UNNORMED, UNSCALED, Experts, SharedExperts
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
@@ -33,7 +33,7 @@ class Qwen2Moe(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        experts = Experts(w, hp, hp.n_ff_exp[il], norm_w=False, scaled=False)
+        experts = Experts(w, hp, hp.n_ff_exp[il], experts=UNSCALED, weighing=UNNORMED)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             Attention(w, hp),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.experts import Experts
+from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.models.qwen3vl import Qwen3VL, Qwen3VLHParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.experts import ExpertHParams
@@ -21,4 +21,4 @@ class Qwen3VLMoe(Qwen3VL):
     reranks = False
 
     def feed_forward(self, w: Weights, il: int) -> Block:
-        return Experts(w, self.hp, self.hp.n_ff_exp[il], scaled=False)
+        return Experts(w, self.hp, self.hp.n_ff_exp[il], experts=UNSCALED)

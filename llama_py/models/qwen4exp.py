@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ggml_py.ops import mul, repeat_4d, reshape, sigmoid
 from ggml_py.tensor import Tensor
-from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.experts import Experts, ExpertSet, SharedExperts, Weighing
 from llama_py.blocks.gated_attention import GatedAttention
 from llama_py.blocks.gated_streams import GatedStreams
 from llama_py.blocks.linear_attention import LinearAttention
@@ -212,7 +212,13 @@ class Qwen4Exp(Decoder):
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp = self.hp
-        experts = Experts(w, hp, hp.n_ff_exp[il], merged=True, w_scale=hp.expert_weights_scale)
+        experts = Experts(
+            w,
+            hp,
+            hp.n_ff_exp[il],
+            experts=ExpertSet(merged=True),
+            weighing=Weighing(scale=hp.expert_weights_scale),
+        )
         return SharedExperts(w, hp, experts, hp.n_ff_shexp, gated=True)
 
     def keeps(self, il: int) -> Kept:

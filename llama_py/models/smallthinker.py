@@ -7,7 +7,7 @@ from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import RELU
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.experts import GATING_FUNCS, Experts
+from llama_py.blocks.experts import GATING_FUNCS, UNSCALED, Experts, Routing
 from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
@@ -52,10 +52,9 @@ class ChosenExperts:
             w,
             hp,
             hp.n_ff_exp[w.il],
-            gating=GATING_FUNCS[hp.expert_gating_func - 1],
+            experts=UNSCALED,
+            routing=Routing(gating=GATING_FUNCS[hp.expert_gating_func - 1], router_scaled=False),
             act=RELU,
-            scaled=False,
-            router_scaled=False,
         )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, logits: Tensor, il: int) -> Tensor:

@@ -10,7 +10,14 @@ from ggml_py.ops import mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import limited_silu
 from llama_py.blocks.attention import QKV, Attention
-from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
+from llama_py.blocks.experts import (
+    GATING_FUNCS,
+    UNSCALED,
+    Experts,
+    Routing,
+    SharedExperts,
+    Weighing,
+)
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.rope import RopeFactors
 from llama_py.gguf.keys import Keys, flag, number, numbers, uint, uints
@@ -169,12 +176,9 @@ class Step35(UnnormedDrafter):
             w,
             hp,
             hp.n_ff_exp[il],
-            gating=hp.gating,
-            norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale,
-            probs_bias="optional",
-            scaled=False,
-            router_scaled=False,
+            experts=UNSCALED,
+            routing=Routing(gating=hp.gating, bias="optional", router_scaled=False),
+            weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
             act=limited_silu(hp.swiglu_clamp_exp[il]),
         )
         return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False, act=act)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ggml_py.registry import device
 from llama_py.blocks.activation import RELU, SILU, SWIGLU_OAI, Activation
-from llama_py.blocks.experts import GATING, Experts
+from llama_py.blocks.experts import GATING, UNNORMED, Experts, ExpertSet, Routing, Weighing
 from tests.support import blocks
 
 N, N_FF, N_EXPERT, N_USED, N_TOKENS = 8, 6, 12, 3, 5
@@ -41,7 +41,9 @@ class Case:
             found["ffn_gate_up_exps.weight"] = np.concatenate(parts, axis=1)
         return found
 
-    def compute(self, groups: tuple[int, int] = (0, 0), **options: Any) -> Values:
+    def compute(
+        self, gating: str = "softmax", groups: tuple[int, int] = (0, 0), **options: Any
+    ) -> Values:
         hp: Any = SimpleNamespace(
             n_embd=N,
             n_expert=N_EXPERT,
@@ -51,7 +53,12 @@ class Case:
         )
         w = blocks.weights({f"blk.0.{name}": x for name, x in self.file().items()})
         experts = Experts(
-            w.layer(0), hp, N_FF, probs_bias="needed", bias=self.biases, merged=True, **options
+            w.layer(0),
+            hp,
+            N_FF,
+            experts=ExpertSet(merged=True, biased=self.biases),
+            routing=Routing(gating, bias="needed"),
+            **options,
         )
         w.finish()
         w.place(lambda *_: device("ref"), {})
@@ -117,7 +124,7 @@ def gated(act: Activation, gate: Values, up: Values) -> Values:
 def test_who_is_chosen(gating: str, groups: tuple[int, int]) -> None:
     norm_w = gating != "softmax_weight"
     case = Case()
-    found = case.compute(groups, gating=gating, norm_w=norm_w, w_scale=2.5)
+    found = case.compute(gating, groups, weighing=Weighing(norm_w, 2.5))
     expected = case.expected(gating, norm_w, 2.5, SILU, groups)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
@@ -125,7 +132,7 @@ def test_who_is_chosen(gating: str, groups: tuple[int, int]) -> None:
 @pytest.mark.parametrize(("act", "biases"), [(SILU, True), (RELU, False), (SWIGLU_OAI, True)])
 def test_what_an_expert_computes(act: Activation, biases: bool) -> None:
     case = Case(biases=biases)
-    found = case.compute(act=act, norm_w=False)
+    found = case.compute(act=act, weighing=UNNORMED)
     expected = case.expected("softmax", False, 0, act, (0, 0))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 

@@ -8,7 +8,14 @@ from ggml_py.ops.hyper_connections import STREAMS
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import clamped_silu
 from llama_py.blocks.compressed_attention import CompressedAttention, Sizes
-from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
+from llama_py.blocks.experts import (
+    GATING_FUNCS,
+    UNSCALED,
+    Experts,
+    Routing,
+    SharedExperts,
+    Weighing,
+)
 from llama_py.blocks.hyper_connections import HyperConnections
 from llama_py.blocks.last_channels import plain_turn
 from llama_py.gguf.keys import Declared, Keys, flag, number, numbers, uint, uints
@@ -88,13 +95,11 @@ class StreamBlockLayer:
             w,
             hp,
             s.n_ff_exp[il],
-            gating="sqrt_softplus",
-            norm_w=s.norm_w,
-            w_scale=s.w_scale,
+            experts=UNSCALED,
+            routing=Routing(gating="sqrt_softplus", bias="needed"),
+            weighing=Weighing(normed=s.norm_w, scale=s.w_scale),
             act=clamped_silu(s.clamp_exp[il]),
             router=router,
-            probs_bias="needed",
-            scaled=False,
         )
         shared = clamped_silu(s.clamp_shexp[il])
         n_shared = s.n_ff_exp[0] * s.n_expert_shared

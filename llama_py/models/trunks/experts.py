@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 from llama_py.blocks.activation import SILU, Activation
-from llama_py.blocks.experts import GATING_FUNCS, Experts, Optional, SharedExperts
+from llama_py.blocks.experts import (
+    GATING_FUNCS,
+    UNSCALED,
+    Experts,
+    ExpertSet,
+    Optional,
+    Routing,
+    SharedExperts,
+    Weighing,
+)
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, flag, number, uint, uints
 from llama_py.hparams import HParams
@@ -78,42 +87,29 @@ def expert_layer(
     il: int,
     *,
     shared: bool = True,
-    probs_bias: Optional = "optional",
-    probs_name: str = "exp_probs_b.bias",
-    merged: bool = False,
-    scaled: bool = False,
-    down_prec: str = "default",
-    mean: bool = False,
+    bias: Optional = "optional",
+    experts: ExpertSet = UNSCALED,
     act: Activation = SILU,
     routed_act: Activation | None = None,
 ) -> Block:
     """The feed-forward of layer il: dense in the first layers, then experts and what they share.
 
     shared      whether there are shared experts
-    probs_bias, probs_name, merged, scaled   as of `Experts`
-    mean        half the sum of experts and shared ones
-    down_prec   of the last matrix of what all tokens go through
+    bias        as of `Routing`
+    experts     matrices of the routed ones; others have scales if these have
     routed_act  of routed experts; None: act
     """
     if il < hp.n_layer_dense_lead:
-        dense = FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=act, scaled=scaled)
-        dense.down.prec = down_prec
-        return dense
-    experts = Experts(
+        return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=act, scaled=experts.scaled)
+    routed = Experts(
         w,
         hp,
         hp.n_ff_exp[il],
-        gating=hp.gating,
-        norm_w=hp.expert_weights_norm,
-        w_scale=hp.expert_weights_scale,
-        probs_bias=probs_bias,
-        probs_name=probs_name,
-        merged=merged,
-        scaled=scaled,
+        experts=experts,
+        routing=Routing(hp.gating, bias=bias),
+        weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
         act=routed_act or act,
     )
     if not shared:
-        return experts
-    both = SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled, mean=mean, act=act)
-    both.shared.down.prec = down_prec
-    return both
+        return routed
+    return SharedExperts(w, hp, routed, hp.n_ff_shexp, scaled=experts.scaled, act=act)

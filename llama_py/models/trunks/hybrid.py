@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
-from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.experts import Experts, ExpertSet, SharedExperts
 from llama_py.blocks.gated_attention import GatedAttention
 from llama_py.blocks.linear_attention import DeltaNetHParams, DeltaProjections, LinearAttention
 from llama_py.blocks.slots import SlotAttention, each_seq
@@ -186,5 +186,5 @@ class HybridMoe(Hybrid):
     layer_sum = "post_moe"
 
     def feed_forward(self, w: Weights, il: int) -> Block:
-        experts = Experts(w, self.hp, self.hp.n_ff_exp[il], merged=True)
+        experts = Experts(w, self.hp, self.hp.n_ff_exp[il], experts=ExpertSet(merged=True))
         return SharedExperts(w, self.hp, experts, self.hp.n_ff_shexp, gated=True)

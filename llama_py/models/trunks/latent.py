@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from llama_py.blocks.experts import Optional
+from llama_py.blocks.experts import ExpertSet, Optional
 from llama_py.blocks.latent_attention import LatentSizes, absorbed
 from llama_py.blocks.rope import rope
 from llama_py.gguf.keys import Keys, number, uint
@@ -130,7 +130,12 @@ class Latent(LatentDecoder):
         """
         shared = need_shexp or w.has("ffn_up_shexp.weight")
         return expert_layer(
-            w, self.hp, il, shared=shared, probs_bias=probs_bias, merged=True, scaled=scaled
+            w,
+            self.hp,
+            il,
+            shared=shared,
+            bias=probs_bias,
+            experts=ExpertSet(merged=True, scaled=scaled),
         )
 
 
