@@ -16,7 +16,7 @@ from llama_py.memory.compressed_plan import N_KEYS_STEP, Sizes
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import Compressed
 from llama_py.memory.kv_rot import Rotation
-from llama_py.memory.kv_tensors import KVLayer, KVTensors
+from llama_py.memory.kv_tensors import KVLayer, KVTensors, RowLayout
 
 Layers = Sequence[tuple[int, Device]]  # number; where its keys and states are
 
@@ -40,7 +40,7 @@ class CompressedTensors:
         n_keys = -(-n_keys // N_KEYS_STEP) * N_KEYS_STEP
         self.kept, self.sizes = kept, Sizes(kept, n_keys, n_stream, n_rs_seq)
         kv = [KVLayer(il, 1, kept.n_embd_head, 0, on) for il, on in layers]
-        self.keys = KVTensors(kv, n_keys, n_stream, type_k, type_k, v_trans=False)
+        self.keys = KVTensors(kv, n_keys, n_stream, RowLayout(type_k, type_k))
         self.rotation = Rotation(kv, type_k, type_k, always=kept.rotated)
         self.kv: dict[int, Tensor] = {}
         self.score: dict[int, Tensor] = {}

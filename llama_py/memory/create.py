@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,8 @@ from llama_py.memory.kept import (
     Tokens,
 )
 from llama_py.memory.kv import KVCache
-from llama_py.memory.kv_tensors import KVLayer
+from llama_py.memory.kv_slots import CellLayout
+from llama_py.memory.kv_tensors import KVLayer, RowLayout
 from llama_py.memory.part import StateMemory
 from llama_py.memory.recurrent import RecurrentMemory, StateLayer
 from llama_py.memory.slots import SlotMemory
@@ -59,36 +60,70 @@ class Placing:
         return self.device(il, part if self.cparams.offload_kqv else None)
 
 
+@dataclass
+class _Cache:
+    """A cache to be made: `scored` for the keys of indexers, others as of `Index`, `KVCache`."""
+
+    scored: bool
+    rotated: bool
+    layers: list[KVLayer] = field(default_factory=list)
+    window: Window | None = None
+    pooled: bool = False
+    kpool: int = 0
+    with_ids: bool = False
+    tag: str = ""
+
+    def make(self, same_as: Mapping[int, int], n_embd_v_max: int, how: Placing) -> KVCache:
+        """Allocate it."""
+        cp, own = how.cparams, {layer.il for layer in self.layers}
+        if how.type_k is not how.type_v and any(not x.n_embd_head_v for x in self.layers):
+            raise ContextError(
+                f"type_k = {how.type_k} and type_v = {how.type_v} must be the same: this model's"
+                " values are part of its keys"
+            )
+        check_types(self.layers, how.type_k, how.type_v)
+        return _kind(self.kpool)(
+            self.layers,
+            CellLayout(
+                _cells(self.window, cp),
+                cp.n_seq_max,
+                cp.kv_unified,
+                how.n_pos,
+                self.window,
+                self.with_ids,
+            ),
+            RowLayout(
+                how.type_k,
+                how.type_v,
+                v_trans=not cp.flash_attn,
+                same_as={il: other for il, other in same_as.items() if other in own},
+                n_embd_v_max=0 if self.scored else n_embd_v_max,
+                tag=self.tag,
+            ),
+            scored=self.scored,
+            rotated=self.rotated,
+        )
+
+
 def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     """The memory of a context, by what each layer keeps (llama_model::create_memory)."""
     if any(isinstance(one, KeysValues) and one.apart for what in kept.values() for one in what):
         how = replace(how, cparams=replace(how.cparams, kv_unified=False))
-    layers: dict[str, list[KVLayer]] = {}
-    windows: dict[str, Window | None] = {}
+    found: dict[str, _Cache] = {}
     same_as: dict[int, int] = {}
     of: dict[int, str] = {}
-    rotated: dict[str, bool] = {}
-    pooled, with_ids, kpool = False, False, 0
+    with_ids = False
     states: list[tuple[int, State]] = []
     compressed: list[tuple[int, Compressed]] = []
     for il, what in kept.items():
         for one in what:
             if isinstance(one, KeysValues):
                 name = of[il] = _name(one.window)
-                windows[name], rotated[name] = one.window, one.rotated
                 sizes = one.n_head_kv, one.n_embd_head_k, one.n_embd_head_v
-                layer = KVLayer(
-                    il, *sizes, how.of_keys(il, one.part), one.rope, one.part, one.copied
-                )
-                layers.setdefault(name, []).append(layer)
+                _add(found, name, il, one, sizes, how).window = one.window
             elif isinstance(one, Index):
-                windows[INDEX], rotated[INDEX] = None, one.rotated
-                pooled, kpool = one.pooled, one.kpool
-                sizes = 1, one.n_embd_head, 0
-                layer = KVLayer(
-                    il, *sizes, how.of_keys(il, one.part), one.rope, one.part, one.copied
-                )
-                layers.setdefault(INDEX, []).append(layer)
+                cache = _add(found, INDEX, il, one, (1, one.n_embd_head, 0), how)
+                cache.pooled, cache.kpool = one.pooled, one.kpool
             elif isinstance(one, SameAs):
                 same_as[il] = one.il
             elif isinstance(one, Tokens):
@@ -98,68 +133,37 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
             else:
                 states.append((il, one))
     of |= {il: of[other] for il, other in same_as.items()}
+    if BASE in found:
+        found[BASE].with_ids = with_ids
+    if INDEX in found and states:
+        found[INDEX].tag = "idx_"
+    widest = max((x.n_embd_v_gqa for one in found.values() for x in one.layers), default=0)
     # the cache of layers that see all comes first
-    names = sorted(layers, key=lambda name: (name != BASE, name))
-    widest = max((x.n_embd_v_gqa for found in layers.values() for x in found), default=0)
-    caches = {
-        name: _cache(
-            layers[name],
-            windows[name],
-            same_as,
-            name == INDEX,
-            rotated[name],
-            widest,
-            how,
-            with_ids=with_ids and name == BASE,
-            tag="idx_" if name == INDEX and states else "",
-            kpool=kpool,
-        )
-        for name in names
-    }
+    names = sorted(found, key=lambda name: (name != BASE, name))
+    caches = {name: found[name].make(same_as, widest, how) for name in names}
+    pooled = any(one.pooled for one in found.values())
     recr = _compressed(compressed, how) if compressed else _states(states, how)
     return MemoryGroup(caches, recr, of, pooled)
 
 
+def _add(
+    found: dict[str, _Cache],
+    name: str,
+    il: int,
+    one: KeysValues | Index,
+    sizes: tuple[int, int, int],
+    how: Placing,
+) -> _Cache:
+    """Add a layer to a cache."""
+    cache = found.setdefault(name, _Cache(name == INDEX, one.rotated))
+    cache.rotated = one.rotated
+    device = how.of_keys(il, one.part)
+    cache.layers.append(KVLayer(il, *sizes, device, one.rope, one.part, one.copied))
+    return cache
+
+
 def _name(window: Window | None) -> str:
     return BASE if window is None else f"{window.kind} window {window.size}"
-
-
-def _cache(
-    layers: list[KVLayer],
-    window: Window | None,
-    same_as: Mapping[int, int],
-    scored: bool,
-    rotated: bool,
-    n_embd_v_max: int,
-    how: Placing,
-    with_ids: bool,
-    tag: str,
-    kpool: int,
-) -> KVCache:
-    cp, own = how.cparams, {layer.il for layer in layers}
-    if how.type_k is not how.type_v and any(not layer.n_embd_head_v for layer in layers):
-        raise ContextError(
-            f"type_k = {how.type_k} and type_v = {how.type_v} must be the same: this model's"
-            " values are part of its keys"
-        )
-    check_types(layers, how.type_k, how.type_v)
-    return _kind(scored and kpool)(
-        layers,
-        kv_size=_cells(window, cp),
-        n_seq_max=cp.n_seq_max,
-        unified=cp.kv_unified,
-        type_k=how.type_k,
-        type_v=how.type_v,
-        v_trans=not cp.flash_attn,
-        n_pos=how.n_pos,
-        window=window,
-        same_as={il: other for il, other in same_as.items() if other in own},
-        scored=scored,
-        rotated=rotated,
-        n_embd_v_max=0 if scored else n_embd_v_max,
-        with_ids=with_ids,
-        tag=tag,
-    )
 
 
 def _kind(kpool: int) -> Callable[..., KVCache]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,16 +10,15 @@ from ggml_py.backend import set_tensor
 from ggml_py.errors import ContextError
 from ggml_py.ops import view_2d
 from ggml_py.tensor import FLAG_INPUT, Tensor
-from ggml_py.types import F16, I64, GGMLType
+from ggml_py.types import F16, I64
 from llama_py.batch import I32, Index, UBatch
-from llama_py.hparams.geometry import Window
 from llama_py.memory.base import log, mib
 from llama_py.memory.cache_types import can_rewrite
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
-from llama_py.memory.kv_slots import Forgotten, KVSlots, SlotInfo
-from llama_py.memory.kv_tensors import KVLayer, KVTensors
+from llama_py.memory.kv_slots import CellLayout, Forgotten, KVSlots, SlotInfo
+from llama_py.memory.kv_tensors import F16_ROWS, KVLayer, KVTensors, RowLayout
 from llama_py.memory.mask import MaskRule, kq_mask
 from llama_py.memory.walk import Walk
 
@@ -34,57 +33,40 @@ def in_steps(n: int) -> int:
 class KVCache(KVSlots):
     """Keys and values of all tokens of all sequences (llama_kv_cache).
 
-    v_trans   V is stored transposed (needed when flash attention is off)
     scored    keys of indexers
     rotated   keys are rotated whatever their type: of indexers as a whole, others in blocks
-    n_embd_v_max   of all caches beside each other
-    with_ids  cells know their tokens
-    tag       in the names of tensors
     """
 
     def __init__(
         self,
         layers: Sequence[KVLayer],
+        cells: CellLayout,
+        rows: RowLayout = F16_ROWS,
         *,
-        kv_size: int,
-        n_seq_max: int,
-        unified: bool,
-        type_k: GGMLType = F16,
-        type_v: GGMLType = F16,
-        v_trans: bool = False,
-        n_pos: int = 1,
-        window: Window | None = None,
-        same_as: Mapping[int, int] | None = None,
         scored: bool = False,
         rotated: bool = False,
-        n_embd_v_max: int = 0,
-        with_ids: bool = False,
-        tag: str = "",
     ) -> None:
         # tensors first: they are refused if they are too large for the device
-        n_stream = 1 if unified else n_seq_max
-        self.tensors = KVTensors(
-            layers, kv_size, n_stream, type_k, type_v, v_trans, same_as, n_embd_v_max, tag
-        )
+        self.tensors = KVTensors(layers, cells.kv_size, cells.n_stream, rows)
         self.buffers = self.tensors.buffers
-        super().__init__(kv_size, n_seq_max, unified, n_pos, window, with_ids)
+        super().__init__(cells)
         k, v = (mib(d.values()) for d in (self.tensors.k, self.tensors.v))
         n_layers = len({layer.il for layer in layers})
         log.info(
             "llama_kv_cache: size = %7.2f MiB (%6d cells, %3d layers, %2d/%d seqs), K (%s): %7.2f"
             " MiB, V (%s): %7.2f MiB",
             k + v,
-            kv_size,
+            self.kv_size,
             n_layers,
-            n_seq_max,
-            n_stream,
-            type_k.name,
+            self.n_seq_max,
+            self.n_stream,
+            rows.type_k.name,
             k,
-            type_v.name,
+            rows.type_v.name,
             v,
         )
         whole = scored and rotated
-        self.rotation = Rotation(layers, type_k, type_v, whole_keys=whole, always=rotated)
+        self.rotation = Rotation(layers, rows.type_k, rows.type_v, whole_keys=whole, always=rotated)
         self.scored = scored
 
     def all_tensors(self) -> list[Tensor]:

@@ -45,32 +45,41 @@ class Applied(NamedTuple):
     forgotten: Forgotten
 
 
-class KVSlots(MemoryPart):
-    """The cells of a KV cache, without their keys and values.
-
-    A ubatch may be discarded however far it was applied.
+@dataclass(frozen=True, slots=True)
+class CellLayout:
+    """The cells of a KV cache.
 
     unified   all sequences share one stream of kv_size cells; else each has a stream of its own
+    n_pos     positions of a token
     window    what a token sees, None for all; cells out of sight of all to come are reused
     with_ids  cells know their tokens
     """
 
-    def __init__(
-        self,
-        kv_size: int,
-        n_seq_max: int,
-        unified: bool,
-        n_pos: int = 1,
-        window: Window | None = None,
-        with_ids: bool = False,
-    ) -> None:
-        self.kv_size = kv_size
-        self.n_seq_max = n_seq_max
-        self.n_stream = 1 if unified else n_seq_max
-        self.n_pos = n_pos
-        self.window = window
+    kv_size: int
+    n_seq_max: int
+    unified: bool
+    n_pos: int = 1
+    window: Window | None = None
+    with_ids: bool = False
+
+    @property
+    def n_stream(self) -> int:
+        """Number of streams."""
+        return 1 if self.unified else self.n_seq_max
+
+
+class KVSlots(MemoryPart):
+    """The cells of a KV cache, without their keys and values.
+
+    A ubatch may be discarded however far it was applied.
+    """
+
+    def __init__(self, layout: CellLayout) -> None:
+        self.kv_size, self.n_seq_max = layout.kv_size, layout.n_seq_max
+        self.n_stream, self.n_pos, self.window = layout.n_stream, layout.n_pos, layout.window
         self.cells = [
-            KVCells(kv_size, n_seq_max, n_pos >= 3, with_ids) for _ in range(self.n_stream)
+            KVCells(self.kv_size, self.n_seq_max, self.n_pos >= 3, layout.with_ids)
+            for _ in range(self.n_stream)
         ]
         self.heads = [0] * self.n_stream
         self.applied: Applied | None = None

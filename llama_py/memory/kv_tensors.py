@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ggml_py.backend import Buffer, Device
 from ggml_py.ops import cont, pad, reshape, set_rows, view_2d, view_4d
 from ggml_py.tensor import Tensor
-from ggml_py.types import GGMLType
+from ggml_py.types import F16, GGMLType
 from llama_py.hparams.geometry import Rope
 from llama_py.memory.base import LayerKey, allocate, key_name, read_part, write_part
 from llama_py.memory.cells import Indices
@@ -50,36 +50,45 @@ class KVLayer:
         return self.n_embd_head_v * self.n_head_kv
 
 
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """The tensors of a KV cache.
+
+    v_trans  V is stored transposed (needed when flash attention is off): a stream of it holds
+             [kv_size, n_embd_v_gqa]
+    same_as  layers that read another's
+    n_embd_v_max  the widest values of all caches of a memory
+    tag      in the names, where there are two caches of a layer's: `cache_idx_k_l%d`
+    """
+
+    type_k: GGMLType = F16
+    type_v: GGMLType = F16
+    v_trans: bool = False
+    same_as: Mapping[int, int] = field(default_factory=dict)
+    n_embd_v_max: int = 0
+    tag: str = ""
+
+
+F16_ROWS = RowLayout()
+
+
 class KVTensors:
     """`cache_k_l%d` and `cache_v_l%d`, each [n_embd_gqa, kv_size, n_stream]; of a layer that
     devices share, each has `cache_k_l%d.%d` with its heads, asked for by (layer, part).
-
-    With `v_trans` (no flash attention) a stream of V holds [kv_size, n_embd_v_gqa] instead.
-    same_as  layers that read another's
-    n_embd_v_max  the widest values of all caches of a memory
-    tag  in the names, where there are two caches of a layer's: `cache_idx_k_l%d`
     """
 
     def __init__(
-        self,
-        layers: Sequence[KVLayer],
-        kv_size: int,
-        n_stream: int,
-        type_k: GGMLType,
-        type_v: GGMLType,
-        v_trans: bool,
-        same_as: Mapping[int, int] | None = None,
-        n_embd_v_max: int = 0,
-        tag: str = "",
+        self, layers: Sequence[KVLayer], kv_size: int, n_stream: int, rows: RowLayout
     ) -> None:
-        self.same_as = dict(same_as or {})
+        type_k, type_v, v_trans, tag = rows.type_k, rows.type_v, rows.v_trans, rows.tag
+        self.same_as = rows.same_as
         self.layers = {layer.key: layer for layer in layers}
         self.kv_size = kv_size
         self.n_stream = n_stream
         self.type_k = type_k
         self.type_v = type_v
         self.v_trans = v_trans
-        self.n_embd_v_max = max([n_embd_v_max, *(layer.n_embd_v_gqa for layer in layers)])
+        self.n_embd_v_max = max([rows.n_embd_v_max, *(layer.n_embd_v_gqa for layer in layers)])
         self.k: dict[LayerKey, Tensor] = {}
         self.v: dict[LayerKey, Tensor] = {}
         placed: list[tuple[Device, Tensor]] = []

@@ -18,6 +18,7 @@ from llama_py.hparams.geometry import Window
 from llama_py.memory import GroupContext, KVCache, MemoryGroup, Placing, create_memory
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
+from llama_py.memory.kv_slots import CellLayout
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext
 from llama_py.params import ContextParams
@@ -145,7 +146,7 @@ class TestNothing:
 
 def small(kv_size: int, window: Window | None = None) -> KVCache:
     layers = [KVLayer(0, 1, 4, 4, DEVICE)]
-    return KVCache(layers, kv_size=kv_size, n_seq_max=2, unified=True, window=window)
+    return KVCache(layers, CellLayout(kv_size, 2, unified=True, window=window))
 
 
 class TestTwoWindowsAtOnce:

@@ -8,6 +8,7 @@ import pytest
 from ggml_py.registry import device
 from llama_py.batch import UBatch
 from llama_py.memory.kpool import KPoolCache, PoolPlan, pool_pad
+from llama_py.memory.kv_slots import CellLayout
 from llama_py.memory.kv_tensors import KVLayer
 
 POOL = 4
@@ -15,7 +16,7 @@ POOL = 4
 
 def cache(unified: bool = True) -> KPoolCache:
     layers = [KVLayer(0, 1, 12, 0, device("ref"))]
-    return KPoolCache(POOL, layers, kv_size=64, n_seq_max=3, unified=unified, scored=True)
+    return KPoolCache(POOL, layers, CellLayout(64, 3, unified), scored=True)
 
 
 def ubatch(seq_id: int, *pos: int) -> UBatch:

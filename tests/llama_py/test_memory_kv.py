@@ -18,7 +18,8 @@ from llama_py.hparams.geometry import Rope, Window
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
-from llama_py.memory.kv_tensors import KVLayer, runs
+from llama_py.memory.kv_slots import CellLayout
+from llama_py.memory.kv_tensors import KVLayer, RowLayout, runs
 from tests.support.host_device import HostDevice, NoCopies
 
 DEVICE = HostDevice()
@@ -26,7 +27,10 @@ DEVICE = HostDevice()
 
 def cache(kv_size: int = 16, n_seq_max: int = 4, unified: bool = True, **options: Any) -> KVCache:
     layers = options.pop("layers", [KVLayer(il, 2, 4, 4, DEVICE) for il in (0, 2)])
-    return KVCache(layers, kv_size=kv_size, n_seq_max=n_seq_max, unified=unified, **options)
+    of_cells = {name: options.pop(name) for name in ("n_pos", "window") if name in options}
+    return KVCache(
+        layers, CellLayout(kv_size, n_seq_max, unified, **of_cells), RowLayout(**options)
+    )
 
 
 def start(kv: KVCache, seqs: list[int], n_ubatch: int = 64, **batch: Any) -> KVCacheContext:

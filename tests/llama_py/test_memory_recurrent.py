@@ -16,6 +16,7 @@ from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory, recurrent
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import State
+from llama_py.memory.kv_slots import CellLayout
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext, StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
@@ -31,7 +32,7 @@ def memory(size: int = 4, n_rs_seq: int = 0) -> RecurrentMemory:
 
 def hybrid(n_seq_max: int = 4, kv_size: int = 16, n_rs_seq: int = 0) -> MemoryGroup:
     layers = [KVLayer(0, 1, 4, 4, DEVICE)]
-    kv = KVCache(layers, kv_size=kv_size, n_seq_max=n_seq_max, unified=True)
+    kv = KVCache(layers, CellLayout(kv_size, n_seq_max, unified=True))
     return MemoryGroup({"kv": kv}, memory(n_seq_max, n_rs_seq), {0: "kv"})
 
 
