@@ -11,6 +11,7 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.quick import pytest_ignore_collect, pytest_itemcollected  # noqa: F401  (hooks)
 from tests.support.reporting import pytest_configure  # noqa: F401  (a hook)
 
 # How long an example takes says nothing on a busy machine.

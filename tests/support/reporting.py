@@ -82,9 +82,16 @@ def compile_kernels(reporter: Any) -> None:
 class RunReporter:
     """Hooks of the process that has the terminal."""
 
-    def __init__(self, config: pytest.Config, compile: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        compile: Callable[[Any], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.config, self.compile = config, compile
         self.compiled = config.option.collectonly
+        self.collected, self.clock = 0, clock
+        self.next_line = clock() + EVERY
 
     @property
     def reporter(self) -> Any:
@@ -103,6 +110,15 @@ class RunReporter:
         partial = how.keyword or getattr(how, "lf", False) or getattr(how, "stepwise", False)
         if self.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not partial:
             self._compile_once()
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Write how many tests are collected, now and then; pytest does so on a terminal only."""
+        self.collected += sum(isinstance(one, pytest.Item) for one in report.result)
+        reporter = self.reporter
+        if reporter is not None and not reporter.isatty and self.clock() >= self.next_line:
+            self.next_line = self.clock() + EVERY
+            reporter.write_line(f"collecting: {self.collected} tests")
+            reporter.flush()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if len(session.items) >= MANY:

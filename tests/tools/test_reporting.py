@@ -42,6 +42,8 @@ CONFTEST = "from tests.support.reporting import pytest_configure\n"
 class Terminal:
     """What pytest's terminal reporter does with lines."""
 
+    isatty = False
+
     def __init__(self) -> None:
         self.lines = list[str]()
 
@@ -117,6 +119,18 @@ def test_kernels_are_compiled_once_before_many_tests(
             session: Any = SimpleNamespace(items=["x"] * n_tests)
             run.pytest_collection_finish(session)
     assert when == ([expected] if expected else [])
+
+
+def test_collected_tests_are_counted_now_and_then() -> None:
+    now, terminal = [0.0], Terminal()
+    plugins = SimpleNamespace(get_plugin=lambda name: terminal)
+    config: Any = SimpleNamespace(option=SimpleNamespace(**NONE), pluginmanager=plugins)
+    run = RunReporter(config, lambda reporter: None, lambda: now[0])
+    item = object.__new__(pytest.Function)
+    report: Any = SimpleNamespace(result=[item, item, object()])
+    for now[0] in (1.0, 6.0, 7.0, 12.0):
+        run.pytest_collectreport(report)
+    assert terminal.lines == ["collecting: 4 tests", "collecting: 8 tests"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
