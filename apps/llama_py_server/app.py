@@ -28,22 +28,22 @@ from llama_py_server.routes import (
     tokens,
     vertex,
 )
-from llama_py_server.stream.replay import Streams, begun
-from llama_py_server.wire.access import Cors, Keys
-from llama_py_server.wire.errors import HTTPError, told
-from llama_py_server.wire.limits import Limited
+from llama_py_server.stream.replay import SavedStreams, begin_stream
+from llama_py_server.wire.access import Cors, KeyCheck
+from llama_py_server.wire.errors import HTTPError, as_http_error
+from llama_py_server.wire.limits import BodyLimit
 from llama_py_server.wire.responses import GONE, as_error
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from llama_py_server.models.shelf import Shelf
-    from llama_py_server.models.state import State
+    from llama_py_server.models.state import ModelState
     from llama_py_server.params import ListenParams
 
 log = logging.getLogger("llama_py")
 
-Handler = Callable[[Request, "State"], Awaitable[Response]]  # of a model that is in memory
+Handler = Callable[[Request, "ModelState"], Awaitable[Response]]  # of a model that is in memory
 OfAll = Callable[[Request, "Shelf"], Awaitable[Response]]
 Handle = Callable[[Request], Awaitable[Any]]
 
@@ -115,14 +115,14 @@ def app(
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     middleware = [
         Middleware(Cors, listen=listen),
-        Middleware(Keys, keys=listen.keys(), public=public),
-        Middleware(Limited, most=listen.max_body << 20, seconds=listen.timeout_read),
+        Middleware(KeyCheck, keys=listen.keys(), public=public),
+        Middleware(BodyLimit, most=listen.max_body << 20, seconds=listen.timeout_read),
     ]
     failed = {HTTPException: _refused, Exception: _failed}
     made = Starlette(
         routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
     )
-    made.state.ui, made.state.streams = listen.ui, Streams()
+    made.state.ui, made.state.streams = listen.ui, SavedStreams()
     return made
 
 
@@ -142,7 +142,7 @@ def _of_one(handler: Handler, shelf: Shelf) -> Handle:
 
     async def handle(request: Request) -> Any:
         shelf.check_ready()
-        kept = begun(request, request.app.state.streams) if handler in STREAMED else None
+        saved = begin_stream(request, request.app.state.streams) if handler in STREAMED else None
         try:
             lease = await leases.lease(request, shelf)
             if lease is None:
@@ -150,13 +150,15 @@ def _of_one(handler: Handler, shelf: Shelf) -> Handle:
             request.state.lease = lease
             try:
                 doing = handler(request, lease.served.state)
-                return leases.Held(await (doing if loss is None else loss.before(doing)), lease)
+                return leases.LeasedResponse(
+                    await (doing if loss is None else loss.before(doing)), lease
+                )
             except BaseException:
                 lease.end()
                 raise
         finally:
-            if kept is not None and not kept.runs:
-                request.app.state.streams.drop(kept)
+            if saved is not None and not saved.runs:
+                request.app.state.streams.drop(saved)
 
     return handle
 
@@ -170,7 +172,7 @@ def _told(handle: Handle) -> Handle:
         except ClientDisconnect:
             return GONE
         except Exception as e:
-            error = told(e)
+            error = as_http_error(e)
             unexpected = error.kind == "server_error" and not isinstance(e, HTTPError)
             log.log(
                 logging.ERROR if unexpected else logging.INFO,
@@ -194,4 +196,4 @@ async def _refused(request: Request, e: Exception) -> Response:
 
 
 async def _failed(request: Request, e: Exception) -> Response:
-    return as_error(told(e))
+    return as_error(as_http_error(e))

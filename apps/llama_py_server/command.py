@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from llama_py.model import Model
     from llama_py.serving import Engine, Lease
     from llama_py_server.models.loss import Loss
-    from llama_py_server.models.shelf import Loaded, Place, Shelf
-    from llama_py_server.models.state import Record, State
+    from llama_py_server.models.shelf import ModelEntry, ServedModel, Shelf
+    from llama_py_server.models.state import ModelRecord, ModelState
 
 log = logging.getLogger("llama_py")
 
@@ -148,19 +148,19 @@ def _loss() -> Loss:
 def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
     """The models that options name; none is loaded yet. loss: see Shelf"""
     from ggml_py.host import memory
-    from llama_py_server.models.catalog import places, single
+    from llama_py_server.models.catalog import entries, single
     from llama_py_server.models.shelf import Manages, Shelf
 
     o = read(args, ModelsParams)
 
-    def opened_here(own: argparse.Namespace, record: Record) -> State:
+    def opened_here(own: argparse.Namespace, record: ModelRecord) -> ModelState:
         return opened(own, record, loss)
 
     if not o.is_several:
         return Shelf([single(args, opened_here)], idle=o.sleep_idle_seconds, loss=loss)
 
-    def found() -> list[Place]:
-        return places(args, getattr(args, "given", ()), parser(), opened_here)
+    def found() -> list[ModelEntry]:
+        return entries(args, getattr(args, "given", ()), parser(), opened_here)
 
     budget = o.models_memory << 20 or memory()[0]
     why = "models are neither fetched nor removed here (--models-manage)"
@@ -196,12 +196,12 @@ class Loader:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        first = [p for p in self.shelf.places.values() if p.at_start]
-        for place in first if self.shelf.several else (self.shelf.only,):
-            self.shelf.begin(place, self._loaded)
+        first = [p for p in self.shelf.entries.values() if p.at_start]
+        for entry in first if self.shelf.several else (self.shelf.only,):
+            self.shelf.begin(entry, self._loaded)
         if self.shelf.several:
             gc.enable()  # models come and go
-            session.tell(f"ready: {len(self.shelf.places)} models")
+            session.tell(f"ready: {len(self.shelf.entries)} models")
         ticking = asyncio.ensure_future(self._tick(app))
         try:
             yield
@@ -224,7 +224,7 @@ class Loader:
             self.shelf.tick()
             app.state.streams.sweep()
 
-    def _loaded(self, future: Future[Lease[Loaded]]) -> None:
+    def _loaded(self, future: Future[Lease[ServedModel]]) -> None:
         error = None if future.cancelled() else future.exception()
         if self.shelf.several:
             return
@@ -245,11 +245,11 @@ def _size(n: int | None) -> str:
     return "as much host memory as they take" if n is None else f"{n >> 20} MiB of host memory"
 
 
-def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -> State:
-    """The model and its engine, as options name them; of -m, one. record, loss: see State"""
+def opened(args: argparse.Namespace, record: ModelRecord, loss: Loss | None = None) -> ModelState:
+    """The model and its engine, as options name them; of -m, one. record, loss: see ModelState"""
     from llama_py.weights.placement import devices_in_use
     from llama_py_server.models.fitting import check_fits
-    from llama_py_server.models.state import ModelOptions, State
+    from llama_py_server.models.state import ModelOptions, ModelState
 
     o, file = read(args, ServerParams), read(args, FileParams)
     session.fetch_draft(args)
@@ -265,7 +265,7 @@ def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -
             model.vision.prepare()
         engine = _engine(args, model, speculative, undo)
         undo.pop_all()
-    return State(
+    return ModelState(
         model=model,
         engine=engine,
         options=ModelOptions(

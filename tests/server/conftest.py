@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py_server.models.state import State
+from llama_py_server.models.state import ModelState
 from tests.server.served import served, talking
 
 
 @pytest.fixture(scope="session")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, State]]:
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, ModelState]]:
     folder = str(tmp_path_factory.mktemp("slots"))
     with served("--metrics", "--slot-save-path", folder) as found:
         yield found
@@ -26,10 +26,10 @@ def calling() -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def client(serving: tuple[TestClient, State]) -> TestClient:
+def client(serving: tuple[TestClient, ModelState]) -> TestClient:
     return serving[0]
 
 
 @pytest.fixture
-def state(serving: tuple[TestClient, State]) -> State:
+def state(serving: tuple[TestClient, ModelState]) -> ModelState:
     return serving[1]

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from llama_py_server.app import app
 from llama_py_server.command import parser, shelf_of
-from llama_py_server.models.state import State
+from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_tools.command.options import read
 from tests.support.limits import SECONDS
@@ -51,7 +51,7 @@ def talking() -> tuple[str, str]:
 
 
 @contextmanager
-def served(*flags: str) -> Iterator[tuple[TestClient, State]]:
+def served(*flags: str) -> Iterator[tuple[TestClient, ModelState]]:
     """A client of a server with these flags, and what it serves."""
     args = parser().parse_args([*SMALL, *flags])
     shelf = shelf_of(args)

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from llama_py.serving import Busy
 from llama_py_server.app import app
 from llama_py_server.models.shelf import Shelf, holding
-from llama_py_server.models.state import State
+from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream.replies import running
 from tests.server.served import WAIT, until
@@ -20,12 +20,12 @@ from tests.serving.engines import held
 KEY = "a-secret"
 
 
-def client_of(state: State | None, **options: Any) -> TestClient:
+def client_of(state: ModelState | None, **options: Any) -> TestClient:
     shelf = Shelf([]) if state is None else holding(state)
     return TestClient(app(shelf, ListenParams(**options)), raise_server_exceptions=False)
 
 
-def test_keys(state: State) -> None:
+def test_keys(state: ModelState) -> None:
     client = client_of(state, api_key=("other", KEY))
     body = {"content": "a"}
     for headers in ({}, {"authorization": "Bearer x"}, {"authorization": f"Bearer {KEY}x"}):
@@ -37,7 +37,7 @@ def test_keys(state: State) -> None:
     assert client.get("/health").status_code == 200
 
 
-def test_keys_of_a_file(state: State, tmp_path: Any) -> None:
+def test_keys_of_a_file(state: ModelState, tmp_path: Any) -> None:
     file = tmp_path / "keys"
     file.write_text(f"\n{KEY}\n\n")
     assert ListenParams(api_key_file=str(file)).keys() == (KEY,)
@@ -52,7 +52,7 @@ def test_keys_of_a_file(state: State, tmp_path: Any) -> None:
         ("http://one", "http://other", "http://one"),
     ],
 )
-def test_origins(state: State, origins: str, origin: str, allowed: str | None) -> None:
+def test_origins(state: ModelState, origins: str, origin: str, allowed: str | None) -> None:
     client = client_of(state, cors_origins=origins, api_key=(KEY,))
     asked = client.options("/completions", headers={"origin": origin})
     assert asked.status_code == 200
@@ -72,7 +72,7 @@ def test_a_model_that_is_being_loaded() -> None:
     }
 
 
-def test_large_requests(state: State) -> None:
+def test_large_requests(state: ModelState) -> None:
     client = client_of(state, max_body=1)
     large = b'{"content": "' + b"a" * (1 << 20) + b'"}'
     for content in (large, iter([large[:100], large[100:]])):  # with its length, and without
@@ -81,7 +81,7 @@ def test_large_requests(state: State) -> None:
         assert response.json()["error"]["type"] == "request_too_large"
 
 
-def test_slow_requests(state: State) -> None:
+def test_slow_requests(state: ModelState) -> None:
     made = client_of(state, timeout_read=1).app
     sent: list[Any] = []
 
@@ -103,7 +103,7 @@ def test_slow_requests(state: State) -> None:
     assert sent[0]["status"] == 413
 
 
-def test_a_full_queue(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue(state: ModelState, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> Any:
         raise Busy("as many wait as may")
 
@@ -116,7 +116,7 @@ def test_a_full_queue(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_who_hangs_up_is_not_answered(state: State, stream: bool) -> None:
+def test_who_hangs_up_is_not_answered(state: ModelState, stream: bool) -> None:
     """The client leaves after its request, or after the first event."""
     made = client_of(state).app
     body = b'{"prompt": "a", "n_predict": 400, "ignore_eos": true, "stream": %s}' % (

@@ -9,8 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py.chat import ChatTemplate
-from llama_py_server.models.state import State
-from llama_py_server.schema.chat import conversation
+from llama_py_server.models.state import ModelState
+from llama_py_server.schema.chat import read_chat
 from tests.server.served import ASK, TOOL, events, template
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
@@ -46,11 +46,11 @@ def test_three_apis_say_the_same(client: TestClient) -> None:
     [({}, False), ({"parallel_tool_calls": None}, False), ({"parallel_tool_calls": True}, True)],
 )
 def test_parallel_calls_default_to_the_template(
-    state: State, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], parallel: bool
+    state: ModelState, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], parallel: bool
 ) -> None:
     source = template("meta-llama-Llama-3.1-8B-Instruct")  # it takes one call per message
     monkeypatch.setitem(vars(state), "template", ChatTemplate(source))
-    answering = conversation(state, {"messages": ASK, "tools": [TOOL], **body}).task.answering
+    answering = read_chat(state, {"messages": ASK, "tools": [TOOL], **body}).task.answering
     assert answering is not None and answering.format.asked.parallel == parallel
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py_server.models.state import State
+from llama_py_server.models.state import ModelState
 from llama_py_server.stream.replies import EACH_SLOT, running
 from tests.server.served import events, served
 
@@ -22,7 +22,7 @@ def post(client: TestClient, path: str, **body: Any) -> Any:
     return response.json()
 
 
-def test_is_what_the_model_says(client: TestClient, state: State) -> None:
+def test_is_what_the_model_says(client: TestClient, state: ModelState) -> None:
     found = post(client, "/completion", n_predict=8, return_tokens=True)
     assert found["content"] == state.model.generate(PROMPT, max_tokens=8, temp=0)
     assert found["tokens"] and found["prompt"] == PROMPT
@@ -157,7 +157,7 @@ def test_logprobs_as_openai_has_them(client: TestClient) -> None:
     assert none["top_logprobs"] == [{}, {}] and all(v < 0 for v in none["token_logprobs"])
 
 
-def test_prompts_are_echoed_with_their_logprobs(client: TestClient, state: State) -> None:
+def test_prompts_are_echoed_with_their_logprobs(client: TestClient, state: ModelState) -> None:
     text = "ROMEO: é what light"
     ids = client.post("/tokenize", json={"content": text}).json()["tokens"]
     rows = state.model.context(n_ctx=64).decode(ids, logits="all").astype(float)

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from llama_py import Model
 from llama_py.vision import Encoder, Image
-from llama_py_server.models.state import State
+from llama_py_server.models.state import ModelState
 from llama_py_server.schema.fetch import MOST, is_public
 from tests.server.served import events, served
 from tests.server.test_chat import post
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seeing(files: tuple[Path, Path], folder: Path) -> Iterator[tuple[TestClient, State]]:
+def seeing(files: tuple[Path, Path], folder: Path) -> Iterator[tuple[TestClient, ModelState]]:
     flags = ("-m", str(files[0]), "--mmproj", str(files[1]), "--media-path", str(folder))
     with served(*flags, "--media-urls", "any") as found:
         yield found
@@ -89,7 +89,7 @@ def said(answer: Any) -> str:
 
 
 def test_all_say_what_the_model_says(
-    seeing: tuple[TestClient, State], alone: Callable[..., str]
+    seeing: tuple[TestClient, ModelState], alone: Callable[..., str]
 ) -> None:
     client, state = seeing
     expected = alone(1)
@@ -136,7 +136,7 @@ def test_all_say_what_the_model_says(
     assert post(client, "/v1/messages/count_tokens", messages=[turn])["input_tokens"] == counts
 
 
-def test_clients_at_once(seeing: tuple[TestClient, State], alone: Callable[..., str]) -> None:
+def test_clients_at_once(seeing: tuple[TestClient, ModelState], alone: Callable[..., str]) -> None:
     client, _ = seeing
     seeds = [1, 2, 1, 4]
 
@@ -149,7 +149,7 @@ def test_clients_at_once(seeing: tuple[TestClient, State], alone: Callable[..., 
 
 
 def test_the_second_turn_neither_encodes_nor_reads_the_picture(
-    seeing: tuple[TestClient, State], monkeypatch: pytest.MonkeyPatch
+    seeing: tuple[TestClient, ModelState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, _ = seeing
     first = post(client, CHAT, messages=asked(url(8)), max_tokens=N)
@@ -170,7 +170,7 @@ def test_the_second_turn_neither_encodes_nor_reads_the_picture(
     assert third["usage"]["prompt_tokens_details"]["cached_tokens"] < 20 and n_computed
 
 
-def test_what_it_is_said_to_see(seeing: tuple[TestClient, State]) -> None:
+def test_what_it_is_said_to_see(seeing: tuple[TestClient, ModelState]) -> None:
     client, _ = seeing
     props = client.get("/props").json()
     assert props["modalities"] == {"vision": True, "video": False, "audio": False}
@@ -199,14 +199,16 @@ def test_what_it_is_said_to_see(seeing: tuple[TestClient, State]) -> None:
         ("https://[", "Failed to download image"),
     ],
 )
-def test_images_that_cannot_be_had(seeing: tuple[TestClient, State], where: str, why: str) -> None:
+def test_images_that_cannot_be_had(
+    seeing: tuple[TestClient, ModelState], where: str, why: str
+) -> None:
     response = seeing[0].post(CHAT, json={"messages": asked(where)})
     error = response.json()["error"]
     assert (response.status_code, error["type"]) == (400, "invalid_request_error")
     assert why in error["message"]
 
 
-def test_other_requests_that_are_refused(seeing: tuple[TestClient, State]) -> None:
+def test_other_requests_that_are_refused(seeing: tuple[TestClient, ModelState]) -> None:
     client, state = seeing
 
     def refused(path: str, code: int = 400, **body: Any) -> str:
@@ -234,7 +236,9 @@ def test_other_requests_that_are_refused(seeing: tuple[TestClient, State]) -> No
     assert error["n_prompt_tokens"] > error["n_ctx"] == state.engine.n_ctx
 
 
-def test_files_of_the_folder(seeing: tuple[TestClient, State], alone: Callable[..., str]) -> None:
+def test_files_of_the_folder(
+    seeing: tuple[TestClient, ModelState], alone: Callable[..., str]
+) -> None:
     answer = post(seeing[0], CHAT, messages=asked("file://a.png"), max_tokens=N)
     assert said(answer) == alone(3)
 
@@ -272,7 +276,7 @@ def page() -> Iterator[str]:
 
 
 def test_images_are_fetched(
-    seeing: tuple[TestClient, State], alone: Callable[..., str], page: str
+    seeing: tuple[TestClient, ModelState], alone: Callable[..., str], page: str
 ) -> None:
     for name in ("a.png", "again"):
         answer = post(seeing[0], CHAT, messages=asked(f"{page}/{name}"), max_tokens=N)
@@ -381,7 +385,7 @@ def test_several_models_and_one_that_sees(
 
 
 def test_images_are_read_once_for_each_request(
-    seeing: tuple[TestClient, State], monkeypatch: pytest.MonkeyPatch
+    seeing: tuple[TestClient, ModelState], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many answers there are."""
     reads: list[int] = []

@@ -18,10 +18,10 @@ from llama_py.model import Model
 from llama_py.params import SamplingParams
 from llama_py_server.command import Loader, parser, shelf_of
 from llama_py_server.models.shelf import Shelf
-from llama_py_server.models.state import State
-from llama_py_server.schema.completion import Task
+from llama_py_server.models.state import ModelState
+from llama_py_server.schema.completion import ReplyTask
 from llama_py_server.stream import replies
-from llama_py_server.stream.replay import Kept
+from llama_py_server.stream.replay import SavedStream
 from tests.server.served import SMALL
 from tests.support.limits import SECONDS
 
@@ -56,7 +56,7 @@ def test_a_stream_that_is_stopped_before_it_began_gives_its_model_back() -> None
         yield b""
 
     async def run() -> None:
-        kept, ended = Kept("a"), asyncio.Event()
+        kept, ended = SavedStream("a"), asyncio.Event()
         kept.run(chunks(), ended.set)
         kept.stop()
         await asyncio.wait_for(ended.wait(), WAIT)
@@ -74,13 +74,13 @@ def test_who_leaves_while_answers_are_prepared_cancels_all(monkeypatch: pytest.M
         return SimpleNamespace(id=7, cancel=lambda: cancelled.append(7))
 
     engine = type("Engine", (), {"submit": staticmethod(submit), "n_slots": 1})()
-    state = cast("State", SimpleNamespace(engine=engine, loss=None))
+    state = cast("ModelState", SimpleNamespace(engine=engine, loss=None))
     monkeypatch.setattr(replies, "request_of", lambda *_: None)
-    made = replies.Work._submit
-    monkeypatch.setattr(replies.Work, "_submit", lambda self: (made(self), done.set()))
+    made = replies.PendingReplies._submit
+    monkeypatch.setattr(replies.PendingReplies, "_submit", lambda self: (made(self), done.set()))
 
     async def run() -> None:
-        asked = replies.Work(state, [[1], [2]], Task(sampling=SamplingParams()))
+        asked = replies.PendingReplies(state, [[1], [2]], ReplyTask(sampling=SamplingParams()))
         task = asyncio.ensure_future(asked.__aenter__())
         await asyncio.to_thread(begun.wait, WAIT)
         task.cancel()

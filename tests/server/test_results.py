@@ -12,11 +12,11 @@ from llama_py.chat import ChatTemplate
 from llama_py.chat.tools import format_of
 from llama_py.params import SamplingParams
 from llama_py.serving import Event, Timings
-from llama_py_server.schema.completion import Task
-from llama_py_server.stream.reply import Answer
-from llama_py_server.stream.writers.anthropic import Anthropic
-from llama_py_server.stream.writers.openai_chat import Chat
-from llama_py_server.stream.writers.responses import Responses
+from llama_py_server.schema.completion import ReplyTask
+from llama_py_server.stream.reply import Reply
+from llama_py_server.stream.writers.anthropic import AnthropicWriter
+from llama_py_server.stream.writers.openai_chat import ChatWriter
+from llama_py_server.stream.writers.responses import ResponsesWriter
 from tests.server.served import ASK, TOOL, template
 
 TEXT = (
@@ -26,13 +26,13 @@ TEXT = (
 CALL = {"place": "here"}
 
 
-def answered(writer: Any, size: int, text: str = TEXT) -> tuple[Answer, list[Any]]:
+def answered(writer: Any, size: int, text: str = TEXT) -> tuple[Reply, list[Any]]:
     """The text in pieces of so many characters: the answer, and the events of a stream. A text
     that is not whole is one that was cut."""
     form = format_of(ChatTemplate(template("Qwen-Qwen3-0.6B")), ASK, tools=[TOOL])
     answering: Any = SimpleNamespace(reader=lambda: form.parser(lambda: "id"), format=form)
-    task = Task(sampling=SamplingParams(), stream=True, answering=answering)
-    answer, found = Answer(0, [1, 2, 3], task), []
+    task = ReplyTask(sampling=SamplingParams(), stream=True, answering=answering)
+    answer, found = Reply(0, [1, 2, 3], task), []
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
     for n, piece in enumerate(pieces, 1):
         reason: Any = ("eos" if text == TEXT else "length") if n == len(pieces) else None
@@ -50,7 +50,7 @@ def state() -> Any:
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_openai_chat(state: Any, size: int) -> None:
-    answer, found = answered(Chat(state), size)
+    answer, found = answered(ChatWriter(state), size)
     deltas = [e.data["choices"][0]["delta"] for e in found]
     assert "".join(d.get("reasoning_content", "") for d in deltas).strip() == "It may rain."
     assert "".join(d.get("content") or "" for d in deltas).strip() == "I look."
@@ -59,14 +59,14 @@ def test_openai_chat(state: Any, size: int) -> None:
     arguments = "".join(c["function"].get("arguments", "") for c in calls)
     assert json.loads(arguments) == CALL
     assert found[-1].data["choices"][0]["finish_reason"] == "tool_calls"
-    message = Chat(state).whole([answer])["choices"][0]["message"]
+    message = ChatWriter(state).whole([answer])["choices"][0]["message"]
     assert message["tool_calls"][0]["function"]["arguments"] == arguments
     assert message["reasoning_content"].strip() == "It may rain."
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_anthropic(state: Any, size: int) -> None:
-    answer, found = answered(Anthropic(state), size)
+    answer, found = answered(AnthropicWriter(state), size)
     starts = [e.data for e in found if e.name == "content_block_start"]
     assert [s["index"] for s in starts] == [0, 1, 2]
     assert [s["content_block"]["type"] for s in starts] == ["thinking", "text", "tool_use"]
@@ -75,7 +75,7 @@ def test_anthropic(state: Any, size: int) -> None:
     deltas = [e.data["delta"] for e in found if e.name == "content_block_delta"]
     assert json.loads("".join(d.get("partial_json", "") for d in deltas)) == CALL
     assert found[-2].data["delta"]["stop_reason"] == "tool_use"
-    blocks = Anthropic(state).whole([answer])["content"]
+    blocks = AnthropicWriter(state).whole([answer])["content"]
     assert [b["type"] for b in blocks] == ["thinking", "text", "tool_use"]
     assert blocks[2]["input"] == CALL and blocks[2]["id"] == "id"
 
@@ -88,10 +88,10 @@ def test_anthropic_calls_that_were_cut(state: Any) -> None:
     text = f'<tool_call>\n{{"name": "weather", "arguments": {given}}}'
     inputs = []
     for n in range(len(text) - len(given), len(text)):
-        answer, found = answered(Anthropic(state), 1000, text[:n])
+        answer, found = answered(AnthropicWriter(state), 1000, text[:n])
         deltas = [e.data["delta"] for e in found if e.name == "content_block_delta"]
         sent = "".join(delta["partial_json"] for delta in deltas)
-        whole = Anthropic(state).whole([answer])
+        whole = AnthropicWriter(state).whole([answer])
         assert found[-2].data["delta"]["stop_reason"] == whole["stop_reason"] == "max_tokens"
         (block,) = whole["content"]
         assert block["input"] == (from_json(sent.encode(), partial_mode=True) if sent else {}), sent
@@ -101,7 +101,7 @@ def test_anthropic_calls_that_were_cut(state: Any) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_responses(state: Any, size: int) -> None:
-    answer, found = answered(Responses(state, {}), size)
+    answer, found = answered(ResponsesWriter(state, {}), size)
     added = [e.data["item"]["type"] for e in found if e.name == "response.output_item.added"]
     done = [e.data["item"] for e in found if e.name == "response.output_item.done"]
     assert added == [item["type"] for item in done] == ["reasoning", "message", "function_call"]
@@ -109,15 +109,15 @@ def test_responses(state: Any, size: int) -> None:
     assert found[-1].data["response"]["output"] == done
     assert {item["status"] for item in done} == {"completed"}
     assert found[-1].name == "response.completed"
-    whole = Responses(state, {}).whole([answer])["output"]
+    whole = ResponsesWriter(state, {}).whole([answer])["output"]
     assert [item["type"] for item in whole] == added
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 @pytest.mark.parametrize("n", [20, 50, len(TEXT) - 20])
 def test_responses_that_were_cut(state: Any, n: int, size: int) -> None:
-    answer, found = answered(Responses(state, {}), size, TEXT[:n])
-    response, whole = found[-1].data["response"], Responses(state, {}).whole([answer])
+    answer, found = answered(ResponsesWriter(state, {}), size, TEXT[:n])
+    response, whole = found[-1].data["response"], ResponsesWriter(state, {}).whole([answer])
     assert found[-1].name == "response.incomplete" and whole["status"] == "incomplete"
     done = [e.data["item"] for e in found if e.name == "response.output_item.done"]
     assert response["output"] == done and len(done) == {20: 1, 50: 2}.get(n, 3)
@@ -127,12 +127,12 @@ def test_responses_that_were_cut(state: Any, n: int, size: int) -> None:
 
 
 def test_tokens_of_reasoning_are_counted(state: Any) -> None:
-    answer, _ = answered(Responses(state, {}), 1)
+    answer, _ = answered(ResponsesWriter(state, {}), 1)
     end = TEXT.index("</think>")
     assert len("It may rain.") <= answer.n_reasoning <= end
-    details = Chat(state).whole([answer])["usage"]["completion_tokens_details"]
+    details = ChatWriter(state).whole([answer])["usage"]["completion_tokens_details"]
     assert details == {"reasoning_tokens": answer.n_reasoning}
-    usage = Responses(state, {}).whole([answer])["usage"]["output_tokens_details"]
+    usage = ResponsesWriter(state, {}).whole([answer])["usage"]["output_tokens_details"]
     assert usage == {"reasoning_tokens": answer.n_reasoning}
 
 
@@ -151,13 +151,13 @@ def test_responses_repeat_the_request(state: Any) -> None:
         "prompt_cache_key": "k",
         "safety_identifier": "s",
     }
-    _, found = answered(Responses(state, {**asked, "store": True}), 1000)
+    _, found = answered(ResponsesWriter(state, {**asked, "store": True}), 1000)
     heads = [e.data["response"] for e in found if "response" in e.data]
     assert len(heads) == 3
     for head in heads:
         assert head | asked == head and head["store"] is False
         assert (head["temperature"], head["top_p"]) == (0.8, 0.95)
-    _, found = answered(Responses(state, {}), 1000)
+    _, found = answered(ResponsesWriter(state, {}), 1000)
     head = found[0].data["response"]
     assert (head["tools"], head["tool_choice"], head["metadata"]) == ([], "auto", {})
     assert head["parallel_tool_calls"] is False

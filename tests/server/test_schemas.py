@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from ggml_py.errors import ModelError
-from llama_py_server.models.state import State
+from llama_py_server.models.state import ModelState
 from llama_py_server.schema import from_anthropic, from_responses
-from llama_py_server.schema.chat import conversation
+from llama_py_server.schema.chat import read_chat
 from llama_py_server.wire.errors import HTTPError
 
 Body = dict[str, Any]
@@ -122,14 +122,14 @@ def values(kind: Any) -> list[Any]:
     return found
 
 
-def understood(state: State, convert: Convert, body: Body) -> Any:
+def understood(state: ModelState, convert: Convert, body: Body) -> Any:
     """What a request becomes, or the words of its refusal."""
     try:
-        found = conversation(state, convert(body))
+        found = read_chat(state, convert(body))
     except (HTTPError, ModelError) as e:
         return str(e)
     answering: Any = found.task.answering
-    asked = answering._asked
+    asked = answering._input
     said = found.prompt + str(asked.messages)  # a template may leave thoughts out
     return said, replace(asked, messages=()), replace(found.task, answering=None)
 
@@ -195,7 +195,7 @@ def described(*packages: str) -> bool:
     return all(name in DOCS for name in short)
 
 
-def test_parts_of_messages(state: State) -> None:
+def test_parts_of_messages(state: ModelState) -> None:
     left = []
     for path, convert, kind, body in cases():
         given = sample(kind)
@@ -206,7 +206,7 @@ def test_parts_of_messages(state: State) -> None:
     assert not left, f"{LEFT}: {left}"
 
 
-def test_fields_of_parts(state: State) -> None:
+def test_fields_of_parts(state: ModelState) -> None:
     if not described("openai", "anthropic"):
         pytest.skip("docs/server.md lists the fields of other versions")
     left = []
@@ -251,7 +251,7 @@ def requests() -> Iterator[tuple[str, Convert, type, Body]]:
     yield "/v1/messages", from_anthropic.chat_body, Messages, chat
 
 
-def test_fields_of_requests(state: State) -> None:
+def test_fields_of_requests(state: ModelState) -> None:
     """Those within others, too, but not the parts of messages."""
     if not described("openai", "anthropic"):
         pytest.skip("docs/server.md lists the fields of other versions")

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from llama_py.text.embed import normalized
 from llama_py_server.command import parser
-from llama_py_server.models.state import State
+from llama_py_server.models.state import ModelState
 from llama_py_server.params import ServedParams
 from llama_py_server.routes.slots import is_file_name
 from llama_py_tools.command.options import read
@@ -32,7 +32,7 @@ def test_tokens_and_back(client: TestClient) -> None:
         assert client.post("/detokenize", json={"tokens": tokens}).status_code == 400
 
 
-def test_what_is_served(client: TestClient, state: State) -> None:
+def test_what_is_served(client: TestClient, state: ModelState) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     for path in ("/models", "/v1/models"):
         found = client.get(path).json()
@@ -50,7 +50,7 @@ def test_what_is_served(client: TestClient, state: State) -> None:
     assert client.get("/completion").status_code == 404
 
 
-def test_slots_are_kept_in_files(client: TestClient, state: State) -> None:
+def test_slots_are_kept_in_files(client: TestClient, state: ModelState) -> None:
     body = {"prompt": PROMPT, "id_slot": 1, "n_predict": 4}
     said = client.post("/completion", json=body).json()
     assert said["id_slot"] == 1

@@ -15,7 +15,7 @@ from ggml_py.errors import AllocError, ModelError
 from llama_py_server.app import app
 from llama_py_server.command import main, parser, shelf_of
 from llama_py_server.models.shelf import Shelf
-from llama_py_server.models.state import Record, State
+from llama_py_server.models.state import ModelRecord, ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream.replies import running
 from tests.server.served import SMALL, WAIT, events, until
@@ -141,14 +141,14 @@ def test_others_go_on_while_one_is_being_loaded(
     if states(client)["c"] != "unloaded":
         client.post("/models/unload", json={"model": "c"})
         until(lambda: states(client)["c"] == "unloaded")
-    begun, go, real = threading.Event(), threading.Event(), shelf.places["c"].load
+    begun, go, real = threading.Event(), threading.Event(), shelf.entries["c"].load
 
-    def slowly(record: Record) -> State:
+    def slowly(record: ModelRecord) -> ModelState:
         begun.set()
         assert go.wait(WAIT)
         return real(record)
 
-    monkeypatch.setattr(shelf.places["c"], "load", slowly)
+    monkeypatch.setattr(shelf.entries["c"], "load", slowly)
     codes: list[int] = []
     waiting = [
         threading.Thread(target=lambda: codes.append(ask(client, "c").status_code))
@@ -171,10 +171,10 @@ def test_one_that_cannot_be_loaded_is_told(
     until(lambda: states(client)["c"] == "unloaded")
     for error, code in ((ModelError("no such tensor"), 500), (AllocError("full"), 503)):
 
-        def fails(record: Record, error: Exception = error) -> State:
+        def fails(record: ModelRecord, error: Exception = error) -> ModelState:
             raise error
 
-        monkeypatch.setattr(shelf.places["c"], "load", fails)
+        monkeypatch.setattr(shelf.entries["c"], "load", fails)
         found = ask(client, "c", stream=True)
         assert found.status_code == code and str(error) in found.json()["error"]["message"]
         shown = client.get("/v1/models/c").json()["status"]
@@ -229,7 +229,7 @@ def test_wrong_presets(text: str, says: str, tmp_path: Path) -> None:
 
 def test_several_files_on_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shelf = made("-m", str(folder / "a.gguf"), "-m", str(folder / "b.gguf"))
-    assert shelf.several and [*shelf.places] == ["a", "b"]
+    assert shelf.several and [*shelf.entries] == ["a", "b"]
     shelf.close()
     assert main(["-m", str(folder / "a.gguf"), "-m", str(DEMO), "-m", str(folder / "no.gguf")]) == 1
     assert "no.gguf" in capsys.readouterr().err

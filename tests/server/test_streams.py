@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from llama_py_server.app import app
 from llama_py_server.models.shelf import Shelf, holding
-from llama_py_server.models.state import State
+from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream import replay
 from llama_py_server.stream.replies import running
@@ -25,7 +25,7 @@ ID = "conversation/1::model"
 
 
 @pytest.fixture(scope="module")
-def shelf(serving: tuple[TestClient, State]) -> Shelf:
+def shelf(serving: tuple[TestClient, ModelState]) -> Shelf:
     return holding(serving[1])
 
 
@@ -73,7 +73,7 @@ def test_what_was_sent_can_be_had_again(client: TestClient) -> None:
     assert resumed(client).status_code == 404
 
 
-def kept_by(client: Any) -> replay.Kept:
+def kept_by(client: Any) -> replay.SavedStream:
     found = client.app.state.streams.get(ID)
     assert found is not None
     return found
@@ -88,7 +88,7 @@ def begun(do: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 
 
 def test_whoever_comes_later_reads_on_while_it_is_answered(
-    client: TestClient, shelf: Shelf, state: State
+    client: TestClient, shelf: Shelf, state: ModelState
 ) -> None:
     client.delete("/v1/stream", params={"conv_id": ID})
     with held(state.engine, 9) as go_on:
@@ -104,7 +104,7 @@ def test_whoever_comes_later_reads_on_while_it_is_answered(
     assert [found[0] for _, found in later] == [all_of_it[0], all_of_it[0][50:], b""]
 
 
-def test_a_stop_ends_it(client: TestClient, shelf: Shelf, state: State) -> None:
+def test_a_stop_ends_it(client: TestClient, shelf: Shelf, state: ModelState) -> None:
     client.delete("/v1/stream", params={"conv_id": ID})
     with held(state.engine, 9) as go_on:
         thread, said = begun(lambda: ask(client, n_predict=900))
@@ -153,7 +153,7 @@ def test_what_is_kept_is_bounded(client: TestClient, monkeypatch: pytest.MonkeyP
 
 def test_answers_that_go_on_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "TOGETHER", 1000)
-    all_of_them = replay.Streams()
+    all_of_them = replay.SavedStreams()
     sizes = {"short": 100, "long": 900, "longest": 2000}
     for id, n in sizes.items():
         one = all_of_them.begin(id)
@@ -165,7 +165,7 @@ def test_answers_that_go_on_are_bounded_together(monkeypatch: pytest.MonkeyPatch
     assert all(bytes(one.data).endswith(bytes(range(1, 100))) for one in left)  # the last are there
 
 
-def test_a_key_has_its_own_streams(state: State) -> None:
+def test_a_key_has_its_own_streams(state: ModelState) -> None:
     made = app(holding(state), ListenParams(api_key=("k", "other")))
     with (
         TestClient(made, headers={"authorization": "Bearer k"}) as mine,
@@ -179,7 +179,7 @@ def test_a_key_has_its_own_streams(state: State) -> None:
         assert resumed(mine).content == said and resumed(theirs).status_code == 404
 
 
-def test_predictions(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions(state: ModelState, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIP_MODE", "PREDICTION")
     monkeypatch.setenv("AIP_HEALTH_ROUTE", "alive")
     made = app(holding(state), ListenParams(api_key=("k",)))

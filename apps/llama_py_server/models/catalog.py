@@ -12,21 +12,21 @@ from ggml_py.errors import ModelError
 from llama_py.serving import size_of
 from llama_py_server.models import preset
 from llama_py_server.models.preset import ALL, Preset
-from llama_py_server.models.shelf import Place
-from llama_py_server.models.state import Record, State
+from llama_py_server.models.shelf import ModelEntry
+from llama_py_server.models.state import ModelRecord, ModelState
 from llama_py_server.params import ModelsParams
 from llama_py_tools.command.options import Parser, read
 from llama_py_tools.generate import vision
 from llama_py_tools.generate.vision import VisionParams
 from llama_py_tools.models import hub, local_models
 
-Open = Callable[[argparse.Namespace, Record], "State"]
+Open = Callable[[argparse.Namespace, ModelRecord], "ModelState"]
 # Of the server's line: they are of one.
 NOT_ITS_OWN = ("alias", "model_url", "hf_repo", "hf_file", "hf_repo_draft", "mmproj")
 
 
 @dataclass(frozen=True)
-class Found:
+class CatalogEntry:
     """A model before it has options."""
 
     name: str
@@ -36,16 +36,16 @@ class Found:
     mmproj: str = ""
 
 
-def single(args: argparse.Namespace, opened: Open) -> Place:
+def single(args: argparse.Namespace, opened: Open) -> ModelEntry:
     """The one model of a server."""
     models = read(args, ModelsParams).model
     own = argparse.Namespace(**{**vars(args), "model": models[0] if models else ""})
-    return Place("", lambda record: opened(own, record))
+    return ModelEntry("", lambda record: opened(own, record))
 
 
-def places(
+def entries(
     args: argparse.Namespace, given: Sequence[str], parser: Parser, opened: Open
-) -> list[Place]:
+) -> list[ModelEntry]:
     """All models that requests may name. ModelError for two of one name, and for wrong presets.
 
     given   the server's command line, whose options are for all of them
@@ -59,7 +59,7 @@ def places(
     parser.error = refuse  # type: ignore[method-assign]
     presets = preset.read(o.models_preset, parser) if o.models_preset else {}
     for_all = presets.pop(ALL, Preset())
-    made: list[Place] = []
+    made: list[ModelEntry] = []
     hidden: set[str] = set()
     found = {one.name: one for one in _found(o)}
     for name in [*found, *(name for name in presets if name not in found)]:
@@ -71,7 +71,7 @@ def places(
             hidden |= {repo.partition(":")[0] for repo in of}
         path = one.path if one else own.model or ""
         made.append(
-            Place(
+            ModelEntry(
                 name,
                 lambda record, own=own: opened(own, record),  # type: ignore[misc]
                 size=_size(path) + _size(own.mmproj),
@@ -84,13 +84,13 @@ def places(
             )
         )
         own.alias = (name,)
-    for place in made:
-        place.hidden = place.kind == "cache" and place.name.partition(":")[0] in hidden
+    for entry in made:
+        entry.hidden = entry.kind == "cache" and entry.name.partition(":")[0] in hidden
     return made
 
 
 def _settle(
-    own: argparse.Namespace, one: Found | None, its: Preset, parser: Parser, name: str
+    own: argparse.Namespace, one: CatalogEntry | None, its: Preset, parser: Parser, name: str
 ) -> None:
     """Which file it is: where it was found, or what its preset says."""
     said = parser.parse_args(list(its.flags))
@@ -106,7 +106,7 @@ def _settle(
         )
 
 
-def _found(o: ModelsParams) -> Iterator[Found]:
+def _found(o: ModelsParams) -> Iterator[CatalogEntry]:
     seen: dict[str, str] = {}
     for one in (*_of_line(o), *_of_folder(o.models_dir), *(_cached() if o.models_cached else ())):
         if one.name not in seen:
@@ -119,15 +119,15 @@ def _found(o: ModelsParams) -> Iterator[Found]:
             )
 
 
-def _of_line(o: ModelsParams) -> Iterator[Found]:
+def _of_line(o: ModelsParams) -> Iterator[CatalogEntry]:
     for name in o.model:
         path = name if Path(name).exists() else str(local_models.find(name) or name)
         if not Path(path).exists():
             raise FileNotFoundError(2, "No such file or directory", path)
-        yield Found(local_models.name_of(Path(path)), path, "file")
+        yield CatalogEntry(local_models.name_of(Path(path)), path, "file")
 
 
-def _of_folder(folder: str) -> Iterator[Found]:
+def _of_folder(folder: str) -> Iterator[CatalogEntry]:
     """Files, and folders with a model in several files or with others that belong to it."""
     if not folder:
         return
@@ -135,20 +135,20 @@ def _of_folder(folder: str) -> Iterator[Found]:
         if path.is_dir():
             files = [p for p in sorted(path.glob("*.gguf")) if hub.is_model(p.name)]
             if files:
-                yield Found(path.name, str(files[0]), "folder", mmproj=_eyes(files[0]))
+                yield CatalogEntry(path.name, str(files[0]), "folder", mmproj=_eyes(files[0]))
         elif path.suffix == ".gguf" and hub.is_model(path.name):
-            yield Found(local_models.name_of(path), str(path), "folder")
+            yield CatalogEntry(local_models.name_of(path), str(path), "folder")
 
 
-def _cached() -> Iterator[Found]:
+def _cached() -> Iterator[CatalogEntry]:
     """By their short names; those of the hub by their repository and type, as llama-server does."""
     repos, known = hub.cached_names(), local_models.known()
     for short, path in known.items():
         if path not in repos.values():
-            yield Found(short, str(path), "cache")
+            yield CatalogEntry(short, str(path), "cache")
     shorts = {path: (short,) for short, path in known.items()}
     for name, path in repos.items():
-        yield Found(name, str(path), "cache", shorts.get(path, ()), _eyes(path))
+        yield CatalogEntry(name, str(path), "cache", shorts.get(path, ()), _eyes(path))
 
 
 def _eyes(path: Path) -> str:

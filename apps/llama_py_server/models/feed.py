@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 
-from llama_py_server.wire.sse import PING, Event, written
+from llama_py_server.wire.sse import PING, Frame, encode
 
 Statuses = Callable[[], Mapping[str, str]]
 
@@ -30,7 +30,7 @@ class Feed:
     def send(self, event: str, model: str, data: object = None) -> None:
         """To all that listen now."""
         more = {} if data is None else {"data": data}
-        text = written(Event({"model": model, "event": event, **more}))
+        text = encode(Frame({"model": model, "event": event, **more}))
         for queue in [*self._listening]:
             if queue.qsize() < MOST:
                 queue.put_nowait(text)

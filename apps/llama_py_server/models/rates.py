@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.serving import Metrics
 
 
-class Window:
+class RateWindow:
     """What was done since the metrics were read last: rates are those of this time."""
 
     def __init__(self) -> None:

@@ -12,17 +12,17 @@ from ggml_py.errors import AllocError
 from llama_py.serving import Lease, ModelInfo, Models, Source
 from llama_py_server.models.feed import Feed
 from llama_py_server.models.fetches import Fetches
-from llama_py_server.models.state import Record
-from llama_py_server.models.summary import Told, told_of
+from llama_py_server.models.state import ModelRecord
+from llama_py_server.models.summary import ModelSummary, summarize
 from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
     from llama_py_server.models.loss import Loss
-    from llama_py_server.models.state import State
+    from llama_py_server.models.state import ModelState
 
 
 @dataclass
-class Place:
+class ModelEntry:
     """A model, whether it is in memory or not.
 
     name, others  by which requests name it
@@ -32,11 +32,11 @@ class Place:
     flags         those that only it has
     hidden        /models does not list it;  at_start  it is loaded with the server
     sees          it takes images
-    told          what was to be told of it when it left
+    summary       of the model when it left
     """
 
     name: str
-    load: Callable[[Record], State]
+    load: Callable[[ModelRecord], ModelState]
     size: int = 0
     path: str = ""
     kind: str = "file"
@@ -45,16 +45,16 @@ class Place:
     hidden: bool = False
     at_start: bool = False
     sees: bool = False
-    record: Record = field(default_factory=Record)
-    told: Told | None = None
+    record: ModelRecord = field(default_factory=ModelRecord)
+    summary: ModelSummary | None = None
 
     @property
     def is_of_hub(self) -> bool:
         """Whether it is in the hub's cache, by its repository."""
         return self.kind == "cache" and "/" in self.name
 
-    def source(self) -> Source[Loaded]:
-        return Source(lambda: Loaded(self.load(self.record), self), self.size)
+    def source(self) -> Source[ServedModel]:
+        return Source(lambda: ServedModel(self.load(self.record), self), self.size)
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class Manages:
     token: str = ""
 
 
-class Loaded:
+class ServedModel:
     """A model in memory."""
 
-    def __init__(self, state: State, place: Place) -> None:
+    def __init__(self, state: ModelState, entry: ModelEntry) -> None:
         eyes = state.model.vision
-        self.state, self.place = state, place
+        self.state, self.entry = state, entry
         self.size = state.engine.size + (0 if eyes is None else sum(eyes.sizes.values()))
 
     @property
@@ -81,8 +81,8 @@ class Loaded:
 
     def close(self) -> None:
         try:
-            self.place.told = told_of(self.state)
-            self.place.record.total = self.place.told.now.total
+            self.entry.summary = summarize(self.state)
+            self.entry.record.total = self.entry.summary.now.total
         finally:
             self.state.engine.close()
             self.state.model.close()
@@ -94,7 +94,7 @@ class Shelf:
     several  whether requests have to say which they mean; otherwise any name is that of the one
     autoload whether a request loads the model that it names
     ready    whether requests are answered
-    again    makes the places anew, where they may have changed
+    again    makes the entries again, because models may have changed
     loss     of ranks that compute; None without any that could be lost
     manages  who may change which models there are;  fetches  those that come
     feed     tells who listens
@@ -102,21 +102,21 @@ class Shelf:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        entries: Sequence[ModelEntry],
         *,
         several: bool = False,
         budget: int | None = None,
         most: int = 0,
         autoload: bool = True,
         idle: float = -1.0,
-        again: Callable[[], Sequence[Place]] | None = None,
+        again: Callable[[], Sequence[ModelEntry]] | None = None,
         loss: Loss | None = None,
         manages: Manages | None = None,
     ) -> None:
-        self.places = {place.name: place for place in places}
+        self.entries = {entry.name: entry for entry in entries}
         self.several, self.autoload, self.idle, self.again = several, autoload, idle, again
-        self.models: Models[Loaded] = Models(
-            {place.name: place.source() for place in places}, budget, most
+        self.models: Models[ServedModel] = Models(
+            {entry.name: entry.source() for entry in entries}, budget, most
         )
         self.loss = loss
         self.manages, self.feed = manages or Manages(), Feed(self.statuses)
@@ -124,8 +124,8 @@ class Shelf:
         self.ready = several
 
     @property
-    def only(self) -> Place:
-        return next(iter(self.places.values()))
+    def only(self) -> ModelEntry:
+        return next(iter(self.entries.values()))
 
     def check_ready(self) -> None:
         if self.loss is not None:
@@ -133,8 +133,8 @@ class Shelf:
         if not self.ready:
             raise HTTPError("unavailable_error", "Loading model")
 
-    def info(self, place: Place) -> ModelInfo:
-        return next(one for one in self.models.info() if one.name == place.name)
+    def info(self, entry: ModelEntry) -> ModelInfo:
+        return next(one for one in self.models.info() if one.name == entry.name)
 
     def statuses(self) -> dict[str, str]:
         """Of all models by name."""
@@ -146,29 +146,31 @@ class Shelf:
         states = {info.state for info in self.models.info()}
         return "loading" in states and states <= {"loading", "unloaded"}
 
-    def named(self, name: str) -> Place:
+    def named(self, name: str) -> ModelEntry:
         """HTTPError for a name that is none."""
         if not name:
             raise invalid("model name is missing from the request")
-        found = self.places.get(name)
-        for place in () if found else self.places.values():
-            if name in place.others:
-                found = place
+        found = self.entries.get(name)
+        for entry in () if found else self.entries.values():
+            if name in entry.others:
+                found = entry
         if found is None:
             raise invalid(f"model '{name}' not found")
         return found
 
-    def told(self, place: Place) -> Told | None:
-        """What is to be told of a model that is in memory, or sleeps."""
-        lease = self.models.peek(place.name)
+    def summary(self, entry: ModelEntry) -> ModelSummary | None:
+        """Return the summary of a model that is in memory, or sleeps."""
+        lease = self.models.peek(entry.name)
         if lease is None:
-            return place.told if self.info(place).asleep or not self.several else None
+            return entry.summary if self.info(entry).asleep or not self.several else None
         try:
-            return told_of(lease.served.state)
+            return summarize(lease.served.state)
         finally:
             lease.end()
 
-    async def arrived(self, place: Place, future: Future[Lease[Loaded]]) -> Lease[Loaded]:
+    async def arrived(
+        self, entry: ModelEntry, future: Future[Lease[ServedModel]]
+    ) -> Lease[ServedModel]:
         """Return a model that was asked for, once it is in memory."""
         try:
             return await asyncio.wrap_future(future)
@@ -176,20 +178,22 @@ class Shelf:
             self.models.forget(future)
             raise
         except (AllocError, MemoryError) as e:
-            message = f"there is not enough memory for model '{place.name}': {e}"
+            message = f"there is not enough memory for model '{entry.name}': {e}"
             raise HTTPError("unavailable_error", message) from e
         except Exception as e:
-            message = f"model '{place.name}' could not be loaded: {e}"
+            message = f"model '{entry.name}' could not be loaded: {e}"
             raise HTTPError("server_error", message) from e
 
-    def is_there(self, place: Place) -> bool:
-        info = self.info(place)
+    def is_there(self, entry: ModelEntry) -> bool:
+        info = self.info(entry)
         return info.state != "unloaded" or info.asleep
 
-    def begin(self, place: Place, told: Callable[[Future[Any]], None] = lambda _: None) -> None:
+    def begin(
+        self, entry: ModelEntry, on_end: Callable[[Future[Any]], None] = lambda _: None
+    ) -> None:
         """Load a model that nobody has asked for yet."""
-        future = self.models.ask(place.name)
-        future.add_done_callback(told)
+        future = self.models.ask(entry.name)
+        future.add_done_callback(on_end)
         future.add_done_callback(self.models.forget)
 
     def tick(self) -> None:
@@ -200,26 +204,26 @@ class Shelf:
         """See which models there are now; those that have changed leave."""
         if self.again is None:
             return
-        now = {place.name: place for place in self.again()}
-        for name, place in [*self.places.items()]:
+        now = {entry.name: entry for entry in self.again()}
+        for name, entry in [*self.entries.items()]:
             new = now.get(name)
-            if new is None or (new.flags, new.path) != (place.flags, place.path):
+            if new is None or (new.flags, new.path) != (entry.flags, entry.path):
                 self.models.remove(name)
-                del self.places[name]
+                del self.entries[name]
             else:
-                place.hidden, place.others = new.hidden, new.others
-        for name, place in now.items():
-            if name not in self.places:
-                self.places[name] = place
-                self.models.add(name, place.source())
+                entry.hidden, entry.others = new.hidden, new.others
+        for name, entry in now.items():
+            if name not in self.entries:
+                self.entries[name] = entry
+                self.models.add(name, entry.source())
         self.feed.send("models_reload", "*")
 
     def close(self) -> None:
         """End what is being answered, and give all memory back."""
         self.ready = False
         self.fetches.close()
-        for place in self.places.values():
-            lease = self.models.peek(place.name)
+        for entry in self.entries.values():
+            lease = self.models.peek(entry.name)
             if lease is not None:
                 lease.served.state.engine.close()
                 lease.end()
@@ -233,9 +237,9 @@ def status_of(info: ModelInfo) -> str:
     return "sleeping" if info.asleep else info.state
 
 
-def holding(state: State) -> Shelf:
+def holding(state: ModelState) -> Shelf:
     """Of one model that is in memory already."""
-    shelf = Shelf([Place("", lambda _: state)])
+    shelf = Shelf([ModelEntry("", lambda _: state)])
     with shelf.models.use(""):
         shelf.ready = True
     return shelf

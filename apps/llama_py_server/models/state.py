@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llama_py.chat.ends import turn_end
 from llama_py.serving.metrics import Metrics, Now
 from llama_py.text.chat_prompt import template_of
-from llama_py_server.models.rates import Window
+from llama_py_server.models.rates import RateWindow
 from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def build() -> str:
 
 
 @dataclass
-class Record:
+class ModelRecord:
     """What stays of a model's state while it is not in memory.
 
     started   seconds since 1970
@@ -45,7 +45,7 @@ class Record:
     """
 
     started: float = field(default_factory=time.time)
-    window: Window = field(default_factory=Window)
+    window: RateWindow = field(default_factory=RateWindow)
     total: Metrics = field(default_factory=Metrics)
 
 
@@ -69,7 +69,7 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
-class State:
+class ModelState:
     """
     name, names   of the model: the first of its aliases, and all
     path          of the model's file
@@ -81,7 +81,7 @@ class State:
     options: ModelOptions
     path: str
     names: tuple[str, ...]
-    record: Record = field(default_factory=Record)
+    record: ModelRecord = field(default_factory=ModelRecord)
     loss: Loss | None = None
     decoding: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(N_DECODING))
 

@@ -1,4 +1,4 @@
-"""What is told of a model by /models and /props, also while it is not in memory."""
+"""The summary of a model for /models and /props, also while it is not in memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from llama_py.gguf.file_types import guessed, words_of
 
 if TYPE_CHECKING:
     from llama_py.serving import Now
-    from llama_py_server.models.state import ModelOptions, State
+    from llama_py_server.models.state import ModelOptions, ModelState
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is told of a model.
+class ModelSummary:
+    """The facts about a model that responses contain.
 
     props  those of /props that no request can change
     """
@@ -35,11 +35,11 @@ class Told:
         return ["completion", "multimodal"] if self.sees else ["completion"]
 
 
-def told_of(state: State) -> Told:
-    return Told(state.options, _model(state), _props(state), state.now(), state.model.arch)
+def summarize(state: ModelState) -> ModelSummary:
+    return ModelSummary(state.options, _model(state), _props(state), state.now(), state.model.arch)
 
 
-def _model(state: State) -> dict[str, Any]:
+def _model(state: ModelState) -> dict[str, Any]:
     m = state.model
     return {
         "id": state.name,
@@ -61,14 +61,14 @@ def _model(state: State) -> dict[str, Any]:
     }
 
 
-def _file_type(state: State) -> str:
+def _file_type(state: ModelState) -> str:
     file = state.model.file
     said = file.metadata.get("general.file_type")
     types = {name: info.type for name, info in file.tensors.items()}
     return words_of(said if isinstance(said, int) else guessed(types))
 
 
-def _props(state: State) -> dict[str, Any]:
+def _props(state: ModelState) -> dict[str, Any]:
     t, file = state.tokenizer, state.model
     shown = {name: _token_text(state, name) for name in ("bos", "eos")}
     body = {
@@ -95,14 +95,14 @@ def _props(state: State) -> dict[str, Any]:
     return body
 
 
-def _token_text(state: State, name: str) -> str:
+def _token_text(state: ModelState, name: str) -> str:
     id = state.tokenizer.special_ids.get(name)
     if id is None:
         return ""
     return state.tokenizer.token_to_piece(id, special=True).decode("utf-8", "replace")
 
 
-def _caps(state: State) -> dict[str, bool]:
+def _caps(state: ModelState) -> dict[str, bool]:
     caps = state.template.caps
     return {
         "supports_string_content": caps.string_content,

@@ -13,18 +13,18 @@ from llama_py.batch.prompts import MARKER, n_cells
 from llama_py.chat.messages import has_images
 from llama_py.text.chat_prompt import tokens_of
 from llama_py_server.schema import from_anthropic, from_responses
-from llama_py_server.schema.chat import conversation
-from llama_py_server.stream.response import answered
-from llama_py_server.stream.writers import Writer
-from llama_py_server.stream.writers.anthropic import Anthropic
-from llama_py_server.stream.writers.openai_chat import Chat
-from llama_py_server.stream.writers.responses import Responses
+from llama_py_server.schema.chat import read_chat
+from llama_py_server.stream.response import respond
+from llama_py_server.stream.writers import ReplyWriter
+from llama_py_server.stream.writers.anthropic import AnthropicWriter
+from llama_py_server.stream.writers.openai_chat import ChatWriter
+from llama_py_server.stream.writers.responses import ResponsesWriter
 from llama_py_server.wire.body import Body, inner, object_of, text
 from llama_py_server.wire.responses import as_json
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
-    from llama_py_server.schema.completion import Task
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.schema.completion import ReplyTask
 
 Convert = Callable[[Body], Body]
 
@@ -33,71 +33,73 @@ def _same(body: Body) -> Body:
     return body
 
 
-async def _answered(request: Request, state: State, convert: Convert, writer: Writer) -> Response:
+async def _respond(
+    request: Request, state: ModelState, convert: Convert, writer: ReplyWriter
+) -> Response:
     body = await object_of(request)
     ids, task = await run_in_threadpool(_read, state, body, convert)
-    return await answered(request, state, [ids], task, writer)
+    return await respond(request, state, [ids], task, writer)
 
 
-def _read(state: State, body: Body, convert: Convert) -> tuple[list[int], Task]:
-    prompt, task, messages = conversation(state, convert(body))
+def _read(state: ModelState, body: Body, convert: Convert) -> tuple[list[int], ReplyTask]:
+    prompt, task, messages = read_chat(state, convert(body))
     ids = _tokens(state, prompt, messages)
     assert task.answering is not None
     task.answering.mark(ids)
     return ids, task
 
 
-def _tokens(state: State, prompt: str, messages: list[Body]) -> list[int]:
+def _tokens(state: ModelState, prompt: str, messages: list[Body]) -> list[int]:
     if not has_images(messages):
         return tokens_of(state.model, prompt)
     with state.decoding:
         return tokens_of(state.model, prompt, messages, n_most=state.engine.n_ctx)
 
 
-async def chat(request: Request, state: State) -> Response:
+async def chat(request: Request, state: ModelState) -> Response:
     body = await object_of(request)
     forced = text(inner(body, "function_call"), "name")
-    writer = Chat(state, body.get("functions") is not None, forced)
-    return await _answered(request, state, _same, writer)
+    writer = ChatWriter(state, body.get("functions") is not None, forced)
+    return await _respond(request, state, _same, writer)
 
 
-async def responses(request: Request, state: State) -> Response:
-    writer = Responses(state, await object_of(request))
-    return await _answered(request, state, from_responses.chat_body, writer)
+async def responses(request: Request, state: ModelState) -> Response:
+    writer = ResponsesWriter(state, await object_of(request))
+    return await _respond(request, state, from_responses.chat_body, writer)
 
 
-async def messages(request: Request, state: State) -> Response:
-    return await _answered(request, state, from_anthropic.chat_body, Anthropic(state))
+async def messages(request: Request, state: ModelState) -> Response:
+    return await _respond(request, state, from_anthropic.chat_body, AnthropicWriter(state))
 
 
-async def _counted(request: Request, state: State, convert: Convert) -> int:
+async def _counted(request: Request, state: ModelState, convert: Convert) -> int:
     body = await object_of(request)
 
     def n_tokens() -> int:
-        prompt, _, messages = conversation(state, convert(body))
+        prompt, _, messages = read_chat(state, convert(body))
         return n_cells(_tokens(state, prompt, messages))
 
     return await run_in_threadpool(n_tokens)
 
 
-async def count_chat(request: Request, state: State) -> Response:
+async def count_chat(request: Request, state: ModelState) -> Response:
     n = await _counted(request, state, _same)
     return as_json({"input_tokens": n, "object": "response.input_tokens"})
 
 
-async def count_responses(request: Request, state: State) -> Response:
+async def count_responses(request: Request, state: ModelState) -> Response:
     n = await _counted(request, state, from_responses.chat_body)
     return as_json({"input_tokens": n, "object": "response.input_tokens"})
 
 
-async def count_messages(request: Request, state: State) -> Response:
+async def count_messages(request: Request, state: ModelState) -> Response:
     return as_json({"input_tokens": await _counted(request, state, from_anthropic.chat_body)})
 
 
-async def apply_template(request: Request, state: State) -> Response:
+async def apply_template(request: Request, state: ModelState) -> Response:
     """The prompt of a conversation, without an answer; with marks where images are."""
     body = await object_of(request)
-    found = await run_in_threadpool(conversation, state, body)
+    found = await run_in_threadpool(read_chat, state, body)
     prompt = found.prompt
     if has_images(found.messages):
         from llama_py.vision.messages import PLACE

@@ -12,24 +12,24 @@ from starlette.responses import Response
 from llama_py.text.infill import infill_ids
 from llama_py_server.schema import completion as tasks
 from llama_py_server.schema.prompts import prompts_of
-from llama_py_server.stream.response import answered
-from llama_py_server.stream.writers.native import Native
-from llama_py_server.stream.writers.openai import Completion
+from llama_py_server.stream.response import respond
+from llama_py_server.stream.writers.native import NativeWriter
+from llama_py_server.stream.writers.openai import CompletionWriter
 from llama_py_server.wire.body import Body, object_of, objects, text, value
 from llama_py_server.wire.errors import invalid, not_supported
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
-    from llama_py_server.schema.completion import Task
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.schema.completion import ReplyTask
 
 
-async def native(request: Request, state: State) -> Response:
+async def native(request: Request, state: ModelState) -> Response:
     body = await object_of(request)
     prompts, task = await run_in_threadpool(_read, state, body)
-    return await answered(request, state, prompts, task, Native(state))
+    return await respond(request, state, prompts, task, NativeWriter(state))
 
 
-async def openai(request: Request, state: State) -> Response:
+async def openai(request: Request, state: ModelState) -> Response:
     body = await object_of(request)
     if body.get("best_of") not in (None, 1):
         raise invalid("'best_of' is not supported; use 'n'")
@@ -40,10 +40,10 @@ async def openai(request: Request, state: State) -> Response:
     prompts, task = await run_in_threadpool(read, state, body)
     wanted = body.get("logprobs") is not None and body["logprobs"] is not False  # 0 is
     task = replace(task, has_logprobs=wanted, echo=echo)
-    return await answered(request, state, prompts, task, Completion(state))
+    return await respond(request, state, prompts, task, CompletionWriter(state))
 
 
-def _read_suffix(state: State, body: Body) -> tuple[list[list[int]], Task]:
+def _read_suffix(state: ModelState, body: Body) -> tuple[list[list[int]], ReplyTask]:
     """Prompts for the text between a prompt and the suffix."""
     if missing := _missing(state):
         raise invalid(f"'suffix' is not supported by this model: {missing}")
@@ -54,30 +54,30 @@ def _read_suffix(state: State, body: Body) -> tuple[list[list[int]], Task]:
     return [_between(state, one, body["suffix"]) for one in given], task
 
 
-def _read(state: State, body: Body) -> tuple[list[list[int]], Task]:
+def _read(state: ModelState, body: Body) -> tuple[list[list[int]], ReplyTask]:
     if "prompt" not in body:
         raise invalid('"prompt" is required')
     task = tasks.read(body, state)
     return prompts_of(state.tokenizer, body["prompt"], state.see if state.sees else None), task
 
 
-async def infill(request: Request, state: State) -> Response:
+async def infill(request: Request, state: ModelState) -> Response:
     """What stands between two texts."""
     if missing := _missing(state):
         raise not_supported(f"Infill is not supported by this model: {missing}")
     body = await object_of(request)
     ids, task = await run_in_threadpool(_read_infill, state, body)
-    return await answered(request, state, [ids], task, Native(state))
+    return await respond(request, state, [ids], task, NativeWriter(state))
 
 
-def _missing(state: State) -> str:
+def _missing(state: ModelState) -> str:
     """Return which tokens for infill the model lacks."""
     names = (("fim_pre", "prefix"), ("fim_suf", "suffix"), ("fim_mid", "middle"))
     special = state.tokenizer.special_ids
     return "".join(f"{what} token is missing. " for name, what in names if name not in special)
 
 
-def _between(state: State, prefix: str, suffix: str, **more: Any) -> list[int]:
+def _between(state: ModelState, prefix: str, suffix: str, **more: Any) -> list[int]:
     return infill_ids(
         state.tokenizer,
         prefix,
@@ -90,7 +90,7 @@ def _between(state: State, prefix: str, suffix: str, **more: Any) -> list[int]:
     )
 
 
-def _read_infill(state: State, body: Body) -> tuple[list[int], Task]:
+def _read_infill(state: ModelState, body: Body) -> tuple[list[int], ReplyTask]:
     for name in ("input_prefix", "input_suffix"):
         if not isinstance(body.get(name), str):
             raise invalid(f'"{name}" is required')

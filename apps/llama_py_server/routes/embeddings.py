@@ -22,20 +22,20 @@ from llama_py_server.wire.responses import as_json
 
 if TYPE_CHECKING:
     from llama_py.batch import F32
-    from llama_py_server.models.state import State
+    from llama_py_server.models.state import ModelState
 
 _FORMAT = "The format to return the embeddings in. Can be either float or base64"
 
 
-async def native(request: Request, state: State) -> Response:
+async def native(request: Request, state: ModelState) -> Response:
     return await _embedded(request, state, openai=False)
 
 
-async def openai(request: Request, state: State) -> Response:
+async def openai(request: Request, state: ModelState) -> Response:
     return await _embedded(request, state, openai=True)
 
 
-async def _embedded(request: Request, state: State, openai: bool) -> Response:
+async def _embedded(request: Request, state: ModelState, openai: bool) -> Response:
     if not state.params.embedding:
         raise not_supported("This server does not support embeddings. Start it with `--embeddings`")
     if openai and state.pooling == "none":
@@ -68,7 +68,7 @@ async def _embedded(request: Request, state: State, openai: bool) -> Response:
     )
 
 
-def _dimensions(state: State, body: Body) -> int | None:
+def _dimensions(state: ModelState, body: Body) -> int | None:
     """Return the requested length of the embeddings, or None for whole embeddings."""
     size, most = body.get("dimensions"), state.model.hparams.n_embd_out
     if size is not None and not (type(size) is int and 1 <= size <= most):
@@ -84,7 +84,7 @@ def _item(index: int, row: F32, form: str) -> dict[str, Any]:
     return found
 
 
-def _prompts(state: State, body: Body) -> list[list[int]]:
+def _prompts(state: ModelState, body: Body) -> list[list[int]]:
     if "input" not in body and "content" not in body:
         raise invalid('"input" or "content" must be provided')
     given = body["input"] if "input" in body else body["content"]
@@ -97,7 +97,7 @@ def _prompts(state: State, body: Body) -> list[list[int]]:
     return found
 
 
-def _tokens(state: State, given: Any) -> list[int]:
+def _tokens(state: ModelState, given: Any) -> list[int]:
     if state.sees and isinstance(given, dict) and "multimodal_data" in given:
         raise not_supported("embeddings of images are not supported; give texts only")
     if isinstance(given, dict) and "content" in given:
@@ -108,7 +108,7 @@ def _tokens(state: State, given: Any) -> list[int]:
     return tokens_of(state.tokenizer, given)
 
 
-async def _rows(state: State, prompts: Sequence[Sequence[int]], norm: int) -> list[F32]:
+async def _rows(state: ModelState, prompts: Sequence[Sequence[int]], norm: int) -> list[F32]:
     """Of each prompt [1, n]; without pooling [n_tokens, n]."""
     try:
         reading = state.engine.embed(prompts, state.pooling, norm, state.options.attention)
@@ -121,7 +121,7 @@ async def _rows(state: State, prompts: Sequence[Sequence[int]], norm: int) -> li
         ) from None
 
 
-async def rerank(request: Request, state: State) -> Response:
+async def rerank(request: Request, state: ModelState) -> Response:
     """How well documents answer a query, as Jina and TEI have it."""
     if not state.params.reranking:
         raise not_supported("This server does not support reranking. Start it with `--reranking`")

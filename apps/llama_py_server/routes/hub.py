@@ -38,7 +38,7 @@ async def fetch(request: Request, shelf: Shelf) -> Response:
         raise invalid("model must be a non-empty string")
     token = shelf.manages.token
     full, sizes = await run_in_threadpool(hub.to_fetch, FileParams(hf_repo=name, hf_token=token))
-    if full in shelf.places or full in shelf.fetches.running:
+    if full in shelf.entries or full in shelf.fetches.running:
         raise invalid(f"model '{full}' already exists")
     shelf.fetches.begin(full, sizes, token)
     return as_json({"success": True})
@@ -51,19 +51,19 @@ async def remove(request: Request, shelf: Shelf) -> Response:
     if name in shelf.fetches.running:
         await shelf.fetches.cancel(name)
         return _gone(shelf, name)
-    place = shelf.named(name)
-    if not place.is_of_hub:
-        raise invalid(f"model '{place.name}' is not removable (not from the hub's cache)")
-    if shelf.is_there(place):
-        shelf.models.leave(place.name)
+    entry = shelf.named(name)
+    if not entry.is_of_hub:
+        raise invalid(f"model '{entry.name}' is not removable (not from the hub's cache)")
+    if shelf.is_there(entry):
+        shelf.models.leave(entry.name)
         until = time.monotonic() + LEAVING
-        while shelf.is_there(place):
+        while shelf.is_there(entry):
             if time.monotonic() > until:
-                raise HTTPError("unavailable_error", f"model '{place.name}' is in use")
+                raise HTTPError("unavailable_error", f"model '{entry.name}' is in use")
             await asyncio.sleep(0.05)
-    await run_in_threadpool(_remove, place.name)
+    await run_in_threadpool(_remove, entry.name)
     shelf.reload()
-    return _gone(shelf, place.name)
+    return _gone(shelf, entry.name)
 
 
 def _remove(name: str) -> None:

@@ -8,21 +8,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from llama_py_server.models.summary import Told, told_of
-from llama_py_server.stream.replay import kept_of
+from llama_py_server.models.summary import ModelSummary, summarize
+from llama_py_server.stream.replay import saved_stream
 from llama_py_server.wire.body import json_of, text
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
     from llama_py.serving import Lease
-    from llama_py_server.models.shelf import Loaded, Place, Shelf
+    from llama_py_server.models.shelf import ModelEntry, ServedModel, Shelf
 
 
-class Held:
+class LeasedResponse:
     """A response that needs a model until it is sent."""
 
-    def __init__(self, response: Response, lease: Lease[Loaded]) -> None:
+    def __init__(self, response: Response, lease: Lease[ServedModel]) -> None:
         self.response, self.lease = response, lease
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -32,7 +32,7 @@ class Held:
             self.lease.end()
 
 
-async def _place(request: Request, shelf: Shelf) -> Place:
+async def _entry(request: Request, shelf: Shelf) -> ModelEntry:
     """Return the model that a request means."""
     if not shelf.several:
         return shelf.only
@@ -43,19 +43,19 @@ async def _place(request: Request, shelf: Shelf) -> Place:
     return shelf.named(name)
 
 
-async def lease(request: Request, shelf: Shelf) -> Lease[Loaded] | None:
+async def lease(request: Request, shelf: Shelf) -> Lease[ServedModel] | None:
     """Return the model of a request, once it is in memory. None if the client has left."""
-    place = await _place(request, shelf)
-    if not _may_load(request, shelf) and not shelf.is_there(place):
+    entry = await _entry(request, shelf)
+    if not _may_load(request, shelf) and not shelf.is_there(entry):
         raise invalid("model is not loaded")
-    future = shelf.models.ask(place.name)
+    future = shelf.models.ask(entry.name)
     if future.done():
-        return await shelf.arrived(place, future)
+        return await shelf.arrived(entry, future)
     await request.body()  # before the client is watched
-    waiting = shelf.arrived(place, future)
-    kept = kept_of(request)
-    if kept is not None:  # which goes on without its client
-        return await kept.unless_stopped(waiting)
+    waiting = shelf.arrived(entry, future)
+    saved = saved_stream(request)
+    if saved is not None:  # which goes on without its client
+        return await saved.unless_stopped(waiting)
     return await unless_gone(request, waiting)
 
 
@@ -64,15 +64,15 @@ def _may_load(request: Request, shelf: Shelf) -> bool:
     return given in ("true", "1") if given else shelf.autoload
 
 
-async def summary(request: Request, shelf: Shelf) -> tuple[Place, Told] | None:
+async def find_summary(request: Request, shelf: Shelf) -> tuple[ModelEntry, ModelSummary] | None:
     """Return the model that a request asks about, and load it if nothing is known of it. None if
     the client has left."""
-    place = await _place(request, shelf)
-    found = shelf.told(place)
+    entry = await _entry(request, shelf)
+    found = shelf.summary(entry)
     if found is None:
         leased = await lease(request, shelf)
         if leased is None:
             return None
-        found = told_of(leased.served.state)
+        found = summarize(leased.served.state)
         leased.end()
-    return place, found
+    return entry, found

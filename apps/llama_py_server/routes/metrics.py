@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py.serving import Now
-from llama_py_server.routes.leases import summary
+from llama_py_server.routes.leases import find_summary
 from llama_py_server.wire.errors import not_supported
 from llama_py_server.wire.responses import GONE, as_written
 
@@ -94,15 +94,15 @@ GAUGES = (
 
 
 async def get(request: Request, shelf: Shelf) -> Response:
-    found = await summary(request, shelf)
+    found = await find_summary(request, shelf)
     if found is None:
         return GONE
-    place, told = found
-    if not told.options.server.metrics:
+    entry, summary = found
+    if not summary.options.server.metrics:
         raise not_supported(
             "This server does not support metrics endpoint. Start it with `--metrics`"
         )
-    now, record = told.now, place.record
+    now, record = summary.now, entry.record
     lines: list[str] = []
     for one in COUNTERS:
         lines += _lines("counter", one.name, one.help, one.value(now))

@@ -16,8 +16,8 @@ from llama_py_server.wire.responses import as_json
 if TYPE_CHECKING:
     from llama_py.serving import ModelInfo
     from llama_py_server.models.fetches import Fetch
-    from llama_py_server.models.shelf import Place, Shelf
-    from llama_py_server.models.summary import Told
+    from llama_py_server.models.shelf import ModelEntry, Shelf
+    from llama_py_server.models.summary import ModelSummary
 
 
 async def health(request: Request, shelf: Shelf) -> Response:
@@ -27,22 +27,22 @@ async def health(request: Request, shelf: Shelf) -> Response:
 async def models(request: Request, shelf: Shelf) -> Response:
     """All that may be asked for, with `?reload=1` those that there are now."""
     if not shelf.several:
-        told = shelf.told(shelf.only)
-        assert told is not None  # it was in memory once
-        return _one_model(told)
+        summary = shelf.summary(shelf.only)
+        assert summary is not None  # it was in memory once
+        return _one_model(summary)
     if request.query_params.get("reload"):
         shelf.reload()
     infos = {info.name: info for info in shelf.models.info()}
-    shown = [p for p in shelf.places.values() if not p.hidden and p.name in infos]
+    shown = [p for p in shelf.entries.values() if not p.hidden and p.name in infos]
     coming = [_coming(fetch) for fetch in shelf.fetches.running.values()]
     return as_json(
         {"object": "list", "data": [*(_shown(shelf, p, infos[p.name]) for p in shown), *coming]}
     )
 
 
-def _one_model(told: Told) -> Response:
+def _one_model(summary: ModelSummary) -> Response:
     """For OpenAI's clients, and for those of Ollama."""
-    name, meta, n = told.model["id"], told.model["meta"], told.model["meta"]["n_params"]
+    name, meta, n = summary.model["id"], summary.model["meta"], summary.model["meta"]["n_params"]
     known = {
         "name": name,
         "model": name,
@@ -51,19 +51,19 @@ def _one_model(told: Told) -> Response:
         "digest": "",
         "type": "model",
         "description": "",
-        "tags": told.model["tags"],
-        "capabilities": told.capabilities,
+        "tags": summary.model["tags"],
+        "capabilities": summary.capabilities,
         "parameters": "",
         "details": {
             "parent_model": "",
             "format": "gguf",
-            "family": told.arch,
-            "families": [told.arch],
+            "family": summary.arch,
+            "families": [summary.arch],
             "parameter_size": f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.2f}M",
             "quantization_level": meta["ftype"],
         },
     }
-    return as_json({"models": [known], "object": "list", "data": [told.model]})
+    return as_json({"models": [known], "object": "list", "data": [summary.model]})
 
 
 def _coming(fetch: Fetch) -> dict[str, Any]:
@@ -81,51 +81,51 @@ def _coming(fetch: Fetch) -> dict[str, Any]:
 async def model(request: Request, shelf: Shelf) -> Response:
     """One of them; where there is only one, whichever is asked for."""
     if not shelf.several:
-        told = shelf.told(shelf.only)
-        assert told is not None
-        return as_json(told.model)
+        summary = shelf.summary(shelf.only)
+        assert summary is not None
+        return as_json(summary.model)
     name = request.path_params["name"]
     try:
-        place = shelf.named(name)
+        entry = shelf.named(name)
     except HTTPError as e:
         raise HTTPError("not_found_error", e.message) from None
-    return as_json(_shown(shelf, place, shelf.info(place)))
+    return as_json(_shown(shelf, entry, shelf.info(entry)))
 
 
-def _shown(shelf: Shelf, place: Place, info: ModelInfo) -> dict[str, Any]:
-    status: dict[str, Any] = {"value": status_of(info), "args": list(place.flags)}
+def _shown(shelf: Shelf, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
+    status: dict[str, Any] = {"value": status_of(info), "args": list(entry.flags)}
     if info.error is not None:
         status |= {"failed": True, "exit_code": 1, "error": str(info.error)}
-    told = shelf.told(place)
-    sees = place.sees if told is None else told.sees
+    summary = shelf.summary(entry)
+    sees = entry.sees if summary is None else summary.sees
     found = {
-        "id": place.name,
-        "aliases": sorted(place.others),
+        "id": entry.name,
+        "aliases": sorted(entry.others),
         "tags": [],
         "object": "model",
         "owned_by": "llama-py",
         "created": int(time.time()),
         "status": status,
-        "path": place.path,
-        "source": place.kind,
-        "can_remove": place.is_of_hub,
+        "path": entry.path,
+        "source": entry.kind,
+        "can_remove": entry.is_of_hub,
         "architecture": {
             "input_modalities": ["text", "image"] if sees else ["text"],
             "output_modalities": ["text"],
         },
     }
-    return found if told is None else {**told.model, **found, "tags": told.model["tags"]}
+    return found if summary is None else {**summary.model, **found, "tags": summary.model["tags"]}
 
 
 async def load(request: Request, shelf: Shelf) -> Response:
     """Begin to load a model; /models tells when it is there."""
     try:
-        place = await _named(request, shelf)
+        entry = await _named(request, shelf)
     except HTTPError:
         raise HTTPError("not_found_error", "model is not found") from None
-    if shelf.is_there(place):
+    if shelf.is_there(entry):
         raise invalid("model is already running")
-    shelf.begin(place)
+    shelf.begin(entry)
     return as_json({"success": True})
 
 
@@ -136,16 +136,16 @@ async def unload(request: Request, shelf: Shelf) -> Response:
         await shelf.fetches.cancel(name)
         return as_json({"success": True})
     try:
-        place = await _named(request, shelf)
+        entry = await _named(request, shelf)
     except HTTPError:
         raise invalid("model is not found") from None
-    if not shelf.is_there(place):
+    if not shelf.is_there(entry):
         raise invalid("model is not running")
-    shelf.models.leave(place.name)
+    shelf.models.leave(entry.name)
     return as_json({"success": True})
 
 
-async def _named(request: Request, shelf: Shelf) -> Place:
+async def _named(request: Request, shelf: Shelf) -> ModelEntry:
     if not shelf.several:
         raise HTTPError("not_found_error", "File Not Found")
     return shelf.named(text(await object_of(request), "model"))

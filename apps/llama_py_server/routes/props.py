@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py_server.models.state import build
-from llama_py_server.routes.leases import summary
+from llama_py_server.routes.leases import find_summary
 from llama_py_server.schema.completion import defaults_of, scales
 from llama_py_server.stream.writers.settings import settings
 from llama_py_server.wire.body import json_of
@@ -17,7 +17,7 @@ from llama_py_server.wire.responses import GONE, as_json
 
 if TYPE_CHECKING:
     from llama_py_server.models.shelf import Shelf
-    from llama_py_server.models.state import State
+    from llama_py_server.models.state import ModelState
 
 
 async def get(request: Request, shelf: Shelf) -> Response:
@@ -38,17 +38,17 @@ async def get(request: Request, shelf: Shelf) -> Response:
                 "cors_proxy_enabled": False,
             }
         )
-    known = await summary(request, shelf)
+    known = await find_summary(request, shelf)
     if known is None:
         return GONE
-    place, told = known
-    o = told.options
-    params = {"params": settings(defaults_of(o), o), "n_ctx": told.model["meta"]["n_ctx"]}
-    found = {"default_generation_settings": params, **told.props}
-    return as_json({**found, "ui": ui, "is_sleeping": shelf.info(place).asleep})
+    entry, summary = known
+    o = summary.options
+    params = {"params": settings(defaults_of(o), o), "n_ctx": summary.model["meta"]["n_ctx"]}
+    found = {"default_generation_settings": params, **summary.props}
+    return as_json({**found, "ui": ui, "is_sleeping": shelf.info(entry).asleep})
 
 
-async def post(request: Request, state: State) -> Response:
+async def post(request: Request, state: ModelState) -> Response:
     if not state.params.props:
         raise not_supported(
             "This server does not support changing global properties. Start it with `--props`"
@@ -56,7 +56,7 @@ async def post(request: Request, state: State) -> Response:
     return as_json({"success": True})
 
 
-async def adapters(request: Request, state: State) -> Response:
+async def adapters(request: Request, state: ModelState) -> Response:
     """The LoRA adapters and the scales of requests that say nothing of them."""
     in_use = state.engine.loras
     found = []
@@ -78,7 +78,7 @@ async def adapters(request: Request, state: State) -> Response:
     return as_json(found)
 
 
-async def set_adapters(request: Request, state: State) -> Response:
+async def set_adapters(request: Request, state: ModelState) -> Response:
     body = await json_of(request)
     if not isinstance(body, list):
         raise invalid("Request body must be an array")

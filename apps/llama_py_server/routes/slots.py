@@ -18,13 +18,13 @@ from llama_py_server.wire.responses import as_json
 
 if TYPE_CHECKING:
     from llama_py.serving import SlotInfo
-    from llama_py_server.models.state import State
+    from llama_py_server.models.state import ModelState
 
 MAX_NAME = 255
 _FORBIDDEN = set('/\\:*?"<>|')
 
 
-async def get(request: Request, state: State) -> Response:
+async def get(request: Request, state: ModelState) -> Response:
     if not state.params.slots:
         raise not_supported("This server does not support slots endpoint. Start it with `--slots`")
     slots = state.engine.slots()
@@ -33,26 +33,26 @@ async def get(request: Request, state: State) -> Response:
     return as_json([_shown(slot, state) for slot in slots])
 
 
-def _shown(slot: SlotInfo, state: State) -> dict[str, Any]:
+def _shown(slot: SlotInfo, state: ModelState) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": slot.id,
         "n_ctx": state.engine.n_ctx,
         "speculative": bool(state.options.drafters),
         "is_processing": slot.state != "idle",
     }
-    answer = running(state).get(slot.id_request)
-    if slot.state == "idle" or answer is None:
+    reply = running(state).get(slot.id_request)
+    if slot.state == "idle" or reply is None:
         return found
     return found | {
         "id_task": slot.id_request,
         "n_prompt_tokens": slot.n_prompt,
-        "n_prompt_tokens_processed": slot.n_done - answer.n_cached,
-        "n_prompt_tokens_cache": answer.n_cached,
-        "params": settings(answer.task, state.options),
+        "n_prompt_tokens_processed": slot.n_done - reply.n_cached,
+        "n_prompt_tokens_cache": reply.n_cached,
+        "params": settings(reply.task, state.options),
         "next_token": [
             {
                 "has_next_token": True,
-                "has_new_line": answer.has_new_line,
+                "has_new_line": reply.has_new_line,
                 "n_remain": slot.n_left,
                 "n_decoded": slot.n_gen,
             }
@@ -60,7 +60,7 @@ def _shown(slot: SlotInfo, state: State) -> dict[str, Any]:
     }
 
 
-async def post(request: Request, state: State) -> Response:
+async def post(request: Request, state: ModelState) -> Response:
     if not state.params.slot_save_path:
         raise not_supported(
             "This server does not support slots action. Start it with `--slot-save-path`"
@@ -80,7 +80,7 @@ async def post(request: Request, state: State) -> Response:
     return await (_save if action == "save" else _restore)(request, state, id)
 
 
-async def _path(request: Request, state: State) -> tuple[str, Path]:
+async def _path(request: Request, state: ModelState) -> tuple[str, Path]:
     name = text(await object_of(request), "filename")
     if not is_file_name(name):
         raise invalid("Invalid filename")
@@ -97,7 +97,7 @@ def is_file_name(name: str) -> bool:
     return all(c.isprintable() and c not in _FORBIDDEN for c in name)
 
 
-async def _save(request: Request, state: State, id: int) -> Response:
+async def _save(request: Request, state: ModelState, id: int) -> Response:
     name, path = await _path(request, state)
     start = time.perf_counter()
     n, n_bytes = await asyncio.wrap_future(state.engine.save_slot(id, path))
@@ -113,7 +113,7 @@ async def _save(request: Request, state: State, id: int) -> Response:
     )
 
 
-async def _restore(request: Request, state: State, id: int) -> Response:
+async def _restore(request: Request, state: ModelState, id: int) -> Response:
     name, path = await _path(request, state)
     start = time.perf_counter()
     try:

@@ -32,17 +32,17 @@ def _id(request: Request) -> str:
 
 
 async def get(request: Request, shelf: Shelf) -> Response:
-    kept = request.app.state.streams.get(_id(request), holder(request))
-    if kept is None:
+    saved = request.app.state.streams.get(_id(request), holder(request))
+    if saved is None:
         raise HTTPError("not_found_error", "Stream not found or expired")
-    if not kept.runs:
+    if not saved.runs:
         raise HTTPError("unavailable_error", "Stream owner model is loading, retry later")
     said = request.query_params.get("from", "0")
     if not said.isdecimal():
         raise invalid("Invalid 'from' offset")
-    if int(said) < kept.dropped:
+    if int(said) < saved.dropped:
         raise invalid("Stream offset lost, please restart")
-    return Replay(kept, int(said))
+    return Replay(saved, int(said))
 
 
 async def delete(request: Request, shelf: Shelf) -> Response:

@@ -14,10 +14,10 @@ from llama_py_server.wire.errors import invalid
 from llama_py_server.wire.responses import as_json
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
+    from llama_py_server.models.state import ModelState
 
 
-async def tokenize(request: Request, state: State) -> Response:
+async def tokenize(request: Request, state: ModelState) -> Response:
     body = await object_of(request)
     if "content" not in body:
         return as_json({"tokens": []})
@@ -38,7 +38,7 @@ def _piece(data: bytes) -> Any:
         return list(data)
 
 
-async def detokenize(request: Request, state: State) -> Response:
+async def detokenize(request: Request, state: ModelState) -> Response:
     body = await object_of(request)
     ids, t = body.get("tokens", []), state.tokenizer
     if not isinstance(ids, list) or not all(type(id) is int for id in ids):

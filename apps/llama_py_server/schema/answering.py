@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from llama_py.params.choosers import LogitsProcessor
     from llama_py.sampler.constraint import Constraint
     from llama_py.serving import Engine
-    from llama_py_server.schema.asked import Asked
+    from llama_py_server.schema.chat_input import ChatInput
 
 
-class Reads(Protocol):
+class ReplyReader(Protocol):
     """What makes deltas of a text that comes piece by piece, and of its end."""
 
     def feed(self, text: str) -> list[Delta]: ...
@@ -26,7 +26,7 @@ class Reads(Protocol):
     def rest(self) -> list[Delta]: ...
 
 
-class Plain:
+class PlainReader:
     """All of a text is content."""
 
     def feed(self, text: str) -> list[Delta]:
@@ -44,17 +44,17 @@ class Answering:
     marks    where other prompts may go on, once `mark` has been called
     """
 
-    def __init__(self, engine: Engine, template: ChatTemplate, asked: Asked) -> None:
+    def __init__(self, engine: Engine, template: ChatTemplate, chat_input: ChatInput) -> None:
         """ModelError for messages that the template does not take."""
-        self._engine, self._asked, o = engine, asked, asked.options
+        self._engine, self._input, o = engine, chat_input, chat_input.options
         self._tokenizer = engine.model.tokenizer
         self.format = format_of(
             template,
-            without_images(asked.messages),
-            tools=asked.tools or None,
-            tool_choice=asked.tool_choice,
+            without_images(chat_input.messages),
+            tools=chat_input.tools or None,
+            tool_choice=chat_input.tool_choice,
             parallel_tool_calls=o.parallel_tool_calls,
-            json_schema=asked.schema,
+            json_schema=chat_input.schema,
             reasoning_format=o.reasoning_format,
             add_generation_prompt=o.add_generation_prompt,
             continue_final_message=o.continued,
@@ -67,8 +67,8 @@ class Answering:
 
     def mark(self, ids: Sequence[int]) -> None:
         """The prompt has these tokens."""
-        o = self._asked.options
-        self.marks = self._engine.marks(self._asked.messages, ids, o.variables)
+        o = self._input.options
+        self.marks = self._engine.marks(self._input.messages, ids, o.variables)
 
     @property
     def preserved_tokens(self) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ class Answering:
 
     def processors(self) -> tuple[LogitsProcessor, ...]:
         """What ends thoughts that are too long. One answer uses it."""
-        o = self._asked.options
+        o = self._input.options
         if o.budget < 0 or self._tags is None:
             return ()
         tokenizer = self._tokenizer
@@ -93,5 +93,5 @@ class Answering:
         cannot be."""
         return self.format.constraint(self._tokenizer, most)
 
-    def reader(self) -> Reads:
-        return Plain() if self._asked.plain else self.format.parser()
+    def reader(self) -> ReplyReader:
+        return PlainReader() if self._input.plain else self.format.parser()

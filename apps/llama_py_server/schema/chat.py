@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llama_py_server.schema import completion as tasks
 from llama_py_server.schema.answering import Answering
-from llama_py_server.schema.asked import Asked, Options
+from llama_py_server.schema.chat_input import ChatInput, PromptOptions
 from llama_py_server.schema.chat_messages import messages_of
 from llama_py_server.schema.constraints import REPLACED, constraint_of, unconstrained
 from llama_py_server.schema.media import Media
@@ -16,22 +16,22 @@ from llama_py_server.wire.body import Body, check_unsupported, inner, objects, t
 from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
-    from llama_py_server.schema.completion import Task
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.schema.completion import ReplyTask
 
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 N_PROBS = 20  # of `logprobs` without `top_logprobs`
 
 
-class Conversation(NamedTuple):
+class ChatTask(NamedTuple):
     """What a conversation becomes."""
 
     prompt: str
-    task: Task
+    task: ReplyTask
     messages: list[Body]
 
 
-def conversation(state: State, body: Body) -> Conversation:
+def read_chat(state: ModelState, body: Body) -> ChatTask:
     """Raises HTTPError for what no conversation can be, ModelError where the template does."""
     check_unsupported(body, _UNSUPPORTED)
     body = _with_tools(body)
@@ -50,8 +50,8 @@ def conversation(state: State, body: Body) -> Conversation:
     if options.continued and isinstance(messages[-1].get("content"), list):
         texts = (part["text"] for part in messages[-1]["content"] if "text" in part)
         messages[-1] = {**messages[-1], "content": "\n\n".join(texts)}  # as llama-server joins it
-    asked = Asked(messages, tools, choice, schema, options, state.talk.skip_chat_parsing)
-    answering = Answering(state.engine, state.template, asked)
+    chat_input = ChatInput(messages, tools, choice, schema, options, state.talk.skip_chat_parsing)
+    answering = Answering(state.engine, state.template, chat_input)
     n_probs = _n_probs(body)
     body = {**body, "n_probs": n_probs, "logprobs": None}
     if schema is not None:  # the format of the answer has it
@@ -63,7 +63,7 @@ def conversation(state: State, body: Body) -> Conversation:
         has_logprobs=n_probs is not None,
         n_predict=task.n_predict or 1,  # llama-server checks the limit after a token
     )
-    return Conversation(answering.prompt, task, messages)
+    return ChatTask(answering.prompt, task, messages)
 
 
 def _with_tools(body: Body) -> Body:
@@ -102,12 +102,12 @@ def _tool_choice(body: Body) -> Any:
     return choice
 
 
-def _options(state: State, body: Body, messages: list[Body]) -> Options:
+def _options(state: ModelState, body: Body, messages: list[Body]) -> PromptOptions:
     talk = state.talk
     budget = value(body, "reasoning_budget_tokens", value(body, "thinking_budget_tokens", -1))
     continued, prompted = _continued(state, body, messages)
     parallel = body.get("parallel_tool_calls")
-    return Options(
+    return PromptOptions(
         add_generation_prompt=prompted,
         continued=continued,
         parallel_tool_calls=parallel if isinstance(parallel, bool) else None,
@@ -118,7 +118,7 @@ def _options(state: State, body: Body, messages: list[Body]) -> Options:
     )
 
 
-def _continued(state: State, body: Body, messages: list[Body]) -> tuple[bool | str, bool]:
+def _continued(state: ModelState, body: Body, messages: list[Body]) -> tuple[bool | str, bool]:
     """Which part of the last message goes on, and whether a new one begins."""
     prompted = value(body, "add_generation_prompt", True)
     given = body.get("continue_final_message")
@@ -133,7 +133,7 @@ def _continued(state: State, body: Body, messages: list[Body]) -> tuple[bool | s
     return continued and last, prompted
 
 
-def _variables(state: State, body: Body) -> dict[str, Any]:
+def _variables(state: ModelState, body: Body) -> dict[str, Any]:
     """What the template is told: by the command line, then by the request."""
     found = {**state.talk.chat_template_kwargs, **inner(body, "chat_template_kwargs")}
     if not isinstance(found.get("enable_thinking", True), bool):

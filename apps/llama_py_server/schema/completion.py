@@ -13,7 +13,7 @@ from llama_py.params import SamplingParams
 from llama_py.params.sampling import CONSTRAINTS
 from llama_py_server.schema.constraints import constraint_of
 from llama_py_server.schema.fields import (
-    Field,
+    RequestField,
     biases,
     flag,
     integer,
@@ -26,7 +26,7 @@ from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
-    from llama_py_server.models.state import ModelOptions, State
+    from llama_py_server.models.state import ModelOptions, ModelState
     from llama_py_server.schema.answering import Answering
 
 INT32 = 2**31 - 1
@@ -34,7 +34,7 @@ INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class ReplyTask:
     """How prompts are continued, and what is told of that.
 
     sampling      how tokens are chosen
@@ -96,8 +96,8 @@ class Task:
         return self.n_probs if self.n_probs or self.has_logprobs else None
 
 
-# Fields of Task by their names in a request; those behind the first are other names.
-_TASK: dict[str, Field] = {
+# Fields of ReplyTask by their names in a request; those behind the first are other names.
+_TASK: dict[str, RequestField] = {
     "verbose": flag(), "timings_per_token": flag(), "stream": flag(), "cache_prompt": flag(),
     "return_tokens": flag(), "return_progress": flag(), "post_sampling_probs": flag(),
     "sse_ping_interval": integer(-1, INT32),
@@ -109,7 +109,7 @@ _TASK: dict[str, Field] = {
 }  # fmt: skip
 
 # Fields of SamplingParams; `into` where it has another name.
-_SAMPLING: dict[str, Field] = {
+_SAMPLING: dict[str, RequestField] = {
     "top_k": integer(0, INT32, clamped=True), "top_p": number(0, 1), "min_p": number(0, 1),
     "top_n_sigma": number(), "xtc_probability": number(0, 1), "xtc_threshold": number(0, 1),
     "typical_p": number(0, 1), "temperature": number(0, into="temp"),
@@ -127,16 +127,16 @@ _SAMPLING: dict[str, Field] = {
 }  # fmt: skip
 
 
-def names(fields: Mapping[str, Field]) -> set[str]:
+def names(fields: Mapping[str, RequestField]) -> set[str]:
     return {other for name, f in fields.items() for other in (name, *f.others)}
 
 
 KNOWN = names(_TASK) | names(_SAMPLING)
 
 
-def defaults_of(o: ModelOptions) -> Task:
+def defaults_of(o: ModelOptions) -> ReplyTask:
     """Return the task of a request that leaves everything open."""
-    return Task(
+    return ReplyTask(
         sampling=o.sampling,
         n_predict=max(o.generate.max_tokens, -1),
         n_keep=o.generate.n_keep,
@@ -147,7 +147,7 @@ def defaults_of(o: ModelOptions) -> Task:
     )
 
 
-def read(body: Mapping[str, Any], state: State) -> Task:
+def read(body: Mapping[str, Any], state: ModelState) -> ReplyTask:
     """The task that a request describes. HTTPError, with the field's name, for what none can be;
     a null is as if it were not there."""
     defaults = defaults_of(state.options)
@@ -162,7 +162,7 @@ def read(body: Mapping[str, Any], state: State) -> Task:
         found["include_usage"] = _of("include_usage", flag(), options["include_usage"])
     for name, read_one in _MORE.items():
         if body.get(name) is not None:
-            more = _of(name, Field(partial(read_one, tokenizer=state.tokenizer)), body[name])
+            more = _of(name, RequestField(partial(read_one, tokenizer=state.tokenizer)), body[name])
             (sampling if name == "logit_bias" else found)[name] = more
     cmpl = next((n for n in ("n_cmpl", "n") if body.get(n) is not None), None)
     if cmpl is not None:
@@ -178,7 +178,9 @@ def read(body: Mapping[str, Any], state: State) -> Task:
     return replace(defaults, sampling=made, **found)
 
 
-def _taken(body: Mapping[str, Any], fields: Mapping[str, Field], defaults: Any) -> dict[str, Any]:
+def _taken(
+    body: Mapping[str, Any], fields: Mapping[str, RequestField], defaults: Any
+) -> dict[str, Any]:
     found = {}
     for name, f in fields.items():
         given = next((n for n in (name, *f.others) if body.get(n) is not None), None)
@@ -190,7 +192,7 @@ def _taken(body: Mapping[str, Any], fields: Mapping[str, Field], defaults: Any) 
     return found
 
 
-def _of(name: str, f: Field, value: Any) -> Any:
+def _of(name: str, f: RequestField, value: Any) -> Any:
     try:
         return f.read(value)
     except (HTTPError, ModelError, ValueError, TypeError, KeyError) as e:

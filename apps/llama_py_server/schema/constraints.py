@@ -21,7 +21,7 @@ _ANY = ("json_schema", "guided_json", "json", "format", "choice", "guided_choice
 _WRAPPER = {"name", "strict", "description", "schema"}  # keys next to the schema in `json_schema`
 
 
-class Constraint(NamedTuple):
+class ConstraintField(NamedTuple):
     """A field of SamplingParams (json_schema, grammar, regex, lark), its value, and the name of
     the field in the request."""
 
@@ -30,7 +30,7 @@ class Constraint(NamedTuple):
     name: str
 
 
-def constraint_of(body: Mapping[str, Any]) -> Constraint | None:
+def constraint_of(body: Mapping[str, Any]) -> ConstraintField | None:
     """Return the constraint of a request. HTTPError for several, and for unknown ones."""
     check_unsupported(body, REPLACED)
     found = [*_given(body), *_of_format(body.get("response_format"))]
@@ -52,7 +52,7 @@ def _is_strict(form: Any) -> bool:
     return any(isinstance(one, Mapping) and one.get("strict") is True for one in (form, given))
 
 
-def _enforce(one: Constraint) -> None:
+def _enforce(one: ConstraintField) -> None:
     """Raise HTTPError for a schema that no grammar enforces as a whole."""
     left_out = kept(json.dumps(one.value)).left_out
     if left_out:
@@ -72,7 +72,7 @@ def unconstrained(body: Body) -> Body:
     return {key: v for key, v in body.items() if not is_constraint(key)}
 
 
-def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[Constraint]:
+def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[ConstraintField]:
     for name, value in body.items():
         absent = value in (None, "") or (value in (False, []) and name not in _ANY)
         if absent or not (prefix or name in _INNER or _LIKE.search(name)):
@@ -82,7 +82,7 @@ def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[Constraint]:
                 raise invalid(f"'{name}' must be an object")
             yield from _given(value, f"{name}.")
         elif name in _NAMED:
-            yield Constraint(*_NAMED[name](value), f"{prefix}{name}")
+            yield ConstraintField(*_NAMED[name](value), f"{prefix}{name}")
         elif name not in _WITHOUT_EFFECT and not (prefix == "nvext." and not _LIKE.search(name)):
             raise invalid(f"'{prefix}{name}' is not supported; constraints: {', '.join(_NAMED)}")
 
@@ -128,7 +128,7 @@ _NAMED: dict[str, Callable[[Any], tuple[str, Any]]] = {
 _WITHOUT_EFFECT = ("guided_decoding_backend", "backend", "_backend", "disable_fallback")
 
 
-def _of_format(form: Any, name: str = "response_format") -> Iterator[Constraint]:
+def _of_format(form: Any, name: str = "response_format") -> Iterator[ConstraintField]:
     """The constraint of `response_format`."""
     if form is None:
         return
@@ -138,11 +138,11 @@ def _of_format(form: Any, name: str = "response_format") -> Iterator[Constraint]
     if kind in ("json_object", "json_schema", "json"):
         names = ("schema", "value", "json_schema")
         given: Any = next((form[k] for k in names if form.get(k) is not None), {})
-        yield Constraint("json_schema", given if kind == "json" else _unwrapped(given), name)
+        yield ConstraintField("json_schema", given if kind == "json" else _unwrapped(given), name)
     elif kind == "regex":
-        yield Constraint("regex", form.get("regex", form.get("pattern", value)), name)
+        yield ConstraintField("regex", form.get("regex", form.get("pattern", value)), name)
     elif kind == "grammar":
-        yield Constraint(*_grammar(form.get("grammar", value)), name)
+        yield ConstraintField(*_grammar(form.get("grammar", value)), name)
     elif kind not in (None, "", "text") or form.keys() - {"type"}:
         raise invalid(
             f'{name} type must be one of "text", "json_object", "json_schema", "regex" or'
@@ -159,7 +159,7 @@ def _unwrapped(given: Any) -> Any:
     return {} if given.keys() <= _WRAPPER else given
 
 
-def _checked(one: Constraint) -> Constraint:
+def _checked(one: ConstraintField) -> ConstraintField:
     kind, value, name = one
     if kind != "json_schema":
         if not isinstance(value, str):
@@ -172,4 +172,4 @@ def _checked(one: Constraint) -> Constraint:
             raise invalid(f"Field '{name}': it must be a JSON schema: {e}") from None
     if not isinstance(value, Mapping | bool):
         raise invalid(f"Field '{name}': it must be a JSON schema, an object, not {value!r}")
-    return Constraint(kind, value if value != {} else {"type": "object"}, name)
+    return ConstraintField(kind, value if value != {} else {"type": "object"}, name)

@@ -16,7 +16,7 @@ _UNSET = object()
 
 
 @dataclass(frozen=True)
-class Field:
+class RequestField:
     """read  what it makes of a JSON value; ValueError says what is wrong, `default`: keep that"""
 
     read: Callable[[Any], Any]
@@ -25,8 +25,8 @@ class Field:
     default: Any = _UNSET
 
 
-def flag() -> Field:
-    return Field(_flag)
+def flag() -> RequestField:
+    return RequestField(_flag)
 
 
 def _flag(value: Any) -> bool:
@@ -35,7 +35,9 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def integer(low: int, high: int, others: tuple[str, ...] = (), clamped: bool = False) -> Field:
+def integer(
+    low: int, high: int, others: tuple[str, ...] = (), clamped: bool = False
+) -> RequestField:
     """An integer; outside of the limits it is an error, or with `clamped` the limit."""
 
     def read(value: Any) -> int:
@@ -48,7 +50,7 @@ def integer(low: int, high: int, others: tuple[str, ...] = (), clamped: bool = F
             return max(low, min(high, found))
         return int(_within(found, low, high))
 
-    return Field(read, others)
+    return RequestField(read, others)
 
 
 def number(
@@ -58,7 +60,7 @@ def number(
     into: str = "",
     clamped: bool = True,
     below_is_default: bool = False,
-) -> Field:
+) -> RequestField:
     """A number; outside of the limits it is the limit, or without `clamped` an error."""
 
     def read(value: Any) -> Any:
@@ -69,7 +71,7 @@ def number(
         found = float(value)
         return float(max(low, min(high, found))) if clamped else _within(found, low, high)
 
-    return Field(read, (), into)
+    return RequestField(read, (), into)
 
 
 def _within(value: float, low: float, high: float) -> float:
@@ -78,7 +80,7 @@ def _within(value: float, low: float, high: float) -> float:
     return value
 
 
-def strings(least: int = 0) -> Field:
+def strings(least: int = 0) -> RequestField:
     def read(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise ValueError("it must be an array of strings")
@@ -86,26 +88,26 @@ def strings(least: int = 0) -> Field:
             raise ValueError("it must be a non-empty array of strings")
         return tuple(value)
 
-    return Field(read)
+    return RequestField(read)
 
 
-def stops() -> Field:
+def stops() -> RequestField:
     """A text or several; those that are empty do not count."""
 
     def read(value: Any) -> tuple[str, ...]:
         texts = strings().read([value] if isinstance(value, str) else value)
         return tuple(text for text in texts if text)
 
-    return Field(read)
+    return RequestField(read)
 
 
-def samplers() -> Field:
+def samplers() -> RequestField:
     """Sampler names, or a string of their characters; unknown ones are skipped."""
 
     def read(value: Any) -> str | tuple[str, ...]:
         return known_samplers(value if isinstance(value, str) else strings().read(value))
 
-    return Field(read)
+    return RequestField(read)
 
 
 def biases(value: Any, tokenizer: Tokenizer) -> dict[int, float]:

@@ -12,7 +12,7 @@ from llama_py_server.wire.body import Body, inner, text
 from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
+    from llama_py_server.models.state import ModelState
 
 KINDS = {"image_url": "image", "input_audio": "audio", "input_video": "video", "video_url": "video"}
 
@@ -20,7 +20,7 @@ KINDS = {"image_url": "image", "input_audio": "audio", "input_video": "video", "
 class Media:
     """Of one request: what it names is read or fetched, but not decoded yet."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ModelState) -> None:
         self._sees, self._folder = state.sees, state.params.media_path
         self._fetching = Fetching(state.params.media_urls)
 

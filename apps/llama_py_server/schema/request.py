@@ -12,11 +12,11 @@ from llama_py.serving import Request
 from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
-    from llama_py_server.schema.completion import Task
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.schema.completion import ReplyTask
 
 
-def request_of(state: State, prompt: Sequence[int], task: Task) -> Request:
+def request_of(state: ModelState, prompt: Sequence[int], task: ReplyTask) -> Request:
     """Return what the engine is asked for. HTTPError for a slot or an adapter that is none."""
     answering = task.answering
     if task.id_slot >= state.engine.n_slots:
@@ -42,7 +42,7 @@ def request_of(state: State, prompt: Sequence[int], task: Task) -> Request:
     )
 
 
-def _params(state: State, task: Task) -> AnswerParams:
+def _params(state: ModelState, task: ReplyTask) -> AnswerParams:
     """Return how the engine chooses tokens, and where it ends."""
     stops, preserved = task.stop, task.preserved_tokens
     if task.answering is not None:

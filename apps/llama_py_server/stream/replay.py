@@ -18,14 +18,14 @@ from llama_py_server.wire.errors import invalid
 
 T = TypeVar("T")
 HEADER = "x-conversation-id"
-SECONDS = 300.0  # that an answer is kept when it has ended, or goes on with nobody who reads it
+SECONDS = 300.0  # that a reply is kept when it has ended, or goes on with nobody who reads it
 MOST = 4 << 20  # bytes of one that are kept, the last
 TOGETHER = 64 << 20  # of all
 LONGEST = 1024  # characters of a conversation's name
 
 
-class Kept:
-    """The bytes of one answer.
+class SavedStream:
+    """The bytes of one reply.
 
     holder          of which key it is
     started, ended  as they are told: by the clock on the wall, which may be set anew
@@ -127,14 +127,14 @@ class Kept:
 
 
 class Replay(Response):
-    """A kept stream from one byte on. The end of the client is not its end."""
+    """A saved stream from one byte on. The end of the client is not its end."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, kept: Kept, at: int = 0) -> None:
+    def __init__(self, saved: SavedStream, at: int = 0) -> None:
         super().__init__(headers={"cache-control": "no-cache"})
         del self.headers["content-length"]
-        self.kept, self.at = kept, at
+        self.saved, self.at = saved, at
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
@@ -150,7 +150,7 @@ class Replay(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        chunks = self.kept.read_from(self.at)
+        chunks = self.saved.read_from(self.at)
         try:
             async for chunk in chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -159,49 +159,49 @@ class Replay(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class Streams:
+class SavedStreams:
     """Those of all conversations, the last of each. A key's holder has its own: who has another key
     does not see them, even by the same name."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, str], Kept] = {}
+        self._saved: dict[tuple[int, str], SavedStream] = {}
 
-    def begin(self, id: str, holder: int = 0) -> Kept:
+    def begin(self, id: str, holder: int = 0) -> SavedStream:
         """A new one; the one before is stopped."""
         self.stop(id, holder)
         self.sweep()
-        self._kept[holder, id] = kept = Kept(id, holder)
-        return kept
+        self._saved[holder, id] = saved = SavedStream(id, holder)
+        return saved
 
-    def get(self, id: str, holder: int = 0) -> Kept | None:
-        return self._kept.get((holder, id))
+    def get(self, id: str, holder: int = 0) -> SavedStream | None:
+        return self._saved.get((holder, id))
 
-    def drop(self, kept: Kept) -> None:
+    def drop(self, saved: SavedStream) -> None:
         """Its request failed before there was anything to keep."""
-        if self.get(kept.id, kept.holder) is kept:
-            del self._kept[kept.holder, kept.id]
-        kept.finish()
+        if self.get(saved.id, saved.holder) is saved:
+            del self._saved[saved.holder, saved.id]
+        saved.finish()
 
     def stop(self, id: str, holder: int = 0) -> None:
-        kept = self._kept.pop((holder, id), None)
-        if kept is not None:
-            kept.stop()
+        saved = self._saved.pop((holder, id), None)
+        if saved is not None:
+            saved.stop()
 
     def sweep(self) -> None:
         """Forget what nobody wants any more, and what is too much: what has ended, the oldest
         first, then the beginnings of the longest that go on."""
-        for kept in [k for k in self._kept.values() if k.is_over]:
-            self.stop(kept.id, kept.holder)
-        excess = sum(len(k.data) for k in self._kept.values()) - TOGETHER
+        for saved in [k for k in self._saved.values() if k.is_over]:
+            self.stop(saved.id, saved.holder)
+        excess = sum(len(k.data) for k in self._saved.values()) - TOGETHER
         if excess <= 0:
             return
-        for kept in sorted((k for k in self._kept.values() if k.done), key=lambda k: k.over):
+        for saved in sorted((k for k in self._saved.values() if k.done), key=lambda k: k.over):
             if excess <= 0:
                 return
-            excess -= len(kept.data)
-            self.stop(kept.id, kept.holder)
+            excess -= len(saved.data)
+            self.stop(saved.id, saved.holder)
         while excess > 0:
-            longest = max(self._kept.values(), key=lambda k: len(k.data))
+            longest = max(self._saved.values(), key=lambda k: len(k.data))
             n = min(excess, (len(longest.data) + 1) // 2)
             longest.shorten(n)
             excess -= n
@@ -211,7 +211,7 @@ class Streams:
         found = [
             k
             for id in ids
-            for k in self._kept.values()
+            for k in self._saved.values()
             if k.holder == holder and (k.id == id or k.id.startswith(f"{id}::"))
         ]
         return [
@@ -226,17 +226,17 @@ class Streams:
         ]
 
 
-def kept_of(request: Request) -> Kept | None:
+def saved_stream(request: Request) -> SavedStream | None:
     """The stream that a request is to have, if it named a conversation."""
-    found: Kept | None = getattr(request.state, "kept", None)
+    found: SavedStream | None = getattr(request.state, "saved", None)
     return found
 
 
-def begun(request: Request, streams: Streams) -> Kept | None:
+def begin_stream(request: Request, streams: SavedStreams) -> SavedStream | None:
     id = request.headers.get(HEADER, "")
     if not id:
         return None
     if len(id) > LONGEST:
         raise invalid(f"X-Conversation-Id has more than {LONGEST} characters")
-    request.state.kept = kept = streams.begin(id, holder(request))
-    return kept
+    request.state.saved = saved = streams.begin(id, holder(request))
+    return saved

@@ -1,4 +1,4 @@
-"""Answers of one HTTP request that are on their way: from the engine's thread to this one's."""
+"""Replies of one HTTP request that are on their way: from the engine's thread to this one's."""
 
 from __future__ import annotations
 
@@ -15,62 +15,64 @@ from starlette.concurrency import run_in_threadpool
 
 from llama_py.serving import Busy, Event, Handle, Timings
 from llama_py_server.schema.request import request_of
-from llama_py_server.stream.reply import Answer, Change
-from llama_py_server.wire.errors import HTTPError, told
+from llama_py_server.stream.reply import Change, Reply
+from llama_py_server.wire.errors import HTTPError, as_http_error
 
 if TYPE_CHECKING:
     from llama_py.serving import Engine
-    from llama_py_server.models.state import State
-    from llama_py_server.schema.completion import Task
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.schema.completion import ReplyTask
 
 
-EACH_SLOT = 2  # answers of one request that are asked for at a time
+EACH_SLOT = 2  # replies of one request that are asked for at a time
 
 
-_RUNNING: WeakKeyDictionary[Engine, dict[int, Answer]] = WeakKeyDictionary()
+_RUNNING: WeakKeyDictionary[Engine, dict[int, Reply]] = WeakKeyDictionary()
 
 
-def running(state: State) -> dict[int, Answer]:
-    """Return the answers of a model that are on their way, by the engine's numbers."""
+def running(state: ModelState) -> dict[int, Reply]:
+    """Return the replies of a model that are on their way, by the engine's numbers."""
     return _RUNNING.setdefault(state.engine, {})
 
 
 class News(NamedTuple):
-    """What came of an answer: a change, or None where it is about the prompt."""
+    """What came of a reply: a change, or None where it is about the prompt."""
 
-    answer: Answer
+    reply: Reply
     change: Change | None
 
 
-class Work:
-    """All answers of a request; leaving `async with` cancels those that have not ended.
+class PendingReplies:
+    """All replies of a request; leaving `async with` cancels those that have not ended.
 
     Each is told of in the order in which it happens; HTTPError where one has failed. Of many some
     are asked for at a time, so that they neither fill the queue nor keep others waiting.
     """
 
-    def __init__(self, state: State, prompts: Sequence[Sequence[int]], task: Task) -> None:
+    def __init__(
+        self, state: ModelState, prompts: Sequence[Sequence[int]], task: ReplyTask
+    ) -> None:
         self.state, self._running = state, running(state)
-        self.answers = [
-            Answer(i * task.n_cmpl + j, prompt, _of_copy(task, j))
+        self.replies = [
+            Reply(i * task.n_cmpl + j, prompt, _of_copy(task, j))
             for i, prompt in enumerate(prompts)
             for j in range(task.n_cmpl)
         ]
-        self._todo, self._left = deque(self.answers), len(self.answers)
+        self._todo, self._left = deque(self.replies), len(self.replies)
         self._asking: asyncio.Future[None] | None = None
         self._handles: list[Handle] = []
         self._is_cancelled = False
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[tuple[Answer, Event] | None] = asyncio.Queue()
-        self._first: tuple[Answer, Event] | None = None  # that `is_quiet` has waited for
+        self._events: asyncio.Queue[tuple[Reply, Event] | None] = asyncio.Queue()
+        self._first: tuple[Reply, Event] | None = None  # that `is_quiet` has waited for
         self._forget = state.loss.listen(self._lost) if state.loss is not None else None
 
     def _lost(self, error: HTTPError) -> None:
         """The engine will tell nothing any more."""
         event = Event(Timings(), finish_reason="error", error=error)
-        self._events.put_nowait((self.answers[0], event))
+        self._events.put_nowait((self.replies[0], event))
 
-    async def __aenter__(self) -> Work:
+    async def __aenter__(self) -> PendingReplies:
         try:
             await run_in_threadpool(self._submit)
         except BaseException:
@@ -84,25 +86,25 @@ class Work:
             while self._todo and not self._is_cancelled:
                 if self._n_running >= EACH_SLOT * self.state.engine.n_slots:
                     return
-                answer = self._todo[0]
-                if not len(answer.prompt):
+                reply = self._todo[0]
+                if not len(reply.prompt):
                     self._todo.popleft()
-                    self._tell(answer, Event(answer.timings, finish_reason="length"))
+                    self._tell(reply, Event(reply.timings, finish_reason="length"))
                     continue
-                request = request_of(self.state, answer.prompt, answer.task)
+                request = request_of(self.state, reply.prompt, reply.task)
                 try:
-                    handle = self.state.engine.submit(request, partial(self._tell, answer))
+                    handle = self.state.engine.submit(request, partial(self._tell, reply))
                 except Busy:
                     if self._n_running:
                         return  # once one of these has ended
                     raise
                 self._todo.popleft()
                 self._handles.append(handle)
-                self._running[handle.id] = answer
+                self._running[handle.id] = reply
                 if self._is_cancelled:  # meanwhile: nobody else cancels this one
                     self.cancel()
         except Exception as e:
-            raise told(e) from e
+            raise as_http_error(e) from e
 
     @property
     def _n_running(self) -> int:
@@ -114,7 +116,7 @@ class Work:
             self._asking = asyncio.ensure_future(self._asked())
 
     async def _asked(self) -> None:
-        """An error is heard of as one of an answer would be."""
+        """An error is heard of as one of a reply would be."""
         try:
             n = -1
             while (
@@ -130,9 +132,9 @@ class Work:
             event = Event(Timings(), finish_reason="error", error=e)
             self._events.put_nowait((self._todo[0], event))
 
-    def _tell(self, answer: Answer, event: Event) -> None:
+    def _tell(self, reply: Reply, event: Event) -> None:
         """Called from the engine's thread. It raises where the loop is closed: nobody listens."""
-        self._loop.call_soon_threadsafe(self._events.put_nowait, (answer, event))
+        self._loop.call_soon_threadsafe(self._events.put_nowait, (reply, event))
 
     async def __aexit__(
         self,
@@ -143,7 +145,7 @@ class Work:
         self.cancel()
 
     def cancel(self) -> None:
-        """No answer goes on, nor begins."""
+        """No reply goes on, nor begins."""
         self._is_cancelled = True
         if self._forget is not None:
             self._forget()
@@ -178,34 +180,34 @@ class Work:
             return None
         if self._is_slow(*self._first):
             return None
-        (answer, event), self._first = self._first, None
-        return self._news(answer, event, answer.take(event))
+        (reply, event), self._first = self._first, None
+        return self._news(reply, event, reply.take(event))
 
-    def _is_slow(self, answer: Answer, event: Event) -> bool:
+    def _is_slow(self, reply: Reply, event: Event) -> bool:
         """Return True for an end that is checked by a schema."""
-        return event.finish_reason is not None and answer.task.is_checked
+        return event.finish_reason is not None and reply.task.is_checked
 
-    async def _checked(self, answer: Answer, event: Event) -> News:
+    async def _checked(self, reply: Reply, event: Event) -> News:
         if event.error is not None:
-            raise told(event.error)
-        if self._is_slow(answer, event):
-            return self._news(answer, event, await run_in_threadpool(answer.take, event))
-        return self._news(answer, event, answer.take(event))
+            raise as_http_error(event.error)
+        if self._is_slow(reply, event):
+            return self._news(reply, event, await run_in_threadpool(reply.take, event))
+        return self._news(reply, event, reply.take(event))
 
-    def _news(self, answer: Answer, event: Event, change: Change) -> News:
+    def _news(self, reply: Reply, event: Event, change: Change) -> News:
         if event.finish_reason is not None:
             self._left -= 1
             self._ask_more()
         about_prompt = event.token is None and event.finish_reason is None
-        return News(answer, None if about_prompt else change)
+        return News(reply, None if about_prompt else change)
 
     async def __aiter__(self) -> AsyncIterator[News]:
         while (news := await self.next()) is not None:
             yield news
 
 
-def _of_copy(task: Task, i: int) -> Task:
-    """Of several answers to one prompt, each has its own seed."""
+def _of_copy(task: ReplyTask, i: int) -> ReplyTask:
+    """Of several replies to one prompt, each has its own seed."""
     s = task.sampling
     if i == 0 or not s.has_seed:
         return task

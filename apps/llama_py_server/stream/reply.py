@@ -1,4 +1,4 @@
-"""An answer as it comes: its text, tokens and probabilities so far, and why it ended."""
+"""A reply as it comes: its text, tokens and probabilities so far, and why it ended."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from llama_py.serving import Timings
 if TYPE_CHECKING:
     from llama_py.chat.stream import Delta
     from llama_py.serving import Event, Score
-    from llama_py_server.schema.completion import Task
+    from llama_py_server.schema.completion import ReplyTask
 
 _STOP_TYPES = {"eos": "eos", "stop": "word"}  # all else is a limit
 Top = tuple[tuple[int, float], ...]
 
 
 @dataclass(slots=True)
-class Call:
+class ReplyCall:
     """A tool call; arguments are JSON text. error: why they do not meet the tool's schema."""
 
     id: str
@@ -35,12 +35,12 @@ class Call:
 
 
 @dataclass(slots=True)
-class Said:
+class ReplyMessage:
     """A message that deltas have been added to."""
 
     content: str = ""
     reasoning: str = ""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ReplyCall] = field(default_factory=list)
 
     def add(self, delta: Delta) -> None:
         self.content += delta.content
@@ -48,7 +48,7 @@ class Said:
         if delta.index is None:
             return
         while len(self.calls) <= delta.index:
-            self.calls.append(Call("", ""))
+            self.calls.append(ReplyCall("", ""))
         call = self.calls[delta.index]
         call.id, call.name = call.id or delta.id, call.name or delta.name
         call.arguments += delta.arguments
@@ -56,7 +56,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenToken:
     """A chosen token, its bytes in the text, and how likely it and the most likely tokens were:
     logarithms, or probabilities after sampling."""
 
@@ -76,38 +76,38 @@ class Change:
     text: str = ""
     tokens: list[int] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
-    chosen: list[Chosen] = field(default_factory=list)
-    of_content: list[Chosen] = field(default_factory=list)
+    chosen: list[ChosenToken] = field(default_factory=list)
+    of_content: list[ChosenToken] = field(default_factory=list)
     first: bool = False
 
 
-class Answer:
-    """One answer to one prompt.
+class Reply:
+    """One reply to one prompt.
 
     index     its place among those of the request
     timings   how far it has come;  slot  the sequence that answers, -1 before
-    said      the message so far, where the task says that the answer is one
+    said      the message so far, where the task says that the reply is one
     scores    of the prompt's tokens but the first, where the task wants them
     n_reasoning  tokens of its reasoning;  of_content  the chosen tokens of its content
     error     why the whole of it does not meet the schema of the response
     stop_type "none" before the end; then "eos", "word" (`stopping_word`) or "limit"
     """
 
-    def __init__(self, index: int, prompt: Sequence[int], task: Task) -> None:
+    def __init__(self, index: int, prompt: Sequence[int], task: ReplyTask) -> None:
         self.index, self.prompt, self.task = index, prompt, task
         self.text = ""
         self.tokens: list[int] = []
-        self.chosen: list[Chosen] = []
+        self.chosen: list[ChosenToken] = []
         self.timings, self.slot = Timings(n_prompt=n_cells(prompt)), -1
         self.stop_type, self.stopping_word, self.truncated = "none", "", False
-        self.said = Said()
+        self.said = ReplyMessage()
         self._reader = None if task.answering is None else task.answering.reader()
         self._waiting: list[int] = []
         self.scores: list[Score] = []
         self.error = ""
         self.n_reasoning = self._n_read = 0
-        self.of_content: list[Chosen] = []
-        self._unread: list[Chosen] = []
+        self.of_content: list[ChosenToken] = []
+        self._unread: list[ChosenToken] = []
 
     @property
     def ended(self) -> bool:
@@ -189,7 +189,7 @@ class Answer:
         if self.task.post_sampling_probs:
             value = math.exp(value)
             top = tuple((id, math.exp(log)) for id, log in top if log > -math.inf)
-        change.chosen = [Chosen(id, event.data, value, top)]
+        change.chosen = [ChosenToken(id, event.data, value, top)]
         self.chosen += change.chosen
         self._unread += change.chosen
 

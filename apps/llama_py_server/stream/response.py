@@ -12,28 +12,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from llama_py_server.stream.replay import Replay, kept_of
-from llama_py_server.stream.replies import News, Work
-from llama_py_server.stream.writers import Event, Writer
+from llama_py_server.stream.replay import Replay, saved_stream
+from llama_py_server.stream.replies import News, PendingReplies
+from llama_py_server.stream.writers import Frame, ReplyWriter
 from llama_py_server.wire.clients import left, stopped, unless_gone
-from llama_py_server.wire.errors import told
+from llama_py_server.wire.errors import as_http_error
 from llama_py_server.wire.responses import GONE, as_json
-from llama_py_server.wire.sse import PING, written
+from llama_py_server.wire.sse import PING, encode
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
-    from llama_py_server.schema.completion import Task
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.schema.completion import ReplyTask
 
 AT_ONCE = 1 << 16  # bytes of events that came meanwhile are sent together
 WARNING = "x-schema-warning"  # header with a line about assertions that no grammar enforces
 MAX_WARNINGS, MAX_WARNING = 8, 300  # in that header, and characters of one
 
 
-async def answered(
-    request: Request, state: State, prompts: Sequence[Sequence[int]], task: Task, writer: Writer
+async def respond(
+    request: Request,
+    state: ModelState,
+    prompts: Sequence[Sequence[int]],
+    task: ReplyTask,
+    writer: ReplyWriter,
 ) -> Response:
-    """The answers to prompts. Where the client leaves before the end, they are cancelled."""
-    found = await _answered(request, Work(state, prompts, task), writer)
+    """The replies to prompts. Where the client leaves before the end, they are cancelled."""
+    found = await _respond(request, PendingReplies(state, prompts, task), writer)
     if task.warnings and found is not GONE:
         found.headers[WARNING] = _shortened(task.warnings)
     return found
@@ -46,42 +50,42 @@ def _shortened(warnings: Sequence[str]) -> str:
     return "; ".join(texts).encode("ascii", "backslashreplace").decode()
 
 
-async def _answered(request: Request, work: Work, writer: Writer) -> Response:
-    if not work.answers[0].task.stream:
-        return await unless_gone(request, _whole(work, writer)) or GONE
-    kept = kept_of(request)
-    if kept is not None:
-        first = await kept.unless_stopped(_begun(work))
+async def _respond(request: Request, pending: PendingReplies, writer: ReplyWriter) -> Response:
+    if not pending.replies[0].task.stream:
+        return await unless_gone(request, _whole(pending, writer)) or GONE
+    saved = saved_stream(request)
+    if saved is not None:
+        first = await saved.unless_stopped(_begun(pending))
         lease = request.state.lease
         lease.keep()
 
         def end() -> None:
-            work.cancel()
+            pending.cancel()
             lease.end()
 
-        kept.run(Stream(work, writer, first).chunks(), end)
-        return Replay(kept)
-    begun = await unless_gone(request, _begun(work))
-    return Stream(work, writer, begun) if begun is not None else GONE
+        saved.run(Stream(pending, writer, first).chunks(), end)
+        return Replay(saved)
+    begun = await unless_gone(request, _begun(pending))
+    return Stream(pending, writer, begun) if begun is not None else GONE
 
 
-async def _whole(work: Work, writer: Writer) -> Response:
-    async with work:
-        async for _ in work:
+async def _whole(pending: PendingReplies, writer: ReplyWriter) -> Response:
+    async with pending:
+        async for _ in pending:
             pass
-        return as_json(writer.whole(work.answers))
+        return as_json(writer.whole(pending.replies))
 
 
-async def _begun(work: Work) -> News:
+async def _begun(pending: PendingReplies) -> News:
     """The first that is heard of a stream: an error before is a response of its own, as OpenAI has
     it. The work goes on."""
-    await work.__aenter__()
+    await pending.__aenter__()
     try:
-        first = await work.next()
+        first = await pending.next()
         assert first is not None
         return first
     except BaseException:
-        work.cancel()
+        pending.cancel()
         raise
 
 
@@ -90,11 +94,11 @@ class Stream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, work: Work, writer: Writer, first: News) -> None:
+    def __init__(self, pending: PendingReplies, writer: ReplyWriter, first: News) -> None:
         super().__init__(headers={"cache-control": "no-cache"})
         del self.headers["content-length"]
-        self.work, self.writer, self.first = work, writer, first
-        self.ping = max(work.answers[0].task.sse_ping_interval, 0)
+        self.pending, self.writer, self.first = pending, writer, first
+        self.ping = max(pending.replies[0].task.sse_ping_interval, 0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
@@ -105,7 +109,7 @@ class Stream(Response):
                 with suppress(OSError):  # the client has left
                     sending.result()
         finally:
-            self.work.cancel()
+            self.pending.cancel()
             await stopped(gone)
             await stopped(sending)
 
@@ -121,27 +125,27 @@ class Stream(Response):
         try:
             while news is not None:
                 chunk = self._written(news)
-                while len(chunk) < AT_ONCE and (news := self.work.soon()) is not None:
+                while len(chunk) < AT_ONCE and (news := self.pending.soon()) is not None:
                     chunk += self._written(news)
                 if chunk:
                     yield chunk
-                while await self.work.is_quiet(self.ping):
+                while await self.pending.is_quiet(self.ping):
                     yield PING
-                news = await self.work.next()
+                news = await self.pending.next()
             if self.writer.end:
                 yield self.writer.end
         except Exception as e:
-            yield written(self.writer.error(told(e)))
+            yield encode(self.writer.error(as_http_error(e)))
 
     def _written(self, news: News) -> bytes:
-        return b"".join(map(written, self._events(news)))
+        return b"".join(map(encode, self._events(news)))
 
-    def _events(self, news: News) -> list[Event]:
-        answer, change = news
+    def _events(self, news: News) -> list[Frame]:
+        reply, change = news
         if change is None:
-            return self.writer.progress(answer) if answer.task.return_progress else []
-        found = self.writer.partial(answer, change) if _shows(news) else []
-        return [*found, *self.writer.final(answer)] if answer.ended else found
+            return self.writer.progress(reply) if reply.task.return_progress else []
+        found = self.writer.partial(reply, change) if _shows(news) else []
+        return [*found, *self.writer.final(reply)] if reply.ended else found
 
 
 def _shows(news: News) -> bool:
@@ -151,5 +155,5 @@ def _shows(news: News) -> bool:
         or change.text
         or change.deltas
         or change.chosen
-        or (change.tokens and news.answer.task.return_tokens)
+        or (change.tokens and news.reply.task.return_tokens)
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
-class Keys:
+class KeyCheck:
     """A client needs one of the keys, if there are any, but for public paths. How long a comparison
     takes does not tell how much of a key was right."""
 

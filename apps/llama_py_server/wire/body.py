@@ -15,7 +15,7 @@ Body = dict[str, Any]
 
 
 class TooLarge(Exception):
-    """More bytes came than are allowed, or they came too slowly (`limits.Limited`)."""
+    """More bytes came than are allowed, or they came too slowly (`limits.BodyLimit`)."""
 
 
 async def json_of(request: Request) -> Any:

@@ -45,8 +45,8 @@ def not_supported(message: str) -> HTTPError:
     return HTTPError("not_supported_error", message)
 
 
-def told(e: BaseException) -> HTTPError:
-    """Any error as one that a client is told."""
+def as_http_error(e: BaseException) -> HTTPError:
+    """Return any error as one for a client."""
     if isinstance(e, HTTPError):
         return e
     if isinstance(e, Busy):

@@ -12,7 +12,7 @@ from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.responses import as_error
 
 
-class Limited:
+class BodyLimit:
     """most: bytes of a body;  seconds: in which it must have come"""
 
     def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:

@@ -10,7 +10,7 @@ PING = b":\n\n"  # a comment: nothing but a sign of life
 DONE = b"data: [DONE]\n\n"
 
 
-class Event(NamedTuple):
+class Frame(NamedTuple):
     """data, perhaps with a name."""
 
     data: Any
@@ -42,6 +42,6 @@ def _finite(value: Any) -> Any:
     return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def written(event: Event) -> bytes:
-    name = f"event: {event.name}\n".encode() if event.name else b""
-    return name + b"data: " + dumps(event.data) + b"\n\n"
+def encode(frame: Frame) -> bytes:
+    name = f"event: {frame.name}\n".encode() if frame.name else b""
+    return name + b"data: " + dumps(frame.data) + b"\n\n"

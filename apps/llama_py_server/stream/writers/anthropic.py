@@ -9,42 +9,42 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from llama_py_server.wire.ids import new_id
-from llama_py_server.wire.sse import Event
+from llama_py_server.wire.sse import Frame
 
 if TYPE_CHECKING:
     from llama_py.chat.stream import Delta
-    from llama_py_server.models.state import State
-    from llama_py_server.stream.reply import Answer, Call, Change
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.stream.reply import Change, Reply, ReplyCall
     from llama_py_server.wire.errors import HTTPError
 
 
-class Anthropic:
+class AnthropicWriter:
     """Messages of blocks, one after the other: thoughts, text, each call."""
 
     end = b""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ModelState) -> None:
         self.state, self.id = state, new_id("msg_")
         self._begun = False
         self._n = -1  # the number of the block that is open, or was last
         self._open = ""  # what kind of block that is: "thinking", "text" or a call's number
 
-    def whole(self, answers: Sequence[Answer]) -> Any:
-        answer = answers[0]
-        said, blocks = answer.said, []
+    def whole(self, replies: Sequence[Reply]) -> Any:
+        reply = replies[0]
+        said, blocks = reply.said, []
         if said.reasoning:
             blocks.append({"type": "thinking", "thinking": said.reasoning, "signature": ""})
         if said.content:
             blocks.append({"type": "text", "text": said.content})
         blocks += [_block(call) for call in said.calls]
         return {
-            **self._message(blocks, answer),
-            "stop_reason": stop_reason(answer),
-            "stop_sequence": answer.stopping_word or None,
-            **answer.mark,
+            **self._message(blocks, reply),
+            "stop_reason": stop_reason(reply),
+            "stop_sequence": reply.stopping_word or None,
+            **reply.mark,
         }
 
-    def _message(self, blocks: list[Any], answer: Answer, start: bool = False) -> dict[str, Any]:
+    def _message(self, blocks: list[Any], reply: Reply, start: bool = False) -> dict[str, Any]:
         return {
             "id": self.id,
             "type": "message",
@@ -54,28 +54,28 @@ class Anthropic:
             "stop_reason": None,
             "stop_sequence": None,
             "usage": {
-                "cache_read_input_tokens": answer.n_cached,
-                "input_tokens": answer.n_prompt - answer.n_cached,
-                "output_tokens": 0 if start else answer.n_generated,
+                "cache_read_input_tokens": reply.n_cached,
+                "input_tokens": reply.n_prompt - reply.n_cached,
+                "output_tokens": 0 if start else reply.n_generated,
             },
         }
 
-    def progress(self, answer: Answer) -> list[Event]:
+    def progress(self, reply: Reply) -> list[Frame]:
         return [_event("ping")]
 
-    def partial(self, answer: Answer, change: Change) -> list[Event]:
-        found = self._start(answer)
+    def partial(self, reply: Reply, change: Change) -> list[Frame]:
+        found = self._start(reply)
         for delta in change.deltas:
             found += self._added(delta)
         return found
 
-    def _start(self, answer: Answer) -> list[Event]:
+    def _start(self, reply: Reply) -> list[Frame]:
         if self._begun:
             return []
         self._begun = True
-        return [_event("message_start", message=self._message([], answer, start=True))]
+        return [_event("message_start", message=self._message([], reply, start=True))]
 
-    def _added(self, delta: Delta) -> list[Event]:
+    def _added(self, delta: Delta) -> list[Frame]:
         found = []
         if delta.reasoning:
             found += self._opened("thinking", {"type": "thinking", "thinking": ""})
@@ -90,7 +90,7 @@ class Anthropic:
                 found.append(self._delta("input_json_delta", partial_json=delta.arguments))
         return found
 
-    def _opened(self, kind: str, block: dict[str, Any]) -> list[Event]:
+    def _opened(self, kind: str, block: dict[str, Any]) -> list[Frame]:
         """The end of another block and the start of this one, unless it is open."""
         if kind == self._open:
             return []
@@ -99,37 +99,37 @@ class Anthropic:
         start = _event("content_block_start", index=self._n, content_block=block)
         return [*found, start]
 
-    def _closed(self) -> list[Event]:
+    def _closed(self) -> list[Frame]:
         if not self._open:
             return []
         signed = [self._delta("signature_delta", signature="")] if self._open == "thinking" else []
         self._open = ""
         return [*signed, _event("content_block_stop", index=self._n)]
 
-    def _delta(self, kind: str, **what: Any) -> Event:
+    def _delta(self, kind: str, **what: Any) -> Frame:
         return _event("content_block_delta", index=self._n, delta={"type": kind, **what})
 
-    def final(self, answer: Answer) -> list[Event]:
-        delta = {"stop_reason": stop_reason(answer), "stop_sequence": answer.stopping_word or None}
-        usage = {"output_tokens": answer.n_generated}
-        errors = [{"id": call.id, **call.mark} for call in answer.said.calls if call.error]
-        more = answer.mark | ({"validation_errors": errors} if errors else {})
+    def final(self, reply: Reply) -> list[Frame]:
+        delta = {"stop_reason": stop_reason(reply), "stop_sequence": reply.stopping_word or None}
+        usage = {"output_tokens": reply.n_generated}
+        errors = [{"id": call.id, **call.mark} for call in reply.said.calls if call.error]
+        more = reply.mark | ({"validation_errors": errors} if errors else {})
         end = _event("message_delta", delta=delta, usage=usage, **more)
-        return [*self._start(answer), *self._closed(), end, _event("message_stop")]
+        return [*self._start(reply), *self._closed(), end, _event("message_stop")]
 
-    def error(self, error: HTTPError) -> Event:
-        return Event({"type": "error", "error": error.body}, "error")
+    def error(self, error: HTTPError) -> Frame:
+        return Frame({"type": "error", "error": error.body}, "error")
 
 
-def stop_reason(answer: Answer) -> str:
-    if answer.is_cut:
+def stop_reason(reply: Reply) -> str:
+    if reply.is_cut:
         return "max_tokens"
-    if answer.said.calls:
+    if reply.said.calls:
         return "tool_use"
-    return "stop_sequence" if answer.stopping_word in answer.task.stop else "end_turn"
+    return "stop_sequence" if reply.stopping_word in reply.task.stop else "end_turn"
 
 
-def _block(call: Call) -> dict[str, Any]:
+def _block(call: ReplyCall) -> dict[str, Any]:
     given = complete_part(call.arguments)
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": given, **call.mark}
 
@@ -160,5 +160,5 @@ def complete_part(text: str) -> Any:
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:"]|[^\s{}\[\],:"]+', re.S)
 
 
-def _event(kind: str, **what: Any) -> Event:
-    return Event({"type": kind, **what}, kind)
+def _event(kind: str, **what: Any) -> Frame:
+    return Frame({"type": kind, **what}, kind)

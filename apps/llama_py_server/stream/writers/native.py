@@ -9,89 +9,87 @@ from llama_py.batch.prompts import MARKER, Mixed
 from llama_py_server.stream.writers.probabilities import probabilities
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.stream.writers.settings import all_settings
-from llama_py_server.wire.sse import Event
+from llama_py_server.wire.sse import Frame
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
-    from llama_py_server.stream.reply import Answer, Change
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.stream.reply import Change, Reply
     from llama_py_server.wire.errors import HTTPError
 
 
-class Native:
+class NativeWriter:
     """Of /completion and /infill."""
 
     end = b""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ModelState) -> None:
         self.state = state
 
-    def whole(self, answers: Sequence[Answer]) -> Any:
-        found = [whole(self.state, answer) for answer in answers]
+    def whole(self, replies: Sequence[Reply]) -> Any:
+        found = [whole(self.state, reply) for reply in replies]
         return found[0] if len(found) == 1 else found
 
-    def progress(self, answer: Answer) -> list[Event]:
-        return [Event(with_progress(answer, self._partial(answer)))]
+    def progress(self, reply: Reply) -> list[Frame]:
+        return [Frame(with_progress(reply, self._partial(reply)))]
 
-    def partial(self, answer: Answer, change: Change) -> list[Event]:
-        body = self._partial(answer, change.text, change.tokens)
-        if answer.task.timings_per_token:
-            body["timings"] = timings(answer)
+    def partial(self, reply: Reply, change: Change) -> list[Frame]:
+        body = self._partial(reply, change.text, change.tokens)
+        if reply.task.timings_per_token:
+            body["timings"] = timings(reply)
         if change.chosen:
             body["completion_probabilities"] = probabilities(
-                self.state.tokenizer, change.chosen, answer.task.post_sampling_probs
+                self.state.tokenizer, change.chosen, reply.task.post_sampling_probs
             )
-        return [Event(body)]
+        return [Frame(body)]
 
-    def _partial(
-        self, answer: Answer, text: str = "", tokens: Sequence[int] = ()
-    ) -> dict[str, Any]:
+    def _partial(self, reply: Reply, text: str = "", tokens: Sequence[int] = ()) -> dict[str, Any]:
         return {
-            "index": answer.index,
+            "index": reply.index,
             "content": text,
             "tokens": list(tokens),
             "stop": False,
-            "id_slot": answer.slot,
-            "tokens_predicted": answer.n_generated,
-            "tokens_evaluated": answer.n_prompt,
+            "id_slot": reply.slot,
+            "tokens_predicted": reply.n_generated,
+            "tokens_evaluated": reply.n_prompt,
         }
 
-    def final(self, answer: Answer) -> list[Event]:
-        return [Event(whole(self.state, answer))]
+    def final(self, reply: Reply) -> list[Frame]:
+        return [Frame(whole(self.state, reply))]
 
-    def error(self, error: HTTPError) -> Event:
-        return Event({"error": error.body})
+    def error(self, error: HTTPError) -> Frame:
+        return Frame({"error": error.body})
 
 
-def whole(state: State, answer: Answer) -> dict[str, Any]:
-    """An answer that has ended. In a stream its text was sent before."""
-    task = answer.task
+def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
+    """A reply that has ended. In a stream its text was sent before."""
+    task = reply.task
     body: dict[str, Any] = {
-        "index": answer.index,
-        "content": "" if task.stream else answer.text,
-        "tokens": answer.tokens if task.return_tokens and not task.stream else [],
-        "id_slot": answer.slot,
+        "index": reply.index,
+        "content": "" if task.stream else reply.text,
+        "tokens": reply.tokens if task.return_tokens and not task.stream else [],
+        "id_slot": reply.slot,
         "stop": True,
         "model": state.name,
-        "tokens_predicted": answer.n_generated,
-        "tokens_evaluated": answer.n_prompt,
+        "tokens_predicted": reply.n_generated,
+        "tokens_evaluated": reply.n_prompt,
         "generation_settings": all_settings(task, state),
-        "prompt": shown(state, answer.prompt),
-        "has_new_line": answer.has_new_line,
-        "truncated": answer.truncated,
-        "stop_type": answer.stop_type,
-        "stopping_word": answer.stopping_word,
-        "tokens_cached": answer.n_prompt + max(answer.n_generated - 1, 0),
-        "timings": timings(answer),
-        **answer.mark,
+        "prompt": shown(state, reply.prompt),
+        "has_new_line": reply.has_new_line,
+        "truncated": reply.truncated,
+        "stop_type": reply.stop_type,
+        "stopping_word": reply.stopping_word,
+        "tokens_cached": reply.n_prompt + max(reply.n_generated - 1, 0),
+        "timings": timings(reply),
+        **reply.mark,
     }
-    if answer.chosen and not task.stream:
+    if reply.chosen and not task.stream:
         body["completion_probabilities"] = probabilities(
-            state.tokenizer, answer.chosen, task.post_sampling_probs
+            state.tokenizer, reply.chosen, task.post_sampling_probs
         )
     return nested(body, task.response_fields) if task.response_fields else body
 
 
-def shown(state: State, ids: Sequence[int]) -> str:
+def shown(state: ModelState, ids: Sequence[int]) -> str:
     """The text of a prompt's tokens, special ones too; images are marks."""
     tokenizer = state.tokenizer
     media = ids.media if isinstance(ids, Mixed) else {}

@@ -9,44 +9,44 @@ from typing import TYPE_CHECKING, Any
 
 from llama_py_server.stream.writers.native import whole
 from llama_py_server.stream.writers.probabilities import (
-    Completed,
+    CompletionLogprobs,
     probabilities,
     scored,
     without_end,
 )
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.wire.ids import new_id
-from llama_py_server.wire.sse import DONE, Event
+from llama_py_server.wire.sse import DONE, Frame
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import State
-    from llama_py_server.stream.reply import Answer, Change, Chosen
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.stream.reply import Change, ChosenToken, Reply
     from llama_py_server.wire.errors import HTTPError
 
 
-def usage(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Numbers of tokens. Several answers to one prompt read it once."""
-    prompts = {id(a.prompt): a for a in reversed(answers)}.values()
+def usage(replies: Sequence[Reply]) -> dict[str, Any]:
+    """Numbers of tokens. Several replies to one prompt read it once."""
+    prompts = {id(a.prompt): a for a in reversed(replies)}.values()
     n_prompt, n_cached = sum(a.n_prompt for a in prompts), sum(a.n_cached for a in prompts)
-    n = sum(a.n_generated for a in answers)
+    n = sum(a.n_generated for a in replies)
     return {
         "completion_tokens": n,
         "prompt_tokens": n_prompt,
         "total_tokens": n + n_prompt,
         "prompt_tokens_details": {"cached_tokens": n_cached},
-        "completion_tokens_details": {"reasoning_tokens": sum(a.n_reasoning for a in answers)},
+        "completion_tokens_details": {"reasoning_tokens": sum(a.n_reasoning for a in replies)},
     }
 
 
-class OpenAI(ABC):
+class OpenAIWriter(ABC):
     """Base of what writes choices. `kind`: what an object is called, and one of a stream."""
 
     kind = ("", "")
     end = DONE
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ModelState) -> None:
         self.state, self.id = state, new_id("chatcmpl-")
-        self._left: set[int] = set()  # answers that have not ended
+        self._left: set[int] = set()  # replies that have not ended
 
     def body(self, choices: list[Any], stream: bool) -> dict[str, Any]:
         return {
@@ -58,127 +58,127 @@ class OpenAI(ABC):
             "id": self.id,
         }
 
-    def logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> Any:
+    def logprobs(self, reply: Reply, chosen: Sequence[ChosenToken]) -> Any:
         """Return the tokens of the text without the end token; null for none, as at OpenAI."""
         shown = without_end(self.state.tokenizer, chosen)
         if not shown:
             return None
-        after = answer.task.post_sampling_probs
+        after = reply.task.post_sampling_probs
         return {"content": probabilities(self.state.tokenizer, shown, after)}
 
     @abstractmethod
-    def choice(self, answer: Answer) -> dict[str, Any]:
-        """Of an answer that has ended."""
+    def choice(self, reply: Reply) -> dict[str, Any]:
+        """Of a reply that has ended."""
 
-    def whole(self, answers: Sequence[Answer]) -> Any:
-        body = self.body([self.choice(a) for a in answers], False)
-        body |= {"usage": usage(answers), "timings": timings(answers[0])}
-        if answers[0].task.verbose:
-            body["__verbose"] = whole(self.state, answers[0])
+    def whole(self, replies: Sequence[Reply]) -> Any:
+        body = self.body([self.choice(a) for a in replies], False)
+        body |= {"usage": usage(replies), "timings": timings(replies[0])}
+        if replies[0].task.verbose:
+            body["__verbose"] = whole(self.state, replies[0])
         return body
 
-    def note(self, answer: Answer) -> None:
-        """An answer that is being streamed."""
-        if not answer.ended:
-            self._left.add(answer.index)
+    def note(self, reply: Reply) -> None:
+        """A reply that is being streamed."""
+        if not reply.ended:
+            self._left.add(reply.index)
 
-    def is_last(self, answer: Answer) -> bool:
-        """Whether with this one all answers of a stream have ended."""
-        self._left.discard(answer.index)
+    def is_last(self, reply: Reply) -> bool:
+        """Whether with this one all replies of a stream have ended."""
+        self._left.discard(reply.index)
         return not self._left
 
-    def error(self, error: HTTPError) -> Event:
-        return Event({"error": error.body})
+    def error(self, error: HTTPError) -> Frame:
+        return Frame({"error": error.body})
 
 
-class Completion(OpenAI):
+class CompletionWriter(OpenAIWriter):
     """Of /v1/completions."""
 
     kind = ("text_completion", "text_completion")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ModelState) -> None:
         super().__init__(state)
-        self._completed: dict[int, Completed] = {}  # by the number of the answer
-        self._echoing: set[int] = set()  # answers whose prompt was sent
+        self._completed: dict[int, CompletionLogprobs] = {}  # by the number of the reply
+        self._echoing: set[int] = set()  # replies whose prompt was sent
 
     def logprobs(
-        self, answer: Answer, chosen: Sequence[Chosen], before: Sequence[Chosen] = ()
+        self, reply: Reply, chosen: Sequence[ChosenToken], before: Sequence[ChosenToken] = ()
     ) -> Any:
         """Return llama-server's list of the chosen tokens and OpenAI's lists of all tokens."""
         if not chosen and not before:
             return None
-        if answer.index not in self._completed:
-            text = prompt_text(self.state, answer.prompt)
-            self._completed[answer.index] = Completed(self.state.tokenizer, len(text))
-        content = super().logprobs(answer, chosen) or {"content": []}
-        return content | self._completed[answer.index].lists([*before, *chosen])
+        if reply.index not in self._completed:
+            text = prompt_text(self.state, reply.prompt)
+            self._completed[reply.index] = CompletionLogprobs(self.state.tokenizer, len(text))
+        content = super().logprobs(reply, chosen) or {"content": []}
+        return content | self._completed[reply.index].lists([*before, *chosen])
 
-    def _echoed(self, answer: Answer) -> tuple[str, list[Chosen]]:
-        """Return the prompt and the probabilities of its tokens, once per answer."""
-        if not answer.task.echo or answer.index in self._echoing:
+    def _echoed(self, reply: Reply) -> tuple[str, list[ChosenToken]]:
+        """Return the prompt and the probabilities of its tokens, once per reply."""
+        if not reply.task.echo or reply.index in self._echoing:
             return "", []
-        self._echoing.add(answer.index)
-        text, t = prompt_text(self.state, answer.prompt), self.state.tokenizer
-        if answer.task.logprobs is None:
+        self._echoing.add(reply.index)
+        text, t = prompt_text(self.state, reply.prompt), self.state.tokenizer
+        if reply.task.logprobs is None:
             return text, []
-        found = scored(t, answer)
-        self._completed[answer.index] = Completed.of_prompt(t, text, found)
+        found = scored(t, reply)
+        self._completed[reply.index] = CompletionLogprobs.of_prompt(t, text, found)
         return text, found
 
-    def choice(self, answer: Answer) -> dict[str, Any]:
-        text, before = self._echoed(answer)
+    def choice(self, reply: Reply) -> dict[str, Any]:
+        text, before = self._echoed(reply)
         return {
-            "text": text + answer.text,
-            "index": answer.index,
-            "logprobs": self.logprobs(answer, answer.chosen, before),
-            "finish_reason": finish_reason(answer),
-            **answer.mark,
+            "text": text + reply.text,
+            "index": reply.index,
+            "logprobs": self.logprobs(reply, reply.chosen, before),
+            "finish_reason": finish_reason(reply),
+            **reply.mark,
         }
 
-    def progress(self, answer: Answer) -> list[Event]:
-        self.note(answer)
-        choice = {"text": "", "index": answer.index, "logprobs": None, "finish_reason": None}
-        return [Event(with_progress(answer, self.body([choice], True)))]
+    def progress(self, reply: Reply) -> list[Frame]:
+        self.note(reply)
+        choice = {"text": "", "index": reply.index, "logprobs": None, "finish_reason": None}
+        return [Frame(with_progress(reply, self.body([choice], True)))]
 
-    def partial(self, answer: Answer, change: Change) -> list[Event]:
-        self.note(answer)
-        chunk = self._chunk(answer, change.text, change.chosen)
-        if answer.task.timings_per_token:
-            chunk["timings"] = timings(answer)
-        if answer.task.verbose:
+    def partial(self, reply: Reply, change: Change) -> list[Frame]:
+        self.note(reply)
+        chunk = self._chunk(reply, change.text, change.chosen)
+        if reply.task.timings_per_token:
+            chunk["timings"] = timings(reply)
+        if reply.task.verbose:
             chunk["__verbose"] = {"tokens": change.tokens, "content": change.text}
-        return [Event(chunk)]
+        return [Frame(chunk)]
 
     def _chunk(
-        self, answer: Answer, text: str, chosen: Sequence[Chosen] = (), reason: str | None = None
+        self, reply: Reply, text: str, chosen: Sequence[ChosenToken] = (), reason: str | None = None
     ) -> dict[str, Any]:
-        prompt, before = self._echoed(answer)
+        prompt, before = self._echoed(reply)
         choice = {
             "text": prompt + text,
-            "index": answer.index,
-            "logprobs": self.logprobs(answer, chosen, before),
+            "index": reply.index,
+            "logprobs": self.logprobs(reply, chosen, before),
             "finish_reason": reason,
         }
         return self.body([choice], True)
 
-    def final(self, answer: Answer) -> list[Event]:
-        self.is_last(answer)
-        chunk = self._chunk(answer, "", reason=finish_reason(answer))
-        chunk["choices"][0] |= answer.mark
-        chunk |= {"usage": usage([answer]), "timings": timings(answer)}
-        if answer.task.verbose:
-            chunk["__verbose"] = whole(self.state, answer)
-        return [Event(chunk)]
+    def final(self, reply: Reply) -> list[Frame]:
+        self.is_last(reply)
+        chunk = self._chunk(reply, "", reason=finish_reason(reply))
+        chunk["choices"][0] |= reply.mark
+        chunk |= {"usage": usage([reply]), "timings": timings(reply)}
+        if reply.task.verbose:
+            chunk["__verbose"] = whole(self.state, reply)
+        return [Frame(chunk)]
 
 
-def prompt_text(state: State, ids: Sequence[int]) -> str:
+def prompt_text(state: ModelState, ids: Sequence[int]) -> str:
     """Return the text of a prompt without the BOS token; images are left out."""
     tokens = (id for id in ids if id >= 0)
     return state.tokenizer.detokenize(tokens, special=True, remove_special=True)
 
 
-def finish_reason(answer: Answer) -> str:
-    """`tool_calls` where there are some; `length` where the answer was cut."""
-    if answer.is_cut:
+def finish_reason(reply: Reply) -> str:
+    """`tool_calls` where there are some; `length` where the reply was cut."""
+    if reply.is_cut:
         return "length"
-    return "tool_calls" if answer.said.calls else "stop"
+    return "tool_calls" if reply.said.calls else "stop"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llama_py_server.stream.writers.native import whole
-from llama_py_server.stream.writers.openai import OpenAI, finish_reason, usage
+from llama_py_server.stream.writers.openai import OpenAIWriter, finish_reason, usage
 from llama_py_server.stream.writers.progress import timings, with_progress
-from llama_py_server.wire.sse import Event
+from llama_py_server.wire.sse import Frame
 
 if TYPE_CHECKING:
     from llama_py.chat.stream import Delta
-    from llama_py_server.models.state import State
-    from llama_py_server.stream.reply import Answer, Change, Said
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.stream.reply import Change, Reply, ReplyMessage
 
 
-class Chat(OpenAI):
+class ChatWriter(OpenAIWriter):
     """Messages, and what is added to them.
 
     older: calls are in `function_call`;  forced: the function that must be called
@@ -23,30 +23,30 @@ class Chat(OpenAI):
 
     kind = ("chat.completion", "chat.completion.chunk")
 
-    def __init__(self, state: State, older: bool = False, forced: str = "") -> None:
+    def __init__(self, state: ModelState, older: bool = False, forced: str = "") -> None:
         super().__init__(state)
         self._older, self._forced = older, forced
-        self._ended: list[Answer] = []
-        self._begun: set[int] = set()  # answers whose role was sent
+        self._ended: list[Reply] = []
+        self._begun: set[int] = set()  # replies whose role was sent
 
-    def choice(self, answer: Answer) -> dict[str, Any]:
+    def choice(self, reply: Reply) -> dict[str, Any]:
         choice: dict[str, Any] = {
-            "finish_reason": self._reason(answer),
-            "index": answer.index,
-            "message": self._renamed(message(answer)) | self._cut(answer),
-            **answer.mark,
+            "finish_reason": self._reason(reply),
+            "index": reply.index,
+            "message": self._renamed(message(reply)) | self._cut(reply),
+            **reply.mark,
         }
-        if (logprobs := self.logprobs(answer, answer.chosen)) is not None:
+        if (logprobs := self.logprobs(reply, reply.chosen)) is not None:
             choice["logprobs"] = logprobs
         return choice
 
-    def _reason(self, answer: Answer) -> str:
-        reason = finish_reason(answer)
+    def _reason(self, reply: Reply) -> str:
+        reason = finish_reason(reply)
         return "function_call" if self._older and reason == "tool_calls" else reason
 
-    def _cut(self, answer: Answer) -> dict[str, Any]:
+    def _cut(self, reply: Reply) -> dict[str, Any]:
         """Return the call of a forced function that was cut before its name."""
-        if not self._forced or answer.said.calls or not answer.is_cut:
+        if not self._forced or reply.said.calls or not reply.is_cut:
             return {}
         return {"content": None, "function_call": {"name": self._forced, "arguments": ""}}
 
@@ -58,52 +58,52 @@ class Chat(OpenAI):
         keys = call.keys() & {"validation_error"}
         return {**said, "function_call": call.get("function", {}) | {k: call[k] for k in keys}}
 
-    def _chunk(self, answer: Answer, delta: Any, reason: str | None = None) -> dict[str, Any]:
-        choice = {"finish_reason": reason, "index": answer.index, "delta": delta}
+    def _chunk(self, reply: Reply, delta: Any, reason: str | None = None) -> dict[str, Any]:
+        choice = {"finish_reason": reason, "index": reply.index, "delta": delta}
         return self.body([choice], True)
 
-    def progress(self, answer: Answer) -> list[Event]:
-        self.note(answer)
-        chunk = self._chunk(answer, {"role": "assistant", "content": None})
-        return [Event(with_progress(answer, chunk))]
+    def progress(self, reply: Reply) -> list[Frame]:
+        self.note(reply)
+        chunk = self._chunk(reply, {"role": "assistant", "content": None})
+        return [Frame(with_progress(reply, chunk))]
 
-    def partial(self, answer: Answer, change: Change) -> list[Event]:
-        self.note(answer)
-        start = self._start(answer)
+    def partial(self, reply: Reply, change: Change) -> list[Frame]:
+        self.note(reply)
+        start = self._start(reply)
         said = [self._renamed(delta_of(one)) for one in change.deltas]
-        logprobs = self.logprobs(answer, change.chosen)
+        logprobs = self.logprobs(reply, change.chosen)
         if logprobs is not None and not said:
             said.append({"content": ""})  # what bears their probabilities
-        chunks = [self._chunk(answer, one) for one in said]
+        chunks = [self._chunk(reply, one) for one in said]
         if logprobs is not None:
             chunks[-1]["choices"][0]["logprobs"] = logprobs
-        if chunks and answer.task.timings_per_token:
-            chunks[-1]["timings"] = timings(answer)
-        return [Event(chunk) for chunk in (*start, *chunks)]
+        if chunks and reply.task.timings_per_token:
+            chunks[-1]["timings"] = timings(reply)
+        return [Frame(chunk) for chunk in (*start, *chunks)]
 
-    def _start(self, answer: Answer) -> list[dict[str, Any]]:
-        """Return the chunk with the role, once per answer."""
-        if answer.index in self._begun:
+    def _start(self, reply: Reply) -> list[dict[str, Any]]:
+        """Return the chunk with the role, once per reply."""
+        if reply.index in self._begun:
             return []
-        self._begun.add(answer.index)
-        return [self._chunk(answer, {"role": "assistant", "content": None})]
+        self._begun.add(reply.index)
+        return [self._chunk(reply, {"role": "assistant", "content": None})]
 
-    def final(self, answer: Answer) -> list[Event]:
-        self._ended.append(answer)
-        cut = [self._chunk(answer, one) for one in [self._cut(answer)] if one]
-        chunks = [*self._start(answer), *cut, self._chunk(answer, {}, self._reason(answer))]
-        chunks[-1]["choices"][0] |= answer.mark
-        if answer.task.verbose:
-            chunks[-1]["__verbose"] = whole(self.state, answer)
-        if self.is_last(answer) and answer.task.include_usage:
+    def final(self, reply: Reply) -> list[Frame]:
+        self._ended.append(reply)
+        cut = [self._chunk(reply, one) for one in [self._cut(reply)] if one]
+        chunks = [*self._start(reply), *cut, self._chunk(reply, {}, self._reason(reply))]
+        chunks[-1]["choices"][0] |= reply.mark
+        if reply.task.verbose:
+            chunks[-1]["__verbose"] = whole(self.state, reply)
+        if self.is_last(reply) and reply.task.include_usage:
             chunks.append({**self.body([], True), "usage": usage(self._ended)})
-        chunks[-1]["timings"] = timings(answer)
-        return [Event(chunk) for chunk in chunks]
+        chunks[-1]["timings"] = timings(reply)
+        return [Frame(chunk) for chunk in chunks]
 
 
-def message(answer: Answer) -> dict[str, Any]:
+def message(reply: Reply) -> dict[str, Any]:
     """A whole message as OpenAI has it; thoughts beside it, as DeepSeek has them."""
-    said: Said = answer.said
+    said: ReplyMessage = reply.said
     found: dict[str, Any] = {"role": "assistant", "content": said.content}
     if said.reasoning:
         found["reasoning_content"] = said.reasoning
@@ -113,7 +113,7 @@ def message(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def calls(said: Said) -> list[dict[str, Any]]:
+def calls(said: ReplyMessage) -> list[dict[str, Any]]:
     return [
         {
             "type": "function",

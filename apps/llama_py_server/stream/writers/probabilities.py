@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_py.serving import Score
-from llama_py_server.stream.reply import Chosen
+from llama_py_server.stream.reply import ChosenToken
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
-    from llama_py_server.stream.reply import Answer
+    from llama_py_server.stream.reply import Reply
 
 LOWEST = -3.4028234663852886e38  # JSON has no -inf
 
 
 def probabilities(
-    tokenizer: Tokenizer, chosen: Sequence[Chosen], after_sampling: bool
+    tokenizer: Tokenizer, chosen: Sequence[ChosenToken], after_sampling: bool
 ) -> list[dict[str, Any]]:
     """Return for each token its text, its bytes, its (log) probability and the most likely ones."""
     name, top = ("prob", "top_probs") if after_sampling else ("logprob", "top_logprobs")
@@ -36,21 +36,21 @@ def _likely(tokenizer: Tokenizer, id: int, value: float | None, name: str) -> di
     return {"id": id, "token": _escaped(piece), "bytes": list(piece), name: _finite(value)}
 
 
-def without_end(tokenizer: Tokenizer, chosen: Sequence[Chosen]) -> list[Chosen]:
+def without_end(tokenizer: Tokenizer, chosen: Sequence[ChosenToken]) -> list[ChosenToken]:
     """Drop the end token, which is not part of the text."""
     return [one for one in chosen if not tokenizer.is_eog(one.token)]
 
 
-def scored(tokenizer: Tokenizer, answer: Answer) -> list[Chosen]:
+def scored(tokenizer: Tokenizer, reply: Reply) -> list[ChosenToken]:
     """Return the tokens of a prompt as if they had been chosen. The first has no probability."""
-    first = [Score(id, None, ()) for id in answer.prompt[:1]]
+    first = [Score(id, None, ()) for id in reply.prompt[:1]]
     return [
-        Chosen(one.token, tokenizer.token_bytes(one.token), one.logprob, one.top)
-        for one in (*first, *answer.scores)
+        ChosenToken(one.token, tokenizer.token_bytes(one.token), one.logprob, one.top)
+        for one in (*first, *reply.scores)
     ]
 
 
-class Completed:
+class CompletionLogprobs:
     """The form of /v1/completions: lists of tokens, log probabilities and offsets.
 
     Offsets count characters from the start of the prompt, over all calls of `lists`.
@@ -61,12 +61,14 @@ class Completed:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @classmethod
-    def of_prompt(cls, tokenizer: Tokenizer, text: str, tokens: Sequence[Chosen]) -> Completed:
+    def of_prompt(
+        cls, tokenizer: Tokenizer, text: str, tokens: Sequence[ChosenToken]
+    ) -> CompletionLogprobs:
         """Begin with the tokens of a prompt; those before its text (BOS) are at 0."""
         data = b"".join(one.data for one in tokens)
         return cls(tokenizer, len(text) - len(data.decode("utf-8", "replace")))
 
-    def lists(self, chosen: Sequence[Chosen]) -> dict[str, list[Any]]:
+    def lists(self, chosen: Sequence[ChosenToken]) -> dict[str, list[Any]]:
         offsets = []
         for one in chosen:
             offsets.append(max(self.offset, 0))
@@ -78,7 +80,7 @@ class Completed:
             "text_offset": offsets,
         }
 
-    def _top(self, one: Chosen) -> dict[str, float | None] | None:
+    def _top(self, one: ChosenToken) -> dict[str, float | None] | None:
         """Of tokens with the same text the most likely counts."""
         if one.value is None:
             return None

@@ -1,29 +1,29 @@
-"""How fast answers come, and how far prompts are (server-common.cpp:server_slot_stats)."""
+"""How fast replies come, and how far prompts are (server-common.cpp:server_slot_stats)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llama_py_server.stream.reply import Answer
+    from llama_py_server.stream.reply import Reply
 
 
-def progress_of(answer: Answer) -> dict[str, int]:
+def progress_of(reply: Reply) -> dict[str, int]:
     """Tokens of a prompt: all, those that were there already, those that are done; milliseconds."""
-    t = answer.timings
+    t = reply.timings
     ms = int(1000 * t.prompt_seconds)
     return {"total": t.n_prompt, "cache": t.n_reused, "processed": t.n_done, "time_ms": ms}
 
 
-def with_progress(answer: Answer, body: dict[str, Any]) -> dict[str, Any]:
+def with_progress(reply: Reply, body: dict[str, Any]) -> dict[str, Any]:
     """An object of a stream, with how much of the prompt was read."""
-    found = {**body, "prompt_progress": progress_of(answer)}
-    return found | ({"timings": timings(answer)} if answer.task.timings_per_token else {})
+    found = {**body, "prompt_progress": progress_of(reply)}
+    return found | ({"timings": timings(reply)} if reply.task.timings_per_token else {})
 
 
-def timings(answer: Answer) -> dict[str, Any]:
+def timings(reply: Reply) -> dict[str, Any]:
     """Numbers of tokens, milliseconds and rates."""
-    t = answer.timings
+    t = reply.timings
     n_read, read_ms = t.n_done - t.n_reused, 1000 * t.prompt_seconds
     n, ms = t.n_gen, 1000 * t.gen_seconds
     found: dict[str, Any] = {

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from llama_py_server.stream.writers.probabilities import probabilities, without_end
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.wire.ids import new_id
-from llama_py_server.wire.sse import Event
+from llama_py_server.wire.sse import Frame
 
 if TYPE_CHECKING:
     from llama_py.chat.stream import Delta
-    from llama_py_server.models.state import State
-    from llama_py_server.stream.reply import Answer, Call, Change, Chosen
+    from llama_py_server.models.state import ModelState
+    from llama_py_server.stream.reply import Change, ChosenToken, Reply, ReplyCall
     from llama_py_server.wire.body import Body
     from llama_py_server.wire.errors import HTTPError
 
@@ -37,12 +37,12 @@ _ECHOED: Item = {
 }
 
 
-class Responses:
+class ResponsesWriter:
     """An output of items, one after the other: thoughts, a message, each call."""
 
     end = b""
 
-    def __init__(self, state: State, body: Body) -> None:
+    def __init__(self, state: ModelState, body: Body) -> None:
         self.state, self.asked, self.created = state, body, int(time.time())
         self.id, self.ids = new_id("resp_"), {"reasoning": new_id("rs_"), "message": new_id("msg_")}
         self._sequence = -1
@@ -50,14 +50,14 @@ class Responses:
         self._kinds: list[str] = []  # of the items, in their order
         self._done: list[Item] = []
 
-    def whole(self, answers: Sequence[Answer]) -> Any:
-        return self._response(answers[0], self._items(answers[0]))
+    def whole(self, replies: Sequence[Reply]) -> Any:
+        return self._response(replies[0], self._items(replies[0]))
 
-    def _response(self, answer: Answer, output: list[Item]) -> dict[str, Any]:
-        cut = answer.is_cut
-        n, n_prompt = answer.n_generated, answer.n_prompt
+    def _response(self, reply: Reply, output: list[Item]) -> dict[str, Any]:
+        cut = reply.is_cut
+        n, n_prompt = reply.n_generated, reply.n_prompt
         return {
-            **self._head(answer, "incomplete" if cut else "completed"),
+            **self._head(reply, "incomplete" if cut else "completed"),
             "completed_at": None if cut else int(time.time()),
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
             "output": output,
@@ -65,13 +65,13 @@ class Responses:
                 "input_tokens": n_prompt,
                 "output_tokens": n,
                 "total_tokens": n + n_prompt,
-                "input_tokens_details": {"cached_tokens": answer.n_cached},
-                "output_tokens_details": {"reasoning_tokens": answer.n_reasoning},
+                "input_tokens_details": {"cached_tokens": reply.n_cached},
+                "output_tokens_details": {"reasoning_tokens": reply.n_reasoning},
             },
         }
 
-    def _head(self, answer: Answer, status: str) -> dict[str, Any]:
-        asked, sampling = self.asked, answer.task.sampling
+    def _head(self, reply: Reply, status: str) -> dict[str, Any]:
+        asked, sampling = self.asked, reply.task.sampling
         given = {key: v for key, v in asked.items() if key in _ECHOED and v is not None}
         parallel = asked.get("parallel_tool_calls")
         if not isinstance(parallel, bool):
@@ -96,28 +96,28 @@ class Responses:
             "truncation": "auto" if self.state.options.generate.context_shift else "disabled",
         }
 
-    def _items(self, answer: Answer) -> list[Item]:
+    def _items(self, reply: Reply) -> list[Item]:
         """The output as it is at the end, in the order in which it came."""
-        said = answer.said
+        said = reply.said
         kinds = self._kinds or [
             *(["reasoning"] if said.reasoning else []),
             *(["message"] if said.content else []),
             *(f"call {i}" for i in range(len(said.calls))),
         ]
         last = len(kinds) - 1
-        return [self._item(k, answer, answer.is_cut and i == last) for i, k in enumerate(kinds)]
+        return [self._item(k, reply, reply.is_cut and i == last) for i, k in enumerate(kinds)]
 
-    def _item(self, kind: str, answer: Answer, cut: bool) -> Item:
-        said, status = answer.said, "incomplete" if cut else "completed"
+    def _item(self, kind: str, reply: Reply, cut: bool) -> Item:
+        said, status = reply.said, "incomplete" if cut else "completed"
         if kind == "reasoning":
             return self._thoughts([{"text": said.reasoning, "type": "reasoning_text"}], status)
         if kind == "message":
-            logprobs = self._logprobs(answer, answer.of_content)
-            return self._message([part(said.content, logprobs)], status) | answer.mark
+            logprobs = self._logprobs(reply, reply.of_content)
+            return self._message([part(said.content, logprobs)], status) | reply.mark
         return _call(said.calls[int(kind.removeprefix("call "))], status)
 
-    def _logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> list[Item]:
-        after = answer.task.post_sampling_probs
+    def _logprobs(self, reply: Reply, chosen: Sequence[ChosenToken]) -> list[Item]:
+        after = reply.task.post_sampling_probs
         t = self.state.tokenizer
         return probabilities(t, without_end(t, chosen), after)
 
@@ -140,43 +140,43 @@ class Responses:
             "type": "message",
         }
 
-    def _event(self, kind: str, **what: Any) -> Event:
+    def _event(self, kind: str, **what: Any) -> Frame:
         self._sequence += 1
-        return Event({"type": kind, "sequence_number": self._sequence, **what}, kind)
+        return Frame({"type": kind, "sequence_number": self._sequence, **what}, kind)
 
-    def _start(self, answer: Answer) -> list[Event]:
+    def _start(self, reply: Reply) -> list[Frame]:
         if self._begun:
             return []
         self._begun = True
         kinds = ("response.created", "response.in_progress")
-        return [self._event(kind, response=self._head(answer, "in_progress")) for kind in kinds]
+        return [self._event(kind, response=self._head(reply, "in_progress")) for kind in kinds]
 
-    def progress(self, answer: Answer) -> list[Event]:
-        found = self._start(answer) or [
-            self._event("response.in_progress", response=self._head(answer, "in_progress"))
+    def progress(self, reply: Reply) -> list[Frame]:
+        found = self._start(reply) or [
+            self._event("response.in_progress", response=self._head(reply, "in_progress"))
         ]
         last = found[-1]
-        return [*found[:-1], Event(with_progress(answer, last.data), last.name)]
+        return [*found[:-1], Frame(with_progress(reply, last.data), last.name)]
 
-    def partial(self, answer: Answer, change: Change) -> list[Event]:
-        found, logprobs = self._start(answer), self._logprobs(answer, change.of_content)
+    def partial(self, reply: Reply, change: Change) -> list[Frame]:
+        found, logprobs = self._start(reply), self._logprobs(reply, change.of_content)
         for delta in change.deltas:
-            found += self._added(delta, answer, logprobs)
+            found += self._added(delta, reply, logprobs)
             logprobs = [] if delta.content else logprobs
-        if found and change.deltas and answer.task.timings_per_token:
-            found[-1].data["timings"] = timings(answer)
+        if found and change.deltas and reply.task.timings_per_token:
+            found[-1].data["timings"] = timings(reply)
         return found
 
-    def _added(self, delta: Delta, answer: Answer, logprobs: list[Item]) -> list[Event]:
+    def _added(self, delta: Delta, reply: Reply, logprobs: list[Item]) -> list[Frame]:
         found = []
         if delta.reasoning:
-            found += self._opened("reasoning", self._thoughts([]), answer)
+            found += self._opened("reasoning", self._thoughts([]), reply)
             at = {**self._where(), "content_index": 0, "item_id": self.ids["reasoning"]}
             kind = "response.reasoning_text.delta"
             found.append(self._event(kind, **at, delta=delta.reasoning))
         if delta.content:
             new = "message" not in self._kinds
-            found += self._opened("message", self._message([]), answer)
+            found += self._opened("message", self._message([]), reply)
             where = {**self._where(), "content_index": 0, "item_id": self.ids["message"]}
             if new:
                 added = "response.content_part.added"
@@ -184,9 +184,9 @@ class Responses:
             what = {"delta": delta.content, "logprobs": logprobs}
             found.append(self._event("response.output_text.delta", **where, **what))
         if delta.index is not None:
-            call = answer.said.calls[delta.index]
+            call = reply.said.calls[delta.index]
             began = {**_call(call, "in_progress"), "arguments": ""}
-            found += self._opened(f"call {delta.index}", began, answer)
+            found += self._opened(f"call {delta.index}", began, reply)
             if delta.arguments:
                 kind = "response.function_call_arguments.delta"
                 where = {**self._where(), "item_id": f"fc_{call.id}"}
@@ -196,20 +196,20 @@ class Responses:
     def _where(self) -> dict[str, int]:
         return {"output_index": len(self._kinds) - 1}
 
-    def _opened(self, kind: str, item: Item, answer: Answer) -> list[Event]:
+    def _opened(self, kind: str, item: Item, reply: Reply) -> list[Frame]:
         if kind in self._kinds:
             return []
-        found = self._closed(answer)
+        found = self._closed(reply)
         self._kinds.append(kind)
         added = self._event("response.output_item.added", **self._where(), item=item)
         return [*found, added]
 
-    def _closed(self, answer: Answer, cut: bool = False) -> list[Event]:
+    def _closed(self, reply: Reply, cut: bool = False) -> list[Frame]:
         """The end of the item that came last."""
         if len(self._done) == len(self._kinds):
             return []
         kind = self._kinds[-1]
-        item, where = self._item(kind, answer, cut), self._where()
+        item, where = self._item(kind, reply, cut), self._where()
         self._done.append(item)
         found = []
         if kind == "message":
@@ -226,14 +226,14 @@ class Responses:
             found = [self._event(done, **at, **more)]
         return [*found, self._event("response.output_item.done", **where, item=item)]
 
-    def final(self, answer: Answer) -> list[Event]:
-        found = [*self._start(answer), *self._closed(answer, answer.is_cut)]
-        response = self._response(answer, self._items(answer))
+    def final(self, reply: Reply) -> list[Frame]:
+        found = [*self._start(reply), *self._closed(reply, reply.is_cut)]
+        response = self._response(reply, self._items(reply))
         end = self._event(f"response.{response['status']}", response=response)
-        end.data["timings"] = timings(answer)
+        end.data["timings"] = timings(reply)
         return [*found, end]
 
-    def error(self, error: HTTPError) -> Event:
+    def error(self, error: HTTPError) -> Frame:
         return self._event("error", error=error.body, message=error.message, code=error.kind)
 
 
@@ -241,7 +241,7 @@ def part(text: str, logprobs: list[Item]) -> Item:
     return {"type": "output_text", "annotations": [], "logprobs": logprobs, "text": text}
 
 
-def _call(call: Call, status: str) -> Item:
+def _call(call: ReplyCall, status: str) -> Item:
     return {
         "id": f"fc_{call.id}",
         "type": "function_call",

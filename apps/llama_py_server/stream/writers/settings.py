@@ -1,4 +1,4 @@
-"""How an answer is generated, as requests have it (server-task.cpp:task_params::to_json)."""
+"""How a reply is generated, as requests have it (server-task.cpp:task_params::to_json)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llama_py_server.models.state import ModelOptions, State
-    from llama_py_server.schema.completion import Task
+    from llama_py_server.models.state import ModelOptions, ModelState
+    from llama_py_server.schema.completion import ReplyTask
 
 _SAME = (
     "seed",
@@ -36,7 +36,7 @@ _SAME = (
 )
 
 
-def settings(task: Task, options: ModelOptions) -> dict[str, Any]:
+def settings(task: ReplyTask, options: ModelOptions) -> dict[str, Any]:
     """Return the settings that are never long."""
     s = task.sampling
     body: dict[str, Any] = {name: getattr(s, name) for name in _SAME}
@@ -63,7 +63,7 @@ def settings(task: Task, options: ModelOptions) -> dict[str, Any]:
     }
 
 
-def all_settings(task: Task, state: State) -> dict[str, Any]:
+def all_settings(task: ReplyTask, state: ModelState) -> dict[str, Any]:
     """Return all settings of a task."""
     s = task.sampling
     biases = dict(s.logit_bias)
@@ -78,7 +78,7 @@ def all_settings(task: Task, state: State) -> dict[str, Any]:
     }
 
 
-def _constraint(task: Task) -> str:
+def _constraint(task: ReplyTask) -> str:
     for name in task.sampling.constraints:
         value = getattr(task.sampling, name)
         return value if isinstance(value, str) else json.dumps(value)

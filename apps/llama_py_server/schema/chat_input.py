@@ -10,7 +10,7 @@ Body = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Options:
+class PromptOptions:
     """What a request says of how its prompt is made.
 
     continued  whether the last message goes on: True, or which part of it does
@@ -27,7 +27,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChatInput:
     """What a request asks for.
 
     tool_choice  as OpenAI has it;  schema  what the answer must be, as JSON; None: anything
@@ -38,5 +38,5 @@ class Asked:
     tools: Sequence[Body]
     tool_choice: Any
     schema: Any
-    options: Options
+    options: PromptOptions
     plain: bool = False
