@@ -23,6 +23,7 @@ COMMANDS = (
     "cli warmup",
     "debug",
     "graph dump",
+    "graph read",
     "graph view",
     "graph diff",
     "graph profile",
