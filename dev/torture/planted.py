@@ -165,8 +165,8 @@ FAULTS = (
         "blocks",
         "golden/test_nodes",
         "llama_py/blocks/experts.py",
-        "norm_w: bool = True",
-        "norm_w: bool = False",
+        "if self.weighing.normed:",
+        "if not self.weighing.normed:",
     ),
     Fault(
         "vision",
