@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ from ggml_py.garbage import collected_later
 from ggml_py.shield import Shield, let_through, shielded
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
-from llama_py._moved import former
 from llama_py.adapters.control_vector import PlacedDirections
 from llama_py.adapters.lora import NO_LORAS, Adapter, Choice, Loras
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
@@ -27,9 +26,11 @@ from llama_py.batch.splitter import BatchSplitter, splitter_of
 from llama_py.blocks.known_forms import forms
 from llama_py.context import state
 from llama_py.context.checks import settled
+from llama_py.context.companions import Accompanied
 from llama_py.context.largest import full_params, largest
 from llama_py.context.next_token import Following, following
 from llama_py.context.runner import OnGraph, Runner, set_threads
+from llama_py.context.setting import Setting
 from llama_py.context.watched import Watched
 from llama_py.graph.cross import Cross
 from llama_py.graph.linear import Linear
@@ -48,38 +49,12 @@ log = logging.getLogger("llama_py")
 NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
 
 
-class Companion(Protocol):
-    """An object of a higher layer that lives as long as its context.
-
-    host_bytes   what it takes of the host's memory
-    """
-
-    @property
-    def host_bytes(self) -> int: ...
-
-    def close(self) -> None: ...
-
-
-C = TypeVar("C", bound=Companion)
-
-
-class Setting:
-    """An attribute that graphs depend on: setting it begins another epoch."""
-
-    def __set_name__(self, owner: type[Context], name: str) -> None:
-        self.name = name
-
-    def __set__(self, ctx: Context, value: object) -> None:
-        ctx.__dict__[self.name] = value
-        ctx.n_settings += 1
-
-
 def log_removed(seqs: list[int]) -> None:
     if seqs:
         log.info("decode failed: removed sequences %s from the memory", seqs)
 
 
-class Context(Closing, Watched):
+class Context(Closing, Accompanied, Watched):
     """The memory of a model's sequences, and the graphs that advance it.
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
@@ -103,6 +78,7 @@ class Context(Closing, Watched):
 
         Raises ContextError for values that make no sense, AllocError for too large sizes.
         """
+        super().__init__()
         self.n_settings = 0
         self.model = model
         self.params = p = ContextParams(**options)
@@ -121,7 +97,6 @@ class Context(Closing, Watched):
         self._closed = False
         self._next: Following | None = None
         self.n_followed = 0
-        self._companions: dict[type[Companion], Companion] = {}
         self._at_work = threading.Lock()
         self.on_graph: OnGraph | None = None
         set_threads(self.devices, p)
@@ -141,29 +116,6 @@ class Context(Closing, Watched):
         """Grows with everything but a token after a token: settings, other batches, changes of the
         memory, other graphs. Equal epochs say that nothing of these has happened between them."""
         return self.n_settings + self.memory.changes + self.runner.n_changes
-
-    def companion(self, kind: type[C], make: Callable[[Context], C]) -> C:
-        """The object of a class that belongs to this context: made when it is first asked for,
-        closed with it."""
-        if kind not in self._companions:
-            self._companions[kind] = make(self)
-        found = self._companions[kind]
-        assert isinstance(found, kind)
-        return found
-
-    def replace_companion(self, kind: type[C], one: C) -> None:
-        """Let another object take the place of the class's one; that is not closed here."""
-        self._companions[kind] = one
-
-    @property
-    def reuse(self) -> Any:
-        """The former name of `PrefixCache.of(ctx)`, for one release."""
-        return former(self, "reuse", "llama_py.decoding.prefix_cache", "PrefixCache")
-
-    @property
-    def speculator(self) -> Any:
-        """The former name of `Sequences.of(ctx)`, for one release."""
-        return former(self, "speculator", "llama_py.decoding.sequences", "Sequences")
 
     @property
     def n_ctx(self) -> int:
@@ -386,9 +338,8 @@ class Context(Closing, Watched):
 
     def close(self) -> None:
         """Give memory back. Nothing can be decoded after that."""
-        for one in [*self._companions.values()][::-1]:
-            one.close()
-        self._companions, self._next = {}, None
+        self.close_companions()
+        self._next = None
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
 
     def __repr__(self) -> str:
@@ -458,7 +409,7 @@ class Context(Closing, Watched):
             d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}
             for d, n in zip(self.devices, self.runner.compute_sizes(), strict=True)
         }
-        use[self.devices[-1].name]["reuse"] = sum(c.host_bytes for c in self._companions.values())
+        use[self.devices[-1].name]["reuse"] = self.host_bytes
         return use
 
     def _checked(

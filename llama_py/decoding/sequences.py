@@ -293,10 +293,6 @@ class Sequences(Closing):
             self._look_up(track)
             self._read(track, len(track.pending) - 1)
 
-    def put_away(self, seq_id: int) -> None:
-        """Give the cells of a sequence back; see `PrefixCache.put_away`."""
-        self.cache.put_away(seq_id)
-
     def close(self) -> None:
         """Give the memory of drafters back; the context stays."""
         if self.drafts is not None:
