@@ -1,4 +1,5 @@
-"""Recurrent memory: which rows states live in, copy on write, rollback, and the hybrid of both."""
+"""Recurrent memory: which rows states live in, copy on write, rollback, and the hybrid of both.
+One file: every test is of the same memory, through the helpers at the top."""
 
 from __future__ import annotations
 
