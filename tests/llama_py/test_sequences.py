@@ -78,6 +78,18 @@ def test_alone_and_together() -> None:
     assert PrefixCache.of(ctx).tokens(0) == [*prompts[0], *found[0][:-1]]
 
 
+def test_what_another_sequence_holds_is_known() -> None:
+    ctx, ids = made(n_seq_max=2, n_ctx=128, kv_unified=True), tokens(12)
+    sequences = Sequences.of(ctx)
+    sequences.start(0, ids)
+    first = go_on(sequences, 0, 2)
+    told = sequences.start(1, [*ids, 5])
+    assert told.n_reused == len(ids)
+    assert sequences.tokens(1) == [*ids, 5]
+    assert go_on(sequences, 1, 3) == plain([*ids, 5], 3)
+    assert go_on(sequences, 0, 2) == plain(ids, 4)[2:] and first == plain(ids, 2)
+
+
 def test_nothing_to_go_on_from() -> None:
     sequences = Sequences.of(made())
     with pytest.raises(ContextError, match="the prompt is empty"):
