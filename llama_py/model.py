@@ -19,8 +19,8 @@ from llama_py.support.signature import describe, described, takes
 
 # What makes text of logits is imported by the methods: who computes only needs none of it.
 if TYPE_CHECKING:
-    from llama_py.chat.answer import Answer
-    from llama_py.chat.stream import Parser
+    from llama_py.chat.answer import ChatAnswer
+    from llama_py.chat.stream import AnswerParser
     from llama_py.sampler import Constraint
     from llama_py.text.chat_prompt import Message
     from llama_py.text.conversation import Pieces
@@ -191,7 +191,7 @@ class Model(Loaded):
         images: Sequence[Given] = (),
         media_path: str | Path | None = None,
         **options: Any,
-    ) -> Answer: ...
+    ) -> ChatAnswer: ...
 
     @described(AnswerParams)
     def chat(
@@ -204,15 +204,15 @@ class Model(Loaded):
         images: Sequence[Given] = (),
         media_path: str | Path | None = None,
         **options: Any,
-    ) -> str | Answer:
+    ) -> str | ChatAnswer:
         """The answer to a question, or to a conversation [{"role": "user", "content": ...}, ...],
         through the model's chat template, without the model's thoughts.
 
-        With tools, functions or descriptions in the form of the OpenAI API, it is an Answer: what
-        is said, thoughts, and calls. A grammar enforces the schemas of their arguments as far as
+        With tools, functions or descriptions in the form of the OpenAI API, it is a `ChatAnswer`:
+        what is said, thoughts, and calls. A grammar enforces the schemas of their arguments as far as
         it can; `ToolCall.error` is the problem of a call that fails (with the jsonschema package).
-        `format_of` in `llama_py.chat.tools` describes the rest. `Answer.message()` is a message for
-        the next call, so is what `llama_py.chat.functions.result_of` gives for a call.
+        `format_of` in `llama_py.chat.tools` describes the rest. `message()` of the answer is a
+        message for the next call, so is what `llama_py.chat.functions.result_of` gives for a call.
 
         images (files, their bytes, or `llama_py.vision.Image`s) come before the last message's
         text; a message's content may also have them as parts, {"type": "image_url", "image_url":
@@ -280,7 +280,7 @@ class Model(Loaded):
         parallel: bool | None,
         media_path: str | Path | None,
         options: Mapping[str, Any],
-    ) -> tuple[Iterator[Piece], Parser]:
+    ) -> tuple[Iterator[Piece], AnswerParser]:
         """An answer that may call tools, and what reads it."""
         from llama_py.chat.ends import turn_end
         from llama_py.chat.functions import tools_of

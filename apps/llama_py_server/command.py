@@ -32,7 +32,7 @@ from llama_py_server.params import (
     TalkParams,
 )
 from llama_py_tools.command.cpus import CpuParams
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
     CommonParams,
     DraftFileParams,
@@ -62,8 +62,8 @@ CLOSING = 10.0  # seconds at the end in which steps of answers may end that nobo
 _CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 
 
-def parser() -> Parser:
-    p = Parser("llama-py-server", usage="%(prog)s [-m FILE] [options]", description=__doc__)
+def parser() -> OptionParser:
+    p = OptionParser("llama-py-server", usage="%(prog)s [-m FILE] [options]", description=__doc__)
     p.add(CommonParams, ModelsParams)
     p.add(FileParams, without=("model",))
     p.add(ListenParams, ServerParams)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llama_py.params import ATTENTION, MAX_SEQ, POOLING, ContextParams
 from llama_py.params.option import Params, option
-from llama_py.params.rules import Rule, either, integers
+from llama_py.params.rules import ValueRule, either, integers
 from llama_py.params.texts import words
 from llama_py_tools.command.chat_params import ChatParams
 
@@ -103,7 +103,7 @@ class ListenParams(Params):
         return (*self.api_key, *(line.strip() for line in lines if line.strip()))
 
 
-_ALIASES = Rule("names without spaces", lambda names: all(n.strip() == n and n for n in names))
+_ALIASES = ValueRule("names without spaces", lambda names: all(n.strip() == n and n for n in names))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from llama_py.params.near import did_you_mean
 from llama_py_tools.command import options
-from llama_py_tools.command.options import Parser
+from llama_py_tools.command.options import OptionParser
 from llama_py_tools.commands import WORDS
 
 EPILOG = """a MODEL is a file, a short name of one (llama-py list), or USER/MODEL[:TYPE] of the hub;
@@ -26,9 +26,9 @@ examples:
 """
 
 
-def parser() -> Parser:
+def parser() -> OptionParser:
     lines = [f"  {word:18} {one.about}" for word, one in WORDS.items()]
-    return Parser(
+    return OptionParser(
         "llama-py",
         usage="%(prog)s [COMMAND] [MODEL] [options]",
         description="Run GGUF models.\n\ncommands:\n" + "\n".join(lines),

@@ -11,7 +11,7 @@ from dataclasses import Field
 from typing import Any
 
 from llama_py.params.option import Option, Params
-from llama_py_tools.command.options import Parser, default_text
+from llama_py_tools.command.options import OptionParser, default_text
 from llama_py_tools.commands import COMMANDS
 
 WORDS = """
@@ -50,10 +50,10 @@ def table() -> str:
     )
 
 
-def _parsers(parser: argparse.ArgumentParser) -> Iterator[Parser]:
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[OptionParser]:
     """The command's, or those of its subcommands."""
     inner = [p for a in parser._actions if isinstance(a.choices, dict) for p in a.choices.values()]
-    yield from (p for p in inner or [parser] if isinstance(p, Parser))
+    yield from (p for p in inner or [parser] if isinstance(p, OptionParser))
 
 
 def _flags(o: Option) -> str:

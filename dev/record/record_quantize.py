@@ -28,7 +28,7 @@ from dev.record.golden.quantize import (
 )
 from ggml_cpu.quantize.types import quantizers
 from llama_py.gguf.file_types import FILE_TYPES
-from llama_py.quantize.imatrix.file import Entry, Imatrix, write_imatrix
+from llama_py.quantize.imatrix.file import Imatrix, ImatrixEntry, write_imatrix
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
 def record_types(tool: Path, folder: Path) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     imatrix = folder / "imatrix.gguf"
-    entry = Entry(np.ones(256, np.float32), np.ones(1, np.int64))
+    entry = ImatrixEntry(np.ones(256, np.float32), np.ones(1, np.int64))
     write_imatrix(imatrix, Imatrix("", {"blk.0.attn_q.weight": entry}, ["none"], 1, 1))
     for name, case in cases(list(FILE_TYPES)):
         path = folder / f"{name}.gguf"

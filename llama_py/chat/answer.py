@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llama_py.chat.peg.found import Found
+from llama_py.chat.peg.found import TaggedPart
 
 # The tags of expressions. Rules have a space in their names, so that no tool's name is one of them.
 REASONING, CONTENT, TOOL = "reasoning", "content", "tool"
@@ -41,7 +41,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChatAnswer:
     """What a model answered."""
 
     content: str = ""
@@ -75,7 +75,7 @@ class Reader:
         self.call: ToolCall | None = None  # that is being read
         self.n_args, self.open_quote = 0, False
 
-    def read(self, found: Sequence[Found]) -> Answer:
+    def read(self, found: Sequence[TaggedPart]) -> ChatAnswer:
         for one in found:
             self._visit(one)
         if self.call is not None and self.call.name:
@@ -83,68 +83,68 @@ class Reader:
             self.calls.append(replace(self.call, arguments=self.call.arguments + end))
         return self.answer()
 
-    def answer(self) -> Answer:
+    def answer(self) -> ChatAnswer:
         thoughts = self.reasoning if self.reasoning.strip(" \n\r\t") else ""
-        return Answer(self.content, thoughts, tuple(self.calls))
+        return ChatAnswer(self.content, thoughts, tuple(self.calls))
 
-    def _visit(self, one: Found) -> None:
+    def _visit(self, one: TaggedPart) -> None:
         read = _READ.get(one.name)
         if read is not None:
             read(self, one)
         for part in one.parts:
             self._visit(part)
 
-    def said(self, one: Found) -> None:
+    def said(self, one: TaggedPart) -> None:
         self.content += one.text
 
-    def thought(self, one: Found) -> None:
+    def thought(self, one: TaggedPart) -> None:
         self.reasoning += one.text
 
-    def opened(self, one: Found) -> None:
+    def opened(self, one: TaggedPart) -> None:
         self.call, self.n_args, self.open_quote = ToolCall("", ""), 0, False
 
-    def identified(self, one: Found) -> None:
+    def identified(self, one: TaggedPart) -> None:
         id = one.text.rstrip(SPACES)
         if len(id) > 1 and id[0] == id[-1] == '"':
             id = id[1:-1]
         self._now(id=id)
 
-    def named(self, one: Found) -> None:
+    def named(self, one: TaggedPart) -> None:
         arguments = self._arguments() or "{"
         self._now(name=one.text.rstrip(SPACES), arguments=arguments)
         if self.call is not None:  # it can be seen from here on
             self.calls.append(self.call)
             self.call = None
 
-    def whole_arguments(self, one: Found) -> None:
+    def whole_arguments(self, one: TaggedPart) -> None:
         text = one.text.rstrip(SPACES)
         if text.startswith("{"):
             self._now(arguments=text)
 
-    def argument_opened(self, one: Found) -> None:
+    def argument_opened(self, one: TaggedPart) -> None:
         self.open_quote = False
 
-    def argument_named(self, one: Found) -> None:
+    def argument_named(self, one: TaggedPart) -> None:
         name = one.text[1:] if one.text[:1] in (*SPACES, "") else one.text
         before = self._arguments() or "{"
         comma = "," if self.n_args else ""
         self.n_args += 1
         self._now(arguments=f"{before}{comma}{quoted(name.rstrip(SPACES))}:")
 
-    def value(self, one: Found) -> None:
+    def value(self, one: TaggedPart) -> None:
         self._add(as_json(one.text))
 
-    def string(self, one: Found) -> None:
+    def string(self, one: TaggedPart) -> None:
         begin = "" if self.open_quote else '"'
         self.open_quote = True
         self._add(begin + escaped(one.text))
 
-    def argument_closed(self, one: Found) -> None:
+    def argument_closed(self, one: TaggedPart) -> None:
         if self.open_quote:
             self._add('"')
         self.open_quote = False
 
-    def closed(self, one: Found) -> None:
+    def closed(self, one: TaggedPart) -> None:
         self.argument_closed(one)
         self._add("}" * depth(self._arguments()))
         if self.call is not None and self.call.name:
@@ -174,7 +174,9 @@ _READ = {
 }  # fmt: skip
 
 
-def answer_of(found: Sequence[Found], call_of: Callable[[Found], ToolCall | None]) -> Answer:
+def answer_of(
+    found: Sequence[TaggedPart], call_of: Callable[[TaggedPart], ToolCall | None]
+) -> ChatAnswer:
     """An answer out of what was found, where calls are read in a way of their own; `call_of` gives
     None for one that has no name yet."""
     texts: dict[str, list[str]] = {CONTENT: [], REASONING: []}
@@ -190,7 +192,7 @@ def answer_of(found: Sequence[Found], call_of: Callable[[Found], ToolCall | None
         else:
             left += reversed(one.parts)
     thoughts = "".join(texts[REASONING])
-    return Answer("".join(texts[CONTENT]), thoughts if thoughts.strip() else "", tuple(calls))
+    return ChatAnswer("".join(texts[CONTENT]), thoughts if thoughts.strip() else "", tuple(calls))
 
 
 def quoted(text: str) -> str:

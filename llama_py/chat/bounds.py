@@ -32,7 +32,7 @@ SLOW = ("pprint", "striptags", "urlize", "wordwrap")
 _WIDE = re.compile(r"\d{6}|\*")  # in what says how a value is formatted
 
 
-class Bounds:
+class RenderBounds:
     """What one rendering has used."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def weight(value: Any) -> int:
 class _Turns:
     """What a loop goes through; each turn is a step, and writes so many characters at least."""
 
-    def __init__(self, bounds: Bounds, items: Iterable[Any], n: int) -> None:
+    def __init__(self, bounds: RenderBounds, items: Iterable[Any], n: int) -> None:
         self.bounds, self.items, self.n = bounds, items, n
 
     def __iter__(self) -> Iterator[Any]:
@@ -165,14 +165,14 @@ class BoundedSandbox(SandboxedEnvironment):
 
     def start(self) -> None:
         """A rendering begins."""
-        self._local.bounds = Bounds()
+        self._local.bounds = RenderBounds()
 
     def add_filter(self, name: str, function: Callable[..., Any]) -> None:
         self.filters[name] = self._bounded(name, function)
 
     @property
-    def bounds(self) -> Bounds:
-        bounds: Bounds = self._local.bounds
+    def bounds(self) -> RenderBounds:
+        bounds: RenderBounds = self._local.bounds
         return bounds
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 
-class Budget:
+class ThoughtBudget:
     """A logits processor: after n tokens of thoughts, it forces the tag that ends them.
 
     reasoning-budget.cpp: message, if any, comes before that tag.

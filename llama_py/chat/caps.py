@@ -54,7 +54,7 @@ class _Seen:
         return any(what in getattr(self, "ops", ()) for what in whats)
 
 
-class Text(_Seen, str):
+class TextProbe(_Seen, str):
     def __getitem__(self, index: Any) -> str:
         if isinstance(index, int):
             self.note("array_access")
@@ -77,7 +77,7 @@ class Listed(_Seen, list[Any]):
         return map(noted, super().__iter__())
 
 
-class Named(_Seen, dict[str, Any]):
+class NamedProbe(_Seen, dict[str, Any]):
     def __getitem__(self, key: str) -> Any:
         return noted(super().__getitem__(key))
 
@@ -100,10 +100,10 @@ def noted(value: Any) -> Any:
 def seen(value: Any) -> Any:
     """A JSON value whose parts note how they are used."""
     if isinstance(value, dict):
-        return Named({key: seen(v) for key, v in value.items()})
+        return NamedProbe({key: seen(v) for key, v in value.items()})
     if isinstance(value, list):
         return Listed(map(seen, value))
-    return Text(value) if isinstance(value, str) else value
+    return TextProbe(value) if isinstance(value, str) else value
 
 
 def at(value: Any, *path: Any) -> Any:
@@ -158,7 +158,7 @@ def watch(sandbox: Sandbox) -> None:
 def bare(value: Any) -> Any:
     """The value itself, all parts of which are noted."""
     noted(value)
-    if isinstance(value, Named):
+    if isinstance(value, NamedProbe):
         return {key: bare(at(value, key)) for key in value}
     return [bare(at(value, i)) for i in range(len(value))] if isinstance(value, Listed) else value
 

@@ -10,7 +10,7 @@ from llama_py.chat.template import ChatTemplate
 ASKED, ANSWERED, NEXT = "U_FIRST_MSG", "A_FIRST_MSG", "U_NEXT_MSG"
 
 
-class Tokenizer(Protocol):
+class TextTokenizer(Protocol):
     """What is needed of one."""
 
     def tokenize(
@@ -18,7 +18,7 @@ class Tokenizer(Protocol):
     ) -> list[int]: ...
 
 
-def turn_end(template: ChatTemplate, tokenizer: Tokenizer) -> str:
+def turn_end(template: ChatTemplate, tokenizer: TextTokenizer) -> str:
     """The text between an answer and the next message; a model that writes it has answered.
 
     Empty for templates that have a special token there, which ends an answer by itself, and for

@@ -6,15 +6,15 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from llama_py.chat.answer import CONTENT, REASONING, TOOL, TOOL_NAME, Answer, ToolCall
-from llama_py.chat.peg.found import DONE, FAIL, MORE, Found, Result, Text
-from llama_py.chat.peg.nodes import Node
+from llama_py.chat.answer import CONTENT, REASONING, TOOL, TOOL_NAME, ChatAnswer, ToolCall
+from llama_py.chat.peg.found import DONE, FAIL, MORE, ParsedText, ParseResult, TaggedPart
+from llama_py.chat.peg.nodes import Expression
 
 ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class AnswerDelta:
     """A piece of an answer: of `content`, of `reasoning`, or of a call of a tool.
 
     index      the call's number; None: it is of no call
@@ -32,7 +32,7 @@ class Delta:
     error: str = ""
 
 
-Read = Callable[[tuple[Found, ...]], Answer]  # makes an answer of what was found
+Read = Callable[[tuple[TaggedPart, ...]], ChatAnswer]  # makes an answer of what was found
 
 
 def new_id() -> str:
@@ -40,7 +40,7 @@ def new_id() -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(32))
 
 
-class Parser:
+class AnswerParser:
     """Reads one answer: `feed` its text piece by piece, then `finish`.
 
     An answer that is not in the format, such as a call of a tool that there is not, is what was
@@ -49,7 +49,7 @@ class Parser:
 
     def __init__(
         self,
-        root: Node,
+        root: Expression,
         read: Read,
         prompt: str = "",
         ids: Callable[[], str] = new_id,
@@ -65,23 +65,23 @@ class Parser:
         self._root, self._read, self._ids = root, read, ids
         self._late_ids, self._ended, self._drops = late_ids, False, drops
         self._problem_of = problem_of
-        self._text = Text(prompt)
+        self._text = ParsedText(prompt)
         self._n_prompt = len(prompt)
         self._wrong: int | None = None  # from where the text is not in the format
-        self._answer, self._told = Answer(), Answer()
+        self._answer, self._told = ChatAnswer(), ChatAnswer()
         self._ends: int = len(prompt)  # of what the answer has
         self._cut = ""
-        self._tail: Found | None = None
+        self._tail: TaggedPart | None = None
         if silent:
             self._parsed(prompt)
             self._deltas()
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> ChatAnswer:
         """So far: what the deltas make."""
         return self._told
 
-    def feed(self, text: str) -> list[Delta]:
+    def feed(self, text: str) -> list[AnswerDelta]:
         """The next piece of the answer; what is certain with it."""
         if self._wrong is None and text:
             self._more(text)
@@ -89,12 +89,12 @@ class Parser:
             self._text.text += text
         return self._deltas()
 
-    def finish(self) -> Answer:
+    def finish(self) -> ChatAnswer:
         """The answer; `rest` has the deltas that were not certain before."""
         self.rest()
         return self._told
 
-    def rest(self) -> list[Delta]:
+    def rest(self) -> list[AnswerDelta]:
         """The answer has ended: the last deltas."""
         self._ended = True
         if self._wrong is None and self._cut:
@@ -102,14 +102,16 @@ class Parser:
             self._cut = ""
         return [*self._deltas(), *self._problems()]
 
-    def _problems(self) -> list[Delta]:
+    def _problems(self) -> list[AnswerDelta]:
         """Check the calls of an answer that has ended, once."""
         problem_of, self._problem_of = self._problem_of, None
         if problem_of is None:
             return []
         calls = tuple(replace(call, error=problem_of(call)) for call in self._told.tool_calls)
         self._told = replace(self._told, tool_calls=calls)
-        return [Delta(index=i, error=call.error) for i, call in enumerate(calls) if call.error]
+        return [
+            AnswerDelta(index=i, error=call.error) for i, call in enumerate(calls) if call.error
+        ]
 
     def _more(self, text: str) -> None:
         before = self._text.text
@@ -136,7 +138,7 @@ class Parser:
         try:
             result = self._root.parse(now, 0)
         except RecursionError:
-            result = Result(FAIL, 0)
+            result = ParseResult(FAIL, 0)
         if result.state == FAIL or (result.state == DONE and self._more_follows(result.end)):
             return False
         self._answer = self._read(result.found)
@@ -151,15 +153,15 @@ class Parser:
         rest = self._text.text[end:].strip()
         return bool(rest) and (not self._drops or rest.startswith(self._drops))
 
-    def _deltas(self) -> list[Delta]:
+    def _deltas(self) -> list[AnswerDelta]:
         now, told = self._answer, self._told
         if self._wrong is not None:
             now = replace(now, content=now.content + self._text.text[self._wrong :])
         found = []
         if more := _more_of(told.reasoning, now.reasoning):
-            found.append(Delta(reasoning=more))
+            found.append(AnswerDelta(reasoning=more))
         if more := _more_of(told.content, now.content):
-            found.append(Delta(content=more))
+            found.append(AnswerDelta(content=more))
         calls = list(told.tool_calls)
         for i, call in enumerate(now.tool_calls):
             if not call.name:
@@ -170,11 +172,11 @@ class Parser:
             if i == len(calls):
                 id = call.id or self._ids()
                 calls.append(ToolCall(call.name, "", id))
-                found.append(Delta(index=i, id=id, name=call.name))
+                found.append(AnswerDelta(index=i, id=id, name=call.name))
             if more := _more_of(calls[i].arguments, call.arguments):
                 calls[i] = replace(calls[i], arguments=calls[i].arguments + more)
-                found.append(Delta(index=i, arguments=more))
-        self._told = Answer(
+                found.append(AnswerDelta(index=i, arguments=more))
+        self._told = ChatAnswer(
             told.content + "".join(d.content for d in found),
             told.reasoning + "".join(d.reasoning for d in found),
             tuple(calls),
@@ -187,7 +189,7 @@ def _more_of(told: str, now: str) -> str:
     return now[len(told) :] if now.startswith(told) else ""
 
 
-def _last(found: tuple[Found, ...]) -> Found | None:
+def _last(found: tuple[TaggedPart, ...]) -> TaggedPart | None:
     """The last of the parts that an answer is made of; a call, once it has a name."""
     for one in reversed(found):
         if one.name in (CONTENT, REASONING) or (one.name == TOOL and one.first(TOOL_NAME)):
@@ -198,7 +200,7 @@ def _last(found: tuple[Found, ...]) -> Found | None:
     return None
 
 
-def _with_cut(answer: Answer, cut: str, tail: Found | None) -> Answer:
+def _with_cut(answer: ChatAnswer, cut: str, tail: TaggedPart | None) -> ChatAnswer:
     """With the beginning of a tag that did not come."""
     if tail is not None and tail.name == CONTENT:
         return replace(answer, content=answer.content + cut)

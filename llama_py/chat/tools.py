@@ -23,10 +23,10 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
-from llama_py.chat.answer import Answer, ToolCall
+from llama_py.chat.answer import ChatAnswer, ToolCall
 from llama_py.chat.arguments import Arguments, arguments_of, enforceable
 from llama_py.chat.formats.analysis import marks_in
-from llama_py.chat.formats.form import Asked, Form
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest
 from llama_py.chat.formats.generic import MARKS as GENERIC
 from llama_py.chat.formats.generic import told
 from llama_py.chat.formats.known import made_for
@@ -36,7 +36,7 @@ from llama_py.chat.peg.derive import flat, likeliest
 from llama_py.chat.peg.lark import lark_of, nodes_in
 from llama_py.chat.peg.nodes import Schema
 from llama_py.chat.reasoning_formats import REASONING_FORMATS
-from llama_py.chat.stream import Delta, Parser, new_id
+from llama_py.chat.stream import AnswerDelta, AnswerParser, new_id
 from llama_py.chat.thinking import Tags, thinking_of
 from llama_py.grammar import Grammar, compiled
 from llama_py.grammar.closed import has_free_keys
@@ -68,8 +68,8 @@ class ChatFormat:
     """
 
     prompt: str
-    form: Form
-    asked: Asked
+    form: AnswerForm
+    asked: AnswerRequest
     tags: Tags | None = None
     arguments: tuple[Arguments, ...] = ()
     response: Arguments | None = None
@@ -226,15 +226,17 @@ class ChatFormat:
             how = how._replace(most=MOST_THOUGHTS if most is None else max(most // 2, 0))
         return AfterThoughts(inner, tokenizer, how)
 
-    def parser(self, ids: Callable[[], str] = new_id, echo: bool = False) -> Parser:
+    def parser(self, ids: Callable[[], str] = new_id, echo: bool = False) -> AnswerParser:
         """Reads the answer. ids: makes the ids of calls that have none. echo: the deltas of an
         answer that was continued begin with its beginning, too, which `answer` has anyway."""
         form, silent = self.form, self.asked.said is not None and not echo
         drops = form.words if form.drops else ()
         check = self.problem_of if self.arguments else None
-        return Parser(form.root, form.read, form.prompt, ids, form.late_ids, silent, drops, check)
+        return AnswerParser(
+            form.root, form.read, form.prompt, ids, form.late_ids, silent, drops, check
+        )
 
-    def parse(self, text: str, ids: Callable[[], str] = new_id) -> Answer:
+    def parse(self, text: str, ids: Callable[[], str] = new_id) -> ChatAnswer:
         """A whole answer."""
         parser = self.parser(ids)
         parser.feed(text)
@@ -291,7 +293,7 @@ def format_of(
     render = _Render(template, messages, given, variables)
     arguments = tuple(map(arguments_of, callable_tools))
     response = Arguments("", json.dumps(json_schema)) if isinstance(json_schema, Mapping) else None
-    asked = Asked(
+    asked = AnswerRequest(
         tuple(map(enforceable, callable_tools)),
         required,
         parallel_tool_calls,
@@ -332,7 +334,7 @@ def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | 
     return within.get("schema") or {"type": "object"}
 
 
-def _format(template: ChatTemplate, render: _Render, asked: Asked, ask: bool) -> ChatFormat:
+def _format(template: ChatTemplate, render: _Render, asked: AnswerRequest, ask: bool) -> ChatFormat:
     prompt = render.asked if ask else render.before
     if ask and prompt.endswith("<turn|>\n") and "<|turn>model" in template.source:
         # The template begins no turn after calls, but the model needs one.
@@ -347,7 +349,7 @@ def _format(template: ChatTemplate, render: _Render, asked: Asked, ask: bool) ->
     return ChatFormat(prompt, made, asked, template.thinking)
 
 
-def form_of(template: ChatTemplate, asked: Asked) -> Form:
+def form_of(template: ChatTemplate, asked: AnswerRequest) -> AnswerForm:
     """What an answer may be."""
     made = made_for(template.source)
     if made is not None:
@@ -442,4 +444,12 @@ def _said(message: dict[str, Any], which: bool | str) -> tuple[str, str | None]:
     return thoughts, None if of_thoughts else text
 
 
-__all__ = ["Answer", "ChatFormat", "Delta", "Parser", "ToolCall", "format_of", "schema_of"]
+__all__ = [
+    "AnswerDelta",
+    "AnswerParser",
+    "ChatAnswer",
+    "ChatFormat",
+    "ToolCall",
+    "format_of",
+    "schema_of",
+]

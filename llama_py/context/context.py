@@ -20,7 +20,7 @@ from ggml_py.shield import Shield, let_through, shielded
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py.adapters.control_vector import PlacedDirections
-from llama_py.adapters.lora import NO_LORAS, Adapter, Choice, Loras
+from llama_py.adapters.lora import NO_LORAS, Adapter, AdapterChoice, Loras
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
 from llama_py.batch.splitter import BatchSplitter, splitter_of
 from llama_py.blocks.known_forms import forms
@@ -91,7 +91,7 @@ class Context(Closing, Accompanied, Watched):
         self.layer_inp: dict[int, F32] = {}
         self._cvec: PlacedDirections | None = None
         self._encoded: Cross | None = None
-        self._adapters = Choice()
+        self._adapters = AdapterChoice()
         self._head: Linear | None = None
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False

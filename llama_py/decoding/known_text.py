@@ -9,7 +9,7 @@ import numpy as np
 from llama_py.batch import I32
 
 
-class Text:
+class KnownText:
     """Tokens of the positions from `first` on."""
 
     def __init__(self, first: int = 0) -> None:

@@ -23,7 +23,7 @@ from llama_py.batch import F32, Batch, Wanted
 from llama_py.batch.prompts import Mixed, is_mixed
 from llama_py.context import Context
 from llama_py.decoding.keep import KeepRule, shift
-from llama_py.decoding.known_text import Text
+from llama_py.decoding.known_text import KnownText
 from llama_py.decoding.prefix_cache import PrefixCache, Reused
 from llama_py.decoding.rollback import Rollback
 from llama_py.decoding.track import Allowed, Track
@@ -32,7 +32,7 @@ from llama_py.support.closing import Closing
 
 if TYPE_CHECKING:
     from llama_py.decoding.drafting.drafts import Drafts
-    from llama_py.decoding.drafting.statistics import Statistics
+    from llama_py.decoding.drafting.statistics import DraftStatistics
 
 NO_DRAFTS = SpeculativeParams()
 
@@ -57,7 +57,7 @@ class Sequences(Closing):
         self.rollback = Rollback(ctx)
         self.keeps_rows = False
         self._tracks: dict[int, Track] = {}
-        self._texts: dict[int, Text] = {}
+        self._texts: dict[int, KnownText] = {}
 
     @classmethod
     def of(cls, ctx: Context, drafting: SpeculativeParams | None = None) -> Sequences:
@@ -87,7 +87,7 @@ class Sequences(Closing):
         return self.drafts.n_max if self.drafts else 0
 
     @property
-    def statistics(self) -> dict[str, Statistics]:
+    def statistics(self) -> dict[str, DraftStatistics]:
         """Of drafts, by the name of the way to draft."""
         return self.drafts.statistics if self.drafts else {}
 
@@ -141,18 +141,20 @@ class Sequences(Closing):
         if self.drafts is not None:
             self.drafts.begin(track)
 
-    def _text(self, seq_id: int, before: Sequence[int]) -> Text:
+    def _text(self, seq_id: int, before: Sequence[int]) -> KnownText:
         """What is known of a sequence's text, up to what the memory has."""
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         if is_mixed(before):  # an image may take more positions than its cells have
             held = len(before)
         text = self._texts.get(seq_id)
         if text is None or not text.first <= held <= text.end:
-            text = self._texts[seq_id] = Text(held - len(before) if len(before) == held else held)
+            text = self._texts[seq_id] = KnownText(
+                held - len(before) if len(before) == held else held
+            )
             text.add(before if len(before) == held else ())
         text.cut(held)
         if len(before) == held and text.ids.tolist() != list(before[text.first :]):
-            text = self._texts[seq_id] = Text()  # it has what another sequence had
+            text = self._texts[seq_id] = KnownText()  # it has what another sequence had
             text.add(before)
         return text
 

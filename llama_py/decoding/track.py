@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from llama_py.batch import F32
 from llama_py.decoding.draft_length import Length
-from llama_py.decoding.known_text import Text
+from llama_py.decoding.known_text import KnownText
 
 Allowed = Callable[[Sequence[int]], int]
 
@@ -30,7 +30,7 @@ class Track:
     """
 
     seq_id: int
-    text: Text
+    text: KnownText
     pending: list[int]
     told: int | None
     n_left: int = 2**31

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ggml_py.planned import Planned
-from llama_py.fit.answer import Answer
+from llama_py.fit.answer import FitAnswer
 from llama_py.fit.planning import PlannedContext, PlannedModel
-from llama_py.fit.shares import Shares, best
-from llama_py.fit.sizes import Sizes, sizes_of
+from llama_py.fit.shares import LayerShares, best
+from llama_py.fit.sizes import ModelSizes, sizes_of
 from llama_py.gguf.file import GGUFFile
 from llama_py.hparams.cparams import N_CTX_STEP
 
@@ -28,7 +28,7 @@ N_CTX_MIN = 4096  # tokens of a sequence, for which layers rather leave (fit_par
 MOST_PLANS = 6
 GUESS = 1 << 29  # of compute buffers, before one was planned
 
-Plan = Callable[[Answer], tuple[PlannedContext, dict[str, Any]]]
+Plan = Callable[[FitAnswer], tuple[PlannedContext, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Fit:
     fits     whether every margin is kept
     """
 
-    answer: Answer
+    answer: FitAnswer
     options: dict[str, Any]
     ctx: PlannedContext
     left: dict[str, int]
@@ -73,7 +73,7 @@ def fit(
     sizes = sizes_of(PlannedModel(file, devices, **how), more)
     asked = _contexts(sizes, n_ctx, n_ctx_min, more)
 
-    def plan(answer: Answer) -> tuple[PlannedContext, dict[str, Any]]:
+    def plan(answer: FitAnswer) -> tuple[PlannedContext, dict[str, Any]]:
         for d in devices:
             d.asked = 0
         found = answer.options(devices[-1].name) if len(devices) > 1 else {}
@@ -86,7 +86,7 @@ def fit(
 
 
 def _contexts(
-    sizes: Sizes, n_ctx: int | None, n_ctx_min: int, context: Mapping[str, Any]
+    sizes: ModelSizes, n_ctx: int | None, n_ctx_min: int, context: Mapping[str, Any]
 ) -> Sequence[int]:
     """The sizes that may be chosen, upwards."""
     if n_ctx is not None:
@@ -102,7 +102,7 @@ class _Search:
 
     def __init__(
         self,
-        sizes: Sizes,
+        sizes: ModelSizes,
         devices: Sequence[Planned],
         margins: Sequence[int],
         contexts: Sequence[int],
@@ -128,14 +128,14 @@ class _Search:
                 chosen = this
         return chosen
 
-    def _shares(self) -> Shares:
+    def _shares(self) -> LayerShares:
         room = [
             n - margin - other
             for n, margin, other in zip(self.memory, self.margins, self.other, strict=True)
         ]
-        return Shares(self.sizes, room, [d.largest for d in self.devices])
+        return LayerShares(self.sizes, room, [d.largest for d in self.devices])
 
-    def _planned(self, answer: Answer) -> Fit:
+    def _planned(self, answer: FitAnswer) -> Fit:
         """Plan it, and remember what it took beyond what was counted."""
         ctx, options = self.plan(answer)
         use = [sum(ctx.memory_breakdown()[d.name].values()) for d in self.devices]

@@ -10,7 +10,7 @@ from llama_py.weights.placement import EXPERTS
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FitAnswer:
     """n_layers   of each device but the host, counted back from the output, which is one
     on_host    layers on devices whose experts are on the host
     n_all      layers of the model, the output included

@@ -5,27 +5,31 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from llama_py.fit.answer import Answer
-from llama_py.fit.sizes import Sizes
+from llama_py.fit.answer import FitAnswer
+from llama_py.fit.sizes import ModelSizes
 
 SHIFTS = 8  # layers that a boundary between devices may be moved by to make room for experts
 
 
-class Shares:
+class LayerShares:
     """room     bytes of each device for weights and caches, the host's last
     largest  bytes of one buffer, None for no limit; caches of a device are in one
     """
 
-    def __init__(self, sizes: Sizes, room: Sequence[int], largest: Sequence[int | None]) -> None:
+    def __init__(
+        self, sizes: ModelSizes, room: Sequence[int], largest: Sequence[int | None]
+    ) -> None:
         self.sizes, self.largest = sizes, largest
         self.room = [n - always for n, always in zip(room, sizes.always, strict=True)]
         self.n_all = len(sizes.layers)
         self.moe = frozenset(il for il, x in enumerate(sizes.layers) if x.experts)
 
-    def made(self, n_layers: Sequence[int], n_ctx: int, on_host: frozenset[int]) -> Answer:
-        return Answer(tuple(n_layers), on_host, n_ctx, self.n_all, len(self.moe))
+    def made(self, n_layers: Sequence[int], n_ctx: int, on_host: frozenset[int]) -> FitAnswer:
+        return FitAnswer(tuple(n_layers), on_host, n_ctx, self.n_all, len(self.moe))
 
-    def dealt(self, n_ctx: int, n: int, on_host: frozenset[int], slack: int = 0) -> Answer | None:
+    def dealt(
+        self, n_ctx: int, n: int, on_host: frozenset[int], slack: int = 0
+    ) -> FitAnswer | None:
         """The n last layers, each device having `slack` bytes left; None if they do not fit."""
         layers, caches = self.sizes.layers, self.caches(n_ctx)
         counts = [0] * (len(self.room) - 1)
@@ -46,7 +50,7 @@ class Shares:
             used, cached = used + size, cached + caches[il]
         return self.made(counts, n_ctx, on_host)
 
-    def evenly(self, answer: Answer) -> Answer:
+    def evenly(self, answer: FitAnswer) -> FitAnswer:
         """The same layers, so dealt that the least room that a device has left is the most."""
         low, high = 0, max(self.room)
         while len(answer.n_layers) > 1 and high - low > max(self.room) >> 12:
@@ -56,7 +60,7 @@ class Shares:
             answer = found or answer
         return answer
 
-    def with_experts(self, answer: Answer) -> Answer:
+    def with_experts(self, answer: FitAnswer) -> FitAnswer:
         """All layers of it, and on each device as many experts as fit beside them, of the last of
         its layers first. Boundaries are moved a little where more fit so."""
         best = self._filled(answer.n_layers, answer.n_ctx)
@@ -87,7 +91,7 @@ class Shares:
             found.append((self.room[i] - dense - cached, cached))
         return found
 
-    def _filled(self, n_layers: Sequence[int], n_ctx: int) -> Answer:
+    def _filled(self, n_layers: Sequence[int], n_ctx: int) -> FitAnswer:
         on_host = set(self.moe)
         end = self.n_all - sum(n_layers)
         for i, (room, _) in enumerate(self._rest(n_layers, n_ctx)):
@@ -108,11 +112,11 @@ class Shares:
         most = self.largest[i]
         return most is None or size <= most
 
-    def host_has_room(self, answer: Answer) -> bool:
+    def host_has_room(self, answer: FitAnswer) -> bool:
         return self.sizes.taken(answer)[-1] - self.sizes.always[-1] <= self.room[-1]
 
 
-def best(shares: Shares, contexts: Sequence[int]) -> tuple[Answer, bool]:
+def best(shares: LayerShares, contexts: Sequence[int]) -> tuple[FitAnswer, bool]:
     """The best of all that fit; where none does, the one that lacks least, and False.
 
     contexts   cells that may be chosen, upwards
@@ -127,7 +131,7 @@ def best(shares: Shares, contexts: Sequence[int]) -> tuple[Answer, bool]:
     return found, shares.host_has_room(found)
 
 
-def _whole(shares: Shares, n_ctx: int, kept: frozenset[int]) -> Answer | None:
+def _whole(shares: LayerShares, n_ctx: int, kept: frozenset[int]) -> FitAnswer | None:
     """Puts all layers on the devices, except experts of some of `kept`; a host alone keeps all."""
     if len(shares.room) == 1:
         alone = shares.made((), n_ctx, frozenset())
@@ -141,7 +145,7 @@ def _whole(shares: Shares, n_ctx: int, kept: frozenset[int]) -> Answer | None:
     return found if shares.host_has_room(found) else None
 
 
-def _most_layers(shares: Shares, n_ctx: int) -> Answer:
+def _most_layers(shares: LayerShares, n_ctx: int) -> FitAnswer:
     """As many as can be, their experts on the host."""
     none = shares.made([0] * (len(shares.room) - 1), n_ctx, frozenset())
     n = bisect_right(

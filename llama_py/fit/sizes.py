@@ -20,13 +20,13 @@ from llama_py.params import ContextParams
 from llama_py.weights.placement import EXPERTS
 
 if TYPE_CHECKING:
-    from llama_py.fit.answer import Answer
+    from llama_py.fit.answer import FitAnswer
 
 _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 @dataclass(slots=True)
-class Layer:
+class LayerSizes:
     """Bytes of weights. dense, experts: on another device than the host; host_*: on the host, which
     may lay them out in more bytes; widest_*: the largest tensor of them."""
 
@@ -49,7 +49,7 @@ class Layer:
 
 
 @dataclass(slots=True)
-class Sizes:
+class ModelSizes:
     """Of a model.
 
     layers   weights by layer, at the end those of the output
@@ -58,7 +58,7 @@ class Sizes:
     on_host  whether caches are on the host
     """
 
-    layers: list[Layer]
+    layers: list[LayerSizes]
     always: list[int]
     caches: Any
     on_host: bool
@@ -75,7 +75,7 @@ class Sizes:
             self._seen[n_ctx] = self.caches(n_ctx)
         return self._seen[n_ctx]
 
-    def taken(self, answer: Answer) -> list[int]:
+    def taken(self, answer: FitAnswer) -> list[int]:
         """Weights and caches by device."""
         total, caches = [*self.always], self.caches_of(answer.n_ctx)
         for il, (layer, device) in enumerate(zip(self.layers, answer.devices, strict=True)):
@@ -88,10 +88,10 @@ class Sizes:
         return total
 
 
-def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> Sizes:
+def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> ModelSizes:
     """Of a model that was made with everything on the devices before the host."""
     place, layers = model.placement, model.layer_devices
-    found = [Layer() for _ in layers]
+    found = [LayerSizes() for _ in layers]
     always = [0] * len(place.devices)
     number = {id(d): i for i, d in enumerate(place.devices)}
     host = place.host
@@ -108,7 +108,7 @@ def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> Sizes:
         nbytes = on_host if len(place.devices) == 1 else t.nbytes
         found[il].add(nbytes, on_host, re.search(EXPERTS, t.name) is not None)
     p = ContextParams(**{**context, "n_ctx": None})
-    return Sizes(
+    return ModelSizes(
         found,
         always,
         cache(lambda n_ctx: _caches(model, replace(p, n_ctx=n_ctx))),

@@ -18,7 +18,7 @@ _MAX_PARTS = 0xFFFF  # llama.cpp reads split.count as a u16
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class PartNumber:
     """One part's place: part `no` (from 0) of `count`, with `n_tensors` in all the parts."""
 
     no: int
@@ -26,7 +26,7 @@ class Split:
     n_tensors: int
 
 
-def read_split(path: Path, metadata: Mapping[str, object]) -> Split | None:
+def read_split(path: Path, metadata: Mapping[str, object]) -> PartNumber | None:
     """The part's place from its `split.*` keys; None for a model that is one file."""
     if "split.count" not in metadata:
         return None
@@ -34,10 +34,10 @@ def read_split(path: Path, metadata: Mapping[str, object]) -> Split | None:
     if count <= 1:
         return None
     no = _integer(path, metadata, "split.no", count - 1)
-    return Split(no, count, _integer(path, metadata, "split.tensors.count", 2**31 - 1))
+    return PartNumber(no, count, _integer(path, metadata, "split.tensors.count", 2**31 - 1))
 
 
-def part_paths(path: Path, split: Split) -> list[Path]:
+def part_paths(path: Path, split: PartNumber) -> list[Path]:
     """All the parts' paths, given the path of any one of them.
 
     Raises GGUFError when the file's name does not fit its `split.*` keys, or parts are missing.
@@ -59,7 +59,7 @@ def part_paths(path: Path, split: Split) -> list[Path]:
     return paths
 
 
-def check_part(path: Path, found: Split | None, expected: Split) -> None:
+def check_part(path: Path, found: PartNumber | None, expected: PartNumber) -> None:
     """Raise GGUFError unless the part at `path` is the one that its name says."""
     if found is None or (found.no, found.count) != (expected.no, expected.count):
         is_part = f"part {found.no + 1} of {found.count}" if found else "a model in one file"

@@ -13,7 +13,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TensorCut:
     """What a device has of a file's tensor.
 
     dim     along which it is cut; None: it is whole

@@ -71,7 +71,7 @@ def _add(a: Automaton, node: Node, rules: Rules) -> Ends:
 
 
 @dataclass
-class Meeting:
+class Intersection:
     """Of two automata. same: a text that is not empty is taken by both. beyond: what a text that
     the first takes goes on with in the second."""
 
@@ -80,10 +80,10 @@ class Meeting:
     n_steps: int = 0
 
 
-def meeting(a: Automaton, b: Automaton, most: int) -> Meeting:
+def meeting(a: Automaton, b: Automaton, most: int) -> Intersection:
     """most: steps, after which not all is known"""
     left = [(p, q) for p in a.first for q in b.first if meet(a.ranges[p], b.ranges[q])]
-    seen, found, beyond = {*left}, Meeting(), set[int]()
+    seen, found, beyond = {*left}, Intersection(), set[int]()
     while left and found.n_steps < most:
         p, q = left.pop()
         if p in a.last:

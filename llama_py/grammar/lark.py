@@ -9,7 +9,7 @@ from llama_py.grammar.gbnf import parse
 from llama_py.grammar.lexemes import cut
 from llama_py.grammar.nodes import Ref, TokenOf
 from llama_py.grammar.regex import times
-from llama_py.grammar.shape import AltOf, Leaf, Part, SeqOf, Shape, Times
+from llama_py.grammar.shape import AltOf, Leaf, Part, RepeatCount, RuleSizes, SeqOf
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ def lark_of(gbnf: str) -> Lark:
     return Lark(text, tuple(tokens))
 
 
-def _text(part: Part, shape: Shape, names: dict[str, str]) -> str:
+def _text(part: Part, shape: RuleSizes, names: dict[str, str]) -> str:
     if isinstance(part, Leaf):
         is_token = isinstance(shape.leaves[part.number], TokenOf)
         return f"<{part.number}>" if is_token else f"T{part.number}"
     if isinstance(part, Ref):
         return names[part.name]
-    if isinstance(part, Times):
+    if isinstance(part, RepeatCount):
         return f"({_text(part.item, shape, names)}){times(part.low, part.high)}"
     inner = [_text(one, shape, names) for one in part.items]
     if isinstance(part, SeqOf):

@@ -12,17 +12,17 @@ from collections.abc import Iterator
 
 from llama_py.grammar.automata import Automaton, automaton, meeting
 from llama_py.grammar.nodes import Ranges, Ref, Rules, TokenOf, meet, merged
-from llama_py.grammar.shape import AltOf, Leaf, Part, Regular, SeqOf, Shape, Times
+from llama_py.grammar.shape import AltOf, Leaf, Part, Regular, RepeatCount, RuleSizes, SeqOf
 
 MAX_ROUNDS = 12
 MAX_STEPS = 200_000  # of looking for what to cut, about a second
 
 
-def cut(rules: Rules) -> Shape:
+def cut(rules: Rules) -> RuleSizes:
     """The grammar as rules of lexemes that take, longest first, exactly what it takes."""
     regular, wrong, steps = Regular(rules), set[str](), 0
     for _ in range(MAX_ROUNDS):
-        shape = Shape(regular, wrong)
+        shape = RuleSizes(regular, wrong)
         look = _Look(shape, MAX_STEPS - steps)
         more = look.too_long()
         if look.steps >= look.max_steps:
@@ -31,13 +31,13 @@ def cut(rules: Rules) -> Shape:
             return shape
         wrong |= more
         steps += look.steps
-    return Shape(regular, wrong, cut_all=True)
+    return RuleSizes(regular, wrong, cut_all=True)
 
 
 class _Look:
     """Which lexemes meet which: sets of lexemes are the bits of a number."""
 
-    def __init__(self, shape: Shape, max_steps: int) -> None:
+    def __init__(self, shape: RuleSizes, max_steps: int) -> None:
         self.shape, self.max_steps, self.steps = shape, max_steps, 0
         rules = shape._regular.rules
         self.automata = [
@@ -112,7 +112,7 @@ class _Look:
             return 1 << part.number, self.automata[part.number].empty
         if isinstance(part, Ref):
             return self.first[part.name], self.empty[part.name]
-        if isinstance(part, Times):
+        if isinstance(part, RepeatCount):
             first, empty = self._first(part.item)
             return first, empty or part.low == 0
         found = [self._first(one) for one in part.items]
@@ -135,7 +135,7 @@ class _Look:
             if after & ~self.after_rule[part.name]:
                 self.after_rule[part.name] |= after
                 yield part.name
-        elif isinstance(part, Times):
+        elif isinstance(part, RepeatCount):
             again = part.high is None or part.high > 1
             yield from self._follow(part.item, after | (self._first(part)[0] if again else 0))
         elif isinstance(part, AltOf):
@@ -163,5 +163,5 @@ def _refs(part: Part) -> Iterator[str]:
             yield part.name
         elif isinstance(part, (SeqOf, AltOf)):
             left += part.items
-        elif isinstance(part, Times):
+        elif isinstance(part, RepeatCount):
             left.append(part.item)

@@ -30,7 +30,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Kept:
+class EnforcedSchema:
     """A schema as far as a grammar can enforce it.
 
     Attributes:
@@ -53,7 +53,7 @@ class Kept:
 
 
 @lru_cache(256)
-def kept(text: str, lenient: bool = False) -> Kept:
+def kept(text: str, lenient: bool = False) -> EnforcedSchema:
     """Return a schema as far as a grammar can enforce it.
 
     Args:
@@ -87,7 +87,7 @@ def listed(pointers: Sequence[str]) -> str:
     return json.dumps(", ".join(shown))[1:-1] + more
 
 
-def _compiled(schema: Part, left_out: Sequence[str]) -> tuple[Kept, str]:
+def _compiled(schema: Part, left_out: Sequence[str]) -> tuple[EnforcedSchema, str]:
     """Compile a schema; return llguidance's error, "" if it takes the schema."""
     text = json.dumps(schema, ensure_ascii=False)
     form, coerced, error = _form(text)
@@ -95,7 +95,7 @@ def _compiled(schema: Part, left_out: Sequence[str]) -> tuple[Kept, str]:
     if coerced:
         options["coerce_one_of"] = True
         left_out = [*left_out, *_one_of(schema)]
-    return Kept(form, text, options, tuple(left_out)), error
+    return EnforcedSchema(form, text, options, tuple(left_out)), error
 
 
 def _one_of(schema: Part) -> list[str]:

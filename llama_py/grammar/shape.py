@@ -25,7 +25,7 @@ class Leaf:
     number: int
 
 
-Part: TypeAlias = "Leaf | Ref | SeqOf | AltOf | Times"
+Part: TypeAlias = "Leaf | Ref | SeqOf | AltOf | RepeatCount"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class AltOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class RepeatCount:
     item: Part
     low: int
     high: int | None
@@ -85,7 +85,7 @@ class Regular:
         return n <= MAX_PLACES and depth <= MAX_DEPTH
 
 
-class Shape:
+class RuleSizes:
     """rules   of parts; the first is the root
     leaves  lexemes and tokens by number; texts: their regular expressions
     """
@@ -113,7 +113,7 @@ class Shape:
             return node
         if isinstance(node, Repeat):
             inner = SeqOf(()) if node.high == 0 else self._part(node.item)
-            return inner if inner == SeqOf(()) else Times(inner, node.low, node.high)
+            return inner if inner == SeqOf(()) else RepeatCount(inner, node.low, node.high)
         assert isinstance(node, (Seq, Alt))
         kind = Seq if isinstance(node, Seq) else Alt
         parts: list[Part] = []

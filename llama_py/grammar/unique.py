@@ -18,7 +18,7 @@ _COMPLETE = re.compile(
 _MATTERS = {"value": b",", "string": b'".*,', "comma": b'"', "key": rb'["\\]'}
 
 
-class Place(NamedTuple):
+class JSONEnd(NamedTuple):
     """The end of an incomplete JSON text.
 
     Attributes:
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     raw: bytes = b""
     escapes: bool = False
 
-    def after(self, text: bytes) -> Place | None:
+    def after(self, text: bytes) -> JSONEnd | None:
         """Return the place after more text; None if the text repeats a key."""
         open, part, raw, escapes = self
         if part == "string" and not escapes and b'"' not in text and b"\\" not in text:
@@ -57,7 +57,7 @@ class Place(NamedTuple):
                 open, part = open[:-1], "value"
             elif c == b"," and open and open[-1] is not None:
                 part = "comma"
-        return Place(open, part, raw, escapes)
+        return JSONEnd(open, part, raw, escapes)
 
     def rests(self) -> list[bytes]:
         """Return the rests of the keys of the object that the next key may repeat."""
@@ -83,7 +83,7 @@ def _decode(raw: bytes) -> str:
     return str(json.loads(f'"{raw.decode("utf-8", "ignore")}"', strict=False))
 
 
-class Pieces(list[bytes]):
+class TokenTexts(list[bytes]):
     """The texts of a vocabulary's tokens."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
@@ -96,7 +96,7 @@ class Pieces(list[bytes]):
             for part, pattern in _MATTERS.items()
         }
 
-    def which_matter(self, place: Place) -> Sequence[int]:
+    def which_matter(self, place: JSONEnd) -> Sequence[int]:
         """Return all tokens that may repeat a key, or that only a repeated key may continue."""
         rests = place.rests()
         if place.part not in ("comma", "key") or not rests:
@@ -115,9 +115,9 @@ class UniqueKeys:
     that a pattern takes, for example.
     """
 
-    def __init__(self, matcher: Any, pieces: Pieces) -> None:
+    def __init__(self, matcher: Any, pieces: TokenTexts) -> None:
         self._matcher, self._pieces = matcher, pieces
-        self._place: Place | None = Place()
+        self._place: JSONEnd | None = JSONEnd()
 
     def deep_copy(self) -> UniqueKeys:
         other = copy(self)
@@ -164,7 +164,7 @@ class UniqueKeys:
         return bytes(bits)
 
     def _may_follow(
-        self, ids: Sequence[int], place: Place | None, tried: dict[bytes, bool]
+        self, ids: Sequence[int], place: JSONEnd | None, tried: dict[bytes, bool]
     ) -> bool:
         """Return True unless tokens, which lead to a place, make a repeated key inevitable."""
         if place is None or not place.rests():
@@ -177,7 +177,7 @@ class UniqueKeys:
             tried[text] = any(self._may_follow(*one, tried) for one in more)
         return tried[text]
 
-    def _next(self, matcher: Any, place: Place) -> Iterable[int]:
+    def _next(self, matcher: Any, place: JSONEnd) -> Iterable[int]:
         """Return the tokens of a mask; before a key, those with its quote if there are any."""
         bits = np.frombuffer(matcher.compute_bitmask(), np.uint8)
         ids = map(int, np.flatnonzero(np.unpackbits(bits, bitorder="little")))

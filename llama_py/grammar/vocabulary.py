@@ -10,17 +10,17 @@ from llama_py.grammar.compiled import Grammar, matcher_class
 from llama_py.grammar.messages import one_line
 from llama_py.grammar.nodes import TokenOf
 from llama_py.grammar.trial import limits, roomy
-from llama_py.grammar.unique import Pieces, UniqueKeys
+from llama_py.grammar.unique import TokenTexts, UniqueKeys
 from llama_py.tokenizer import Tokenizer
 
 NO_EXTENSION = "NoExtension"  # llguidance's word for it
 BEFORE = "\x02"  # a character that is part of no other token
 NONE: frozenset[int] = frozenset()
-_PIECES: WeakKeyDictionary[Tokenizer, Pieces] = WeakKeyDictionary()
+_PIECES: WeakKeyDictionary[Tokenizer, TokenTexts] = WeakKeyDictionary()
 _MADE: WeakKeyDictionary[Tokenizer, dict[frozenset[int], Any]] = WeakKeyDictionary()
 
 
-class _Tokens:
+class _GuidanceTokens:
     """What llguidance asks of a tokenizer. Control tokens are no text, unless they are shown: no
     grammar of texts takes them. Without a token that ends an answer there is one more, which is
     never chosen."""
@@ -60,7 +60,7 @@ def vocabulary(tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
     if found is None:
         from llguidance import LLTokenizer, TokenizerWrapper
 
-        tokens = _Tokens(tokenizer, shown)
+        tokens = _GuidanceTokens(tokenizer, shown)
         found = made[shown] = LLTokenizer(
             TokenizerWrapper(tokens), n_vocab=len(tokens.tokens), eos_token=tokens.ends
         )
@@ -88,9 +88,9 @@ def matcher(grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = NONE
     return UniqueKeys(made, _pieces(tokenizer)) if grammar.free_keys else made
 
 
-def _pieces(tokenizer: Tokenizer) -> Pieces:
+def _pieces(tokenizer: Tokenizer) -> TokenTexts:
     if tokenizer not in _PIECES:
-        _PIECES[tokenizer] = Pieces(_Tokens(tokenizer, NONE).tokens)
+        _PIECES[tokenizer] = TokenTexts(_GuidanceTokens(tokenizer, NONE).tokens)
     return _PIECES[tokenizer]
 
 

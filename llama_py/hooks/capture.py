@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llama_py.batch import UBatch
 from llama_py.hooks.hook import Hook
-from llama_py.hooks.names import Found
+from llama_py.hooks.names import FoundNode
 from llama_py.hooks.values import Values
 
-Read = Callable[[Found], Values]
+Read = Callable[[FoundNode], Values]
 
 
 class Capture(Hook, Mapping[str, Values]):
@@ -25,7 +25,7 @@ class Capture(Hook, Mapping[str, Values]):
         self._read = read
         self._seen: dict[str, list[Values]] = {}
 
-    def see(self, found: Found, ubatch: UBatch) -> None:
+    def see(self, found: FoundNode, ubatch: UBatch) -> None:
         self._seen.setdefault(found.key, []).append(self._read(found))
 
     def history(self, name: str) -> list[Values]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
-from llama_py.hooks.names import Found, checked
+from llama_py.hooks.names import FoundNode, checked
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,7 +46,7 @@ class Hook(ABC):
         self._switch = switch
 
     @abstractmethod
-    def see(self, found: Found, ubatch: UBatch) -> None:
+    def see(self, found: FoundNode, ubatch: UBatch) -> None:
         """The value of a node is there."""
 
     def __enter__(self) -> Self:

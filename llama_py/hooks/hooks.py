@@ -14,7 +14,7 @@ from llama_py.batch import UBatch
 from llama_py.graph.result import GraphResult
 from llama_py.hooks.capture import Capture
 from llama_py.hooks.hook import Hook
-from llama_py.hooks.names import Found, Names
+from llama_py.hooks.names import FoundNode, Names
 from llama_py.hooks.patch import Change, Patch
 from llama_py.hooks.values import Values, as_leaf, computed, read
 
@@ -74,7 +74,7 @@ class Hooks:
         self._all = [*left, hook] if on else left
         self._runner.set_taps(self.taps if self._all else None)
 
-    def value(self, found: Found) -> Values:
+    def value(self, found: FoundNode) -> Values:
         devices = list(self._runner.devices)
         if found.weights is None:
             return read(found.node, devices)
@@ -87,7 +87,7 @@ class Hooks:
         wanted = [(f, h) for h in self._all for p in h.patterns for f in names.find(p)]
         stops = [f.node for f, h in wanted if h.changes or f.weights]
         sources = [t for t in stops if keeps_sources(t)]  # a change may read them (At.node)
-        by_node: dict[int, list[tuple[Found, Hook]]] = {}
+        by_node: dict[int, list[tuple[FoundNode, Hook]]] = {}
         for found, hook in wanted:
             by_node.setdefault(id(found.node), []).append((found, hook))
 

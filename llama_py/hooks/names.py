@@ -26,7 +26,7 @@ WEIGHTS = "kq_soft_max-{il}"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNode:
     """A node that was asked for.
 
     key      what it is called for the one who asked
@@ -42,15 +42,15 @@ class Names:
     """The names of a graph's nodes."""
 
     def __init__(self, res: GraphResult) -> None:
-        self._nodes: dict[str, list[Found]] = {}
+        self._nodes: dict[str, list[FoundNode]] = {}
         for t in res.graph.nodes:
             if t.flags & FLAG_COMPUTE:
-                self._nodes.setdefault(t.name, []).append(Found(t.name, t))
+                self._nodes.setdefault(t.name, []).append(FoundNode(t.name, t))
         for il, (node, weights) in res.attention.items():
-            self._nodes.setdefault(WEIGHTS.format(il=il), [Found("", node, weights)])
+            self._nodes.setdefault(WEIGHTS.format(il=il), [FoundNode("", node, weights)])
         self.n_layers = 1 + max((_layer(name) for name in self._nodes), default=-1)
 
-    def find(self, pattern: str) -> list[Found]:
+    def find(self, pattern: str) -> list[FoundNode]:
         """What a name or a pattern means; nothing where there is no such node."""
         if "hook_" in pattern:
             return [
@@ -62,7 +62,7 @@ class Names:
         names = [name] if name in self._nodes else fnmatch_all(self._nodes, name)
         numbered = [(n, self._numbered(n, number)) for n in names]
         end = f"#{number}" if number else ""
-        return [Found(n + end, f.node, f.weights) for n, f in numbered if f is not None]
+        return [FoundNode(n + end, f.node, f.weights) for n, f in numbered if f is not None]
 
     def named(self, name: str) -> list[Tensor]:
         return [found.node for found in self._nodes.get(name, ())]
@@ -76,7 +76,7 @@ class Names:
         known = points if "hook_" in pattern else [*points, *self._nodes]
         return difflib.get_close_matches(pattern, known, 4, 0.5)
 
-    def _numbered(self, name: str, number: str) -> Found | None:
+    def _numbered(self, name: str, number: str) -> FoundNode | None:
         nodes, i = self._nodes[name], int(number or -1)
         return nodes[i] if -len(nodes) <= i < len(nodes) else None
 
@@ -84,7 +84,7 @@ class Names:
         inner = (*LAYER_POINTS, PATTERN)
         return [*POINTS, *(f"blocks.{il}.{p}" for il in range(self.n_layers) for p in inner)]
 
-    def _at(self, point: str) -> Found | None:
+    def _at(self, point: str) -> FoundNode | None:
         """What a hook point is in this graph."""
         if point in POINTS:
             node = POINTS[point](self, 0)
@@ -92,10 +92,10 @@ class Names:
             _, number, inner = point.split(".", 2)
             if inner == PATTERN:
                 weights = self._nodes.get(WEIGHTS.format(il=number), [])
-                return Found(point, weights[-1].node, weights[-1].weights) if weights else None
+                return FoundNode(point, weights[-1].node, weights[-1].weights) if weights else None
             node = LAYER_POINTS[inner](self, int(number))
         computed = node is not None and node.flags & FLAG_COMPUTE
-        return Found(point, node) if node is not None and computed else None
+        return FoundNode(point, node) if node is not None and computed else None
 
 
 def checked(pattern: str) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 
 from llama_py.batch import UBatch
 from llama_py.hooks.hook import At, Hook
-from llama_py.hooks.names import Found
+from llama_py.hooks.names import FoundNode
 from llama_py.hooks.values import Values, write
 
 Change = Callable[[Values, At], Any]
-Read = Callable[[Found], Values]
+Read = Callable[[FoundNode], Values]
 
 
 class Patch(Hook):
@@ -30,7 +30,7 @@ class Patch(Hook):
         self._change = change
         self._read = read
 
-    def see(self, found: Found, ubatch: UBatch) -> None:
+    def see(self, found: FoundNode, ubatch: UBatch) -> None:
         new = self._change
         if callable(new):
             new = new(self._read(found), At(found.key, found.node, ubatch))

@@ -13,14 +13,14 @@ from typing import Protocol
 from ggml_py.tensor import Tensor
 
 
-class Nodes(Protocol):
+class NamedNodes(Protocol):
     """The nodes of a graph by name."""
 
     def named(self, name: str) -> Sequence[Tensor]:
         """Those of a name in the order of the graph; none if there is no such node."""
 
 
-Rule = Callable[[Nodes, int], Tensor | None]
+Rule = Callable[[NamedNodes, int], Tensor | None]
 
 EMBEDDINGS = ("inp_scaled", "embd", "inp_embd", "model.input_embed", "model.embed_tokens")
 BEFORE_LAYERS = ("inpL", "inp_norm", *EMBEDDINGS)
@@ -31,7 +31,7 @@ NORMS = ("RMS_NORM", "NORM")
 def last(*names: str) -> Rule:
     """The last node of the first of these names that there is; `{il}` is the layer's number."""
 
-    def rule(nodes: Nodes, il: int) -> Tensor | None:
+    def rule(nodes: NamedNodes, il: int) -> Tensor | None:
         found = (nodes.named(name.format(il=il)) for name in names)
         return next((same[-1] for same in found if same), None)
 
@@ -39,7 +39,7 @@ def last(*names: str) -> Rule:
 
 
 def first(name: str) -> Rule:
-    def rule(nodes: Nodes, il: int) -> Tensor | None:
+    def rule(nodes: NamedNodes, il: int) -> Tensor | None:
         return next(iter(nodes.named(name.format(il=il))), None)
 
     return rule
@@ -48,7 +48,7 @@ def first(name: str) -> Rule:
 def projected(*names: str) -> Rule:
     """The last that weights alone have made, with a bias: before norms and RoPE."""
 
-    def rule(nodes: Nodes, il: int) -> Tensor | None:
+    def rule(nodes: NamedNodes, il: int) -> Tensor | None:
         found = (t for name in names for t in nodes.named(name.format(il=il)) if _is_projected(t))
         return next(reversed([*found]), None)
 
@@ -56,14 +56,14 @@ def projected(*names: str) -> Rule:
 
 
 def rotated(*names: str) -> Rule:
-    def rule(nodes: Nodes, il: int) -> Tensor | None:
+    def rule(nodes: NamedNodes, il: int) -> Tensor | None:
         all_of = [t for name in names for t in nodes.named(name.format(il=il))]
         return next((t for t in reversed(all_of) if t.op == "ROPE"), None)
 
     return rule
 
 
-def resid_pre(nodes: Nodes, il: int) -> Tensor | None:
+def resid_pre(nodes: NamedNodes, il: int) -> Tensor | None:
     """What the layer before gave; of the first one, what it norms if that is no embedding."""
     if il:  # there may be layers of nothing between
         before = (resid_post(nodes, i) for i in reversed(range(il)))
@@ -79,12 +79,12 @@ resid_mid = last("ffn_inp-{il}", "sa_out-{il}", "attn_residual-{il}")
 resid_post = last("nemotron_h_block_out-{il}", "ffn_residual-{il}", "l_out-{il}")
 
 
-def attn_out(nodes: Nodes, il: int) -> Tensor | None:
+def attn_out(nodes: NamedNodes, il: int) -> Tensor | None:
     """What attention adds to the residual stream."""
     return _added(resid_mid(nodes, il), resid_pre(nodes, il))
 
 
-def mlp_out(nodes: Nodes, il: int) -> Tensor | None:
+def mlp_out(nodes: NamedNodes, il: int) -> Tensor | None:
     """What the rest of the layer adds; a control vector is no part of it."""
     total = resid_post(nodes, il)
     if total is not None and total.op == "ADD" and _is_direction(total.src[1]):
@@ -92,7 +92,7 @@ def mlp_out(nodes: Nodes, il: int) -> Tensor | None:
     return _added(total, resid_mid(nodes, il))
 
 
-def mlp_post(nodes: Nodes, il: int) -> Tensor | None:
+def mlp_post(nodes: NamedNodes, il: int) -> Tensor | None:
     """What the last matrix of a feed-forward block gets; None of experts."""
     t = mlp_out(nodes, il)
     while t is not None and t.op in ("ADD", "MUL", "SCALE", *NORMS):
@@ -100,7 +100,7 @@ def mlp_post(nodes: Nodes, il: int) -> Tensor | None:
     return t.src[1] if t is not None and t.op == "MUL_MAT" else None
 
 
-def mlp_pre(nodes: Nodes, il: int) -> Tensor | None:
+def mlp_pre(nodes: NamedNodes, il: int) -> Tensor | None:
     """What the activation function gets: of a gated block the gate."""
     post = t = mlp_post(nodes, il)
     if post is None or t is None:
@@ -112,16 +112,16 @@ def mlp_pre(nodes: Nodes, il: int) -> Tensor | None:
     return None if t is post else t
 
 
-def mlp_pre_linear(nodes: Nodes, il: int) -> Tensor | None:
+def mlp_pre_linear(nodes: NamedNodes, il: int) -> Tensor | None:
     t = mlp_post(nodes, il)
     return t.src[1] if t is not None and _is_gated(t) else None
 
 
-def ln1(nodes: Nodes, il: int) -> Tensor | None:
+def ln1(nodes: NamedNodes, il: int) -> Tensor | None:
     return _norm_of(last("attn_norm-{il}", "model.layers.{{}}.operator_norm-{il}")(nodes, il))
 
 
-def ln2(nodes: Nodes, il: int) -> Tensor | None:
+def ln2(nodes: NamedNodes, il: int) -> Tensor | None:
     """That which reads the residual stream behind attention, whatever it is called."""
     middle = resid_mid(nodes, il)
     for name in ("ffn_norm-{il}", "attn_post_norm-{il}"):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ggml_py.backend import Bytes, Device
     from llama_py.chat import ChatTemplate
-    from llama_py.vision.encoder import Encoder
+    from llama_py.vision.encoder import ImageEncoder
 
 log = logging.getLogger("llama_py")
 
@@ -120,7 +120,7 @@ class Loaded(Closing):
         """
         p = ModelParams(**options)
         path = DEMO if path is None else path
-        self.vision: Encoder | None = None
+        self.vision: ImageEncoder | None = None
         self.file = GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
         if p.kv_overrides:
             self.file.override(p.kv_overrides)
@@ -293,18 +293,18 @@ class Loaded(Closing):
 
     def load_vision(
         self, path: str | Path, device: str | Device | None = None, **options: Any
-    ) -> Encoder:
+    ) -> ImageEncoder:
         """An encoder of images for this model (an mmproj file), which from now on sees them. One
         that was there is closed.
 
-        device   None: the model's host;  options  are those of `llama_py.vision.Encoder`
+        device   None: the model's host;  options  are those of `llama_py.vision.ImageEncoder`
 
         Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, and ModelError for a
         file that is no encoder of images, or that of another model.
         """
-        from llama_py.vision.encoder import Encoder
+        from llama_py.vision.encoder import ImageEncoder
 
-        made = Encoder(path, self.placement.host if device is None else device, **options)
+        made = ImageEncoder(path, self.placement.host if device is None else device, **options)
         if made.n_embd != self.hparams.n_embd_inp:
             made.close()
             raise ModelError(
@@ -318,7 +318,7 @@ class Loaded(Closing):
         return made
 
     @property
-    def eyes(self) -> Encoder:
+    def eyes(self) -> ImageEncoder:
         """Its encoder of images. ModelError without one."""
         if self.vision is None:
             raise ModelError(

@@ -16,14 +16,14 @@ from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ggml_py.errors import GGMLError, ModelError
-from llama_py.params.rules import Rule, integers, numbers, one_of
+from llama_py.params.rules import ValueRule, integers, numbers, one_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 PREFIX = "LLAMA_ARG_"  # of variables
 _CALLED: dict[str, type[Params]] = {}
-_CHECK: dict[type, Rule] = {int: integers(), float: numbers(), bool: one_of((True, False))}
+_CHECK: dict[type, ValueRule] = {int: integers(), float: numbers(), bool: one_of((True, False))}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Option:
     flags: tuple[str, ...]
     help: str
     env: str
-    check: Rule | None
+    check: ValueRule | None
     parse: Callable[[str], Any]
     metavar: str | tuple[str, ...]
     off: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def option(
     *,
     off: str = "",
     env: str | None = None,
-    check: Rule | None = None,
+    check: ValueRule | None = None,
     choices: Sequence[Any] = (),
     metavar: Any = "",
     parse: Callable[[str], Any] | None = None,

@@ -15,7 +15,7 @@ _MAX_F32 = 3.4028234e38
 
 
 @dataclass(frozen=True)
-class Rule:
+class ValueRule:
     """Whether a value is right; `text` reads well behind "must be". `parse` makes one of text.
 
     words  of which the value is one, or several
@@ -38,7 +38,7 @@ class Rule:
 
 def numbers(
     low: float = -math.inf, high: float = math.inf, *, above: bool = False, kind: Any = Real
-) -> Rule:
+) -> ValueRule:
     """The finite numbers from `low` to `high`, as float32 has them; `above`: greater than `low`."""
     largest = math.inf if kind is Integral else _MAX_F32
 
@@ -55,32 +55,36 @@ def numbers(
     if low == -math.inf:
         text = noun if kind is Integral else "a finite number"
         text += f" of at most {high}" if high < math.inf else ""
-    return Rule(text, holds, integer if kind is Integral else number)
+    return ValueRule(text, holds, integer if kind is Integral else number)
 
 
-def zero_or(low: float, high: float) -> Rule:
+def zero_or(low: float, high: float) -> ValueRule:
     """0, which stands for something else, or a number from low to high."""
     return either(0, numbers(low, high))
 
 
-def either(value: int, rule: Rule) -> Rule:
+def either(value: int, rule: ValueRule) -> ValueRule:
     """Return the rule of a value that `rule` allows, or of this special value."""
     alone = numbers(value, value)
-    return Rule(f"{value}, or {rule.text}", lambda v: rule.holds(v) or alone.holds(v), rule.parse)
+    return ValueRule(
+        f"{value}, or {rule.text}", lambda v: rule.holds(v) or alone.holds(v), rule.parse
+    )
 
 
-def integers(low: float = -math.inf, high: float = math.inf) -> Rule:
+def integers(low: float = -math.inf, high: float = math.inf) -> ValueRule:
     return numbers(low, high, kind=Integral)
 
 
-def one_of(values: Collection[Any]) -> Rule:
+def one_of(values: Collection[Any]) -> ValueRule:
     known = tuple(values)  # a value that cannot be hashed is none of them
     words = tuple(map(str, known))
-    return Rule(f"one of {some_of(words)}", lambda value: value in known, words=words)
+    return ValueRule(f"one of {some_of(words)}", lambda value: value in known, words=words)
 
 
-def each(rule: Rule) -> Rule:
-    return Rule(f"values that are each {rule.text}", lambda values: all(map(rule.holds, values)))
+def each(rule: ValueRule) -> ValueRule:
+    return ValueRule(
+        f"values that are each {rule.text}", lambda values: all(map(rule.holds, values))
+    )
 
 
 _FINITE = numbers()
@@ -100,5 +104,5 @@ def _are_scalars(value: Any) -> bool:
     )
 
 
-SCALARS = Rule("texts, numbers or bools by name", _are_scalars)
-BIASES = Rule("finite numbers or -inf by token id or text", _are_biases)
+SCALARS = ValueRule("texts, numbers or bools by name", _are_scalars)
+BIASES = ValueRule("finite numbers or -inf by token id or text", _are_biases)

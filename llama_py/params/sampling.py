@@ -11,7 +11,7 @@ from typing import Any
 
 from llama_py.params import texts
 from llama_py.params.option import Params, option
-from llama_py.params.rules import BIASES, Rule, integers, numbers
+from llama_py.params.rules import BIASES, ValueRule, integers, numbers
 
 log = logging.getLogger("llama_py")
 
@@ -78,9 +78,9 @@ def _are_texts(value: Any) -> bool:
 
 
 _SEQUENCE = "".join(SAMPLERS.values())
-_NAMED = Rule(f"of {', '.join(SAMPLERS)}", _are_samplers, words=tuple(SAMPLERS))
-_CHARACTERS = Rule(f"of the characters {_SEQUENCE}", _are_characters)
-_TEXTS = Rule("a sequence of texts", _are_texts)
+_NAMED = ValueRule(f"of {', '.join(SAMPLERS)}", _are_samplers, words=tuple(SAMPLERS))
+_CHARACTERS = ValueRule(f"of the characters {_SEQUENCE}", _are_characters)
+_TEXTS = ValueRule("a sequence of texts", _are_texts)
 
 
 def _breakers(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from llama_py.params import texts
 from llama_py.params.caches import CACHE_TYPES
 from llama_py.params.option import Params, option
-from llama_py.params.rules import Rule, integers, numbers
+from llama_py.params.rules import ValueRule, integers, numbers
 
 FOLDER = Path(__file__).parents[1] / "decoding" / "drafting" / "drafters"
 # Every file of the folder is a way to draft; of those that share code, files with `_` have it.
@@ -26,7 +26,7 @@ def _are_types(value: Any) -> bool:
 
 
 _COUNT = integers(1, 1024)
-_TYPES = Rule(f"of {NONE}, {', '.join(DRAFTERS)}", _are_types, words=(NONE, *DRAFTERS))
+_TYPES = ValueRule(f"of {NONE}, {', '.join(DRAFTERS)}", _are_types, words=(NONE, *DRAFTERS))
 
 
 @dataclass(frozen=True, kw_only=True)

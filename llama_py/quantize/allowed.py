@@ -8,7 +8,7 @@ from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME, GGMLType
 from llama_py.gguf.file import TensorInfo
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT
-from llama_py.quantize.model import Model
+from llama_py.quantize.model import QuantizedModel
 
 # Small, or read as they are. Of parts of a name, and whole names.
 KEPT = (
@@ -70,7 +70,7 @@ INSTEAD = {
 WANT_IMATRIX = {"iq3_xxs", "iq2_xxs", "iq2_xs", "iq2_s", "iq1_m", "iq1_s"}
 
 
-def is_allowed(t: TensorInfo, model: Model, leave_output: bool) -> bool:
+def is_allowed(t: TensorInfo, model: QuantizedModel, leave_output: bool) -> bool:
     if max((i + 1 for i, n in enumerate(t.ne) if n > 1), default=1) < 2:
         return False
     if not t.name.endswith("weight") or t.name in KEPT_NAMES:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME, GGMLType
 from llama_py.gguf.file import TensorInfo
-from llama_py.quantize.model import Model
+from llama_py.quantize.model import QuantizedModel
 
 VERY_LOW = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ2_S", "IQ2_M", "IQ1_M"}
 TWO_BITS = {"IQ2_S", "IQ2_M"}  # of these, those with more
@@ -56,7 +56,7 @@ class Mix:
         self,
         ftype: str,
         default: GGMLType,
-        model: Model,
+        model: QuantizedModel,
         names: Iterable[str],
         has_imatrix: bool,
         output: GGMLType | None = None,

@@ -14,7 +14,7 @@ from llama_py.models.trunks.architecture import Architecture
 
 
 @dataclass(frozen=True)
-class Model:
+class QuantizedModel:
     """n_gqa   heads that share a key and a value; 0 for none
     is_70b  whether it is one of those that llama.cpp calls so, whose values get more bits
     low_mix  whether other matrices than that get fewer (`Architecture.low_mix`)
@@ -32,7 +32,7 @@ class Model:
     least_q8: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, file: GGUFFile) -> Model:
+    def of(cls, file: GGUFFile) -> QuantizedModel:
         """GGUFError for a file that does not say how many layers there are."""
         arch = file.architecture
         n_layer = _first(file.metadata.get(f"{arch}.block_count"), None)

@@ -15,7 +15,7 @@ from llama_py.gguf.write import encode
 from llama_py.quantize.allowed import fitting, is_allowed, wants_imatrix
 from llama_py.quantize.imatrix.file import Imatrix
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT, Mix, kind_of
-from llama_py.quantize.model import Model
+from llama_py.quantize.model import QuantizedModel
 from llama_py.quantize.prune import order, pruned_metadata, renamed
 
 QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
@@ -40,7 +40,7 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Job:
+class TensorJob:
     """One tensor.
 
     source  as it is in the file; its bytes are copied if `type` is its type
@@ -73,12 +73,12 @@ class Job:
         return replace(self.source, name=self.name, type=self.type, nbytes=nbytes)
 
 
-def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[Job]:
+def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[TensorJob]:
     """All tensors in the order of the new file.
 
     Raises GGUFError for a type that fits no way, and for tensors that are quantized already.
     """
-    model, parts = Model.of(file), _parts(file)
+    model, parts = QuantizedModel.of(file), _parts(file)
     tensors = sorted(file.tensors.values(), key=lambda t: order(t.name))
     names = renamed((t.name for t in tensors), wishes.prune)
     tensors = [t for t in tensors if t.name in names]
@@ -98,7 +98,7 @@ class _Choice:
     """llama-quant.cpp:llama_tensor_get_type"""
 
     def __init__(
-        self, wishes: Wishes, model: Model, names: Sequence[str], has_imatrix: bool
+        self, wishes: Wishes, model: QuantizedModel, names: Sequence[str], has_imatrix: bool
     ) -> None:
         self.wishes, self.model = wishes, model
         self.patterns = [(re.compile(p), t) for p, t in wishes.tensor_types]
@@ -114,7 +114,7 @@ class _Choice:
                 wishes.embedding_type,
             )
 
-    def job(self, t: TensorInfo, name: str, part: int) -> Job:
+    def job(self, t: TensorInfo, name: str, part: int) -> TensorJob:
         wanted = self._wanted(replace(t, name=name))
         type = fitting(t, wanted) if wanted.is_quantized and wanted != t.type else wanted
         if type != t.type and t.type.is_quantized and not self.wishes.allow_requantize:
@@ -123,7 +123,7 @@ class _Choice:
                 " model, or give --allow-requantize"
             )
         needs = type != t.type and wants_imatrix(name, type, self.wishes.type.name)
-        return Job(t, name, type, part, type != wanted, needs)
+        return TensorJob(t, name, type, part, type != wanted, needs)
 
     def _wanted(self, t: TensorInfo) -> GGMLType:
         wishes = self.wishes
@@ -143,7 +143,7 @@ class _Choice:
 
 
 def metadata(
-    file: GGUFFile, wishes: Wishes, work: Sequence[Job], imatrix: Imatrix | None
+    file: GGUFFile, wishes: Wishes, work: Sequence[TensorJob], imatrix: Imatrix | None
 ) -> dict[str, bytes]:
     """Key-values of the new file, those that are new or changed at the end, as llama.cpp has it."""
     stored = file.metadata.stored
@@ -190,7 +190,7 @@ def _encoded(value: bool | int | float | str) -> bytes:
     return encode("str", value.encode()[:MOST_TEXT].decode("utf-8", "ignore"))
 
 
-def check_imatrix(work: Sequence[Job], imatrix: Imatrix | None) -> None:
+def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
     """GGUFError if a tensor needs importance and has none, or one of another size."""
     for job in work:
         found = None if imatrix is None else imatrix.weights(job.source.name)

@@ -17,7 +17,7 @@ from llama_py.sampler.mt19937 import Mt19937
 
 F32: TypeAlias = NDArray[np.float32]
 Index: TypeAlias = NDArray[np.intp]
-S = TypeVar("S", bound="Stage")
+S = TypeVar("S", bound="SamplerStage")
 
 _BLOCK = 256  # large enough that the block maxima are few, small enough that they tell a lot
 
@@ -80,7 +80,7 @@ class Candidates(NamedTuple):
 Filter: TypeAlias = Callable[[Candidates], Candidates]
 
 
-class Stage(ABC):
+class SamplerStage(ABC):
     """A part of the chain that remembers something; one that does not is a plain function.
 
     Sampling changes random numbers only: the rest follows from what is accepted. What changes in

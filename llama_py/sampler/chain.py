@@ -13,9 +13,9 @@ from ggml_py.errors import ModelError
 from llama_py.params import SamplingParams
 from llama_py.params.choosers import Thinking
 from llama_py.sampler.after_thoughts import AfterThoughts
-from llama_py.sampler.candidates import F32, Candidates, Stage, check
+from llama_py.sampler.candidates import F32, Candidates, SamplerStage, check
 from llama_py.sampler.constraint import Constraint, Ended
-from llama_py.sampler.draw import Greedy
+from llama_py.sampler.draw import GreedyDraw
 from llama_py.sampler.penalties import logit_bias
 from llama_py.sampler.stages import Setup, chain_of
 from llama_py.tokenizer import Tokenizer
@@ -112,7 +112,7 @@ class Sampler:
     @property
     def is_random(self) -> bool:
         """Whether another seed may give other tokens."""
-        return not isinstance(self._draw, Greedy)
+        return not isinstance(self._draw, GreedyDraw)
 
     def reset(self) -> None:
         """Back to the start: no tokens remembered, and the same random numbers again."""
@@ -125,7 +125,9 @@ class Sampler:
     def clone(self) -> Sampler:
         """A sampler in the same state that goes its own way from here."""
         other = copy.copy(self)
-        other._chain = [part.copy() if isinstance(part, Stage) else part for part in self._chain]
+        other._chain = [
+            part.copy() if isinstance(part, SamplerStage) else part for part in self._chain
+        ]
         other._draw = self._draw.copy()
         other.constraint = self.constraint and self.constraint.copy()
         return other
@@ -145,8 +147,8 @@ class Sampler:
             c = part(c)
         return self._draw(c)
 
-    def _stages(self) -> Iterator[Stage]:
-        yield from (part for part in self._chain if isinstance(part, Stage))
+    def _stages(self) -> Iterator[SamplerStage]:
+        yield from (part for part in self._chain if isinstance(part, SamplerStage))
         yield self._draw
 
 

@@ -6,11 +6,11 @@ from abc import abstractmethod
 
 import numpy as np
 
-from llama_py.sampler.candidates import F32, Candidates, Stage, check
+from llama_py.sampler.candidates import F32, Candidates, SamplerStage, check
 from llama_py.sampler.mt19937 import Mt19937
 
 
-class Draw(Stage):
+class Draw(SamplerStage):
     """Chooses. What it makes of the candidates before is its call."""
 
     @abstractmethod
@@ -18,7 +18,7 @@ class Draw(Stage):
         """The id of one of its candidates."""
 
 
-class Greedy(Draw):
+class GreedyDraw(Draw):
     """The most likely token, of equal ones the first."""
 
     def __call__(self, c: Candidates) -> Candidates:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from llama_py.sampler.candidates import Candidates, Filter, Stage, f32, largest
+from llama_py.sampler.candidates import Candidates, Filter, SamplerStage, f32, largest
 from llama_py.sampler.mt19937 import Mt19937
 
 _TOP_P_TRIES = (1024, 32768)  # how many candidates are sorted before all of them are
@@ -99,7 +99,7 @@ def top_n_sigma(n: float) -> Filter | None:
     return mask
 
 
-class Xtc(Stage):
+class Xtc(SamplerStage):
     """By chance without those above a threshold, but for the least likely of them ("exclude top
     choices")."""
 

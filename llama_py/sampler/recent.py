@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from llama_py.sampler.candidates import Stage
+from llama_py.sampler.candidates import SamplerStage
 
 
-class Recent(Stage):
+class Recent(SamplerStage):
     """Keeps the last `last_n` accepted tokens."""
 
     def __init__(self, last_n: int) -> None:

@@ -12,7 +12,7 @@ from llama_py.sampler import filters
 from llama_py.sampler.adaptive import AdaptiveP
 from llama_py.sampler.breakers import breakers_of
 from llama_py.sampler.candidates import Filter
-from llama_py.sampler.draw import Dist, Draw, Greedy
+from llama_py.sampler.draw import Dist, Draw, GreedyDraw
 from llama_py.sampler.dry import dry
 from llama_py.sampler.infill import infill
 from llama_py.sampler.mirostat import Mirostat, MirostatV2
@@ -95,7 +95,7 @@ def chain_of(s: Setup) -> tuple[list[Filter], Draw]:
         changes = [part for _, part in takewhile(lambda named: named[0] in _CHANGE, parts)]
         rest = {name for name, _ in parts[len(changes) :]}
         if "temperature" in rest and rest <= _KEEP_THE_BEST:
-            return changes, Greedy()
+            return changes, GreedyDraw()
     adapts = ADAPTIVE in p.chain
     draw = AdaptiveP(p.adaptive_target, p.adaptive_decay, s.random) if adapts else Dist(s.random)
     return [part for _, part in parts], draw

@@ -27,7 +27,7 @@ def on_terminal() -> bool:
         return False
 
 
-class Line:
+class TerminalLine:
     """The line of the terminal that is drawn anew; any thread may do that."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def _nobody_may_see() -> suppress:
     return suppress(OSError, ValueError, AttributeError)
 
 
-LINE = Line()
+LINE = TerminalLine()
 
 
 def bar(done: int, total: int) -> str:

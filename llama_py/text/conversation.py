@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ContextError
 from llama_py.batch.prompts import n_cells
-from llama_py.chat.budget import Budget
+from llama_py.chat.budget import ThoughtBudget
 from llama_py.chat.ends import turn_end
 from llama_py.chat.messages import IMAGE, has_images, parts_of
 from llama_py.chat.thinking import (
@@ -260,7 +260,9 @@ class Conversation:
         thinks = bool(self.variables.get("enable_thinking", True))
         options["thinking"] = thinking_of(tags, self._prompt, thinks)
         if self.budget >= 0:
-            end = Budget(model.tokenizer, tags, self.budget, self._prompt, self.budget_message)
+            end = ThoughtBudget(
+                model.tokenizer, tags, self.budget, self._prompt, self.budget_message
+            )
             options["logits_processors"] = [*options.get("logits_processors", ()), end]
         pieces = stream(self.ctx, ids, **options)
         if self.thoughts:

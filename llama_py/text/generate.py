@@ -27,7 +27,7 @@ from llama_py.support.signature import takes
 from llama_py.text.text_stream import TextStream
 
 if TYPE_CHECKING:
-    from llama_py.chat.stream import Delta
+    from llama_py.chat.stream import AnswerDelta
 
 log = logging.getLogger("llama_py")
 
@@ -81,7 +81,7 @@ class Piece:
     top: tuple[tuple[int, float], ...] = ()
     thought: str = ""
     n_discarded: int = 0
-    calls: tuple[Delta, ...] = ()
+    calls: tuple[AnswerDelta, ...] = ()
     error: str = ""
 
     @property

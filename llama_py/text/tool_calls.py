@@ -15,7 +15,7 @@ from llama_py.text.generate import Piece, stream
 if TYPE_CHECKING:
     from llama_py.chat.answer import ToolCall
     from llama_py.chat.arguments import Arguments
-    from llama_py.chat.stream import Parser
+    from llama_py.chat.stream import AnswerParser
     from llama_py.chat.template import ChatTemplate
     from llama_py.chat.tools import ChatFormat
     from llama_py.context import Context
@@ -39,7 +39,7 @@ class Tools:
         self.given = tools_of(tools)
         self.functions = [tool for tool in tools if not isinstance(tool, Mapping)]
         self.parallel = parallel
-        self.parser: Parser | None = None
+        self.parser: AnswerParser | None = None
 
     def form(
         self,
@@ -109,7 +109,7 @@ def calls_of(message: Mapping[str, Any]) -> list[ToolCall]:
     ]
 
 
-def read_pieces(pieces: Iterator[Piece], parser: Parser) -> Iterator[Piece]:
+def read_pieces(pieces: Iterator[Piece], parser: AnswerParser) -> Iterator[Piece]:
     """The pieces of an answer that may call tools: what is said, thoughts, and calls."""
     for piece in pieces:
         deltas = parser.feed(piece.text)

@@ -31,7 +31,7 @@ class Views:
         return ascii_spaces(self.text)
 
 
-class Cut(ABC):
+class CutStep(ABC):
     """A step."""
 
     def __init__(self, pattern: str) -> None:
@@ -48,7 +48,7 @@ class Cut(ABC):
         """Where words end, given where they ended before."""
 
 
-class Plain(Cut):
+class PatternCut(CutStep):
     """By a pattern of characters."""
 
     @cached_property
@@ -59,7 +59,7 @@ class Plain(Cut):
         return _matched(self._compiled, views.plain, ends)
 
 
-class Kinds(Cut):
+class Kinds(CutStep):
     """By a pattern of kinds of characters, in which \\p{X} stands for a category."""
 
     @cached_property
@@ -97,7 +97,7 @@ class Threes(Kinds):
         return found
 
 
-def words(text: str, steps: Sequence[Cut]) -> list[str]:
+def words(text: str, steps: Sequence[CutStep]) -> list[str]:
     """The text, cut."""
     views, ends = Views(text), [len(text)]
     for step in steps:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llama_py.tokenizer.cuts import Cut, Kinds, Plain, Threes, words
+from llama_py.tokenizer.cuts import CutStep, Kinds, PatternCut, Threes, words
 
 _FALCONS_END = 11  # what BOS and EOS are where the file does not say it
 
@@ -31,7 +31,7 @@ class PreTokenizer:
     lowercase      letters become small ones, where the model may do that at all
     """
 
-    cuts: tuple[Cut, ...]
+    cuts: tuple[CutStep, ...]
     ignore_merges: bool = False
     add_bos: bool = False
     always: bool = False
@@ -116,7 +116,7 @@ _GRANITE_EMBED = _cased(r"\p{N}{1,3}", r"\p{M}", _CONTRACTION + "?")
 # In \p{Lu}, \p{Ll} and the like llama.cpp takes any letter, so the original's two cases are one.
 _MARKED_WORD = rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+{_CONTRACTION}?"
 _YOUTU = (
-    Plain(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
+    PatternCut(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
     _any(_MARKED_WORD, r"\p{N}", _CASED_PUNCTUATION, _SPACES),
 )
 _TINY_AYA = (Threes(r"\p{N}+"), _any(_MARKED_WORD, r"\p{N}{1,3}", _CASED_PUNCTUATION, _SPACES))
@@ -137,17 +137,17 @@ _DEEPSEEK_LETTERS = (
     "ἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤ"
     "Ⳬ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
 )
-_DEEPSEEK_CJK = Plain(r"[一-龥ࠀ-一가-\ud7ff]+")
+_DEEPSEEK_CJK = PatternCut(r"[一-龥ࠀ-一가-\ud7ff]+")
 _DEEPSEEK_LLM = (
-    Plain(r"[\r\n]"),
-    Plain(rf"\s?[{_DEEPSEEK_LETTERS}]+"),
-    Plain(r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+"),
-    Plain(r"\s+\Z"),
+    PatternCut(r"[\r\n]"),
+    PatternCut(rf"\s?[{_DEEPSEEK_LETTERS}]+"),
+    PatternCut(r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+"),
+    PatternCut(r"\s+\Z"),
     _DEEPSEEK_CJK,
     Kinds(r"\p{N}+"),
 )
 _DEEPSEEK_CODER = (
-    Plain(r"[\r\n]"),
+    PatternCut(r"[\r\n]"),
     Kinds(r"\s?\p{L}+"),
     Kinds(r"\s?\p{P}+"),
     _DEEPSEEK_CJK,
@@ -158,7 +158,7 @@ _DEEPSEEK_WORD = (
 )
 _DEEPSEEK_V3 = (
     _UP_TO_THREE,
-    Plain(r"[一-龥぀-ゟ゠-ヿ]+"),
+    PatternCut(r"[一-龥぀-ゟ゠-ヿ]+"),
     _any(_DEEPSEEK_WORD, r" ?[\p{P}\p{S}]+[\r\n]*", _SPACES),
 )
 _SPARK = (
@@ -168,28 +168,28 @@ _SPARK = (
 )
 _AFMOE = (
     Threes(r"\p{N}+"),
-    Plain(
+    PatternCut(
         r"[一-鿿㐀-䶿\u8C48-\uFAFF぀-ゟ゠-ヿ･-ﾟ⼀-⿟\u0E40-\u0E7F\u0E80-\u0EFF"
         r"\u1780-\u17FF\u1000-\u109F\uAA60-\uAA7F\uA9E0-\uA9FF\uAC00-\uD7AF"
         r"\u1100-\u11FF]+"
     ),
     _DEEPSEEK_V3[2],
 )
-_BLOOM = Plain(r" ?[^(\s|.,!?…。，、।۔،)]+")
+_BLOOM = PatternCut(r" ?[^(\s|.,!?…。，、।۔،)]+")
 _CHAMELEON = (
-    Plain(r"<sentinel:[0-9]+>"),
-    Plain(r"IMGIMG[A-I]{1,4}Z"),
-    Plain(r"[\t\n]|    |  "),
+    PatternCut(r"<sentinel:[0-9]+>"),
+    PatternCut(r"IMGIMG[A-I]{1,4}Z"),
+    PatternCut(r"[\t\n]|    |  "),
     _DIGITS,
     Kinds(r"[\p{P}!-/:-@\[-`{-~]"),
     _GPT2,
 )
-_DEFAULT = (Kinds(r"[\p{P}\$\+<=>\^~\|]+"), _GPT2, Kinds(r"\p{N}+"), Plain(r"[0-9][0-9][0-9]"))
-_FALCON = (Kinds(r"[\p{P}\$\+<=>\^~\|`]+"), _GPT2, Plain(r"[0-9][0-9][0-9]"))
-_LINES = Plain(r"[^\n]+|\n+")
+_DEFAULT = (Kinds(r"[\p{P}\$\+<=>\^~\|]+"), _GPT2, Kinds(r"\p{N}+"), PatternCut(r"[0-9][0-9][0-9]"))
+_FALCON = (Kinds(r"[\p{P}\$\+<=>\^~\|`]+"), _GPT2, PatternCut(r"[0-9][0-9][0-9]"))
+_LINES = PatternCut(r"[^\n]+|\n+")
 
 
-def _names(names: str, *cuts: Cut, **flags: Any) -> dict[str, PreTokenizer]:
+def _names(names: str, *cuts: CutStep, **flags: Any) -> dict[str, PreTokenizer]:
     return dict.fromkeys(names.split(), PreTokenizer(cuts, **flags))
 
 
@@ -257,5 +257,5 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
         newlines=True,
     ),
     **_names("sarvam-moe", _LINES, as_bytes=False, escape=True),
-    **_names("whitespace", Plain(r"\S+"), clean_spaces=True, as_bytes=False, lowercase=False),
+    **_names("whitespace", PatternCut(r"\S+"), clean_spaces=True, as_bytes=False, lowercase=False),
 }

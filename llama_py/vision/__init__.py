@@ -11,7 +11,7 @@ with images, and how a context reads it), `messages` (images in conversations).
 
 from __future__ import annotations
 
-from llama_py.vision.encoder import Encoder
+from llama_py.vision.encoder import ImageEncoder
 from llama_py.vision.image import Image
 
-__all__ = ["Encoder", "Image"]
+__all__ = ["Image", "ImageEncoder"]

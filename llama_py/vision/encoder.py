@@ -31,7 +31,7 @@ N_GRAPHS = 4  # that are kept, by the size of their image
 KEPT_BYTES = 2**28  # of embeddings that are not computed again
 
 
-class Part(NamedTuple):
+class ImagePart(NamedTuple):
     """An image as it is computed: one that was given, or a part of it.
 
     pixels  F32 [height, width, 3];  key  by which the same are known again
@@ -47,7 +47,7 @@ class Part(NamedTuple):
         return width, height
 
 
-class Encoder(Closing):
+class ImageEncoder(Closing):
     """An encoder of images, with its weights on devices.
 
         with Encoder("mmproj.gguf") as eyes:
@@ -105,18 +105,18 @@ class Encoder(Closing):
         """Channels of a row."""
         return self.projector.n_embd_out
 
-    def parts(self, image: Image) -> list[Part]:
+    def parts(self, image: Image) -> list[ImagePart]:
         """The images that are computed of one, in the order in which the text model gets them."""
         prepared = self.projector.prepare(image.pixels)
         # Of the same image another encoder makes other rows, and so do other limits of this one.
         keys = (f"{self._fingerprint} {i} {p.shape}".encode() for i, p in enumerate(prepared))
-        return [Part(p, image.digest + key) for p, key in zip(prepared, keys, strict=True)]
+        return [ImagePart(p, image.digest + key) for p, key in zip(prepared, keys, strict=True)]
 
     def encode(self, image: Image) -> list[F32]:
         """The rows of an image, F32 [n_tokens, n_embd], one array for each of its parts."""
         return [self.rows(part) for part in self.parts(image)]
 
-    def rows(self, part: Part) -> F32:
+    def rows(self, part: ImagePart) -> F32:
         """The rows of a part of an image, F32 [n_tokens, n_embd]. The latest ones are kept."""
         computing = self.computing(part)
         try:
@@ -126,7 +126,7 @@ class Encoder(Closing):
             found: F32 = e.value
             return found
 
-    def computing(self, part: Part) -> Generator[None, None, F32]:
+    def computing(self, part: ImagePart) -> Generator[None, None, F32]:
         """`rows`, with pauses in which others may compute on the same device, though no other image
         by this encoder."""
         rows = self._kept.pop(part.key, None)

@@ -59,7 +59,7 @@ def linear(g: ImageGraph, w: Linear, cur: Tensor) -> Tensor:
     return cur if w.bias is None else add(cur, w.bias)
 
 
-class FeedForward(NamedTuple):
+class VisionFeedForward(NamedTuple):
     """down(act(up x)), or down(act(gate x) * up x)."""
 
     up: Linear
@@ -84,7 +84,7 @@ class FeedForward(NamedTuple):
         return cur if w.bias is None else g.cb(add(cur, w.bias), f"{name}_b", il)
 
 
-class QKV(NamedTuple):
+class VisionQKV(NamedTuple):
     """Each [n_embd_head, n_head, n_pos]."""
 
     q: Tensor
@@ -92,7 +92,9 @@ class QKV(NamedTuple):
     v: Tensor
 
 
-def attend(g: ImageGraph, qkv: QKV, out: Linear, il: int, mask: Tensor | None = None) -> Tensor:
+def attend(
+    g: ImageGraph, qkv: VisionQKV, out: Linear, il: int, mask: Tensor | None = None
+) -> Tensor:
     """Each position attends to all, or to those of the mask. -> [n_embd, n_pos]
 
     mask  F16 or F32 [n_pos, n_pos]
@@ -114,7 +116,7 @@ def attend(g: ImageGraph, qkv: QKV, out: Linear, il: int, mask: Tensor | None = 
     return linear(g, out, g.cb(cur, "kqv_out", il))
 
 
-class Projections:
+class VisionProjections:
     """Queries, keys and values of a layer: three matrices, or one of all; perhaps normed."""
 
     def __init__(self, w: Weights, n_embd: int, n_head: int, kind: NormKind) -> None:
@@ -131,7 +133,7 @@ class Projections:
         n = n_embd if self.norms_rows else self.size
         self.norms = [w.optional_norm(f"attn_{x}_norm", n, kind=kind) for x in "qk"]
 
-    def __call__(self, g: ImageGraph, cur: Tensor, il: int) -> QKV:
+    def __call__(self, g: ImageGraph, cur: Tensor, il: int) -> VisionQKV:
         """[n_embd, n_pos] -> each [n_embd_head, n_head, n_pos]"""
         if self.joint is not None:
             q, k, v = self._parts(linear(g, self.joint, cur))
@@ -143,7 +145,7 @@ class Projections:
             q, k, v = (reshape(t, self.size, self.n_head, t.ne[1], 1) for t in (q, k, v))
             if not self.norms_rows:
                 q, k = self._normed(g, q, k, "norm_per_head", il)
-        return QKV(g.cb(q, "Qcur", il), g.cb(k, "Kcur", il), g.cb(v, "Vcur", il))
+        return VisionQKV(g.cb(q, "Qcur", il), g.cb(k, "Kcur", il), g.cb(v, "Vcur", il))
 
     def _normed(
         self, g: ImageGraph, q: Tensor, k: Tensor, name: str, il: int

@@ -18,7 +18,7 @@ from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, I32, Batch
 from llama_py.batch.prompts import MARKER, Decoding, Mixed, TooLong, check_whole
 from llama_py.hparams import HParams
-from llama_py.vision.encoder import Encoder, Part
+from llama_py.vision.encoder import ImageEncoder, ImagePart
 from llama_py.vision.image import Image
 from llama_py.vision.messages import Given, read_image
 
@@ -36,8 +36,8 @@ class Picture:
     sees_all      whether each row is to see all others
     """
 
-    encoder: Encoder = field(repr=False)
-    part: Part = field(repr=False)
+    encoder: ImageEncoder = field(repr=False)
+    part: ImagePart = field(repr=False)
     n_tokens: int
     columns: int
     rows: int
@@ -165,7 +165,7 @@ def attending_both_ways(ctx: Decoding, wanted: bool = True) -> Iterator[None]:
 def image_prompt(
     tokenizer: Tokenizer,
     hp: HParams,
-    encoder: Encoder,
+    encoder: ImageEncoder,
     text: str,
     images: Sequence[Given],
     *,
@@ -211,7 +211,7 @@ def image_prompt(
     return ImagePrompt(chunks)
 
 
-def _pictures(encoder: Encoder, image: Image, hp: HParams) -> list[Picture]:
+def _pictures(encoder: ImageEncoder, image: Image, hp: HParams) -> list[Picture]:
     kind, sees_all = encoder.projector, encoder.projector.sees_all(hp.n_embd_inp)
     return [
         Picture(

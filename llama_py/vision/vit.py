@@ -9,13 +9,13 @@ from ggml_py.tensor import Tensor
 from llama_py.graph.linear import Norm, NormKind
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import VisionHParams
-from llama_py.vision.layers import FeedForward, Projections, attend, normed
+from llama_py.vision.layers import VisionFeedForward, VisionProjections, attend, normed
 from llama_py.weights import Weights
 
 Turn = Callable[[Tensor], Tensor]  # what positions do to queries and keys
 
 
-def feed_forward(w: Weights, hp: VisionHParams, swaps: bool) -> FeedForward:
+def feed_forward(w: Weights, hp: VisionHParams, swaps: bool) -> VisionFeedForward:
     """That of a layer. Its hidden size is the file's.
 
     swaps  in files of before, what is called up is down: then it gives so many channels as come in
@@ -26,7 +26,7 @@ def feed_forward(w: Weights, hp: VisionHParams, swaps: bool) -> FeedForward:
         names.reverse()
     info = w.info(f"{names[0]}.weight")
     n_ff = hp.n_ff if info is None else info.ne[1]
-    return FeedForward(
+    return VisionFeedForward(
         w.linear(names[0], n_embd, n_ff, bias=True, scaled=False),
         w.linear(names[1], n_ff, n_embd, bias=True, scaled=False),
         w.optional_linear("ffn_gate", n_embd, n_ff, bias=True, scaled=False),
@@ -34,14 +34,14 @@ def feed_forward(w: Weights, hp: VisionHParams, swaps: bool) -> FeedForward:
     )
 
 
-class Layer:
+class ViTLayer:
     """Attention and a feed-forward, each after a norm, with what a file has besides: norms behind
     them, scales of their results."""
 
     def __init__(self, w: Weights, hp: VisionHParams, kind: NormKind, swaps: bool) -> None:
         n = hp.n_embd
         self.ln1 = w.optional_norm("ln1", n, kind=kind, bias=True) or Norm(kind=kind)
-        self.qkv = Projections(w, n, hp.n_head, kind)
+        self.qkv = VisionProjections(w, n, hp.n_head, kind)
         self.out = w.linear("attn_out", n, n, bias=True, scaled=False)
         self.attn_post = w.optional_norm("attn_post_norm", n, kind=kind)
         self.ln2 = w.optional_norm("ln2", n, kind=kind, bias=True) or Norm(kind=kind)
@@ -71,7 +71,7 @@ class ViT:
         self.turn_values = turn_values
         self.pre = w.optional_norm("v.pre_ln", n, kind=kind, bias=True)
         layers = (w.scope(f"v.blk.{il}.", il) for il in range(hp.n_layer))
-        self.layers = [Layer(part, hp, kind, swaps) for part in layers]
+        self.layers = [ViTLayer(part, hp, kind, swaps) for part in layers]
         self.post = w.optional_norm("v.post_ln", n, kind=kind, bias=True)
 
     def __call__(
@@ -94,7 +94,7 @@ class ViT:
         return reshape(cur, n_embd, n_pos, 1)
 
     def _layer(
-        self, g: ImageGraph, layer: Layer, inp: Tensor, turn: Turn | None, il: int
+        self, g: ImageGraph, layer: ViTLayer, inp: Tensor, turn: Turn | None, il: int
     ) -> Tensor:
         cur = g.cb(normed(g, inp, layer.ln1, il), "layer_inp_normed", il)
         qkv = layer.qkv(g, cur, il)

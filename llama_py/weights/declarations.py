@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from ggml_py.backend import Buffer, Bytes, Device, HostBuffer, KeepsKernels, ReadsFiles
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.gguf.file import TensorInfo
-from llama_py.gguf.tensor_part import Cut
+from llama_py.gguf.tensor_part import TensorCut
 from llama_py.params.like import LLAMA_CPP
 
 Progress = Callable[[int, int, str], None]
@@ -52,12 +52,12 @@ class Declarations:
     skipped: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
     misshapen: list[str] = field(default_factory=list)
-    cut: list[Cut] = field(default_factory=list)
-    rows: list[Cut] = field(default_factory=list)
-    joined: list[Cut] = field(default_factory=list)
+    cut: list[TensorCut] = field(default_factory=list)
+    rows: list[TensorCut] = field(default_factory=list)
+    joined: list[TensorCut] = field(default_factory=list)
     replaced: set[int] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
-    whole: dict[str, Cut] = field(default_factory=dict)
+    whole: dict[str, TensorCut] = field(default_factory=dict)
     copied: list[TensorInfo] = field(default_factory=list)
     ignored: dict[str, None] = field(default_factory=dict)
     restored: dict[str, None] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Declarations:
         return [*whole, *(part.tensor for part in (*self.cut, *self.rows))]
 
     @property
-    def places(self) -> dict[str, list[Cut]]:
+    def places(self) -> dict[str, list[TensorCut]]:
         """By name, where a tensor is: whole, or in parts that each give a part of a sum."""
         found = {name: [one] for name, one in self.whole.items()}
         for one in self.joined:
@@ -134,7 +134,7 @@ class Declarations:
         where: dict[int, Device] = {}
         total, done = sum(t.nbytes for t in self.placed), 0
 
-        def put(part: Cut) -> None:
+        def put(part: TensorCut) -> None:
             nonlocal done
             self._put(part)
             done += part.tensor.nbytes
@@ -144,7 +144,7 @@ class Declarations:
         for t in self.tensors.values():
             if id(t) not in self.replaced:
                 device = where[id(t)] = device_of(t, readers.get(id(t), ()))
-                self.whole[t.name] = Cut(t, device, self.infos[t.name])
+                self.whole[t.name] = TensorCut(t, device, self.infos[t.name])
                 put(self.whole[t.name])
         for copy, original in self.tied:
             if id(copy) in self.replaced:
@@ -154,18 +154,18 @@ class Declarations:
                 copy.buffer, copy.offset = original.buffer, original.offset
                 copy.flags |= FLAG_WEIGHT
             else:
-                put(Cut(copy, device, self.infos[copy.name]))
+                put(TensorCut(copy, device, self.infos[copy.name]))
         for part in (*self.cut, *self.rows):
             where[id(part.tensor)] = part.device
             put(part)
         return where
 
-    def _put(self, part: Cut) -> None:
+    def _put(self, part: TensorCut) -> None:
         t = part.tensor
         t.buffer, t.offset = self._buffer(part), 0
         t.flags |= FLAG_WEIGHT
 
-    def _buffer(self, part: Cut) -> Buffer:
+    def _buffer(self, part: TensorCut) -> Buffer:
         device, place = part.device, part.file_part()
         if place is not None and isinstance(device, ReadsFiles):
             found = device.from_file(place)

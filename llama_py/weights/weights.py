@@ -24,7 +24,7 @@ from ggml_py.tensor import Tensor, shape4
 from ggml_py.types import F32
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.metadata import printable
-from llama_py.gguf.tensor_part import Cut
+from llama_py.gguf.tensor_part import TensorCut
 from llama_py.graph.linear import ExpertLinear, Linear, Norm, NormKind
 from llama_py.params.like import LLAMA_CPP, TRANSFORMERS
 from llama_py.weights.declarations import Declarations, DeviceOf, Inventing, Progress, Readers
@@ -315,16 +315,16 @@ class Weights:
         """
         self._all.place(device_of, readers, progress)
 
-    def place_parts(self, cut: Iterable[Cut], replaced: Iterable[Tensor]) -> None:
+    def place_parts(self, cut: Iterable[TensorCut], replaced: Iterable[Tensor]) -> None:
         """Let devices have parts of tensors in place of these whole ones."""
         self._all.cut += cut
         self._all.replaced |= {id(t) for t in replaced}
 
-    def place_rows(self, rows: Iterable[Cut], whole: Tensor, device: Device) -> None:
+    def place_rows(self, rows: Iterable[TensorCut], whole: Tensor, device: Device) -> None:
         """Let devices have rows of a matrix in its place, whose results come together on one."""
         d = self._all
         d.rows += rows
-        d.joined.append(Cut(whole, device, d.infos[whole.name]))
+        d.joined.append(TensorCut(whole, device, d.infos[whole.name]))
         d.replaced.add(id(whole))
 
     def plain_bytes(self, name: str) -> Bytes | None:
@@ -371,7 +371,7 @@ class Weights:
         return self._all.placed
 
     @property
-    def places(self) -> Mapping[str, Sequence[Cut]]:
+    def places(self) -> Mapping[str, Sequence[TensorCut]]:
         """Where tensors are, by name: whole, or in parts that each give a part of a sum."""
         return self._all.places
 

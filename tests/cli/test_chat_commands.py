@@ -137,7 +137,7 @@ def test_several_lines(chat: Any, tmp_path: Path) -> None:
 
 def test_other_rules_for_several_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo/\nthree"))
-    source = lines.Plain(lambda text: not text.endswith("/"))
+    source = lines.StdinLines(lambda text: not text.endswith("/"))
     assert [source.read(), source.read(), source.read()] == ["one\ntwo/", "three", None]
 
 

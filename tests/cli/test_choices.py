@@ -15,7 +15,7 @@ from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.sampler.mt19937 import Mt19937
 from llama_py_tools.measure.choices import (
-    Task,
+    ChoiceTask,
     log_probs,
     read_choices,
     read_winogrande,
@@ -48,7 +48,7 @@ def alone(ctx: Context, text: str) -> np.ndarray:
 
 def test_answers_share_what_is_common(ctx: Context) -> None:
     texts = [f"First Citizen: {ending}" for ending in ENDINGS]
-    for text, found in zip(texts, log_probs(ctx, Task(texts, [True] * 4)), strict=True):
+    for text, found in zip(texts, log_probs(ctx, ChoiceTask(texts, [True] * 4)), strict=True):
         assert len(found) > 0 and np.allclose(found, alone(ctx, text)[-len(found) :], atol=2e-3)
 
 

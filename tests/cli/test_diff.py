@@ -20,7 +20,7 @@ from llama_py_tools.graph import main
 from llama_py_tools.graph.diff.found import aligned
 from llama_py_tools.graph.diff.numbers import Stats, rounding
 from llama_py_tools.graph.diff.report import lines
-from llama_py_tools.graph.diff.run import Run
+from llama_py_tools.graph.diff.run import RecordedRun
 from llama_py_tools.graph.dumps import read_records
 from llama_py_tools.measure import debug
 from tests.support.commands import DEMO, tiny_model
@@ -274,9 +274,9 @@ def test_statistics_of_values() -> None:
     assert (stats.low, stats.high, stats.mean, stats.n_nan, stats.n_inf) == (1, 3, 2, 1, 2)
 
 
-def run_of(what: str, **values: float) -> Run:
+def run_of(what: str, **values: float) -> RecordedRun:
     """Nodes of one number each."""
-    run = Run(what, calls=[0])
+    run = RecordedRun(what, calls=[0])
     for i, (name, value) in enumerate(values.items()):
         source = [{"k": 0, "name": f"w{i}", "type": "q8_0", "ne": [32, 1, 1, 1]}]
         run.records.append(

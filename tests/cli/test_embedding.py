@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from llama_py_tools.measure import embedding
-from llama_py_tools.measure.embedding import EmbeddingParams, Found, texts_of, written
+from llama_py_tools.measure.embedding import EmbeddingParams, TextRows, texts_of, written
 
 ROWS = np.array([[0.6, 0.8, 0.0], [1.0, 0.0, 0.0]], np.float32)
 
 
 def shown(form: str = "", pooling: str = "mean", texts: int = 2, whole: bool = False) -> str:
     names = ["the first text", "b"][:texts]
-    found = Found(ROWS, names, pooling, ["no", "yes", "2"], whole)
+    found = TextRows(ROWS, names, pooling, ["no", "yes", "2"], whole)
     return "".join(written(found, form))
 
 
@@ -34,11 +34,11 @@ def test_for_people() -> None:
 
 def test_rows_are_cut_where_there_are_several_texts() -> None:
     rows = np.zeros((2, 20), np.float32)
-    found = Found(rows, ["a", "b"], "mean", [], False)
+    found = TextRows(rows, ["a", "b"], "mean", [], False)
     assert "".join(written(found, "")).splitlines()[1].count("0.000000") == 16
-    one = Found(rows[:1], ["a"], "mean", [], False)
+    one = TextRows(rows[:1], ["a"], "mean", [], False)
     assert "".join(written(one, "")).count("0.000000") == 20
-    tokens = Found(rows, ["a"], "none", [], False)
+    tokens = TextRows(rows, ["a"], "none", [], False)
     assert "".join(written(tokens, "")).splitlines()[2].split() == [
         "embedding",
         "1:",
@@ -53,7 +53,7 @@ def test_scores() -> None:
         "rerank score 0:    0.600 [no]",
         "rerank score 0:    0.800 [yes]",
     ]
-    one = Found(ROWS[:, :1], ["a", "b"], "rank", ["0"], False)
+    one = TextRows(ROWS[:, :1], ["a", "b"], "rank", ["0"], False)
     assert "".join(written(one, "")) == "\nrerank score 0:    0.600\nrerank score 1:    1.000\n\n"
 
 

@@ -17,7 +17,7 @@ from ggml_py.tensor import Tensor
 from llama_py_tools.graph import main
 from llama_py_tools.graph.view.data import page_data
 from llama_py_tools.graph.view.page import page
-from llama_py_tools.graph.view.seen import Seen
+from llama_py_tools.graph.view.seen import GraphRecord
 from tests.support.browser import chromium
 from tests.support.commands import DEMO
 from tests.support.limits import SECONDS
@@ -325,7 +325,9 @@ def test_hostile_names(open_page: Open, tmp_path: Path) -> None:
     y = ops.scale(x, 2.0).set_name(HOSTILE)
     graph.build_forward_expand(y)
     path = tmp_path / "page.html"
-    path.write_text("".join(page(page_data([Seen(HOSTILE, graph)], HOSTILE, [("name", HOSTILE)]))))
+    path.write_text(
+        "".join(page(page_data([GraphRecord(HOSTILE, graph)], HOSTILE, [("name", HOSTILE)])))
+    )
     b = open_page(path)
     assert b.title.startswith("</script><img") and "taken" not in b.title[:8]
     press(b, "/", *"script")
@@ -351,7 +353,7 @@ def test_five_thousand_nodes(open_page: Open, tmp_path: Path) -> None:
     graph.build_forward_expand(x)
     assert len(graph.nodes) > 4900
     path = tmp_path / "page.html"
-    path.write_text("".join(page(page_data([Seen("all", graph)], "large"))))
+    path.write_text("".join(page(page_data([GraphRecord("all", graph)], "large"))))
     b = open_page(path)
     until(lambda: texts(b, ".box.repeat > .head .title") == ["60 ×"])
     click(b, "#unfold-all")

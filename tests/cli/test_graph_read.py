@@ -13,7 +13,7 @@ import pytest
 from ggml_py.tensor import Tensor
 from llama_py import load
 from llama_py_tools.graph import main
-from llama_py_tools.graph.read.record import Recorder
+from llama_py_tools.graph.read.record import CallRecorder
 from llama_py_tools.graph.read.text import WIDTH, heading, spans, text
 from llama_py_tools.graph.read.tree import Function, Section, sections
 from llama_py_tools.graph.view.seen import planned
@@ -38,7 +38,7 @@ FAMILIES = [
 def read(folder: Path, name: str) -> tuple[list[list[Section]], list[set[int]]]:
     """The sections of each graph, and the ids of its nodes."""
     ctx = load(str(tiny_model(folder, name)), device="null").context(n_ctx=64)
-    recorder = Recorder()
+    recorder = CallRecorder()
     with recorder.record():
         seen = planned(ctx, [1, 2, 3], 0)
     nodes = [{id(t) for t in s.graph.nodes} for s in seen]
@@ -137,7 +137,7 @@ def test_page_is_one_file_with_code_and_nodes(tmp_path: Path) -> None:
 
 def test_recording_ends(tmp_path: Path) -> None:
     create, trace = Tensor.__init__, sys.gettrace()
-    with pytest.raises(ZeroDivisionError), Recorder().record():
+    with pytest.raises(ZeroDivisionError), CallRecorder().record():
         assert Tensor.__init__ is not create
         _ = 1 // 0
     assert Tensor.__init__ is create

@@ -22,8 +22,8 @@ from llama_py_tools.graph.view.data import graph_data, page_data
 from llama_py_tools.graph.view.memory import memories
 from llama_py_tools.graph.view.overlays import put
 from llama_py_tools.graph.view.page import embedded, page
-from llama_py_tools.graph.view.seen import Seen
-from llama_py_tools.graph.view.tree import Item, Layer, Repeat, folded, tree
+from llama_py_tools.graph.view.seen import GraphRecord
+from llama_py_tools.graph.view.tree import Item, LayerBox, RepeatBox, folded, tree
 from tests.support import graph_models, large_models
 from tests.support.commands import tiny_model
 
@@ -52,22 +52,22 @@ def words(items: list[Item]) -> list[Any]:
     """A tree in short: titles of blocks of each layer, lists of turns."""
     return [
         [block.title for block in item.blocks]
-        if isinstance(item, Layer)
+        if isinstance(item, LayerBox)
         else {len(item.turns): words(item.turns[0])}
         for item in items
     ]
 
 
-def layer(*signature: int) -> Layer:
-    from llama_py_tools.graph.view.tree import Block
+def layer(*signature: int) -> LayerBox:
+    from llama_py_tools.graph.view.tree import BlockBox
 
-    return Layer("layer", 0, [Block("", 0, 0, number) for number in signature])
+    return LayerBox("layer", 0, [BlockBox("", 0, 0, number) for number in signature])
 
 
 def shapes(items: list[Item]) -> list[Any]:
     return [
         item.blocks[0].signature
-        if isinstance(item, Layer)
+        if isinstance(item, LayerBox)
         else (len(item.turns), shapes(item.turns[0]))
         for item in items
     ]
@@ -114,7 +114,7 @@ def test_every_node_is_in_one_block(name: str) -> None:
 
     def look(items: list[Item]) -> None:
         for item in items:
-            if isinstance(item, Repeat):
+            if isinstance(item, RepeatBox):
                 for turn in item.turns:
                     look(turn)
             else:
@@ -164,7 +164,7 @@ HOSTILE = [
 def test_names_are_never_html(name: str) -> None:
     graph = graph_of("llama-dense")
     graph.nodes[5].name = graph.leafs[2].name = name
-    data = page_data([Seen("x", graph)], title=name, facts=[("name", name)])
+    data = page_data([GraphRecord("x", graph)], title=name, facts=[("name", name)])
     text = "".join(page(data))
     text.encode()
     assert "\x1b" not in text and "\u2028" not in text
@@ -176,7 +176,7 @@ def test_names_are_never_html(name: str) -> None:
 
 
 def test_a_title_of_a_strange_path() -> None:
-    text = "".join(page(page_data([Seen("x", graph_of("llama-dense"))], "\ud800</title>")))
+    text = "".join(page(page_data([GraphRecord("x", graph_of("llama-dense"))], "\ud800</title>")))
     assert "<title>\\ud800&lt;/title&gt;</title>" in text.encode().decode()
 
 
@@ -234,7 +234,7 @@ def test_how_long_bytes_are_needed() -> None:
     buffer = NullBuffer(plan.sizes[0])
     for t, _, offset in plan.placed:
         t.buffer, t.offset = buffer, offset
-    (memory,) = memories(Seen("", graph))
+    (memory,) = memories(GraphRecord("", graph))
     found = {p.tensor.name: (p.first, p.last, p.size) for p in memory.places}
     assert found == {
         "x": (0, 4, 256),
@@ -311,7 +311,7 @@ def test_overlays_by_name() -> None:
     """Without a number, or with that of another node, the names count, each in turn."""
     graph = graph_of("llama-dense")
     twice = [i for i, t in enumerate(graph.nodes) if t.name == "norm-0"]
-    seen = Seen("", graph)
+    seen = GraphRecord("", graph)
     put([seen], lines(graph, {twice[0]: {"e": 1}, twice[1]: {"e": 2}}, i=None), "x")
     assert seen.overlays == {twice[0]: {"e": 1.0}, twice[1]: {"e": 2.0}}
 
@@ -320,13 +320,13 @@ def test_overlays_by_name() -> None:
 def test_overlays_that_are_none(bad: Any) -> None:
     graph = graph_of("llama-dense")
     with pytest.raises(GGMLError, match=r"x: overlay of 'embd' must be numbers by name"):
-        put([Seen("", graph)], lines(graph, {0: bad}), "x")
+        put([GraphRecord("", graph)], lines(graph, {0: bad}), "x")
 
 
 def test_overlays_of_another_graph() -> None:
     graph = graph_of("llama-dense")
     with pytest.raises(GGMLError, match="none of its 1 lines with an overlay is of a node"):
-        put([Seen("", graph)], lines(graph, {0: {"e": 1}}, name="other"), "x")
+        put([GraphRecord("", graph)], lines(graph, {0: {"e": 1}}, name="other"), "x")
 
 
 def test_model_explorer(model: str, tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_model_explorer_repetitions() -> None:
         for k in range(5):
             x = ops.sqr(x).set_name(f"x_{k}-{il}")
     graph.build_forward_expand(ops.neg(x).set_name("result"))
-    (shown,) = model_explorer.graphs([Seen("a", graph)], "x")["graphs"]
+    (shown,) = model_explorer.graphs([GraphRecord("a", graph)], "x")["graphs"]
     spaces = {n["attrs"][0]["value"]: n["namespace"] for n in shown["nodes"]}
     assert spaces["x_0-1"] == "layers 0 to 2/layer 1"
     assert (spaces["embd"], spaces["result"]) == ("input", "output")
@@ -377,7 +377,7 @@ def test_a_graph_without_layers() -> None:
     for _ in range(600):
         x = ops.scale(x, 2.0)
     graph.build_forward_expand(x)
-    data = graph_data(Seen("", graph))
+    data = graph_data(GraphRecord("", graph))
     sizes = [b["last"] - b["first"] + 1 for part in data["tree"] for b in part["blocks"]]
     assert sum(sizes) == 600 and max(sizes) <= 240 and len(sizes) == 3
-    assert not memories(replace(Seen("", graph)))
+    assert not memories(replace(GraphRecord("", graph)))

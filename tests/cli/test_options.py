@@ -13,7 +13,7 @@ from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py.params.texts import on_off_auto, once
 from llama_py_tools.bench.params import BenchParams, int_ranges, pair
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import token_list
 
 
@@ -35,7 +35,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def parse(kind: Any, *argv: str) -> Any:
-    parser = Parser("test")
+    parser = OptionParser("test")
     parser.add(kind)
     return read(parser.parse_args(argv), kind)
 
@@ -197,7 +197,7 @@ def test_wrong_device_options(
 
 def test_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    parser = Parser("test")
+    parser = OptionParser("test")
     parser.add(Options, without=("texts", "ids"))
     shown = " ".join(parser.format_help().split())
     assert "options: here|there a place (default: here)" in shown

@@ -10,13 +10,13 @@ from ggml_py.assign import is_view
 from ggml_py.traffic import moved
 from llama_py.fit.planning import PlannedContext, PlannedModel, header_of, stand_ins
 from llama_py_tools.bench.predict.command import counts, link, speed
-from llama_py_tools.bench.predict.cost import Link, Shape, best, prompt, stages, token
-from llama_py_tools.bench.predict.work import Limits, n_sums, sorted_out
+from llama_py_tools.bench.predict.cost import BatchCost, Link, best, prompt, stages, token
+from llama_py_tools.bench.predict.work import MachineLimits, n_sums, sorted_out
 from tests.support.commands import DEMO, refused, run
 from tests.support.live_models import live
 
 LINK = Link(latency=1e-3, rate=1e6, message=0.0)
-ONE = Shape(n_tokens=1, layers=[0.01] * 4, head=0.02, n_embd=250, n_vocab=1000)
+ONE = BatchCost(n_tokens=1, layers=[0.01] * 4, head=0.02, n_embd=250, n_vocab=1000)
 TOLD, HAND, LOGITS = 1e-3, 1e-3 + 1e-3, 1e-3 + 4e-3  # seconds of an order, a row, the logits
 
 
@@ -49,8 +49,8 @@ def test_all_that_a_graph_moves_is_of_a_layer_or_of_the_head() -> None:
     found = sum(a for part in (*work.layers, work.head) for a, _ in part)
     assert found == sum(moved(t) for t in nodes if not is_view(t))
     assert all(work.layers) and any(b > 0 for _, b in work.head)
-    twice = work.seconds(Limits(2e9, 1e18))[0]
-    assert work.seconds(Limits(1e9, 1e18))[0] == pytest.approx([2 * s for s in twice])
+    twice = work.seconds(MachineLimits(2e9, 1e18))[0]
+    assert work.seconds(MachineLimits(1e9, 1e18))[0] == pytest.approx([2 * s for s in twice])
     ctx.close()
 
 

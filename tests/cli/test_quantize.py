@@ -13,7 +13,7 @@ from ggml_cpu.quantize.run import quantizer
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer
 from llama_py.gguf.file import GGUFFile
-from llama_py.quantize.imatrix.file import Entry, Imatrix, write_imatrix
+from llama_py.quantize.imatrix.file import Imatrix, ImatrixEntry, write_imatrix
 from llama_py_tools.gguf import main
 from llama_py_tools.gguf import quantize as quantize_module
 from tests.support.gguf_writer import Tensor, gguf, kv, write
@@ -111,7 +111,7 @@ def test_floats(type: str, model: Path, tmp_path: Path) -> None:
 def test_each_expert_has_its_importance(model: Path, tmp_path: Path) -> None:
     """Of other matrices it is another one; experts without tokens count all values alike."""
     sums = RNG.random((3, N)).astype(np.float32)
-    entry = Entry(sums.ravel(), np.array([5, 0, 5]))
+    entry = ImatrixEntry(sums.ravel(), np.array([5, 0, 5]))
     write_imatrix(tmp_path / "i.gguf", Imatrix("", {WEIGHTS[0]: entry}, ["t"], 1, 5))
     named = ("--tensor-type", "exps=q2_K")
     outs = [tmp_path / name for name in ("without.gguf", "with.gguf")]

@@ -11,7 +11,7 @@ from ggml_py.backend import CompileOptions, KernelTime, Profiles
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py_tools.bench import bench, roofline
-from llama_py_tools.bench.roofline import Limits
+from llama_py_tools.bench.roofline import Roofline
 
 
 def test_kernels_of_a_node_count_together() -> None:
@@ -28,7 +28,7 @@ def test_kernels_of_a_node_count_together() -> None:
     assert (first.what, first.n_nodes, first.flops) == ("MUL_MAT f32", 2, 2 * 2 * 100 * 50)
     assert first.seconds == pytest.approx(1.8e-6) and first.nbytes == 2 * 4 * (5000 + 100 + 50)
     assert (second.what, second.n_nodes, second.nbytes) == ("ADD f32", 1, 4 * 150)
-    most = Limits(bandwidth=1e10, flops=1e9)
+    most = Roofline(bandwidth=1e10, flops=1e9)
     assert most.seconds(first) == pytest.approx(20e-6)  # arithmetic: 20,000 flops
     assert most.seconds(second) == pytest.approx(60e-9)
 

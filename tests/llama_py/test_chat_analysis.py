@@ -15,7 +15,7 @@ from llama_py.chat.formats.analysis.diff import Diff, diff, segments
 from llama_py.chat.formats.known import made_for
 from llama_py.chat.formats.marks import Marks
 from llama_py.chat.peg.lark import lark_of
-from llama_py.chat.tools import Answer, ChatFormat, ToolCall, format_of
+from llama_py.chat.tools import ChatAnswer, ChatFormat, ToolCall, format_of
 from tests.support.grammars import takes
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
@@ -191,7 +191,7 @@ def test_a_template_that_takes_no_calls_is_told_of_tools() -> None:
         ids=lambda: "1",
     )
     arguments = '{"city": "B", "days": 1}'
-    assert answer == Answer("", "", (ToolCall("weather", arguments, "1"),))
+    assert answer == ChatAnswer("", "", (ToolCall("weather", arguments, "1"),))
 
 
 UNSTEADY = "{{ strftime_now('%H:%M:%S.%f') }} {{ range(9999) | random }}\n"

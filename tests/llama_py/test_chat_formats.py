@@ -15,9 +15,9 @@ import pytest
 from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate, sandbox
 from llama_py.chat.answer import as_json
-from llama_py.chat.peg.found import Result, Text
+from llama_py.chat.peg.found import ParsedText, ParseResult
 from llama_py.chat.peg.values import NUMBER
-from llama_py.chat.tools import Answer, ChatFormat, Delta, ToolCall, format_of, schema_of
+from llama_py.chat.tools import AnswerDelta, ChatAnswer, ChatFormat, ToolCall, format_of, schema_of
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
 RECORDED, TEMPLATES = (
@@ -75,20 +75,20 @@ def format_for(number: int) -> ChatFormat:
     )
 
 
-def expected(case: dict[str, Any]) -> Answer:
+def expected(case: dict[str, Any]) -> ChatAnswer:
     found = case["parsed"]
     calls = tuple(ToolCall(c["name"], c["arguments"], c["id"]) for c in found["tool_calls"])
-    return Answer(found["content"], found["reasoning_content"], calls)
+    return ChatAnswer(found["content"], found["reasoning_content"], calls)
 
 
-def read(form: ChatFormat, pieces: list[str], whole: bool) -> tuple[Answer, list[Delta]]:
+def read(form: ChatFormat, pieces: list[str], whole: bool) -> tuple[ChatAnswer, list[AnswerDelta]]:
     parser = form.parser(ids=str, echo=True)
     deltas = [delta for piece in pieces for delta in parser.feed(piece)]
     deltas += parser.rest() if whole else []
     return parser.answer, deltas
 
 
-def joined(deltas: list[Delta]) -> Answer:
+def joined(deltas: list[AnswerDelta]) -> ChatAnswer:
     """What a client makes of deltas."""
     calls: list[ToolCall] = []
     for delta in deltas:
@@ -101,7 +101,7 @@ def joined(deltas: list[Delta]) -> Answer:
         call = calls[delta.index]
         calls[delta.index] = ToolCall(call.name, call.arguments + delta.arguments, call.id)
     said = "".join(delta.content for delta in deltas)
-    return Answer(said, "".join(delta.reasoning for delta in deltas), tuple(calls))
+    return ChatAnswer(said, "".join(delta.reasoning for delta in deltas), tuple(calls))
 
 
 def test_all_are_there() -> None:
@@ -160,14 +160,14 @@ def test_an_unknown_tool_is_said() -> None:
     form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     text = 'Yes.\n<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>'
     whole, _ = read(form, [text], True)
-    assert whole == Answer(text) == read(form, list(text), True)[0]
+    assert whole == ChatAnswer(text) == read(form, list(text), True)[0]
 
 
 def test_a_tag_that_does_not_come_is_said() -> None:
     form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     for text in ("5 <", "5 <tool", "a <tool_call"):
-        assert read(form, list(text), True) == (Answer(text), read(form, list(text), True)[1])
-        assert read(form, [text], True)[0] == Answer(text)
+        assert read(form, list(text), True) == (ChatAnswer(text), read(form, list(text), True)[1])
+        assert read(form, [text], True)[0] == ChatAnswer(text)
 
 
 def test_ids_are_made_once() -> None:
@@ -210,14 +210,14 @@ def test_a_tool_can_be_named() -> None:
     form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[now, TOOL], tool_choice=choice)
     assert '"now"' in form.prompt and not form.lazy
     text = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
-    assert form.parse(text) == Answer(text)
+    assert form.parse(text) == ChatAnswer(text)
 
 
 def test_what_was_there_is_not_told_again() -> None:
     messages = [*ASKED, {"role": "assistant", "content": "Hello, "}]
     form = format_of(template("Qwen-Qwen3-0.6B"), messages, continue_final_message=True)
     parser = form.parser()
-    assert joined(parser.feed("world")) == Answer("world") and parser.finish().content == (
+    assert joined(parser.feed("world")) == ChatAnswer("world") and parser.finish().content == (
         "Hello, world"
     )
 
@@ -227,11 +227,11 @@ def test_templates_without_tools_are_told_of_them() -> None:
     form = format_of(plain, ASKED, tools=[TOOL])
     assert '"description": "Of a city"' in form.prompt and form.lazy
     answer = form.parse(f"Well. {CALL}", ids=lambda: "1")
-    assert answer == Answer("Well. ", "", (ToolCall("weather", '{"city": "Bern"}', "1"),))
+    assert answer == ChatAnswer("Well. ", "", (ToolCall("weather", '{"city": "Bern"}', "1"),))
     result = {"role": "tool", "tool_call_id": "1", "content": "rain"}
     more = format_of(plain, [*ASKED, answer.message(), result], tools=[TOOL])
     assert CALL in more.prompt and "<tool_response>\nrain\n</tool_response>" in more.prompt
-    assert format_of(plain, ASKED).parse(CALL) == Answer(CALL)
+    assert format_of(plain, ASKED).parse(CALL) == ChatAnswer(CALL)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_nothing_is_looked_at_again_and_again() -> None:
     form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     looked = 0
 
-    def counted(text: Text, at: int) -> Result:
+    def counted(text: ParsedText, at: int) -> ParseResult:
         nonlocal looked
         looked += 1
         return parse(text, at)

@@ -16,7 +16,7 @@ import pytest
 import llama_py
 from ggml_py.errors import GrammarError
 from llama_py.chat import ChatTemplate
-from llama_py.chat.tools import Answer, ChatFormat, ToolCall, format_of
+from llama_py.chat.tools import ChatAnswer, ChatFormat, ToolCall, format_of
 from llama_py.params import SamplingParams
 from llama_py.sampler import Constraint, Sampler
 from llama_py.sampler.constraint import Ended
@@ -341,6 +341,6 @@ def written(constraint: Constraint, seed: int, draw: np.random.Generator) -> str
 
 def test_answers_are_tuples_of_calls() -> None:
     text = call("weather", '{"days": 1}')
-    assert asked(HERMES).parse(text, ids=lambda: "x") == Answer(
+    assert asked(HERMES).parse(text, ids=lambda: "x") == ChatAnswer(
         tool_calls=(ToolCall("weather", '{"days": 1}', "x"),)
     )

@@ -12,7 +12,7 @@ import pytest
 import llama_py
 from ggml_py.errors import GrammarError, ModelError
 from llama_py import Model
-from llama_py.chat.answer import Answer
+from llama_py.chat.answer import ChatAnswer
 from llama_py.chat.template import ChatTemplate
 from llama_py.chat.tools import format_of
 
@@ -59,7 +59,7 @@ def options(model: Model, text: str) -> dict[str, Any]:
 
 def test_a_call_is_an_answer(model: Model) -> None:
     answer = model.chat("And?", tools=TOOLS, **options(model, f"Well. {CALL}"))
-    assert isinstance(answer, Answer) and answer.content == "Well. "
+    assert isinstance(answer, ChatAnswer) and answer.content == "Well. "
     [call] = answer.tool_calls
     assert call.name == "weather" and json.loads(call.arguments) == {"days": 3}
     assert len(call.id) == 32 and answer.message()["tool_calls"][0]["id"] == call.id
@@ -77,17 +77,17 @@ def test_pieces_have_the_calls(model: Model) -> None:
 def test_a_model_cannot_call_wrongly(model: Model) -> None:
     wrong = CALL.replace("3", "12")
     answer = model.chat("And?", tools=TOOLS, **options(model, wrong))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, ChatAnswer)
     for call in answer.tool_calls:
         assert json.loads(call.arguments)["days"] <= 9
 
 
 def test_an_answer_without_calls(model: Model) -> None:
     answer = model.chat("And?", tools=TOOLS, **options(model, "No."))
-    assert answer == Answer("No.")
-    assert model.chat("And?", tools=TOOLS, tool_choice="none", **options(model, CALL)) == Answer(
-        CALL
-    )
+    assert answer == ChatAnswer("No.")
+    assert model.chat(
+        "And?", tools=TOOLS, tool_choice="none", **options(model, CALL)
+    ) == ChatAnswer(CALL)
 
 
 def test_what_cannot_be_is_refused(model: Model) -> None:

@@ -13,7 +13,7 @@ import pytest
 import llama_py
 from ggml_py.errors import GrammarError, ModelError
 from llama_py import Conversation
-from llama_py.sampler.draw import Greedy
+from llama_py.sampler.draw import GreedyDraw
 from tests.support.commands import DEMO, demo_with_template
 
 TEMPLATES = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
@@ -110,7 +110,7 @@ def test_an_answer_that_is_left_is_what_was_said_until_then(model: llama_py.Mode
 def test_what_cannot_be_met_is_refused(model: llama_py.Model) -> None:
     talk = Conversation(model.context(2048), tools=[degrees])
     for options, error, words in [
-        ({"sampler": Greedy()}, ModelError, "give temp"),
+        ({"sampler": GreedyDraw()}, ModelError, "give temp"),
         ({"regex": "a"}, GrammarError, "only one of them"),
     ]:
         with pytest.raises(error, match=words):

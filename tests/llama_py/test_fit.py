@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from llama_py.fit import Fit, fit
-from llama_py.fit.answer import Answer
+from llama_py.fit.answer import FitAnswer
 from llama_py.fit.planning import PlannedModel, gpus, header_of, stand_ins
 from llama_py.fit.ranges import any_of
-from llama_py.fit.sizes import Sizes, sizes_of
+from llama_py.fit.sizes import ModelSizes, sizes_of
 from llama_py.weights.placement import EXPERTS
 from tests.support import large_models
 from tests.support.commands import clean_environment
@@ -59,11 +59,11 @@ def found(path: Path, *mib: int, host: int = 1000, **how: object) -> Fit:
     return fit(header_of(path), devices, **how)  # type: ignore[arg-type]
 
 
-def sizes(path: Path, n: int) -> Sizes:
+def sizes(path: Path, n: int) -> ModelSizes:
     return sizes_of(PlannedModel(header_of(path), stand_ins([*gpus(n), "cpu"])), {})
 
 
-def layers(answer: Answer) -> int:
+def layers(answer: FitAnswer) -> int:
     return sum(answer.n_layers)
 
 
@@ -167,7 +167,7 @@ def test_other_architectures(name: str) -> None:
     ],
 )
 def test_options(n_layers: tuple[int, ...], on_host: set[int], options: dict[str, object]) -> None:
-    answer = Answer(n_layers, frozenset(on_host), 256, n_all=5, n_moe=4)
+    answer = FitAnswer(n_layers, frozenset(on_host), 256, n_all=5, n_moe=4)
     assert answer.options("h") == options
 
 

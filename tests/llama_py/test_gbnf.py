@@ -15,7 +15,7 @@ from llama_py.grammar.automata import automaton, meeting
 from llama_py.grammar.gbnf import parse
 from llama_py.grammar.lark import lark_of
 from llama_py.grammar.lexemes import cut
-from llama_py.grammar.shape import Regular, Shape
+from llama_py.grammar.shape import Regular, RuleSizes
 from llama_py.grammar.vocabulary import matcher
 from tests.support.grammars import characters, meets, random_grammar, record, takes
 
@@ -83,7 +83,7 @@ def test_the_longest_match_alone_would_be_wrong() -> None:
     """Without being cut, `ab` hides `a` before `b`."""
     text = 'root ::= x "b" | "ab" root "c"\nx ::= "a" x | "a"'
     rules = parse(text)
-    assert "ab" in Shape(Regular(rules), ()).texts and "ab" not in cut(rules).texts
+    assert "ab" in RuleSizes(Regular(rules), ()).texts and "ab" not in cut(rules).texts
     judge = takes("grammar", text)
     assert judge("ab") and judge("aab") and judge("ababc") and not judge("abc")
 

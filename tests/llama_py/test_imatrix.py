@@ -13,7 +13,13 @@ import llama_py
 from dev import tiny_models as tiny
 from ggml_py.errors import ContextError, GGUFError
 from llama_py.quantize.imatrix.collect import Collector
-from llama_py.quantize.imatrix.file import Entry, Imatrix, read_imatrix, write_imatrix, write_old
+from llama_py.quantize.imatrix.file import (
+    Imatrix,
+    ImatrixEntry,
+    read_imatrix,
+    write_imatrix,
+    write_old,
+)
 from llama_py_tools.measure.imatrix import main
 from llama_py_tools.measure.imatrix_statistics import lines
 
@@ -23,8 +29,8 @@ TEXT = "Now is the winter of our discontent made glorious summer by this sun of 
 
 def example() -> Imatrix:
     entries = {
-        "blk.0.a.weight": Entry(SUMS[:4], np.array([4])),
-        "blk.0.b.weight": Entry(SUMS, np.array([2, 0])),
+        "blk.0.a.weight": ImatrixEntry(SUMS[:4], np.array([4])),
+        "blk.0.b.weight": ImatrixEntry(SUMS, np.array([2, 0])),
     }
     return Imatrix("x", entries, ["one.txt", "two.txt"], 3, 2)
 
@@ -126,7 +132,7 @@ def test_files_are_put_together() -> None:
     found = collector.result("y", 2)
     assert (found.entries["blk.0.b.weight"].sums == 2 * SUMS).all()
     assert found.entries["blk.0.b.weight"].counts.tolist() == [4, 0]
-    other = Imatrix("z", {"blk.0.a.weight": Entry(SUMS, np.array([1]))})
+    other = Imatrix("z", {"blk.0.a.weight": ImatrixEntry(SUMS, np.array([1]))})
     with pytest.raises(ContextError, match=r"z: blk\.0\.a\.weight has 8 sums of 1 matrices"):
         collector.add(other, 2)
 

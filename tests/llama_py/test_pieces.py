@@ -12,7 +12,7 @@ from ggml_py.types import BY_NAME, F32
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.tensor_part import bytes_of
 from llama_py.hparams.share import Share, apportion
-from llama_py.loading.split.pieces import Piece, ranges_of, why_not
+from llama_py.loading.split.pieces import TensorPiece, ranges_of, why_not
 from llama_py.memory.joined import cut, join
 
 
@@ -60,8 +60,8 @@ def info(*ne: int, type: str = "f32") -> TensorInfo:
     return TensorInfo("w", t, ne4, 0, size, data)
 
 
-def pieces(dim: int, *sections: tuple[int, ...]) -> list[Piece]:
-    return [Piece(Tensor(F32, (sum(s), 2)), "w", dim, s) for s in sections]
+def pieces(dim: int, *sections: tuple[int, ...]) -> list[TensorPiece]:
+    return [TensorPiece(Tensor(F32, (sum(s), 2)), "w", dim, s) for s in sections]
 
 
 def test_sections_are_each_cut() -> None:

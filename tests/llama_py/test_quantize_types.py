@@ -12,7 +12,7 @@ from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import FILE_TYPES, file_type, guessed, words_of
-from llama_py.quantize.imatrix.file import Entry, Imatrix
+from llama_py.quantize.imatrix.file import Imatrix, ImatrixEntry
 from llama_py.quantize.plan import Wishes, check_imatrix, jobs, metadata
 from llama_py.quantize.prune import order, renamed
 from llama_py_tools.command.options import read
@@ -21,7 +21,9 @@ from llama_py_tools.gguf.quantize_params import QuantizeParams, wishes_of
 
 RECORDED = recorded_types()
 CASES = dict(cases(list(FILE_TYPES)))
-IMATRIX = Imatrix("x.gguf", {"blk.0.attn_q.weight": Entry(np.ones(256, np.float32), np.ones(1))})
+IMATRIX = Imatrix(
+    "x.gguf", {"blk.0.attn_q.weight": ImatrixEntry(np.ones(256, np.float32), np.ones(1))}
+)
 
 
 def wishes(case: Case, type: str) -> Wishes:
@@ -93,7 +95,7 @@ def test_importance_that_does_not_fit(file: GGUFFile) -> None:
     work = jobs(file, Wishes(type=file_type("IQ2_XS")), None)
     with pytest.raises(GGUFError, match=r"blk.0.attn_k.weight: as iq2_xs it would be worthless"):
         check_imatrix(work, None)
-    entry = Entry(np.ones(64, np.float32), np.ones(1))
+    entry = ImatrixEntry(np.ones(64, np.float32), np.ones(1))
     work = jobs(file, Wishes(type=file_type("Q4_0")), None)
     with pytest.raises(GGUFError, match="64 values for it, not 256"):
         check_imatrix(work, Imatrix("x", {"blk.0.attn_q.weight": entry}))

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from llama_py.grammar import compiled
-from llama_py.grammar.unique import Place, UniqueKeys
+from llama_py.grammar.unique import JSONEnd, UniqueKeys
 from llama_py.grammar.vocabulary import matcher
 from llama_py.sampler.grammar import ByGrammar
 from llama_py.tokenizer import Tokenizer
@@ -241,9 +241,9 @@ def test_only_free_keys_are_watched(schema: Schema, is_free: bool) -> None:
 
 
 def test_places_in_texts_of_several_tokens() -> None:
-    text, place = b'{"a":["x\\"",{"b\\\\":{}}],"c":1,"', Place()
+    text, place = b'{"a":["x\\"",{"b\\\\":{}}],"c":1,"', JSONEnd()
     for i in range(len(text)):
-        whole, place = Place().after(text[: i + 1]), place.after(text[i : i + 1]) or Place()
+        whole, place = JSONEnd().after(text[: i + 1]), place.after(text[i : i + 1]) or JSONEnd()
         assert place == whole
     assert place.open == (frozenset("ac"),) and sorted(place.rests()) == [b"a", b"c"]
 
@@ -266,5 +266,5 @@ def test_places_in_texts_of_several_tokens() -> None:
     ],
 )
 def test_keys_that_an_incomplete_key_may_repeat(raw: str, rests: set[str], within: bool) -> None:
-    place = Place((frozenset(USED),), "key", raw.encode())
+    place = JSONEnd((frozenset(USED),), "key", raw.encode())
     assert {rest.decode() for rest in place.rests()} == rests and place.ends_within == within

@@ -18,7 +18,7 @@ from ggml_py.errors import BackendError
 from ggml_py.tensor import Tensor
 from llama_py.context import Context
 from llama_py.gguf.file import GGUFFile
-from llama_py.gguf.tensor_part import Cut
+from llama_py.gguf.tensor_part import TensorCut
 from llama_py.weights.placement import Placement
 from tests.support.commands import DEMO
 from tests.support.live_models import live, made, model_of, tokens
@@ -68,7 +68,7 @@ def test_a_part_of_a_file_is_that_of_the_same_file_only(tmp_path: Path) -> None:
         info = next(t for t in file.tensors.values() if t.ne[1] > 8 and t.type.block_size > 1)
         size = DEMO.stat().st_size
         for dim, ranges in ((None, ()), (1, ((2, 5), (7, 8))), (0, ((0, info.type.block_size),))):
-            cut = Cut(Tensor(info.type, info.ne), SentCPU(), info, dim, ranges)
+            cut = TensorCut(Tensor(info.type, info.ne), SentCPU(), info, dim, ranges)
             part = cut.file_part()
             assert part is not None
             digest = digest_of(part)
@@ -78,7 +78,7 @@ def test_a_part_of_a_file_is_that_of_the_same_file_only(tmp_path: Path) -> None:
             assert Files().read(part, size + 1, digest) is None
             assert Files().read(part, size, "0" * 64) is None
         middle = min(file.tensors.values(), key=lambda t: abs(t.offset - size // 2))
-        part = Cut(Tensor(middle.type, middle.ne), SentCPU(), middle, None, ()).file_part()
+        part = TensorCut(Tensor(middle.type, middle.ne), SentCPU(), middle, None, ()).file_part()
         assert part is not None and 2**20 < part.offset < size - 2**20
         other = tmp_path / "adapted.gguf"
         data = bytearray(DEMO.read_bytes())

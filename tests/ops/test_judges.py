@@ -17,7 +17,7 @@ from ggml_ref.backend import RefDevice
 from llama_py_tools.test_backend_ops import main, timing
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.cases import all_cases
-from llama_py_tools.test_backend_ops.differences import DIFFERENCES, Difference
+from llama_py_tools.test_backend_ops.differences import DIFFERENCES, CaseDifference
 from llama_py_tools.test_backend_ops.judges import judge, libggml
 from llama_py_tools.test_backend_ops.judges.device import GgmlDevice
 from llama_py_tools.test_backend_ops.run import (
@@ -102,7 +102,7 @@ def test_where_ggml_aborts_we_go_on(ggml: GgmlDevice) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("difference", IN_VALUES, ids=lambda d: f"{d.op}-{d.cases()}")
-def test_known_differences_are_there(ggml: GgmlDevice, difference: Difference) -> None:
+def test_known_differences_are_there(ggml: GgmlDevice, difference: CaseDifference) -> None:
     covered = [c for c in all_cases() if difference.covers(c) and not c.perf]
     found = {
         evaluate(c, registry.device("ref"), ggml, seed).status for c in covered for seed in range(6)

@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py import Model
-from llama_py.vision import Encoder, Image
+from llama_py.vision import Image, ImageEncoder
 from llama_py_server.models.state import ModelState
 from llama_py_server.schema.fetch import MOST, is_public
 from tests.server.served import events, served
@@ -154,9 +154,9 @@ def test_the_second_turn_neither_encodes_nor_reads_the_picture(
     client, _ = seeing
     first = post(client, CHAT, messages=asked(url(8)), max_tokens=N)
     n_computed: list[int] = []
-    computing = Encoder.computing
+    computing = ImageEncoder.computing
     monkeypatch.setattr(
-        Encoder, "computing", lambda self, part: n_computed.append(1) or computing(self, part)
+        ImageEncoder, "computing", lambda self, part: n_computed.append(1) or computing(self, part)
     )
     turns = [
         *asked(url(8)),

@@ -18,7 +18,7 @@ from llama_py.serving import TooLong
 from llama_py.serving.scheduler import Scheduler
 from llama_py.serving.sight import Sight
 from llama_py.text.generate import stream
-from llama_py.vision import Encoder
+from llama_py.vision import ImageEncoder
 from llama_py.vision.prompt import ImagePrompt, Picture
 from tests.serving.engines import Asked, alone, as_given, ask, ask_all, engine, request, stall
 from tests.support.eyes import HYBRID, picture, seeing
@@ -212,7 +212,7 @@ def test_an_image_that_cannot_be_computed_ends_its_request_only(
     ids = model.see("a<__media__>b", [picture(7)])
     with engine(model) as made:
         with monkeypatch.context() as patch:
-            patch.setattr(Encoder, "computing", _fails)
+            patch.setattr(ImageEncoder, "computing", _fails)
             bad, good = ask_all(made, [request(ids), request(tokens(20))])
             assert str(bad.end().error) == "no light" and good.tokens == alone(model, tokens(20))
         one = ask(made, request(ids))

@@ -13,13 +13,13 @@ import numpy as np
 from llama_py.batch import F32
 from llama_py.context import Context
 from llama_py.decoding.drafting import drafts
-from llama_py.decoding.drafting.drafter import Drafter, Request
+from llama_py.decoding.drafting.drafter import Drafter, DraftRequest
 from llama_py.decoding.speculator import Speculator
 from llama_py.params.speculative import SpeculativeParams
 from tests.support.live_models import EXACT, N_VOCAB, live, tokens
 
 N_MAX = 8
-Script = Callable[[Request], list[int]]
+Script = Callable[[DraftRequest], list[int]]
 
 
 class Scripted(Drafter):
@@ -32,7 +32,7 @@ class Scripted(Drafter):
     def n_max(cls, p: SpeculativeParams) -> int:
         return N_MAX
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         return {r.seq_id: type(self).script(r) for r in requests}
 
     def accept(self, seq_id: int, n_accepted: int, mine: bool) -> None:
@@ -75,7 +75,7 @@ def wrong_at(texts: Mapping[int, Sequence[int]], n: int) -> Script:
     draft at its first token, and so on; then one that is right."""
     turn: dict[int, int] = {}
 
-    def script(r: Request) -> list[int]:
+    def script(r: DraftRequest) -> list[int]:
         at = turn[r.seq_id] = turn.get(r.seq_id, -1) + 1
         guess = list(texts[r.seq_id][r.ids.size : r.ids.size + n])
         right = at % (n + 1)

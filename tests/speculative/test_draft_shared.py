@@ -11,7 +11,7 @@ import pytest
 from ggml_py.errors import ContextError, HParamsError, ModelError
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.decoding.drafting.drafter import Request
+from llama_py.decoding.drafting.drafter import DraftRequest
 from llama_py.decoding.drafting.drafters import _shared_memory
 from llama_py.decoding.drafting.drafters._shared_memory import SharedMemoryDrafter
 from llama_py.decoding.speculator import Speculator
@@ -52,7 +52,7 @@ def test_drafts_are_those_of_the_plain_loop(
     asked: list[tuple[list[int], list[int]]] = []
     plainly = SharedMemoryDrafter.draft
 
-    def watched(self: Any, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def watched(self: Any, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         found = plainly(self, requests)
         asked.extend((r.ids.tolist(), found[r.seq_id]) for r in requests)
         return found

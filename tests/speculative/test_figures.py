@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from llama_py.decoding.draft_length import Length
-from llama_py.decoding.drafting.statistics import Statistics
-from llama_py.decoding.known_text import Text
+from llama_py.decoding.drafting.statistics import DraftStatistics
+from llama_py.decoding.known_text import KnownText
 
 
 def test_statistics() -> None:
-    s = Statistics()
+    s = DraftStatistics()
     assert (s.rate, s.rate_at, s.mean_length) == (0.0, [], 0.0)
     for drafted, accepted in ((3, 3), (3, 1), (2, 0), (1, 1)):
         s.add(drafted, accepted)
@@ -43,7 +43,7 @@ def test_lengths_follow_what_was_accepted() -> None:
 
 
 def test_a_text_grows_and_is_cut() -> None:
-    text = Text(first=100)
+    text = KnownText(first=100)
     text.add(range(1000))
     assert (text.end, text.n, text.since(1097)) == (1100, 1000, [997, 998, 999])
     text.cut(103)

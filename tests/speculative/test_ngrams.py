@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import ModelError
-from llama_py.decoding.drafting.drafter import Drafter, Request, Setting, drafter
+from llama_py.decoding.drafting.drafter import Drafter, DrafterSetting, DraftRequest, drafter
 from llama_py.decoding.drafting.drafters.ngram_cache import read_counts
 from llama_py.params.speculative import SpeculativeParams
 
@@ -21,12 +21,12 @@ MOD = {"spec_ngram_mod_n_match": 2, "spec_ngram_mod_n_max": 4, "spec_ngram_mod_n
 
 def make(name: str, **options: Any) -> Drafter:
     ctx: Any = None
-    return drafter(name)(Setting(ctx, SpeculativeParams(**options)))
+    return drafter(name)(DrafterSetting(ctx, SpeculativeParams(**options)))
 
 
 def ask(one: Drafter, ids: list[int], n_max: int = 99) -> list[int]:
     array = np.array(ids, np.int32)
-    found = one.draft([Request(0, array, len(ids) - 1, n_max)])
+    found = one.draft([DraftRequest(0, array, len(ids) - 1, n_max)])
     return list(found.get(0, []))
 
 
@@ -106,7 +106,10 @@ def test_mod_enters_what_was_generated() -> None:
     assert ask(one, [*text, 1, 2, 3, 4, 5, 0, 1, 2]) == []  # in chunks
     assert ask(one, [*later, 1, 2]) == [3, 4, 5, 0]
     one.begin(1, np.array([7, 7], np.int32))  # one table for all
-    assert list(one.draft([Request(1, np.array([7, 7, 1, 2], np.int32), 3, 99)])[1])[:2] == [3, 4]
+    assert list(one.draft([DraftRequest(1, np.array([7, 7, 1, 2], np.int32), 3, 99)])[1])[:2] == [
+        3,
+        4,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.decoding.drafting.drafters.draft_mtp import DraftMtp
-from llama_py.decoding.known_text import Text
+from llama_py.decoding.known_text import KnownText
 from llama_py.decoding.sequences import Sequences
 from llama_py.model import Model
 from tests.support.live_models import EXACT, changed, model_of, tokens
@@ -114,7 +114,7 @@ def test_a_prompt_that_is_kept_whole() -> None:
 )
 def test_a_text_without_its_middle(first: int, pos: int, n: int, left: list[int]) -> None:
     """Every token stands where its position is."""
-    text = Text(first)
+    text = KnownText(first)
     text.add(range(first, 20))
     text.remove(pos, n)
     assert text.ids.tolist() == left and text.end == 20 - n

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from llama_py.decoding.drafting.drafter import Drafter, Request
+from llama_py.decoding.drafting.drafter import Drafter, DraftRequest
 
 
 class Watched:
@@ -22,7 +22,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, kind: type[Drafter]) -> type[Watched]
     class Watching(Watched, kind):
         texts, drafts = [], []
 
-        def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+        def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
             found = super().draft(requests)
             for r in requests:
                 self.texts.append(r.ids.tolist())

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from dev.compare import compare_real as tool
-from llama_py.quantize.imatrix.file import Entry, Imatrix, write_imatrix
+from llama_py.quantize.imatrix.file import Imatrix, ImatrixEntry, write_imatrix
 
 SUMS = np.arange(1, 5, dtype=np.float32)
 
 
 def matrix(path: Path, *sums: float) -> Path:
-    entries = {f"{i}": Entry(SUMS * x, np.array([4])) for i, x in enumerate(sums)}
+    entries = {f"{i}": ImatrixEntry(SUMS * x, np.array([4])) for i, x in enumerate(sums)}
     write_imatrix(path, Imatrix("x", entries))
     return path
 

@@ -23,7 +23,7 @@ from ggml_py.errors import (
     WeightsError,
 )
 from llama_py.text.conversation import Conversation
-from llama_py.vision import Encoder, Image
+from llama_py.vision import Image, ImageEncoder
 from llama_py.vision.prompt import Picture
 
 NAME = next(iter(tiny.every()))
@@ -79,7 +79,7 @@ def test_files_that_are_refused(
     file = GGUFFile.open(path)
     file.override({f"clip.{k.replace('__', '.')}": v for k, v in keys.items()})
     with pytest.raises(error, match=why):
-        Encoder(file)
+        ImageEncoder(file)
 
 
 def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
@@ -88,12 +88,12 @@ def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
     for n in (0, 20, 900, len(whole) - 40):
         path.write_bytes(whole[:n])
         with pytest.raises(GGUFError):
-            Encoder(path)
+            ImageEncoder(path)
 
 
 def test_a_text_model_is_no_encoder(folder: Path) -> None:
     with pytest.raises(ModelError, match="no encoder of images"):
-        Encoder(texts.write(*tiny.text_of(tiny.every()[NAME]), folder))
+        ImageEncoder(texts.write(*tiny.text_of(tiny.every()[NAME]), folder))
 
 
 def test_the_encoder_of_another_model(folder: Path) -> None:
@@ -117,9 +117,9 @@ def test_places_and_images_are_as_many(folder: Path) -> None:
 
 
 def test_rows_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    eyes = Encoder(tiny.write(NAME, folder))
+    eyes = ImageEncoder(tiny.write(NAME, folder))
     first = eyes.encode(Image.of(image(50, 40)))
-    monkeypatch.setattr(Encoder, "_computed", _never)
+    monkeypatch.setattr(ImageEncoder, "_computed", _never)
     again = eyes.encode(Image.of(image(50, 40)))
     assert all(a is b for a, b in zip(first, again, strict=True))
     with pytest.raises(AssertionError, match="computed"):
@@ -221,10 +221,10 @@ def test_no_image_becomes_endless(tmp_path: Path) -> None:
     file = GGUFFile.open(tiny.write("gemma4v", tmp_path))
     file.override({"clip.vision.projector.scale_factor": 65535})
     with pytest.raises(HParamsError, match="at most 4096 may"):
-        Encoder(file)
+        ImageEncoder(file)
     file.override({"clip.vision.projector.scale_factor": 400})
     with pytest.raises(ModelError, match="fewer embeddings at least"):
-        Encoder(file).encode(Image.of(image(50, 40)))
+        ImageEncoder(file).encode(Image.of(image(50, 40)))
 
 
 def test_files_of_messages(folder: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from llama_py_server.models.preset import ALL, Preset
 from llama_py_server.models.shelf import ModelEntry
 from llama_py_server.models.state import ModelRecord, ModelState
 from llama_py_server.params import ModelsParams
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.generate import vision
 from llama_py_tools.generate.vision import VisionParams
 from llama_py_tools.models import hub, local_models
@@ -44,7 +44,7 @@ def single(args: argparse.Namespace, opened: Open) -> ModelEntry:
 
 
 def entries(
-    args: argparse.Namespace, given: Sequence[str], parser: Parser, opened: Open
+    args: argparse.Namespace, given: Sequence[str], parser: OptionParser, opened: Open
 ) -> list[ModelEntry]:
     """All models that requests may name. ModelError for two of one name, and for wrong presets.
 
@@ -90,7 +90,7 @@ def entries(
 
 
 def _settle(
-    own: argparse.Namespace, one: CatalogEntry | None, its: Preset, parser: Parser, name: str
+    own: argparse.Namespace, one: CatalogEntry | None, its: Preset, parser: OptionParser, name: str
 ) -> None:
     """Which file it is: where it was found, or what its preset says."""
     said = parser.parse_args(list(its.flags))

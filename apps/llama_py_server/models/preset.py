@@ -21,7 +21,7 @@ from llama_py.params.texts import truth
 
 if TYPE_CHECKING:
     from llama_py.params.option import Option
-    from llama_py_tools.command.options import Parser
+    from llama_py_tools.command.options import OptionParser
 
 ALL = "*"
 Options = dict[str, tuple["Option", bool]]  # by flags and variables; whether one is a switch
@@ -38,7 +38,7 @@ class Preset:
     dedup: bool = False
 
 
-def read(path: str, parser: Parser) -> dict[str, Preset]:
+def read(path: str, parser: OptionParser) -> dict[str, Preset]:
     """Of each model by its name; `*` is in all of them already, but stands there too. OSError,
     ModelError for what is none of a preset's lines, with the file and the section."""
     found = configparser.ConfigParser(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from llama_py.chat.budget import Budget
+from llama_py.chat.budget import ThoughtBudget
 from llama_py.chat.thinking import control_tokens
-from llama_py.chat.tools import Delta, format_of
+from llama_py.chat.tools import AnswerDelta, format_of
 from llama_py.text.chat_prompt import without_images
 
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 class ReplyReader(Protocol):
     """What makes deltas of a text that comes piece by piece, and of its end."""
 
-    def feed(self, text: str) -> list[Delta]: ...
+    def feed(self, text: str) -> list[AnswerDelta]: ...
 
-    def rest(self) -> list[Delta]: ...
+    def rest(self) -> list[AnswerDelta]: ...
 
 
 class PlainReader:
     """All of a text is content."""
 
-    def feed(self, text: str) -> list[Delta]:
-        return [Delta(content=text)] if text else []
+    def feed(self, text: str) -> list[AnswerDelta]:
+        return [AnswerDelta(content=text)] if text else []
 
-    def rest(self) -> list[Delta]:
+    def rest(self) -> list[AnswerDelta]:
         return []
 
 
@@ -86,7 +86,7 @@ class Answering:
         if o.budget < 0 or self._tags is None:
             return ()
         tokenizer = self._tokenizer
-        return (Budget(tokenizer, self._tags, o.budget, self.prompt, o.budget_message),)
+        return (ThoughtBudget(tokenizer, self._tags, o.budget, self.prompt, o.budget_message),)
 
     def constraint(self, most: int) -> Constraint | None:
         """What one answer of `most` tokens may be: its calls, or JSON. GrammarError where that

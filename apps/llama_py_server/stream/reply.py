@@ -11,7 +11,7 @@ from llama_py.batch.prompts import n_cells
 from llama_py.serving import Timings
 
 if TYPE_CHECKING:
-    from llama_py.chat.stream import Delta
+    from llama_py.chat.stream import AnswerDelta
     from llama_py.serving import Event, Score
     from llama_py_server.schema.completion import ReplyTask
 
@@ -42,7 +42,7 @@ class ReplyMessage:
     reasoning: str = ""
     calls: list[ReplyCall] = field(default_factory=list)
 
-    def add(self, delta: Delta) -> None:
+    def add(self, delta: AnswerDelta) -> None:
         self.content += delta.content
         self.reasoning += delta.reasoning
         if delta.index is None:
@@ -75,7 +75,7 @@ class Change:
 
     text: str = ""
     tokens: list[int] = field(default_factory=list)
-    deltas: list[Delta] = field(default_factory=list)
+    deltas: list[AnswerDelta] = field(default_factory=list)
     chosen: list[ChosenToken] = field(default_factory=list)
     of_content: list[ChosenToken] = field(default_factory=list)
     first: bool = False

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from ggml_py.building import clock
 from llama_py.params import ModelParams
 from llama_py.params.texts import device_names, shares
-from llama_py_tools.bench.output import Result, printer, result
+from llama_py_tools.bench.output import BenchResult, printer, result
 from llama_py_tools.bench.params import BenchParams, Test, combinations
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams, FormParams
 from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.models import session
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from llama_py import Context, Model
 
 
-def parser() -> Parser:
+def parser() -> OptionParser:
     usage = "%(prog)s [-m FILE] [-p N] [-n N] [options]"
-    p = Parser("llama-py-bench", usage=usage, description=__doc__)
+    p = OptionParser("llama-py-bench", usage=usage, description=__doc__)
     p.add(CommonParams, BenchParams, HostsParams)
     return p
 
@@ -61,7 +61,7 @@ def _command(args: argparse.Namespace) -> None:
         out.footer()
 
 
-def run_tests(options: BenchParams) -> Iterator[Result]:
+def run_tests(options: BenchParams) -> Iterator[BenchResult]:
     """Measure every test."""
     for test, model, measure in prepared(options):
         samples = measure.samples(options.repetitions, options.warmup)

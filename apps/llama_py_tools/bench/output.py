@@ -18,7 +18,7 @@ FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 
 
 @dataclass(frozen=True)
-class Result:
+class BenchResult:
     """One measured test; every field is a column of the data formats. Sizes in bytes."""
 
     version: str
@@ -59,13 +59,13 @@ class Result:
         return test_name(self.n_prompt, self.n_gen, self.n_depth)
 
 
-def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result:
+def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> BenchResult:
     import llama_py
 
     rates = [1e9 * (test.n_prompt + test.n_gen) / ns for ns in samples]
     tensors = model.file.tensors.values()
     use = ctx.memory_breakdown().values()
-    return Result(
+    return BenchResult(
         version=llama_py.__version__,
         cpu_info=host.cpu_name(),
         backends="+".join(_backend(d.name) for d in model.devices),
@@ -116,7 +116,7 @@ def n_elements(ne: tuple[int, ...]) -> int:
     return n
 
 
-COLUMNS = [f.name for f in fields(Result) if not f.metadata.get("list")]
+COLUMNS = [f.name for f in fields(BenchResult) if not f.metadata.get("list")]
 
 
 class CSV:
@@ -128,7 +128,7 @@ class CSV:
     def header(self) -> None:
         print(",".join(COLUMNS), flush=True)
 
-    def row(self, r: Result) -> None:
+    def row(self, r: BenchResult) -> None:
         quoted = (str(_plain(getattr(r, c))).replace('"', '""') for c in COLUMNS)
         print(",".join(f'"{value}"' for value in quoted), flush=True)
 
@@ -146,7 +146,7 @@ class JSONLines(CSV):
     def header(self) -> None:
         """Nothing comes before."""
 
-    def row(self, r: Result) -> None:
+    def row(self, r: BenchResult) -> None:
         print(json.dumps(vars(r)), flush=True)
 
 
@@ -156,7 +156,7 @@ class JSON(CSV):
     def header(self) -> None:
         self.separator = "[\n"
 
-    def row(self, r: Result) -> None:
+    def row(self, r: BenchResult) -> None:
         print(self.separator + json.dumps(vars(r), indent=2), end="", flush=True)
         self.separator = ",\n"
 
@@ -169,10 +169,12 @@ class SQL(CSV):
 
     def header(self) -> None:
         kinds = {"str": "TEXT", "int": "INTEGER", "bool": "INTEGER", "float": "REAL"}
-        columns = [f"  {f.name} {kinds[str(f.type)]}" for f in fields(Result) if f.name in COLUMNS]
+        columns = [
+            f"  {f.name} {kinds[str(f.type)]}" for f in fields(BenchResult) if f.name in COLUMNS
+        ]
         print("CREATE TABLE IF NOT EXISTS llama_bench (\n" + ",\n".join(columns) + "\n);\n")
 
-    def row(self, r: Result) -> None:
+    def row(self, r: BenchResult) -> None:
         values = (str(_plain(getattr(r, c))).replace("'", "''") for c in COLUMNS)
         print(
             f"INSERT INTO llama_bench ({', '.join(COLUMNS)}) "
@@ -211,7 +213,7 @@ COLUMNS_MD = (
 )  # fmt: skip
 
 
-class Markdown(CSV):
+class BenchTable(CSV):
     """llama-bench's table: what was varied, or always matters, and the compute buffer."""
 
     def header(self) -> None:
@@ -222,7 +224,7 @@ class Markdown(CSV):
         self._line([c.pad(c.title) for c in self.columns])
         self._line(["-" * (abs(c.width) - 1) + (":" if c.width > 0 else "-") for c in self.columns])
 
-    def row(self, r: Result) -> None:
+    def row(self, r: BenchResult) -> None:
         values = {
             **vars(r),
             "model": r.model_type,
@@ -252,7 +254,7 @@ def count_text(n: int) -> str:
 
 
 PRINTERS: dict[str, type[CSV]] = {
-    "md": Markdown,
+    "md": BenchTable,
     "csv": CSV,
     "json": JSON,
     "jsonl": JSONLines,

@@ -28,7 +28,7 @@ RUNS = 5
 
 
 @dataclass(slots=True)
-class Row:
+class RooflineRow:
     """Nodes of one kind in one run: seconds, bytes that they read and write, flops."""
 
     what: str
@@ -39,7 +39,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Roofline:
     """Bytes and flops a second."""
 
     bandwidth: float
@@ -49,12 +49,12 @@ class Limits:
         """Seconds that so much cannot take less than."""
         return max(nbytes / self.bandwidth, flops / self.flops)
 
-    def seconds(self, row: Row) -> float:
+    def seconds(self, row: RooflineRow) -> float:
         """The least that a row can take."""
         return self.least(row.nbytes, row.flops)
 
 
-def limits(device: Device, type_name: str) -> Limits:
+def limits(device: Device, type_name: str) -> Roofline:
     """What a device reaches; type_name: of the weights that arithmetic is measured with."""
     k, m = STREAM
     stream = _product(device, "q8_0", k, m, 1)
@@ -62,7 +62,7 @@ def limits(device: Device, type_name: str) -> Limits:
     kind = type_name if BY_NAME[type_name].block_size <= k else "f32"
     most = 2.0 * k * m * n / _product(device, kind, k, m, n)
     weight = Tensor(BY_NAME["q8_0"], STREAM)
-    return Limits(dense_bytes(weight) / stream, most)
+    return Roofline(dense_bytes(weight) / stream, most)
 
 
 def _product(device: Device, type_name: str, k: int, m: int, n: int) -> float:
@@ -89,15 +89,15 @@ def _recorded(device: Device, run: Callable[[], None]) -> list[KernelTime]:
     return times
 
 
-def rows(times: Iterable[KernelTime]) -> list[Row]:
+def rows(times: Iterable[KernelTime]) -> list[RooflineRow]:
     """By op and type of the first source, the slowest first. A node's preparing kernels count to
     it; so does all of a fused step to its last node."""
-    found: dict[str, Row] = {}
+    found: dict[str, RooflineRow] = {}
     last: Tensor | None = None
     for t in times:
         source = next((s for s in t.node.src if s is not None), t.node)
         what = f"{t.node.op} {source.type.name}"
-        row = found.setdefault(what, Row(what))
+        row = found.setdefault(what, RooflineRow(what))
         row.seconds += (t.end - t.start) / 1e9
         if t.node is not last:
             row.n_nodes += 1
@@ -139,7 +139,7 @@ def common_type(model: Model) -> str:
     return max(dict.fromkeys(types), key=types.count)
 
 
-def table(name: str, found: Sequence[Row], most: Limits) -> str:
+def table(name: str, found: Sequence[RooflineRow], most: Roofline) -> str:
     total = sum(row.seconds for row in found)
     least = sum(map(most.seconds, found))
     lines = [

@@ -85,13 +85,13 @@ def set_up(params: CommonParams, flags: Mapping[str, str] = NONE) -> None:
         handler.close()
     form = _JSON(flags) if params.log_jsonl else _Form(flags, params)
     log.setLevel(params.level)
-    log.addHandler(_Stream(lambda: sys.stdout if params.log_jsonl else sys.stderr, form))
+    log.addHandler(_LogStream(lambda: sys.stdout if params.log_jsonl else sys.stderr, form))
     if params.log_disable:
         log.handlers[0].addFilter(lambda record: record.levelno == logging.ERROR)
     if params.log_file:
         path = Path(params.log_file)
         file = path.open("a", encoding="utf-8", errors="backslashreplace")
-        log.addHandler(_Stream(lambda: file, form, file.close))
+        log.addHandler(_LogStream(lambda: file, form, file.close))
 
 
 def tell(text: str) -> None:
@@ -99,7 +99,7 @@ def tell(text: str) -> None:
     log.log(TOLD, "%s", text)
 
 
-class _Stream(logging.Handler):
+class _LogStream(logging.Handler):
     """Writes to what a function gives at that moment. A reader that left is an error, as it is of
     `print`."""
 

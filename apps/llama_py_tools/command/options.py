@@ -29,7 +29,7 @@ P = TypeVar("P", bound=Params)
 called_as = ""  # what a command's help calls it, where that is not its own name: `llama-py bench`
 
 
-class Parser(argparse.ArgumentParser):
+class OptionParser(argparse.ArgumentParser):
     """Takes the options of dataclasses.
 
     added   every field that became an option

@@ -21,7 +21,7 @@ from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools.command.chat_params import ChatParams
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING, unescape
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
     CommonParams,
     DraftFileParams,
@@ -32,8 +32,8 @@ from llama_py_tools.command.params import (
 from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.commands import COMMANDS
 from llama_py_tools.generate import vision
-from llama_py_tools.generate.generation import CompletionParams, Run
-from llama_py_tools.generate.interactive import InteractiveParams, Turns
+from llama_py_tools.generate.generation import CompletionParams, GenerationRun
+from llama_py_tools.generate.interactive import InteractiveParams, InteractiveText
 from llama_py_tools.generate.prompt_cache import CachedPrompt, PromptCacheParams
 from llama_py_tools.generate.vision import VisionParams
 from llama_py_tools.models import session
@@ -73,8 +73,8 @@ about compiled kernels (each has its own --help):
 OTHERS = ("cache", "warmup")  # commands
 
 
-def parser() -> Parser:
-    p = Parser(
+def parser() -> OptionParser:
+    p = OptionParser(
         "llama-py-cli",
         usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
         description="Generate text with a GGUF model.",
@@ -150,7 +150,7 @@ def _generate(args: argparse.Namespace) -> None:
     prompt, seen = read_prompt(text), read(args, VisionParams)
     seen.check()
     session.fetch_draft(args)
-    run = Run(args, text)
+    run = GenerationRun(args, text)
     vision.load(args, run.model)
     if template is not None:
         run.model.set_chat_template(template)
@@ -180,7 +180,7 @@ def _generate(args: argparse.Namespace) -> None:
     run.get_ready(len(ids))
     if turns.wanted:
         with run.summary:
-            Turns(run, turns, chat.multiline_input).go(ids, text.display_prompt)
+            InteractiveText(run, turns, chat.multiline_input).go(ids, text.display_prompt)
             run.end_line()
         return
     answer = CachedPrompt(run, cache).answer if cache.prompt_cache else run.answer
@@ -244,7 +244,7 @@ def is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def gap_ids(run: Run, text: CompletionParams, prompt: str | None) -> list[int]:
+def gap_ids(run: GenerationRun, text: CompletionParams, prompt: str | None) -> list[int]:
     """The tokens that ask for what stands between --fim-prefix and --fim-suffix."""
     from llama_py.text.infill import infill_ids
 

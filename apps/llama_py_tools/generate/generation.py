@@ -177,7 +177,7 @@ def _drafting(ctx: Context, p: GenerateParams) -> Sequences | None:
     return Sequences.of(ctx, drafting_of(p))
 
 
-class Run:
+class GenerationRun:
     """A loaded model, its context and sampler, and where its text goes.
 
     params  how it answers, the sampler included

@@ -19,7 +19,7 @@ from llama_py_tools.command.streams import next_line
 
 if TYPE_CHECKING:
     from llama_py.text.conversation import Pieces
-    from llama_py_tools.generate.generation import Run
+    from llama_py_tools.generate.generation import GenerationRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,12 @@ class InteractiveParams(Params):
         return self.wanted or self.in_prefix_bos or bool(self.in_prefix or self.in_suffix)
 
 
-class Turns:
+class InteractiveText:
     """The text so far, and who goes on with it."""
 
-    def __init__(self, run: Run, params: InteractiveParams, multiline: bool = False) -> None:
+    def __init__(
+        self, run: GenerationRun, params: InteractiveParams, multiline: bool = False
+    ) -> None:
         from llama_py.decoding.prefix import Prefix
 
         self.run, self.params = run, params

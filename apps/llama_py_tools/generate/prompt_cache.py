@@ -15,7 +15,7 @@ from llama_py_tools.models import session
 if TYPE_CHECKING:
     from llama_py.decoding.prefix import Prefix
     from llama_py.text.conversation import Pieces
-    from llama_py_tools.generate.generation import Run
+    from llama_py_tools.generate.generation import GenerationRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class PromptCacheParams(Params):
 class CachedPrompt:
     """Answers a prompt with the help of a file."""
 
-    def __init__(self, run: Run, params: PromptCacheParams) -> None:
+    def __init__(self, run: GenerationRun, params: PromptCacheParams) -> None:
         """ContextError if the file cannot be written, is damaged or belongs to another model."""
         from ggml_py.errors import ContextError
         from llama_py.decoding.prefix import Prefix

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams
 from llama_py_tools.gguf import quantize_params
 from llama_py_tools.gguf.quantize_params import QuantizeParams
@@ -103,7 +103,7 @@ class MergeParams(Params):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffParams(Params):
+class FileDiffParams(Params):
     """Two files."""
 
     a: str = option("", "a", "a file", metavar="A")
@@ -151,7 +151,7 @@ def _merge(args: argparse.Namespace) -> None:
 def _diff(args: argparse.Namespace) -> int:
     from llama_py_tools.gguf.compare import compare
 
-    o = read(args, DiffParams)
+    o = read(args, FileDiffParams)
     return compare(o.a, o.b, o.bytes)
 
 
@@ -162,12 +162,12 @@ COMMANDS: dict[str, tuple[type[Params], Callable[[argparse.Namespace], int | Non
     "split": (SplitParams, _split, "a file in parts"),
     "merge": (MergeParams, _merge, "parts in one file"),
     "quantize": (QuantizeParams, quantize_params.run, "a file with other types"),
-    "diff": (DiffParams, _diff, "what differs between two files: exit 0 nothing, 1 something"),
+    "diff": (FileDiffParams, _diff, "what differs between two files: exit 0 nothing, 1 something"),
 }
 
 
-def parser() -> Parser:
-    p = Parser("llama-py-gguf", description=__doc__)
+def parser() -> OptionParser:
+    p = OptionParser("llama-py-gguf", description=__doc__)
     commands = p.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, (kind, _, help) in COMMANDS.items():
         command = commands.add_parser(

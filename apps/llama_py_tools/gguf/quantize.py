@@ -12,10 +12,10 @@ from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import printable
 from llama_py.gguf.write import alignment_of, encode, head
 from llama_py.quantize.imatrix.file import Imatrix, read_imatrix
-from llama_py.quantize.plan import Job, Wishes, check_imatrix, jobs, metadata, out_path
+from llama_py.quantize.plan import TensorJob, Wishes, check_imatrix, jobs, metadata, out_path
 from llama_py.support.whole_file import replace_file
 from llama_py_tools.command.progress import Progress
-from llama_py_tools.gguf.rows import Rows
+from llama_py_tools.gguf.rows import RowWorkers
 from llama_py_tools.gguf.show import shape
 from llama_py_tools.gguf.sizes import shown
 from llama_py_tools.gguf.write import check_free
@@ -49,7 +49,7 @@ def quantize(
         for out in files:
             _check_other(file.paths, out)
             check_free(out, force)
-        with Rows(n_threads, imatrix) as rows:
+        with RowWorkers(n_threads, imatrix) as rows:
             _write(files, stored, work, rows, len(file.paths))
     for line in summary(work):
         session.tell(line)
@@ -69,7 +69,7 @@ def _check_other(paths: Sequence[Path], out: Path) -> None:
         raise GGUFError(f"{out}: is the file to be quantized; give another name")
 
 
-def _files(out: Path, work: Sequence[Job], keep_split: bool) -> list[Path]:
+def _files(out: Path, work: Sequence[TensorJob], keep_split: bool) -> list[Path]:
     n = 1 + max((job.part for job in work), default=0)
     return [out_path(out, i, n) for i in range(n)] if keep_split else [out]
 
@@ -77,8 +77,8 @@ def _files(out: Path, work: Sequence[Job], keep_split: bool) -> list[Path]:
 def _write(
     files: Sequence[Path],
     stored: Mapping[str, bytes],
-    work: Sequence[Job],
-    rows: Rows,
+    work: Sequence[TensorJob],
+    rows: RowWorkers,
     n_parts: int,
 ) -> None:
     """Each file whole or not at all."""
@@ -103,8 +103,8 @@ def _write(
 
 def _pieces(
     stored: Mapping[str, bytes],
-    work: Sequence[Job],
-    rows: Rows,
+    work: Sequence[TensorJob],
+    rows: RowWorkers,
     progress: Progress,
     done: list[int],
     total: int,
@@ -122,7 +122,7 @@ def _pieces(
         yield bytes(-t.nbytes % alignment)
 
 
-def lines(work: Sequence[Job], imatrix: Imatrix | None) -> Iterator[str]:
+def lines(work: Sequence[TensorJob], imatrix: Imatrix | None) -> Iterator[str]:
     """What would be done, a line for each tensor."""
     for i, job in enumerate(work, 1):
         t, made = job.source, job.made
@@ -137,7 +137,7 @@ def lines(work: Sequence[Job], imatrix: Imatrix | None) -> Iterator[str]:
         yield f"{len(wanting)} tensors need an importance matrix; the first is {wanting[0].name}"
 
 
-def summary(work: Sequence[Job]) -> Iterator[str]:
+def summary(work: Sequence[TensorJob]) -> Iterator[str]:
     elements = sum(math.prod(job.source.ne) for job in work)
     sizes = {
         "model": sum(job.source.nbytes for job in work),

@@ -12,7 +12,7 @@ from ggml_py.types import GGMLType
 from llama_py.gguf.file_types import COPY, FILE_TYPES, file_type, tensor_type
 from llama_py.params.option import Params, option
 from llama_py.params.texts import kv_overrides
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 
 if TYPE_CHECKING:
     from llama_py.quantize.plan import Wishes
@@ -171,7 +171,7 @@ def target(o: QuantizeParams) -> tuple[str, str, int]:
     return output, type, int(words[0]) if words else 0
 
 
-def check(parser: Parser, args: argparse.Namespace) -> None:
+def check(parser: OptionParser, args: argparse.Namespace) -> None:
     """Usage errors that are of several options."""
     o = read(args, QuantizeParams)
     try:

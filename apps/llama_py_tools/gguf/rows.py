@@ -15,7 +15,7 @@ from ggml_py.errors import GGUFError
 from ggml_py.types import BF16, F16, F32, GGMLType
 from ggml_ref.quants import dequantizer
 from llama_py.quantize.imatrix.file import Imatrix
-from llama_py.quantize.plan import Job
+from llama_py.quantize.plan import TensorJob
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float32]
 ELEMENTS = 1 << 18  # of a piece, unless a row has more
 
 
-class Rows:
+class RowWorkers:
     """Threads that make the bytes of tensors; a few pieces for each are in memory at a time."""
 
     def __init__(self, n_threads: int, imatrix: Imatrix | None) -> None:
@@ -31,7 +31,7 @@ class Rows:
         self.ahead = 2 * n_threads
         self.pool = ThreadPoolExecutor(n_threads, "quantize")
 
-    def __enter__(self) -> Rows:
+    def __enter__(self) -> RowWorkers:
         return self
 
     def __exit__(
@@ -42,7 +42,7 @@ class Rows:
     ) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
-    def of(self, job: Job) -> Iterator[tuple[memoryview, int]]:
+    def of(self, job: TensorJob) -> Iterator[tuple[memoryview, int]]:
         """The bytes of a tensor in order, and how many of the source were read for them."""
         raw = job.source.data
         if job.copies:
@@ -60,7 +60,7 @@ class Rows:
         for future, n_read in waiting:
             yield future.result().data, n_read
 
-    def _tasks(self, job: Job) -> Iterator[tuple[Callable[[], Bytes], int]]:
+    def _tasks(self, job: TensorJob) -> Iterator[tuple[Callable[[], Bytes], int]]:
         """Rows of one matrix each, since each has an importance of its own."""
         t = job.source
         n, per_matrix = t.ne[0], t.ne[1]
@@ -81,7 +81,7 @@ class Rows:
 
                 yield task, piece.nbytes
 
-    def _importance(self, job: Job) -> Floats | None:
+    def _importance(self, job: TensorJob) -> Floats | None:
         """[n_matrices, n_per_row]; None where there is none, or one of another shape."""
         found = self.imatrix.weights(job.source.name) if self.imatrix else None
         n = job.source.ne[0] * job.source.ne[2]

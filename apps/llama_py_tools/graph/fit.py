@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
         model=model,
         context=context,
     )
-    chosen = _Chosen(args, devices, found, o.target)
+    chosen = _FitText(args, devices, found, o.target)
     if read(args, PlanParams).json:
         session.write(json.dumps(chosen.as_data()) + "\n")
     elif o.args and found.fits:
@@ -81,7 +81,7 @@ def _named(devices: Sequence[Planned], args: argparse.Namespace) -> list[str]:
     return [d.name for d in devices]
 
 
-class _Chosen:
+class _FitText:
     """The answer in words."""
 
     def __init__(

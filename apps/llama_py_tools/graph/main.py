@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
     CommonParams,
     FileParams,
@@ -25,7 +25,7 @@ from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.graph import plan
 from llama_py_tools.graph.diff.command import check_usage
 from llama_py_tools.graph.diff.command import run as diff
-from llama_py_tools.graph.diff.params import DiffParams
+from llama_py_tools.graph.diff.params import GraphDiffParams
 from llama_py_tools.graph.read.command import read_graphs
 from llama_py_tools.graph.read.params import ReadParams
 from llama_py_tools.graph.view.command import pages, view
@@ -89,8 +89,8 @@ class ProfileParams(Params):
     json: bool = option(False, "--json", "all steps as JSON instead of tables", env="")
 
 
-def parser() -> Parser:
-    p = Parser("llama-py-graph", description=__doc__)
+def parser() -> OptionParser:
+    p = OptionParser("llama-py-graph", description=__doc__)
     commands = p.add_subparsers(
         dest="command", required=True, metavar="dump|read|view|diff|profile|placement|fit"
     )
@@ -124,7 +124,7 @@ def parser() -> Parser:
         " equal, 1 different",
         usage="%(prog)s A B | -m FILE (-p TEXT | --tokens 1,2,3) --against WHAT [options]",
     )
-    diff.add(CommonParams, FileParams, InputParams, DiffParams)
+    diff.add(CommonParams, FileParams, InputParams, GraphDiffParams)
     diff.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     profile = commands.add_parser(
         "profile",

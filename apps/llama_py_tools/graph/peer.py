@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
 from llama_py.batch import Batch
-from llama_py_tools.graph.peer_nodes import Recorder, Values, Watch, WatchInput
+from llama_py_tools.graph.peer_nodes import PeerRecorder, Values, Watch, WatchInput
 
 __all__ = ["Peer", "Values", "Watch", "records"]
 
@@ -102,7 +102,7 @@ class Peer:
         if n_threads:
             params.n_threads = params.n_threads_batch = n_threads
         self._kind = False, False
-        self._recorder = Recorder(api, watch, watch_input) if watch else None
+        self._recorder = PeerRecorder(api, watch, watch_input) if watch else None
         if self._recorder:
             params.cb_eval = self._recorder.callback
         for name, value in more.items():

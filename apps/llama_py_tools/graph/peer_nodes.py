@@ -41,7 +41,7 @@ WatchInput = Callable[[int, str, Read], None]
 NO_OP, INPUT = 0, 1  # ggml.h:GGML_OP_NONE, GGML_TENSOR_FLAG_INPUT
 
 
-class Recorder:
+class PeerRecorder:
     """Turns each node that llama.cpp computes into a record, and reads its values; and those of
     what is set before, with the graph's number and the name."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptTensor:
     """A tensor that stays in memory: a weight, or a layer's cache or state."""
 
     tensor: Tensor
@@ -77,19 +77,19 @@ class GraphAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PlacementReport:
     """All of it. use: bytes by device and use, as Context.memory_breakdown."""
 
     ctx: Context
     use: dict[str, dict[str, int]]
-    weights: list[Kept]
-    caches: list[Kept]
+    weights: list[KeptTensor]
+    caches: list[KeptTensor]
     graphs: list[GraphAt] = field(default_factory=list)
 
 
-def report(model: PlannedModel, ctx: PlannedContext) -> Report:
+def report(model: PlannedModel, ctx: PlannedContext) -> PlacementReport:
     """Of the graph of a full batch, and of one token of each sequence."""
-    found = Report(ctx, ctx.memory_breakdown(), _weights(model), _caches(ctx))
+    found = PlacementReport(ctx, ctx.memory_breakdown(), _weights(model), _caches(ctx))
     by_size = {
         res.params.ubatch.n_tokens: _Why(ctx, res, causes, layout.assignment, found.weights).graph(
             layout
@@ -101,7 +101,7 @@ def report(model: PlannedModel, ctx: PlannedContext) -> Report:
     return found
 
 
-def _weights(model: PlannedModel) -> list[Kept]:
+def _weights(model: PlannedModel) -> list[KeptTensor]:
     place, layers = model.placement, model.layer_devices
     of_layers = {d.name: [il for il, e in enumerate(layers[:-1]) if e is d] for d in model.devices}
     found = []
@@ -112,7 +112,9 @@ def _weights(model: PlannedModel) -> list[Kept]:
             name, why = _owner(t, model), "shared layers (-sm)"
         else:
             name, why = device.name, _reason(cause, device is place.host, of_layers[device.name])
-        found.append(Kept(t, name, t.buffer.size, why if place.offload else "the only device"))
+        found.append(
+            KeptTensor(t, name, t.buffer.size, why if place.offload else "the only device")
+        )
     return found
 
 
@@ -134,13 +136,13 @@ def _reason(cause: str, on_host: bool, layers: Sequence[int]) -> str:
     return known.get(cause, cause)
 
 
-def _caches(ctx: Context) -> list[Kept]:
+def _caches(ctx: Context) -> list[KeptTensor]:
     found = []
     for t in ctx.memory.tensors():
         assert t.buffer is not None
         owner = next(d for d in ctx.devices if d.can_read(t.buffer))
         why = "with its layer" if ctx.cparams.offload_kqv else "-nkvo keeps it on the host"
-        found.append(Kept(t, owner.name, t.nbytes, why))
+        found.append(KeptTensor(t, owner.name, t.nbytes, why))
     return found
 
 
@@ -164,7 +166,7 @@ class _Why:
         res: GraphResult,
         causes: Causes,
         assignment: Assignment | None,
-        weights: Sequence[Kept],
+        weights: Sequence[KeptTensor],
     ) -> None:
         self.ctx, self.res, self.causes, self.assignment = ctx, res, causes, assignment
         self.names = [d.name for d in ctx.devices]
@@ -227,7 +229,7 @@ class _Why:
             return f"{where}, and is copied to GPUs only"
         return f"{where}, and is copied for {MIN_OFFLOADED_BATCH} rows or more, not for {_batch(t)}"
 
-    def _weight(self, t: Tensor) -> Kept:
+    def _weight(self, t: Tensor) -> KeptTensor:
         return next(
             kept
             for s in t.src
@@ -239,7 +241,7 @@ def _batch(t: Tensor) -> int:
     return math.prod(t.ne[i] for i in OPS[t.op].batch)
 
 
-def as_data(found: Report) -> dict[str, Any]:
+def as_data(found: PlacementReport) -> dict[str, Any]:
     """For JSON."""
     ctx = found.ctx
     devices = [
@@ -266,7 +268,7 @@ def as_data(found: Report) -> dict[str, Any]:
     }
 
 
-def _kept(kept: Kept) -> dict[str, Any]:
+def _kept(kept: KeptTensor) -> dict[str, Any]:
     t = kept.tensor
     return {
         "name": t.name,

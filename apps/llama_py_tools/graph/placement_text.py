@@ -13,7 +13,7 @@ from llama_py_tools.graph.layers import layers_of, shape
 from llama_py_tools.graph.plan import columns, mib, ranges
 
 if TYPE_CHECKING:
-    from llama_py_tools.graph.placement import GraphAt, Kept, NodeAt, Report, SplitAt
+    from llama_py_tools.graph.placement import GraphAt, KeptTensor, NodeAt, PlacementReport, SplitAt
 
 N_SCRATCH = 3  # of the compute buffer's tensors, those that are told
 N_SPLITS = 8  # and of splits
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"(?<=\bblk\.)\d+(?=\.)|(?<=[A-Za-z_]-)\d+\b|(?<=_l)\d+\b|(
 _WITH_OTHERS = (assign.NEAR, assign.SEEN, assign.UP, assign.SOURCES, assign.READER)
 
 
-def text(found: Report, pattern: str = "") -> Iterator[str]:
+def text(found: PlacementReport, pattern: str = "") -> Iterator[str]:
     """Lines. pattern: of nodes that are told one by one; "": all are, those that are alike
     together."""
     yield from _head(found)
@@ -44,7 +44,7 @@ def text(found: Report, pattern: str = "") -> Iterator[str]:
         told.append(lines)
 
 
-def _head(found: Report) -> Iterator[str]:
+def _head(found: PlacementReport) -> Iterator[str]:
     ctx, model = found.ctx, found.ctx.model
     cp, n = ctx.cparams, model.hparams.n_layer_all
     sequences = f", {cp.n_seq_max} sequences" if cp.n_seq_max > 1 else ""
@@ -56,7 +56,7 @@ def _head(found: Report) -> Iterator[str]:
         yield f"  {d.name}: {d.description}"
 
 
-def _memory(found: Report) -> Iterator[str]:
+def _memory(found: PlacementReport) -> Iterator[str]:
     uses = ("model", "context", "compute")
     rows = [["memory", "weights", "context", "compute", "total", "free", "left"]]
     for d in found.ctx.devices:
@@ -67,16 +67,16 @@ def _memory(found: Report) -> Iterator[str]:
     return iter(columns(rows))
 
 
-def _kept(title: str, kept: Sequence[Kept]) -> Iterator[str]:
+def _kept(title: str, kept: Sequence[KeptTensor]) -> Iterator[str]:
     """A heading for what is on one device for one reason; a line there for tensors whose names
     differ by the layer only."""
     yield title
-    reasons: dict[tuple[str, str], list[Kept]] = {}
+    reasons: dict[tuple[str, str], list[KeptTensor]] = {}
     for k in kept:
         reasons.setdefault((k.device, k.why), []).append(k)
     for (device, why), some in reasons.items():
         yield f"  {device}: {mib(sum(k.nbytes for k in some))}, {why}"
-        alike: dict[tuple[str, str], list[Kept]] = {}
+        alike: dict[tuple[str, str], list[KeptTensor]] = {}
         for k in some:
             layout = f", layout {k.tensor.layout}" if k.tensor.layout else ""
             key = (_folded(k.tensor.name), f"{shape(k.tensor)}{layout}")
@@ -88,7 +88,7 @@ def _kept(title: str, kept: Sequence[Kept]) -> Iterator[str]:
         yield from columns(rows, (0, 1, 2))
 
 
-def _layers(kept: Iterable[Kept]) -> str:
+def _layers(kept: Iterable[KeptTensor]) -> str:
     found = ranges(il for k in kept if (il := layer_of(k.tensor)) is not None)
     return found and f"N = {found}"
 

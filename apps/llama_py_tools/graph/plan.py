@@ -12,7 +12,7 @@ from llama_py.params import MAX_SEQ, ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py.params.texts import parsed, words
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams, FormParams
 from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.models import session
@@ -104,7 +104,7 @@ class FitParams(Params):
     args: bool = option(False, "--args", "only the options, for $(...)", env="")
 
 
-def add(p: Parser, own: type[Params], without: Iterable[str] = ()) -> None:
+def add(p: OptionParser, own: type[Params], without: Iterable[str] = ()) -> None:
     """The options of a command that plans; `own` are its alone."""
     left_out = (*without, *UNREAD, *NOT_RUN)
     for kind in (CommonParams, FileParams, PlanParams, own, ModelParams, ContextParams, FormParams):

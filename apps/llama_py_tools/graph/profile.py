@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ggml_py.tensor import Tensor
     from llama_py import Context, Model
     from llama_py.graph.result import GraphResult
-    from llama_py_tools.bench.roofline import Limits
+    from llama_py_tools.bench.roofline import Roofline
     from llama_py_tools.graph.ranks import OfRank
 
 WARM_TOKENS = 36  # then programs have been laid out for many runs (ggml_cpu/program.py:OFTEN)
@@ -40,7 +40,7 @@ OUTSIDE = "outside of layers"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProfiledStep:
     """One kernel of one node. start, end in nanoseconds of the host's clock.
 
     last  whether no other kernel of the node follows: what that moves and computes counts here
@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProfiledRun:
     """What one decode did.
 
     what   "prompt, 7 tokens", "token 1"
@@ -72,7 +72,7 @@ class Run:
     what: str
     start: int
     wall: float
-    steps: list[Step]
+    steps: list[ProfiledStep]
     splits: list[SplitTime]
     ranks: Sequence[OfRank] = ()
 
@@ -92,7 +92,7 @@ class Run:
         return sum(s.n_bytes for s in self.splits)
 
 
-def measure(ctx: Context, ids: Sequence[int], n_decode: int, repeat: int = 3) -> list[Run]:
+def measure(ctx: Context, ids: Sequence[int], n_decode: int, repeat: int = 3) -> list[ProfiledRun]:
     """The runs of a prompt, and of n_decode tokens after it, once all is warm; of each the fastest
     of several.
 
@@ -110,8 +110,8 @@ def measure(ctx: Context, ids: Sequence[int], n_decode: int, repeat: int = 3) ->
         ctx.on_graph = before
 
 
-def _runs(timer: _Timer, ids: Sequence[int], n_decode: int, repeat: int) -> Iterator[Run]:
-    ctx, prompts = timer.ctx, list[Run]()
+def _runs(timer: _Timer, ids: Sequence[int], n_decode: int, repeat: int) -> Iterator[ProfiledRun]:
+    ctx, prompts = timer.ctx, list[ProfiledRun]()
     ctx.decode(ids)
     for _ in range(repeat):
         ctx.clear()
@@ -131,7 +131,7 @@ class _Timer:
     ctx: Context
     results: list[GraphResult]
 
-    def run(self, what: str, ids: Sequence[int]) -> Run:
+    def run(self, what: str, ids: Sequence[int]) -> ProfiledRun:
         self.results.clear()
         splits: list[SplitTime] = []
         plans = [plan for _, plan in self.ctx.runner.graphs]
@@ -150,7 +150,7 @@ class _Timer:
         layers = self._layers()
         parts = (_steps(name, times, layers, splits) for name, times in found.items())
         steps = sorted(chain.from_iterable(parts), key=lambda s: s.start)
-        return Run(what, start, (end - start) / 1e9, steps, splits)
+        return ProfiledRun(what, start, (end - start) / 1e9, steps, splits)
 
     def _layers(self) -> dict[int, str]:
         """By id of a node."""
@@ -161,7 +161,7 @@ class _Timer:
             for _, t in nodes
         }
 
-    def _over_ranks(self, what: str, ids: Sequence[int], plans: Sequence[Plan]) -> Run:
+    def _over_ranks(self, what: str, ids: Sequence[int], plans: Sequence[Plan]) -> ProfiledRun:
         """All at work at once, as ever; times are by rank 0's clock."""
         devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
         with ExitStack() as stack:
@@ -175,12 +175,12 @@ class _Timer:
         mine = {name: own_kernels(of, plans, name) for name, of in own.items()}
         parts = (_steps(name, of, layers, ()) for name, of in {**mine, **times}.items())
         steps = sorted(chain.from_iterable(parts), key=lambda s: s.start)
-        return Run(what, start, (end - start) / 1e9, steps, [], ranks)
+        return ProfiledRun(what, start, (end - start) / 1e9, steps, [], ranks)
 
 
 def _steps(
     device: str, times: Sequence[KernelTime], layers: Mapping[int, str], splits: Sequence[SplitTime]
-) -> Iterator[Step]:
+) -> Iterator[ProfiledStep]:
     """A device with another clock ended each of its splits when the host saw that."""
     number = {id(t): i for i, s in enumerate(splits) for t in s.split.nodes}
     last = {number.get(id(t.node), -1): t.end for t in times}  # the last of each split
@@ -191,10 +191,10 @@ def _steps(
         if own_clock:
             ahead = shift.get(number.get(id(t.node), -1), 0)
         ends = i + 1 == len(times) or times[i + 1].node is not t.node
-        yield Step(device, t, layer, t.start + ahead, t.end + ahead, ends)
+        yield ProfiledStep(device, t, layer, t.start + ahead, t.end + ahead, ends)
 
 
-Key = Callable[[Step], str]
+Key = Callable[[ProfiledStep], str]
 BY: dict[str, Key] = {
     "op": lambda s: f"{s.time.node.op} {_first(s.time.node).type.name}",
     "layer": lambda s: s.layer,
@@ -208,7 +208,7 @@ def _first(t: Tensor) -> Tensor:
 
 
 @dataclass(slots=True)
-class Line:
+class ProfileLine:
     """Steps of one kind."""
 
     what: str
@@ -219,12 +219,12 @@ class Line:
     flops: float = 0.0
 
 
-def lines(run: Run, by: str) -> list[Line]:
+def lines(run: ProfiledRun, by: str) -> list[ProfileLine]:
     """The steps of a run put together, the slowest first."""
-    found: dict[str, Line] = {}
+    found: dict[str, ProfileLine] = {}
     for step in run.steps:
         key = BY[by](step)
-        line = found.setdefault(key, Line(key, step.time.node))
+        line = found.setdefault(key, ProfileLine(key, step.time.node))
         line.n += 1
         line.seconds += step.seconds
         if step.last:
@@ -234,7 +234,7 @@ def lines(run: Run, by: str) -> list[Line]:
 
 
 def tables(
-    run: Run, kinds: Sequence[str], top: int, limits: Mapping[str, Limits] | None = None
+    run: ProfiledRun, kinds: Sequence[str], top: int, limits: Mapping[str, Roofline] | None = None
 ) -> Iterator[str]:
     """As text: a line on the whole, then a table for each kind. limits: what devices can do, by
     name; then there is a column that tells how much of that was reached."""
@@ -266,7 +266,7 @@ def tables(
             limit = f"  {least[line.what] / line.seconds:12.0%}" if line.seconds and least else ""
             yield _row(line, width, run) + limit + more
         if rest := found[top:]:
-            total = Line(
+            total = ProfileLine(
                 f"{len(rest)} more",
                 rest[0].example,
                 sum(line.n for line in rest),
@@ -278,7 +278,7 @@ def tables(
     yield ""
 
 
-def limits(model: Model) -> dict[str, Limits]:
+def limits(model: Model) -> dict[str, Roofline]:
     """What each device of a model reaches that tells times."""
     from llama_py_tools.bench import roofline
 
@@ -286,7 +286,7 @@ def limits(model: Model) -> dict[str, Limits]:
     return {d.name: roofline.limits(d, roofline.common_type(model)) for d in able}
 
 
-def _least(run: Run, by: str, limits: Mapping[str, Limits]) -> dict[str, float]:
+def _least(run: ProfiledRun, by: str, limits: Mapping[str, Roofline]) -> dict[str, float]:
     """Seconds that nodes cannot take less than, on their devices, by line."""
     found: dict[str, float] = {}
     for s in run.steps if limits else ():
@@ -296,7 +296,7 @@ def _least(run: Run, by: str, limits: Mapping[str, Limits]) -> dict[str, float]:
     return found
 
 
-def _row(line: Line, width: int, run: Run) -> str:
+def _row(line: ProfileLine, width: int, run: ProfiledRun) -> str:
     part = line.seconds / run.seconds if run.seconds else 0.0
     per_ns = 1 / max(line.seconds * 1e9, 1e-9)
     rate = f"{line.flops * per_ns:7.1f}" if line.flops else " " * 7
@@ -306,7 +306,7 @@ def _row(line: Line, width: int, run: Run) -> str:
     )
 
 
-def as_data(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def as_data(runs: Sequence[ProfiledRun]) -> list[dict[str, Any]]:
     """For JSON."""
     return [
         {

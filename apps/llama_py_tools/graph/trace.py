@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_py.fit.ranks import rank_of
 from llama_py_tools.graph.layers import shape
-from llama_py_tools.graph.profile import Run, Step
+from llama_py_tools.graph.profile import ProfiledRun, ProfiledStep
 
 if TYPE_CHECKING:
     from ggml_py.plan import SplitTime
@@ -21,7 +21,7 @@ PROCESS = 1  # that of rank 0; others have the numbers after it
 Event = dict[str, Any]
 
 
-def trace(runs: Sequence[Run], title: str) -> Event:
+def trace(runs: Sequence[ProfiledRun], title: str) -> Event:
     """What is written as JSON."""
     first = min((run.start for run in runs), default=0)
     tracks = _Tracks()
@@ -63,7 +63,7 @@ def _meta(name: str, track: Track, args: Event) -> Event:
     return {"name": name, "ph": "M", "pid": track[0], "tid": track[1], "args": args}
 
 
-def _events(run: Run, tracks: _Tracks, first: int) -> Iterator[Event]:
+def _events(run: ProfiledRun, tracks: _Tracks, first: int) -> Iterator[Event]:
     """Of a device there are splits, with what is copied there before each, layers, steps, and what
     each of its threads does; where those are busy with nothing, they wait for others."""
     end = run.start + round(run.wall * 1e9)
@@ -106,7 +106,7 @@ def _splits(splits: Sequence[SplitTime], track: Track, first: int) -> Iterator[E
             yield _span(name, "copy", track, start - first, end - first, about)
 
 
-def _about(s: Step) -> Event:
+def _about(s: ProfiledStep) -> Event:
     node = s.time.node
     sources = [f"{t.name} {shape(t)}" for t in node.src if t is not None]
     return {

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from llama_py.params.option import Params, option
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams
 from llama_py_tools.models import session
 
@@ -35,8 +35,8 @@ class CacheParams(Params):
     all: bool = option(False, "--all", "clear all", env="")
 
 
-def parser() -> Parser:
-    p = Parser(
+def parser() -> OptionParser:
+    p = OptionParser(
         "llama-py-cli cache",
         usage="%(prog)s [list|path|clear [--unused|--weights|--all]]",
         description="Compiled kernels, and weights that were sent here: list or remove them.",

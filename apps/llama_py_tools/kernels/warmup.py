@@ -13,7 +13,7 @@ from llama_py.params import MAX_SEQ, ContextParams, GenerateParams, ModelParams
 from llama_py.params.option import Params, option, options_of
 from llama_py.params.rules import integers
 from llama_py.params.speculative import SpeculativeParams
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
     CommonParams,
     DraftFileParams,
@@ -42,8 +42,8 @@ class WarmupParams(Params):
     )
 
 
-def parser() -> Parser:
-    p = Parser(
+def parser() -> OptionParser:
+    p = OptionParser(
         "llama-py-cli warmup",
         usage="%(prog)s [-m FILE] [options]",
         description="Compile all kernels that a model needs with these options, if they are not"

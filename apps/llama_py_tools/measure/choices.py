@@ -61,7 +61,7 @@ class ChoiceParams(Params):
 
 
 @dataclass(frozen=True)
-class Task:
+class ChoiceTask:
     """Texts of which one is right.
 
     Attributes:
@@ -75,7 +75,7 @@ class Task:
     bases: Sequence[str] = ()
 
 
-def tasks_of(p: ChoiceParams, data: bytes) -> list[Task]:
+def tasks_of(p: ChoiceParams, data: bytes) -> list[ChoiceTask]:
     """Read the tasks of a file and select some of them.
 
     Raises:
@@ -88,7 +88,7 @@ def tasks_of(p: ChoiceParams, data: bytes) -> list[Task]:
     return read_choices(data, p.multiple_choice_tasks)
 
 
-def lines_of(ctx: Context, p: ChoiceParams, tasks: Sequence[Task]) -> Iterator[str]:
+def lines_of(ctx: Context, p: ChoiceParams, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     """Score tasks and yield the lines of llama-perplexity.
 
     Raises:
@@ -98,7 +98,7 @@ def lines_of(ctx: Context, p: ChoiceParams, tasks: Sequence[Task]) -> Iterator[s
     yield from score(ctx, tasks)
 
 
-def read_hellaswag(data: bytes, n: int) -> list[Task]:
+def read_hellaswag(data: bytes, n: int) -> list[ChoiceTask]:
     """Read six lines per task (context, index of the right ending, four endings); select n."""
     from llama_py.sampler.mt19937 import Mt19937
 
@@ -114,11 +114,11 @@ def read_hellaswag(data: bytes, n: int) -> list[Task]:
         if not re.match(r"\s*[0-3]", label):
             raise _error("HellaSwag", f"the index must be 0 to 3, got {label!r}")
         right = [i == int(label) for i in range(N_ANSWERS)]
-        tasks.append(Task([f"{context} {ending}" for ending in endings], right))
+        tasks.append(ChoiceTask([f"{context} {ending}" for ending in endings], right))
     return tasks
 
 
-def read_winogrande(data: bytes, n: int) -> list[Task]:
+def read_winogrande(data: bytes, n: int) -> list[ChoiceTask]:
     """Read rows of index, sentence with `_`, two choices and the right one (1 or 2).
 
     llama-perplexity ignores a last row without a line break, and rows that it cannot read.
@@ -134,13 +134,13 @@ def read_winogrande(data: bytes, n: int) -> list[Task]:
         first, _, second = sentence.partition("_")
         bases = [first + found[2], first + found[3]]
         right = [end[1] == "1", end[1] == "2"]
-        tasks.append(Task([base + second for base in bases], right, bases))
+        tasks.append(ChoiceTask([base + second for base in bases], right, bases))
     if not tasks:
         raise _error("WinoGrande", "no row has an index, a sentence with _, two choices, 1 or 2")
     return [tasks[i] for i in _selected(len(tasks), n)]
 
 
-def read_choices(data: bytes, n: int) -> list[Task]:
+def read_choices(data: bytes, n: int) -> list[ChoiceTask]:
     """Read llama-perplexity's binary tasks (multiple_choice_task::deserialize)."""
     at = 0
 
@@ -173,7 +173,7 @@ def read_choices(data: bytes, n: int) -> list[Task]:
             question, (texts, right), _ = text(), answers(), answers()
             if not (question and texts and all(texts)):
                 raise _error("multiple-choice", f"task {i} has an empty question or answer")
-            tasks.append(Task([f"{question} {answer}" for answer in texts], right))
+            tasks.append(ChoiceTask([f"{question} {answer}" for answer in texts], right))
     except struct.error:
         raise _error("multiple-choice", f"it is not complete after byte {at}") from None
     if not tasks:
@@ -205,7 +205,7 @@ def _error(kind: str, why: str) -> Exception:
     return ContextError(f"{kind} file: {why}; use a file in the format of llama-perplexity")
 
 
-def _rows(ctx: Context, task: Task) -> tuple[Any, list[list[int]], int]:
+def _rows(ctx: Context, task: ChoiceTask) -> tuple[Any, list[list[int]], int]:
     """Compute a task. -> logits after the common tokens and after each further token; the tokens
     of each text; how many are common"""
     from ggml_py.errors import ContextError
@@ -247,7 +247,7 @@ def log_softmax(logits: F32, targets: I32) -> npt.NDArray[np.float64]:
     return found
 
 
-def log_probs(ctx: Context, task: Task) -> list[F64]:
+def log_probs(ctx: Context, task: ChoiceTask) -> list[F64]:
     """Return the log probabilities of each text's tokens after the common ones."""
     import numpy as np
 
@@ -260,7 +260,7 @@ def log_probs(ctx: Context, task: Task) -> list[F64]:
     return found
 
 
-def _hellaswag(ctx: Context, tasks: Sequence[Task]) -> Iterator[str]:
+def _hellaswag(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     yield "\ntask\tacc_norm\t95% confidence interval\n"
     right = 0
     for n, task in enumerate(tasks, 1):
@@ -272,7 +272,7 @@ def _hellaswag(ctx: Context, tasks: Sequence[Task]) -> Iterator[str]:
     yield "\n"
 
 
-def _multiple_choice(ctx: Context, tasks: Sequence[Task]) -> Iterator[str]:
+def _multiple_choice(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     yield "\ntask\tacc_norm\n"
     right, n, n_answers = 0, len(tasks), sum(len(task.texts) for task in tasks)
     for i, task in enumerate(tasks, 1):
@@ -289,7 +289,7 @@ def _best(losses: Sequence[F64]) -> int:
     return means.index(max(means))
 
 
-def _winogrande(ctx: Context, tasks: Sequence[Task]) -> Iterator[str]:
+def _winogrande(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     n_right, n = 0, len(tasks)
     for i, task in enumerate(tasks, 1):
         scores = winogrande_scores(ctx, task)
@@ -306,7 +306,7 @@ def _winogrande(ctx: Context, tasks: Sequence[Task]) -> Iterator[str]:
         yield f"Final Winogrande score({n} tasks): {100 * share:.4f} +/- {error:.4f}\n"
 
 
-def winogrande_scores(ctx: Context, task: Task) -> list[float]:
+def winogrande_scores(ctx: Context, task: ChoiceTask) -> list[float]:
     """Return the mean log probabilities of what follows each choice.
 
     After short rests the choices are scored as well. Then llama-perplexity takes the logits of the

@@ -17,7 +17,7 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING, unescape
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.progress import Progress
 from llama_py_tools.models import session
@@ -64,9 +64,9 @@ class CvectorParams(Params):
     )
 
 
-def parser() -> Parser:
+def parser() -> OptionParser:
     usage = "%(prog)s -m FILE --positive-file FILE --negative-file FILE [options]"
-    p = Parser("llama-py-cvector-generator", usage=usage, description=__doc__)
+    p = OptionParser("llama-py-cvector-generator", usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, CvectorParams)
     p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     return p

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
     CommonParams,
     FileParams,
@@ -74,9 +74,9 @@ class DebugParams(Params):
         return bool(self.tensor_filter) or not (self.save_logits or self.save_tensors)
 
 
-def parser() -> Parser:
+def parser() -> OptionParser:
     usage = "%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [options]"
-    p = Parser("llama-py-debug", usage=usage, description=__doc__)
+    p = OptionParser("llama-py-debug", usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, InputParams, DebugParams)
     p.add(ContextParams, FormParams, SteeringParams, ModelParams)
     return p
@@ -92,7 +92,7 @@ def _command(args: argparse.Namespace) -> None:
     n_decode = read(args, InputParams).decode
     model = session.open_model(args)
     ids = session.input_tokens(args, model)
-    nodes = Nodes(options)
+    nodes = NodePrinter(options)
     ctx = session.open_context(
         args,
         model,
@@ -126,7 +126,7 @@ def decode_greedily(
     return np.concatenate(rows)
 
 
-class Nodes:
+class NodePrinter:
     """Called with every node of every graph: prints it, saves it."""
 
     def __init__(self, options: DebugParams) -> None:

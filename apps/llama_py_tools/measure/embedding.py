@@ -18,7 +18,7 @@ from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING, unescape
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.models import session
@@ -96,7 +96,7 @@ class ReadingParams(ContextParams):
 
 
 @dataclass(frozen=True)
-class Found:
+class TextRows:
     """Rows [n_rows, n] of texts, and the pooling by which they came; whole: shown as numbers
     without fraction."""
 
@@ -107,9 +107,9 @@ class Found:
     whole: bool
 
 
-def parser() -> Parser:
+def parser() -> OptionParser:
     usage = "%(prog)s -m FILE -p TEXT [options]"
-    p = Parser("llama-py-embedding", usage=usage, description=__doc__)
+    p = OptionParser("llama-py-embedding", usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, EmbeddingParams)
     p.add(ReadingParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     p.add(HostsParams)
@@ -141,7 +141,7 @@ def _command(args: argparse.Namespace) -> None:
     if pooling != "rank":
         rows = normalized(rows, o.normalize)
     whole = pooling != "rank" and o.normalize == 0
-    found = Found(rows, texts, pooling, labels(model), whole)
+    found = TextRows(rows, texts, pooling, labels(model), whole)
     for part in written(found, o.output_format):
         session.write(part)
 
@@ -189,7 +189,7 @@ def _check(model: Model, tokens: list[list[int]], n_ctx: int | None) -> None:
         log.info("a text does not end with SEP or EOS; the file does not ask for it")
 
 
-def written(found: Found, output_format: str) -> Iterator[str]:
+def written(found: TextRows, output_format: str) -> Iterator[str]:
     """The output (examples/embedding/embedding.cpp), in parts."""
     if output_format == "raw":
         for row in found.rows:
@@ -202,11 +202,11 @@ def written(found: Found, output_format: str) -> Iterator[str]:
     yield "\n"
 
 
-def _value(found: Found, x: float) -> str:
+def _value(found: TextRows, x: float) -> str:
     return f"{x:1.0f}" if found.whole else f"{x:1.7f}"
 
 
-def _json(found: Found, output_format: str) -> Iterator[str]:
+def _json(found: TextRows, output_format: str) -> Iterator[str]:
     from llama_py.text.embed import similarities
 
     rows = ["[" + ",".join(_value(found, x) for x in row) + "]" for row in found.rows]
@@ -223,7 +223,7 @@ def _json(found: Found, output_format: str) -> Iterator[str]:
     yield "\n}\n"
 
 
-def _plain(found: Found) -> Iterator[str]:
+def _plain(found: TextRows) -> Iterator[str]:
     if found.pooling == "rank":
         for j, row in enumerate(found.rows):
             for x, label in zip(row, found.labels, strict=True):
@@ -242,7 +242,7 @@ def _plain(found: Found) -> Iterator[str]:
         yield from _matrix(found)
 
 
-def _matrix(found: Found) -> Iterator[str]:
+def _matrix(found: TextRows) -> Iterator[str]:
     from llama_py.text.embed import similarities
 
     yield "\ncosine similarity matrix:\n\n"

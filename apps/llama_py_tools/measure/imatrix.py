@@ -20,7 +20,7 @@ from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.progress import Progress
 from llama_py_tools.measure.choices import log_softmax
@@ -95,9 +95,9 @@ class ChunkParams(ContextParams):
     n_ctx: int = option(512, "-c --ctx-size", "tokens of a chunk", check=integers(1))
 
 
-def parser() -> Parser:
+def parser() -> OptionParser:
     usage = "%(prog)s -m FILE -f TEXT [-o imatrix.gguf] [options]"
-    p = Parser("llama-py-imatrix", usage=usage, description=__doc__)
+    p = OptionParser("llama-py-imatrix", usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, ImatrixParams)
     p.add(ChunkParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     return p

@@ -32,7 +32,7 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 @dataclass
-class Statistics:
+class ImatrixStatistics:
     """Of mean squares: those of experts that no token came to are left out.
 
     z  the share that is more than a standard deviation above the mean
@@ -83,7 +83,7 @@ def lines(imatrix: Imatrix) -> Iterator[str]:
         yield f"{layer:5} {total:14.2f} {100 * z:9.4f}% {cossim:8.4f}"
 
 
-def _all(imatrix: Imatrix) -> Iterator[Statistics]:
+def _all(imatrix: Imatrix) -> Iterator[ImatrixStatistics]:
     for name in imatrix.entries:
         values = _means(imatrix, name)
         if not len(values):
@@ -104,11 +104,11 @@ def _means(imatrix: Imatrix, name: str) -> npt.NDArray[np.float64]:
 
 def _of(
     imatrix: Imatrix, name: str, layer: int, kind: str, x: npt.NDArray[np.float64]
-) -> Statistics:
+) -> ImatrixStatistics:
     mean, deviation, total = x.mean(), x.std(), x.sum()
     shares = x[x > 0] / total if total > 0 else np.ones(1)
     z = float(((x - mean) > deviation).mean()) if deviation > 0 else 0.0
-    return Statistics(
+    return ImatrixStatistics(
         layer,
         kind,
         float(total),

@@ -25,7 +25,7 @@ from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.measure.choices import ChoiceParams, lines_of, log_softmax, tasks_of
@@ -89,9 +89,9 @@ class WindowParams(ContextParams):
     n_ctx: int = option(512, "-c --ctx-size", "tokens of a window", check=integers(SMALLEST_WINDOW))
 
 
-def parser() -> Parser:
+def parser() -> OptionParser:
     usage = "%(prog)s -m FILE -f TEXT [options]"
-    p = Parser("llama-py-perplexity", usage=usage, description=__doc__)
+    p = OptionParser("llama-py-perplexity", usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, TextParams, ChoiceParams)
     p.add(WindowParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     p.add(HostsParams)

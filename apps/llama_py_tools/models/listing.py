@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from llama_py_tools.command.options import Parser
+from llama_py_tools.command.options import OptionParser
 from llama_py_tools.command.params import CommonParams
 from llama_py_tools.models import session
 
 
-def parser() -> Parser:
-    p = Parser(
+def parser() -> OptionParser:
+    p = OptionParser(
         "llama-py list",
         usage="%(prog)s",
         description="Models by short name: files in LLAMA_PY_MODELS, in the folder of -mu and in"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llama_py.params.option import Params, option
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams
 from llama_py_tools.models import session
 
@@ -28,8 +28,8 @@ class PullParams(Params):
 FETCHING = ("hf_file", "hf_token", "offline")
 
 
-def parser() -> Parser:
-    p = Parser(
+def parser() -> OptionParser:
+    p = OptionParser(
         "llama-py pull",
         usage="%(prog)s USER/MODEL[:TYPE] ... [-hff NAME] [-hft TOKEN]",
         description="Fetch models of the Hugging Face hub and print where they are.",

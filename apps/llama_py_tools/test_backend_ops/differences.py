@@ -13,7 +13,7 @@ from llama_py_tools.test_backend_ops.case import Case, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CaseDifference:
     """Cases of `op` whose parameters all have one of the values in `where`.
 
     crashes   ggml ends the process without a word: it is not to be asked
@@ -34,19 +34,19 @@ class Difference:
         return ",".join(f"{n}={'|'.join(map(text_of, v))}" for n, v in self.where.items())
 
 
-DIFFERENCES: list[Difference] = []
+DIFFERENCES: list[CaseDifference] = []
 IGNORES_STRIDES = "takes its source to be contiguous"
 
 
 def differs_from_ggml(op: str, why: str, **where: Sequence[Any]) -> None:
     """Tell of cases whose values are not ggml's; `why` has ggml as its subject."""
-    DIFFERENCES.append(Difference(op, why, where, crashes=False))
+    DIFFERENCES.append(CaseDifference(op, why, where, crashes=False))
 
 
 def crashes_ggml(op: str, why: str, **where: Sequence[Any]) -> None:
     """Tell of cases that ggml does not survive."""
-    DIFFERENCES.append(Difference(op, why, where, crashes=True))
+    DIFFERENCES.append(CaseDifference(op, why, where, crashes=True))
 
 
-def known_difference(case: Case) -> Difference | None:
+def known_difference(case: Case) -> CaseDifference | None:
     return next((d for d in DIFFERENCES if d.covers(case)), None)

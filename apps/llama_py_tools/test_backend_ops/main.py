@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py.params.texts import above_zero
-from llama_py_tools.command.options import Parser, read
+from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.streams import drop_stdout, open_streams, reader_left
 from llama_py_tools.test_backend_ops.devices import find_devices
 from llama_py_tools.test_backend_ops.filters import select
@@ -20,7 +20,7 @@ from llama_py_tools.test_backend_ops.filters import select
 if TYPE_CHECKING:
     from ggml_py.backend import Device
     from llama_py_tools.test_backend_ops.case import Case
-    from llama_py_tools.test_backend_ops.report import Report
+    from llama_py_tools.test_backend_ops.report import CaseReport
     from llama_py_tools.test_backend_ops.run import Outcome
 
 COMPARING = ("test", "grad")
@@ -94,8 +94,8 @@ class HarnessParams(Params):
     )
 
 
-def parser() -> Parser:
-    p = Parser(
+def parser() -> OptionParser:
+    p = OptionParser(
         "test-backend-ops",
         description="Compare every op of every backend with a judge.",
         epilog=EPILOG,
@@ -198,7 +198,7 @@ def why_skipped(device: Device, o: HarnessParams) -> str:
     return ""
 
 
-def run_device(device: Device, cases: list[Case], o: HarnessParams, report: Report) -> bool:
+def run_device(device: Device, cases: list[Case], o: HarnessParams, report: CaseReport) -> bool:
     if o.mode in COMPARING:
         return run_tests(device, cases, o, report)
     rival = rival_of(o) if o.mode == "perf" else None
@@ -218,7 +218,7 @@ def rival_of(o: HarnessParams) -> Device | None:
     return rival
 
 
-def run_tests(device: Device, cases: list[Case], o: HarnessParams, report: Report) -> bool:
+def run_tests(device: Device, cases: list[Case], o: HarnessParams, report: CaseReport) -> bool:
     from llama_py_tools.test_backend_ops.report import record
     from llama_py_tools.test_backend_ops.totals import Totals
 
@@ -244,12 +244,14 @@ def outcomes(device: Device, cases: list[Case], o: HarnessParams) -> Iterator[Ou
     """Of each case, in order."""
     from llama_py_tools.test_backend_ops.judges import judge
     from llama_py_tools.test_backend_ops.run import warm_up
-    from llama_py_tools.test_backend_ops.task import BENCHES, EVALUATE, Task, in_processes
+    from llama_py_tools.test_backend_ops.task import BENCHES, EVALUATE, CaseTask, in_processes
 
     against = judge(o.against)
     warm_up(cases, device, show_progress if sys.stderr.isatty() else None, BENCHES[o.mode])
     if o.processes > 1:
-        task = Task(o.mode, device.name, o.against, o.test_file, o.ops, o.params, o.seed, o.threads)
+        task = CaseTask(
+            o.mode, device.name, o.against, o.test_file, o.ops, o.params, o.seed, o.threads
+        )
         yield from in_processes(task, len(cases), o.processes)
     else:
         evaluate = EVALUATE[o.mode]
@@ -263,7 +265,7 @@ def show_progress(done: int, total: int, what: str) -> None:
 
 
 def report_one(
-    mode: str, device: Device, case: Case, seed: int, report: Report, rival: Device | None
+    mode: str, device: Device, case: Case, seed: int, report: CaseReport, rival: Device | None
 ) -> None:
     """One case in perf or support mode."""
     from llama_py_tools.test_backend_ops.report import record

@@ -36,7 +36,7 @@ def numbers() -> dict[str, list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceLayout:
     """Type and layout of a node's source."""
 
     type: GGMLType
@@ -142,7 +142,7 @@ def _parsed(line: str) -> Case:
     given = [words.integer(-(1 << 31), (1 << 31) - 1) for _ in range(words.integer(0, N_PARAMS))]
     raw = struct.pack(f"<{N_PARAMS}i", *given, *[0] * (N_PARAMS - len(given)))
     n_src = words.integer(0, MAX_SRC)
-    sources = tuple(Source(words.type(), words.shape(), words.shape()) for _ in range(n_src))
+    sources = tuple(SourceLayout(words.type(), words.shape(), words.shape()) for _ in range(n_src))
     spec = _spec(number, given)
     args = {"type": type, "ne": ne, "op_params": OpParams(*given), "sources": sources}
     if words.rest and words.rest[-1] != "-":
@@ -175,7 +175,7 @@ def _build(
     new: Leaves,
     type: GGMLType,
     ne: Shape,
-    sources: tuple[Source, ...],
+    sources: tuple[SourceLayout, ...],
     op_params: OpParams,
     name: str = "",
 ) -> Tensor:
@@ -191,7 +191,7 @@ def _build(
     return node
 
 
-def _source(new: Leaves, s: Source, node: Tensor, i: int) -> Tensor:
+def _source(new: Leaves, s: SourceLayout, node: Tensor, i: int) -> Tensor:
     init = draw(node, i)
     if s.dense:
         return new(s.ne, s.type, init)
@@ -202,7 +202,7 @@ def _source(new: Leaves, s: Source, node: Tensor, i: int) -> Tensor:
     return Tensor(s.type, s.ne, "VIEW", (memory,), (0,), nb=s.nb, view_src=memory)
 
 
-def _within(init: Init, s: Source) -> Init:
+def _within(init: Init, s: SourceLayout) -> Init:
     """The same values where the source sees its memory."""
 
     def fill(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

@@ -23,7 +23,7 @@ class Died:
     how: str
 
 
-class Worker:
+class CaseWorker:
     """A process that does one job at a time; `job` is the one it is at, None before the first."""
 
     def __init__(self, start: Start) -> None:
@@ -61,7 +61,7 @@ def in_order(start: Start, n_jobs: int, n_processes: int) -> Iterator[Any]:
 
     Each process calls `start` once and does its jobs with what that returns. Both travel by pickle.
     """
-    workers = [Worker(start) for _ in range(min(n_processes, n_jobs))]
+    workers = [CaseWorker(start) for _ in range(min(n_processes, n_jobs))]
     answers: dict[int, Any] = {}
     n_given = n_told = 0
     try:
@@ -76,7 +76,7 @@ def in_order(start: Start, n_jobs: int, n_processes: int) -> Iterator[Any]:
                     worker.job = None
                 if isinstance(answer, Died):
                     worker.stop()
-                    workers[i] = Worker(start)
+                    workers[i] = CaseWorker(start)
                 elif n_given < n_jobs:
                     worker.take(n_given)
                     n_given += 1

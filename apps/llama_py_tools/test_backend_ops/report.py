@@ -75,7 +75,7 @@ def record(
     return r
 
 
-class Report:
+class CaseReport:
     """The interface; only the console says anything about backends and totals."""
 
     def start(self, n_devices: int) -> None:
@@ -97,7 +97,7 @@ class Report:
         """Called once, last."""
 
 
-class Console(Report):
+class Console(CaseReport):
     def __init__(self) -> None:
         self.colour = in_colour(sys.stdout)
 
@@ -197,7 +197,7 @@ def _plain(r: Record) -> dict[str, Any]:
     return row
 
 
-class Csv(Report):
+class Csv(CaseReport):
     def start(self, n_devices: int) -> None:
         self.writer = csv.DictWriter(
             sys.stdout,
@@ -212,7 +212,7 @@ class Csv(Report):
         self.writer.writerow(_plain(r))
 
 
-class Json(Report):
+class Json(CaseReport):
     """One array, one object a line."""
 
     separator = "[\n"
@@ -225,7 +225,7 @@ class Json(Report):
         print("[]" if self.separator == "[\n" else "\n]")
 
 
-class Sql(Report):
+class Sql(CaseReport):
     def start(self, n_devices: int) -> None:
         kinds = {"str": "TEXT", "float": "REAL"}
         columns = [f"  {f.name} {kinds.get(str(f.type), 'INTEGER')}" for f in fields(Record)]
@@ -238,7 +238,7 @@ class Sql(Report):
         print(f"INSERT INTO test_backend_ops ({', '.join(row)}) VALUES ({values});")
 
 
-class Markdown(Report):
+class OpsTable(CaseReport):
     """docs/ops.md: by backend, which cases of an op it takes."""
 
     def __init__(self) -> None:
@@ -252,10 +252,10 @@ class Markdown(Report):
         print(table(self.answers), end="")
 
 
-REPORTS: dict[str, type[Report]] = {
+REPORTS: dict[str, type[CaseReport]] = {
     "console": Console,
     "csv": Csv,
     "json": Json,
     "sql": Sql,
-    "markdown": Markdown,
+    "markdown": OpsTable,
 }

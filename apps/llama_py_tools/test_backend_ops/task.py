@@ -19,7 +19,7 @@ BENCHES = {"test": unpoisoned, "grad": unpoisoned_gradients}
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CaseTask:
     """Mode, device and judge, file and filters, seed and host threads of the command line."""
 
     mode: str

@@ -22,7 +22,7 @@ from dev.tiny_vision import TinyEyes
 from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
 from llama_py_tools.graph.peer import FLASH_ATTN, Peer, _log
-from llama_py_tools.graph.peer_nodes import Recorder
+from llama_py_tools.graph.peer_nodes import PeerRecorder
 
 DATA = Path(__file__).parents[3] / "tests" / "data" / "vision"
 TEXTS = ("ab <__media__>cd", "x<__media__>yz <__media__> ef")
@@ -78,7 +78,7 @@ class RealEyes:
         p.flash_attn_type = FLASH_ATTN["on" if flash else "off"]
         p.image_min_tokens, p.image_max_tokens = min_tokens, max_tokens
         if nodes:
-            self._recorder = Recorder(
+            self._recorder = PeerRecorder(
                 self.peer.api, lambda record, _: self.nodes.append(record), None
             )
             p.cb_eval = self._recorder.callback

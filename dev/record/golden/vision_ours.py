@@ -14,7 +14,7 @@ from dev.record.golden.engines import N_BATCH, N_SEQ
 from dev.record.golden.vision import TEXTS, Chunk, image, images_of, key, plain, recorded
 from dev.tiny_vision import every
 from ggml_py.dump import Record, records
-from llama_py.vision import Encoder, Image
+from llama_py.vision import Image, ImageEncoder
 from llama_py.vision.prompt import ImagePrompt, Picture
 
 Floats = NDArray[np.float32]
@@ -22,13 +22,13 @@ Floats = NDArray[np.float32]
 
 def rows(mmproj: Path, size: tuple[int, int], flash: bool, device: str = "cpu") -> list[Floats]:
     """Of a picture, those of each part."""
-    with Encoder(mmproj, device, flash_attn=flash) as eyes:
+    with ImageEncoder(mmproj, device, flash_attn=flash) as eyes:
         return eyes.encode(Image.of(image(*size)))
 
 
 def nodes(mmproj: Path, size: tuple[int, int], flash: bool) -> list[Record]:
     """Of the graphs of all parts of a picture."""
-    with Encoder(mmproj, "null", flash_attn=flash) as eyes:
+    with ImageEncoder(mmproj, "null", flash_attn=flash) as eyes:
         parts = eyes.parts(Image.of(image(*size)))
         return [plain(r) for part in parts for r in records(eyes.graph(*part.size).gf)]
 

@@ -2,6 +2,6 @@
 
 from llama_py.adapters.lora.adapter import Adapter, Base
 from llama_py.adapters.lora.applied import NO_LORAS, Loras
-from llama_py.adapters.lora.choice import Choice
+from llama_py.adapters.lora.choice import AdapterChoice
 
-__all__ = ["NO_LORAS", "Adapter", "Base", "Choice", "Loras"]
+__all__ = ["NO_LORAS", "Adapter", "AdapterChoice", "Base", "Loras"]

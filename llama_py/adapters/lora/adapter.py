@@ -26,7 +26,7 @@ from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from ggml_py.types import F32, I32
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import describe, printable, quoted
-from llama_py.gguf.tensor_part import Cut, cuts_blocks
+from llama_py.gguf.tensor_part import TensorCut, cuts_blocks
 
 log = logging.getLogger("llama_py")
 
@@ -38,14 +38,14 @@ TABLE = "token_embd.weight"  # read by rows: its A is not transposed
 UNREAD = "_norm.weight"  # norms that some converters leave in; llama.cpp passes over them too
 N_TOKENS = 8  # of the products that a device is asked about
 
-Base = Mapping[str, Sequence[Cut]]  # a model's weights by name, and where they are
+Base = Mapping[str, Sequence[TensorCut]]  # a model's weights by name, and where they are
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LoraPair:
     """A and B of one weight, or of a device's part of it; `table` if it is read by rows."""
 
-    parts: tuple[Cut, Cut]
+    parts: tuple[TensorCut, TensorCut]
     table: bool
 
     @property
@@ -60,7 +60,7 @@ class Pair:
     def rank(self) -> int:
         return self.b.ne[0]
 
-    def nodes(self) -> Iterator[tuple[Cut, Tensor]]:
+    def nodes(self) -> Iterator[tuple[TensorCut, Tensor]]:
         """Each with a node as those that will read it."""
         ids = Tensor(I32, (1, N_TOKENS))
         for part in self.parts:
@@ -94,7 +94,7 @@ class Adapter:
         with GGUFFile.open(path) as file:
             self._read_metadata(file, architecture)
             infos = dict(file.tensors)
-        self.pairs: dict[str, Pair] = {}
+        self.pairs: dict[str, LoraPair] = {}
         for name, found in _by_weight(self.path, infos).items():
             for place, pair in _pairs(self.path, name, found, base):
                 self.pairs[place.tensor.name] = pair
@@ -152,7 +152,7 @@ class Adapter:
         for device_name, size in sizes.items():
             log.info("load_adapter: %12s LoRA buffer size = %8.2f MiB", device_name, size / 2**20)
 
-    def scale(self, pair: Pair, scale: float) -> float:
+    def scale(self, pair: LoraPair, scale: float) -> float:
         """What B A is multiplied with: scale * alpha / rank, in float32 as llama.cpp does.
 
         Raises ContextError if that is not finite.
@@ -208,7 +208,7 @@ def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str
 
 def _pairs(
     path: str, name: str, found: Mapping[str, TensorInfo], base: Base
-) -> Iterator[tuple[Cut, Pair]]:
+) -> Iterator[tuple[TensorCut, LoraPair]]:
     """Of each place where the weight is."""
     missing = [end for end in ENDS if end not in found]
     if missing:
@@ -229,10 +229,10 @@ def _pairs(
             f" and a B of {list(b.ne)}; give an adapter that was trained with this model"
         )
     for place in base[name]:
-        yield place, Pair((_like(path, a, place, 1), _like(path, b, place, 0)), table)
+        yield place, LoraPair((_like(path, a, place, 1), _like(path, b, place, 0)), table)
 
 
-def _like(path: str, info: TensorInfo, place: Cut, whole_along: int) -> Cut:
+def _like(path: str, info: TensorInfo, place: TensorCut, whole_along: int) -> TensorCut:
     """An A or B for a place of its weight: cut as that is, but along one dimension."""
     end = place.tensor.name.removeprefix(place.info.name)
     dim = None if place.dim == whole_along else place.dim
@@ -245,4 +245,4 @@ def _like(path: str, info: TensorInfo, place: Cut, whole_along: int) -> Cut:
     if dim is not None:
         ne[dim] = sum(b - a for a, b in place.ranges)
     tensor = Tensor(info.type, tuple(ne), name=f"{info.name}{end}")
-    return Cut(tensor, place.device, info, dim, place.ranges)
+    return TensorCut(tensor, place.device, info, dim, place.ranges)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ggml_py.ops import add, get_rows, mul_mat, mul_mat_id, scale
 from ggml_py.tensor import Tensor
-from llama_py.adapters.lora.adapter import Adapter, Pair
+from llama_py.adapters.lora.adapter import Adapter, LoraPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Loras:
     def __bool__(self) -> bool:
         return bool(self.used)
 
-    def _pairs(self, weight: Tensor, table: bool) -> Iterator[tuple[Pair, float]]:
+    def _pairs(self, weight: Tensor, table: bool) -> Iterator[tuple[LoraPair, float]]:
         for adapter, factor in self.used:
             pair = adapter.pairs.get(weight.name)
             if pair is not None and pair.table == table:

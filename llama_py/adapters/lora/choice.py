@@ -35,7 +35,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AdapterPlan:
     """Of a batch: adapters by kind of token, the kinds (None: all 0), what sequences will know."""
 
     loras: list[Loras]
@@ -43,7 +43,7 @@ class Plan:
     heard: Mapping[int, Heard]
 
 
-class Choice:
+class AdapterChoice:
     """The adapters of a context's sequences."""
 
     def __init__(self) -> None:
@@ -72,16 +72,16 @@ class Choice:
         """Whether how a sequence's tokens are cut into batches says where an adapter begins."""
         return bool(_activated(self.of(seq_id)))
 
-    def keep(self, plan: Plan) -> None:
+    def keep(self, plan: AdapterPlan) -> None:
         """The batch has been computed."""
         self._heard.update(plan.heard)
 
-    def plan(self, batch: BatchSplitter) -> Plan:
+    def plan(self, batch: BatchSplitter) -> AdapterPlan:
         """Which adapters each token of a batch is computed with."""
         seqs = batch.by_seq()
         chosen = {self.of(s) for s in seqs}
         if len(chosen) == 1 and not _activated(*chosen):
-            return Plan([*chosen], None, {})
+            return AdapterPlan([*chosen], None, {})
         loras: dict[Loras, int] = {}
         kinds, heard = np.full(batch.n_tokens, -1, np.intp), {}
         for s, where in seqs.items():
@@ -95,7 +95,7 @@ class Choice:
                     " adapters; decode it for each of them"
                 )
             kinds[where] = mine
-        return Plan(list(loras), kinds if len(loras) > 1 else None, heard)
+        return AdapterPlan(list(loras), kinds if len(loras) > 1 else None, heard)
 
     def _of_tokens(
         self, s: int, batch: BatchSplitter, where: Kinds

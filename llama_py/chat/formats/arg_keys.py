@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import Asked, Form, each
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, until
 from llama_py.chat.peg.named import permuted, rule, trigger
@@ -13,7 +13,7 @@ from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
     As,
-    Node,
+    Expression,
     atomic,
     choice,
     many,
@@ -29,13 +29,13 @@ CALL, CALLED = "<tool_call>", "</tool_call>"
 KEY, END_KEY, VALUE, END_VALUE = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
 
 
-def made(asked: Asked) -> Form:
+def made(asked: AnswerRequest) -> AnswerForm:
     prompt = form.continued(asked, f"{ROLE}\n{THINK}", THOUGHT)
     if asked.said is not None:
         is_open = asked.said[1] is None
     else:  # the prompt may begin thoughts, or end them
         is_open = prompt.rfind(THINK) > prompt.rfind(THOUGHT)
-    return Form(
+    return AnswerForm(
         _root(asked, is_open),
         prompt,
         bool(asked.tools),
@@ -47,7 +47,7 @@ def made(asked: Asked) -> Form:
     )
 
 
-def _root(asked: Asked, is_open: bool) -> Node:
+def _root(asked: AnswerRequest, is_open: bool) -> Expression:
     inner = until(THOUGHT, CALL) if is_open else until(THOUGHT)
     thought = form.reasoning(inner) if asked.reasoning else form.content(inner)
     thoughts = form.thoughts(optional(seq(optional(THINK), thought, optional(THOUGHT))))
@@ -64,10 +64,10 @@ def _root(asked: Asked, is_open: bool) -> Node:
     return seq(start, form.calls_after(asked, said, calls), behind, END)
 
 
-def _call(name: str, tool: form.Tool) -> Node:
+def _call(name: str, tool: form.Tool) -> Expression:
     close = form.argument_closed(END_VALUE)
-    required: list[Node] = []
-    others: list[Node] = []
+    required: list[Expression] = []
+    others: list[Expression] = []
     for one in parameters(tool):
         types, text = one.types, form.string(bare(one.schema, END_VALUE)) + close
         json = form.value(of_schema(one.schema)) + close

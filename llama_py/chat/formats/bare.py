@@ -10,7 +10,7 @@ from ggml_py.errors import GrammarError
 from llama_py.chat.formats.schema import Schema, target
 from llama_py.chat.peg.lark import pattern_of_text
 from llama_py.chat.peg.leaves import Until
-from llama_py.chat.peg.nodes import Node
+from llama_py.chat.peg.nodes import Expression
 from llama_py.grammar import compiled
 from llama_py.grammar.formats import in_rust
 
@@ -39,7 +39,7 @@ FORMATS = {
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.S)
 
 
-def bare(schema: Schema, *tags: str, but: str = "") -> Node:
+def bare(schema: Schema, *tags: str, but: str = "") -> Expression:
     """Text before the first of some tags; a grammar takes only values of the schema."""
     return Until(tags, but, _terminal(schema, schema, MAX_DEPTH) or "")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 
 from llama_py.chat import answer as tags
-from llama_py.chat.answer import Answer, ToolCall, escaped
+from llama_py.chat.answer import ChatAnswer, ToolCall, escaped
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.formats.schema import (
     Schema,
     alone,
@@ -22,15 +22,15 @@ from llama_py.chat.formats.schema import (
     parameters_of,
     target,
 )
-from llama_py.chat.peg.found import Found
+from llama_py.chat.peg.found import TaggedPart
 from llama_py.chat.peg.leaves import characters, until
-from llama_py.chat.peg.named import Rule, rule, tag, trigger
+from llama_py.chat.peg.named import NamedRule, rule, tag, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
     As,
+    Expression,
     Later,
-    Node,
     choice,
     joined,
     lit,
@@ -51,9 +51,9 @@ CALL, CALLED = "<|tool_call>", "<tool_call|>"
 TEXT = tag("braces text", until(QUOTE))
 STRING = tag("braces string", seq(QUOTE, TEXT, QUOTE))
 KEY = tag("braces key", tag("braces name", characters("[^:}]")) + ":")
-DICT: Node
-LIST: Node
-VALUE = Rule(
+DICT: Expression
+LIST: Expression
+VALUE = NamedRule(
     "braces value",
     tag(
         "braces value",
@@ -66,7 +66,7 @@ VALUE = Rule(
 )
 
 
-def _items(one: Node, first: str, last: str) -> Node:
+def _items(one: Expression, first: str, last: str) -> Expression:
     items = seq(one, many(seq(",", SPACE, one)), SPACE, last)
     return seq(first, SPACE, choice(last, items))
 
@@ -76,10 +76,10 @@ DICT = rule("braces object", tag("braces object", _items(_MEMBER, "{", "}")))
 LIST = rule("braces array", tag("braces array", _items(VALUE, "[", "]")))
 
 
-def _object(schema: Schema, depth: int) -> Node:
+def _object(schema: Schema, depth: int) -> Expression:
     """An object of a schema, for a grammar: what must be there in its order, then the rest."""
-    required: list[Node] = []
-    others: list[Node] = []
+    required: list[Expression] = []
+    others: list[Expression] = []
     for one in members(schema):
         (required if one.required else others).append(f"{one.name}:" + _value(one.schema, depth))
     comma = seq(",", SPACE)
@@ -91,7 +91,7 @@ def _object(schema: Schema, depth: int) -> Node:
     return seq("{", SPACE, found, SPACE, "}")
 
 
-def _value(schema: Schema, depth: int) -> Node:
+def _value(schema: Schema, depth: int) -> Expression:
     """A value of a schema, for a grammar."""
     if "$ref" in schema:
         found = target(schema, schema)
@@ -120,11 +120,11 @@ def _value(schema: Schema, depth: int) -> Node:
     return {"object": DICT, "array": LIST}.get(what, VALUE)
 
 
-def made(asked: Asked) -> Form:
+def made(asked: AnswerRequest) -> AnswerForm:
     start = TURN if asked.prompt == TURN else ""
     holds = asked.is_json or bool(asked.tools)
     prompt = form.continued(asked, f"{start}{THOUGHT}\n", LEFT)
-    return Form(
+    return AnswerForm(
         _root(asked),
         prompt,
         holds,
@@ -137,8 +137,8 @@ def made(asked: Asked) -> Form:
     )
 
 
-def _root(asked: Asked) -> Node:
-    block: Node
+def _root(asked: AnswerRequest) -> Expression:
+    block: Expression
     if asked.reasoning:
         block = seq(THOUGHT, SPACE, form.reasoning(until(LEFT)), LEFT)
     else:
@@ -173,19 +173,19 @@ def _root(asked: Asked) -> Node:
     return seq(start, many(rule("message", thought + said)), until(CALL), optional(calls))
 
 
-def read(found: tuple[Found, ...]) -> Answer:
+def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
     """The answer; arguments as JSON."""
     return tags.answer_of(found, _called)
 
 
-def _called(one: Found) -> ToolCall | None:
+def _called(one: TaggedPart) -> ToolCall | None:
     name, inner = one.first(tags.TOOL_NAME), one.first(tags.TOOL_ARGS)
     if name is None or inner is None or name.partial:
         return None
     return ToolCall(name.text, _json(inner.parts[0]) if inner.parts else "")
 
 
-def _json(one: Found) -> str:
+def _json(one: TaggedPart) -> str:
     """A value in JSON, as far as it is there."""
     kind = one.name.removeprefix("braces ")
     if not one.text:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from llama_py.chat.formats import form
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.peg.leaves import rest, until
 from llama_py.chat.peg.named import trigger
-from llama_py.chat.peg.nodes import NOTHING, SPACE, Node, choice, many, optional, seq
+from llama_py.chat.peg.nodes import NOTHING, SPACE, Expression, choice, many, optional, seq
 
 THINK, THOUGHT, CALL, ARGUMENTS = "[THINK]", "[/THINK]", "[TOOL_CALLS]", "[ARGS]"
 
 
-def made(asked: Asked) -> Form:
-    thoughts: Node = NOTHING
+def made(asked: AnswerRequest) -> AnswerForm:
+    thoughts: Expression = NOTHING
     if asked.reasoning:
         thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
     thoughts = form.thoughts(thoughts)
@@ -33,7 +33,7 @@ def made(asked: Asked) -> Form:
         root = thoughts << form.json_of(asked.schema)
     else:
         root = thoughts << form.content(rest())
-    return Form(
+    return AnswerForm(
         root,
         form.continued(asked, THINK, THOUGHT),
         asked.is_json or bool(asked.tools),

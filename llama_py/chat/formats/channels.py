@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from llama_py.chat.formats import form
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.peg.leaves import characters, until
 from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
     As,
-    Node,
+    Expression,
     atomic,
     choice,
     lit,
@@ -28,9 +28,9 @@ TRIGGERS = (
 )
 
 
-def made(asked: Asked) -> Form:
+def made(asked: AnswerRequest) -> AnswerForm:
     holds = asked.is_json or bool(asked.tools)
-    return Form(
+    return AnswerForm(
         _root(asked),
         form.continued(asked, START + ANALYSIS, f"{END}{START}{FINAL}{MESSAGE}"),
         holds,
@@ -42,7 +42,7 @@ def made(asked: Asked) -> Form:
     )
 
 
-def _root(asked: Asked) -> Node:
+def _root(asked: AnswerRequest) -> Expression:
     inner = until(END)
     # Some models begin a channel with another one, which no grammar needs to take.
     stray = As(optional(lit(COMMENTARY) + optional(" to=assistant")), NOTHING)

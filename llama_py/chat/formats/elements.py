@@ -6,10 +6,10 @@ common/parsers/minimax-m3.cpp; chat-peg-parser.cpp:common_chat_peg_minimax_m3_ma
 from __future__ import annotations
 
 from llama_py.chat import answer as tags
-from llama_py.chat.answer import Answer, ToolCall, escaped, quoted
+from llama_py.chat.answer import ChatAnswer, ToolCall, escaped, quoted
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.formats.schema import (
     Schema,
     alone,
@@ -21,10 +21,20 @@ from llama_py.chat.formats.schema import (
     parameters_of,
     target,
 )
-from llama_py.chat.peg.found import Found
+from llama_py.chat.peg.found import TaggedPart
 from llama_py.chat.peg.leaves import END, rest, until
 from llama_py.chat.peg.named import rule, tag, trigger
-from llama_py.chat.peg.nodes import NOTHING, SPACE, Node, choice, joined, lit, many, optional, seq
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    Expression,
+    choice,
+    joined,
+    lit,
+    many,
+    optional,
+    seq,
+)
 from llama_py.chat.peg.values import of_schema
 
 NS = "]<]minimax[>["
@@ -35,8 +45,8 @@ VALUES = (tags.ARG_VALUE, tags.ARG_STRING, OBJECT, ARRAY)
 MAX_DEPTH = 8  # of elements in elements; deeper ones are JSON
 
 
-def made(asked: Asked) -> Form:
-    return Form(
+def made(asked: AnswerRequest) -> AnswerForm:
+    return AnswerForm(
         _root(asked),
         form.continued(asked, asked.prompt + THINK, THOUGHT),
         asked.is_json or bool(asked.tools),
@@ -48,8 +58,8 @@ def made(asked: Asked) -> Form:
     )
 
 
-def _root(asked: Asked) -> Node:
-    thoughts: Node = NOTHING
+def _root(asked: AnswerRequest) -> Expression:
+    thoughts: Expression = NOTHING
     if asked.reasoning:
         inner = until(THOUGHT)
         block = seq(THINK, inner, THOUGHT)
@@ -66,16 +76,16 @@ def _root(asked: Asked) -> Node:
     return seq(start, form.calls_after(asked, form.content(until(CALL)), calls), END)
 
 
-def _call(name: str, tool: form.Tool) -> Node:
+def _call(name: str, tool: form.Tool) -> Expression:
     schema = parameters_of(tool)
     inner = _members(schema, f"argument {name}", MAX_DEPTH) if kind(schema) == "object" else NOTHING
     opened = form.opened(seq(f'{NS}<invoke name="', form.named(name), '">'))
     return form.call(seq(opened, SPACE, inner, SPACE, form.closed(f"{NS}</invoke>")))
 
 
-def _members(schema: Schema, name: str, depth: int) -> Node:
-    required: list[Node] = []
-    others: list[Node] = []
+def _members(schema: Schema, name: str, depth: int) -> Expression:
+    required: list[Expression] = []
+    others: list[Expression] = []
     for one in members(schema):
         opened = form.argument_opened(seq(f"{NS}<", form.argument_named(one.name), ">"))
         inner = _value(one.schema, f"{name} {one.name}", f"{NS}</{one.name}>", depth)
@@ -85,7 +95,7 @@ def _members(schema: Schema, name: str, depth: int) -> Node:
     return found_all + many(SPACE + choice(*others)) if others else found_all
 
 
-def _value(schema: Schema, name: str, close: str, depth: int) -> Node:
+def _value(schema: Schema, name: str, close: str, depth: int) -> Expression:
     end = form.argument_closed(close)
     if may_be_text(schema, schema):
         return form.string(bare(schema, close)) + end
@@ -111,17 +121,17 @@ def _value(schema: Schema, name: str, close: str, depth: int) -> Node:
     return form.value(of_schema(schema)) + end
 
 
-def read(found: tuple[Found, ...]) -> Answer:
+def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
     """The answer; objects and arrays out of their elements."""
     return tags.answer_of(found, _called)
 
 
-def _called(one: Found) -> ToolCall | None:
+def _called(one: TaggedPart) -> ToolCall | None:
     name = one.first(tags.TOOL_NAME)
     return None if name is None else ToolCall(name.text, _container(one, True, not one.partial))
 
 
-def _within(one: Found, name: str) -> list[Found]:
+def _within(one: TaggedPart, name: str) -> list[TaggedPart]:
     """The parts of that name, but none within another of them."""
     found = []
     for part in one.parts:
@@ -129,7 +139,7 @@ def _within(one: Found, name: str) -> list[Found]:
     return found
 
 
-def _container(one: Found, is_object: bool, closed: bool) -> str:
+def _container(one: TaggedPart, is_object: bool, closed: bool) -> str:
     texts = []
     for part in _within(one, tags.ARG if is_object else ITEM):
         text = _value_of(part)
@@ -141,7 +151,7 @@ def _container(one: Found, is_object: bool, closed: bool) -> str:
     return first + ",".join(texts) + (last if closed else "")
 
 
-def _value_of(one: Found) -> str:
+def _value_of(one: TaggedPart) -> str:
     value = next((part for part in one.parts if part.name in VALUES), None)
     if value is None:
         return ""

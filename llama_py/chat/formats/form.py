@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from llama_py.chat import answer as tags
-from llama_py.chat.answer import Answer, Reader
+from llama_py.chat.answer import ChatAnswer, Reader
 from llama_py.chat.formats.schema import parameters_of
-from llama_py.chat.peg.found import Found
+from llama_py.chat.peg.found import TaggedPart
 from llama_py.chat.peg.named import rule, tag
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
     As,
-    Node,
+    Expression,
     atomic,
     choice,
     joined,
@@ -29,7 +29,7 @@ Tool = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnswerRequest:
     """What is asked of an answer.
 
     tools      that it may call, in the form of the OpenAI API; none, if it may call none
@@ -69,12 +69,12 @@ class Asked:
         return self.schema is not None
 
 
-def read(found: tuple[Found, ...]) -> Answer:
+def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
     return Reader().read(found)
 
 
 @dataclass(frozen=True)
-class Form:
+class AnswerForm:
     """How an answer is written.
 
     root      the expression of the prompt's end and the answer
@@ -88,7 +88,7 @@ class Form:
     drops     whether what follows an answer is left out
     """
 
-    root: Node
+    root: Expression
     prompt: str = ""
     grammar: bool = False
     lazy: bool = False
@@ -99,10 +99,10 @@ class Form:
     thinking: tuple[str, tuple[str, ...]] = ("", ())
     late_ids: bool = False
     drops: bool = False
-    read: Callable[[tuple[Found, ...]], Answer] = field(default=read)
+    read: Callable[[tuple[TaggedPart, ...]], ChatAnswer] = field(default=read)
 
 
-Tagged: TypeAlias = Callable[[Node | str], Node]
+Tagged: TypeAlias = Callable[[Expression | str], Expression]
 
 
 def _tagged(name: str) -> Tagged:
@@ -124,19 +124,19 @@ argument_named = _whole(tags.ARG_NAME)
 value, string = map(_tagged, (tags.ARG_VALUE, tags.ARG_STRING))
 
 
-def thoughts(item: Node) -> Node:
+def thoughts(item: Expression) -> Expression:
     """Reasoning, which the grammar of an answer leaves out: it is a constraint of its own."""
     return As(item, NOTHING)
 
 
-def json_of(schema: Mapping[str, Any]) -> Node:
+def json_of(schema: Mapping[str, Any]) -> Expression:
     """Content as JSON of a schema; it is also read within a fence, with any space around."""
     value = content(of_schema(schema))
     fenced = seq("```json", SPACE, value, SPACE, "```")
     return rule("response format", As(seq(SPACE, choice(fenced, value), SPACE), value))
 
 
-def calls_after(asked: Asked, said: Node, calls: Node) -> Node:
+def calls_after(asked: AnswerRequest, said: Expression, calls: Expression) -> Expression:
     """Calls after content. No content is written before a call that must be there; if a schema is
     given, the answer is calls or JSON."""
     if asked.lazy:
@@ -147,7 +147,7 @@ def calls_after(asked: Asked, said: Node, calls: Node) -> Node:
     return As(SPACE, NOTHING) + choice(calls, json_of(asked.schema))
 
 
-def any_order(arguments: Sequence[tuple[Node, bool]], between: Node) -> Node:
+def any_order(arguments: Sequence[tuple[Expression, bool]], between: Expression) -> Expression:
     """Arguments, and whether each is required. They are read in any order, and may lack; a grammar
     has all that are required first."""
     if not arguments:
@@ -163,22 +163,22 @@ def any_order(arguments: Sequence[tuple[Node, bool]], between: Node) -> Node:
     return As(optional(one + many(between + one)), found)
 
 
-def each(asked: Asked) -> Iterator[tuple[str, Tool]]:
+def each(asked: AnswerRequest) -> Iterator[tuple[str, Tool]]:
     """The names of the tools, and the tools."""
     for tool in asked.tools:
         yield tool["function"]["name"], tool
 
 
-def arguments_of(tool: Tool) -> Node:
+def arguments_of(tool: Tool) -> Expression:
     """A call's arguments, all of them as JSON."""
     return arguments(of_schema(parameters_of(tool)))
 
 
-def tool_rule(name: str, item: Node | str) -> Node:
+def tool_rule(name: str, item: Expression | str) -> Expression:
     return rule(f"tool {name}", item)
 
 
-def continued(asked: Asked, start: str, between: str) -> str:
+def continued(asked: AnswerRequest, start: str, between: str) -> str:
     """The end of a prompt, of a message that goes on, with its thoughts behind `start`."""
     if asked.said is None:
         return asked.prompt

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
 from llama_py.chat.peg.named import permuted, rule, trigger
@@ -15,7 +15,7 @@ from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
     As,
-    Node,
+    Expression,
     atomic,
     choice,
     lit,
@@ -39,7 +39,7 @@ VALUES = (
 )
 
 
-def by_lines(asked: Asked) -> Form:
+def by_lines(asked: AnswerRequest) -> AnswerForm:
     """A tag a line. Models that do not think may leave out the tag around a call."""
     thinks = THINK in asked.source
     starts = (CALL, *(f"<function={name}>" for name, _ in each(asked) if not thinks))
@@ -49,7 +49,7 @@ def by_lines(asked: Asked) -> Form:
         prompt = TURN + said
         if thinks:
             prompt = form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n")
-    return Form(
+    return AnswerForm(
         _root(asked, thinks, starts),
         prompt,
         asked.is_json or bool(asked.tools),
@@ -60,8 +60,8 @@ def by_lines(asked: Asked) -> Form:
     )
 
 
-def _root(asked: Asked, thinks: bool, starts: tuple[str, ...]) -> Node:
-    thoughts: Node = NOTHING
+def _root(asked: AnswerRequest, thinks: bool, starts: tuple[str, ...]) -> Expression:
+    thoughts: Expression = NOTHING
     if thinks and asked.reasoning:
         inner = form.reasoning(until(THOUGHT, CALL))
         thoughts = optional(seq(THINK, SPACE, inner, choice(THOUGHT, peek(CALL))))
@@ -78,10 +78,10 @@ def _root(asked: Asked, thinks: bool, starts: tuple[str, ...]) -> Node:
     return start << form.calls_after(asked, said, trigger("tool calls", calls))
 
 
-def _call(name: str, tool: form.Tool) -> Node:
+def _call(name: str, tool: form.Tool) -> Expression:
     close = form.argument_closed(CLOSE)
-    required: list[Node] = []
-    others: list[Node] = []
+    required: list[Expression] = []
+    others: list[Expression] = []
     for one in parameters(tool):
         start = form.argument_opened(seq("<parameter=", form.argument_named(one.name), ">\n"))
         types, text = one.types, form.string(bare(one.schema, CLOSE)) + close
@@ -104,9 +104,9 @@ def _call(name: str, tool: form.Tool) -> Node:
 PARAMETER, DATA = "</param>", "<![CDATA["
 
 
-def in_attributes(asked: Asked) -> Form:
+def in_attributes(asked: AnswerRequest) -> AnswerForm:
     """Names as attributes; texts that may be CDATA."""
-    thoughts: Node = NOTHING
+    thoughts: Expression = NOTHING
     if asked.reasoning:
         thoughts = (THINK << form.reasoning(until(THOUGHT)) << THOUGHT) + SPACE
     start = lit(TURN) + form.thoughts(thoughts)
@@ -120,7 +120,7 @@ def in_attributes(asked: Asked) -> Form:
         root = start + form.json_of(asked.schema)
     else:
         root = seq(start, form.content(rest()), END)
-    return Form(
+    return AnswerForm(
         root,
         form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n"),
         asked.is_json or bool(asked.tools),
@@ -131,7 +131,7 @@ def in_attributes(asked: Asked) -> Form:
     )
 
 
-def _with_names(name: str, tool: form.Tool) -> Node:
+def _with_names(name: str, tool: form.Tool) -> Expression:
     close = form.argument_closed(PARAMETER)
     each_argument = []
     for one in parameters(tool):

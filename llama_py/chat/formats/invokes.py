@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
 from llama_py.chat.peg.named import rule, trigger
@@ -15,7 +15,7 @@ from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
     As,
-    Node,
+    Expression,
     choice,
     joined,
     lit,
@@ -32,13 +32,13 @@ TURN = "<｜Assistant｜>"
 CLOSE = f"</{DSML}parameter>"
 
 
-def made(asked: Asked) -> Form:
+def made(asked: AnswerRequest) -> AnswerForm:
     """The later templates name the block of calls otherwise, and begin with the bare end of
     thoughts where there are none."""
     later = "function_calls" not in asked.source
     block = "tool_calls" if later else "function_calls"
     begin, end = f"<{DSML}{block}>", f"</{DSML}{block}>"
-    return Form(
+    return AnswerForm(
         _root(asked, later, begin, end),
         _continued(asked, later),
         bool(asked.tools) or asked.is_json,
@@ -49,14 +49,14 @@ def made(asked: Asked) -> Form:
     )
 
 
-def _continued(asked: Asked, later: bool) -> str:
+def _continued(asked: AnswerRequest, later: bool) -> str:
     if later and asked.said is not None and not asked.said[0]:
         return TURN + THOUGHT + (asked.said[1] or "")
     return form.continued(asked, TURN + THINK, THOUGHT)
 
 
-def _root(asked: Asked, later: bool, begin: str, end: str) -> Node:
-    thoughts: Node = NOTHING
+def _root(asked: AnswerRequest, later: bool, begin: str, end: str) -> Expression:
+    thoughts: Expression = NOTHING
     if asked.reasoning and asked.thinking:
         thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
     elif asked.reasoning:
@@ -78,9 +78,9 @@ def _root(asked: Asked, later: bool, begin: str, end: str) -> Node:
     return seq(TURN, As(choice(within, usual), usual), END)
 
 
-def _call(name: str, tool: form.Tool) -> Node:
-    required: list[Node] = []
-    others: list[Node] = []
+def _call(name: str, tool: form.Tool) -> Expression:
+    required: list[Expression] = []
+    others: list[Expression] = []
     for one in parameters(tool):
         text = one.may_be_text
         kind = f'" string="{"true" if text else "false"}">'

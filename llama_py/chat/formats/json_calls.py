@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llama_py.chat.formats.form import (
-    Asked,
+    AnswerRequest,
     Tool,
     arguments_of,
     call,
@@ -21,7 +21,7 @@ from llama_py.chat.peg.named import trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
-    Node,
+    Expression,
     atomic,
     choice,
     joined,
@@ -36,7 +36,7 @@ COMMA = seq(SPACE, ",", SPACE)
 
 
 @dataclass(frozen=True)
-class Keys:
+class CallKeys:
     """Of a call as a JSON object.
 
     name, arguments  keys of these; `function.name`: of an object within
@@ -55,7 +55,9 @@ class Keys:
     by_name: bool = False
 
 
-def json_calls(marks: tuple[str, str], keys: Keys, asked: Asked, wrapper: bool = False) -> Node:
+def json_calls(
+    marks: tuple[str, str], keys: CallKeys, asked: AnswerRequest, wrapper: bool = False
+) -> Expression:
     """Calls between two marks; in `{"type": "function", ...}`, too, if there may be a wrapper."""
     how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
     one = choice(
@@ -67,17 +69,17 @@ def json_calls(marks: tuple[str, str], keys: Keys, asked: Asked, wrapper: bool =
     return trigger("tool call", seq(marks[0], SPACE, calls, SPACE, marks[1]))
 
 
-def _name(name: str) -> Node:
+def _name(name: str) -> Expression:
     return atomic(seq('"', named(name), '"'))
 
 
-def _id(key: str, numbers: bool = True) -> Node:
+def _id(key: str, numbers: bool = True) -> Expression:
     text = seq('"', identified(Quoted('"')), '"')
     value = choice(text, identified(NUMBER)) if numbers else text
     return atomic(member(key, value))
 
 
-def _flat(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
+def _flat(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
     parts = [
         (member(keys.name, _name(name)), keys.name),
         (member(keys.arguments, arguments_of(tool)), keys.arguments),
@@ -90,7 +92,7 @@ def _flat(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
     return seq(opened("{"), SPACE, kind, inner, SPACE, closed("}"))
 
 
-def _nested(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
+def _nested(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
     outer, _, name_key = keys.name.partition(".")
     arguments_key = keys.arguments.rpartition(".")[2]
     inner = seq(
@@ -112,7 +114,7 @@ def _nested(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
     return seq(opened("{"), SPACE, ids, member(outer, inner), SPACE, closed("}"))
 
 
-def _by_name(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
+def _by_name(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
     ids = [
         optional(seq(_id(key, numbers), SPACE, optional("," + SPACE)))
         for key, numbers in ((keys.id, False), (keys.made_id, True))

@@ -21,9 +21,9 @@ from llama_py.chat.formats import (
     sections,
     texts,
 )
-from llama_py.chat.formats.form import Asked, Form
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest
 
-Make = Callable[[Asked], Form]
+Make = Callable[[AnswerRequest], AnswerForm]
 
 
 @dataclass(frozen=True)

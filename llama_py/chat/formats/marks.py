@@ -10,8 +10,8 @@ from typing import Literal
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import Asked, Form, Tool, each, tool_rule
-from llama_py.chat.formats.json_calls import Keys, json_calls
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, Tool, each, tool_rule
+from llama_py.chat.formats.json_calls import CallKeys, json_calls
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
 from llama_py.chat.peg.named import rule, trigger
@@ -19,7 +19,7 @@ from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
     As,
-    Node,
+    Expression,
     atomic,
     choice,
     joined,
@@ -32,7 +32,7 @@ from llama_py.chat.peg.nodes import (
 )
 from llama_py.chat.peg.values import of_schema
 
-KEYS = Keys()
+KEYS = CallKeys()
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Marks:
     calls: Literal["none", "json", "name", "tags"] = "none"
     section: tuple[str, str] = ("", "")
     each_call: tuple[str, str] = ("", "")
-    keys: Keys = KEYS
+    keys: CallKeys = KEYS
     name: tuple[str, str] = ("", "")
     gap: str = ""
     close: str = ""
@@ -84,7 +84,7 @@ class Marks:
         return self.preserved or tuple(dict.fromkeys(m.strip() for m in marks if m.strip()))
 
 
-def marked(marks: Marks, asked: Asked) -> Form:
+def marked(marks: Marks, asked: AnswerRequest) -> AnswerForm:
     """The form of answers with such marks."""
     calls = asked.tools if marks.calls != "none" else ()
     asked = replace(asked, tools=calls)
@@ -94,7 +94,7 @@ def marked(marks: Marks, asked: Asked) -> Form:
         words += ('{"type": "function",',)
     holds = asked.is_json or (bool(calls) and (asked.required or bool(start)))
     ends = (marks.thought.strip(),) if marks.thought.strip() else ()
-    return Form(
+    return AnswerForm(
         _root(marks, asked),
         _continued(marks, asked),
         holds,
@@ -108,7 +108,7 @@ def marked(marks: Marks, asked: Asked) -> Form:
     )
 
 
-def _continued(marks: Marks, asked: Asked) -> str:
+def _continued(marks: Marks, asked: AnswerRequest) -> str:
     if asked.said is None:
         return asked.prompt
     thoughts, said = asked.said
@@ -119,7 +119,7 @@ def _continued(marks: Marks, asked: Asked) -> str:
     return found + (said or "")
 
 
-def _root(marks: Marks, asked: Asked) -> Node:
+def _root(marks: Marks, asked: AnswerRequest) -> Expression:
     think = marks.think.strip()
     before = lit(asked.prompt.partition(think)[0] if think else asked.prompt)
     thoughts = _thoughts(marks, asked)
@@ -132,7 +132,7 @@ def _root(marks: Marks, asked: Asked) -> Node:
     return before << said if marks.thinks else before + said
 
 
-def _thoughts(marks: Marks, asked: Asked) -> Node:
+def _thoughts(marks: Marks, asked: AnswerRequest) -> Expression:
     if not asked.reasoning or not marks.thinks:
         return NOTHING
     end = marks.thought.strip()
@@ -144,7 +144,7 @@ def _thoughts(marks: Marks, asked: Asked) -> Node:
     return form.thoughts(block + optional(behind) if closed and behind.isspace() else block)
 
 
-def _said(marks: Marks, asked: Asked, thoughts: Node) -> Node:
+def _said(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     if not marks.say:
         return seq(thoughts, form.content(rest()), END)
     wrapped = seq(marks.say, form.content(until(marks.said)), marks.said, END)
@@ -153,7 +153,7 @@ def _said(marks: Marks, asked: Asked, thoughts: Node) -> Node:
     return form.content(until(marks.say)) + wrapped
 
 
-def _json(marks: Marks, asked: Asked, thoughts: Node) -> Node:
+def _json(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     if not marks.section[0] and marks.each_call[0]:
         one = json_calls(marks.each_call, marks.keys, asked, marks.wrapper)
         several = many(one + SPACE, 1)  # read, though perhaps only one may be written
@@ -168,12 +168,12 @@ def _json(marks: Marks, asked: Asked, thoughts: Node) -> Node:
     return _behind(asked, thoughts, said, calls)
 
 
-def _named(marks: Marks, asked: Asked, thoughts: Node) -> Node:
+def _named(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     tools = []
     for name, tool in each(asked):
         inner = form.arguments_of(tool)
         tools.append(tool_rule(name, _function(marks, name, _id(marks), inner)))
-    one: Node = choice(*tools)
+    one: Expression = choice(*tools)
     if marks.each_call[0]:
         wrapped = seq(marks.each_call[0], one, marks.each_call[1])
         calls = trigger("tool call", _several(wrapped, asked, SPACE))
@@ -186,13 +186,13 @@ def _named(marks: Marks, asked: Asked, thoughts: Node) -> Node:
     return _behind(asked, thoughts, _said_before(marks), calls)
 
 
-def _tagged(marks: Marks, asked: Asked, thoughts: Node) -> Node:
+def _tagged(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     tools = []
     for name, tool in each(asked):
         inner, has_required = _arguments(marks, name, tool)
         ahead = peek(marks.key[0]) if marks.key[0] and has_required else None
         tools.append(tool_rule(name, _function(marks, name, _id(marks), inner, ahead)))
-    one: Node = choice(*tools)
+    one: Expression = choice(*tools)
     first, last = marks.section
     if marks.each_call[0]:
         wrapped = seq(marks.each_call[0], SPACE, one, SPACE, marks.each_call[1])
@@ -209,21 +209,23 @@ def _tagged(marks: Marks, asked: Asked, thoughts: Node) -> Node:
 _MADE = {"json": _json, "name": _named, "tags": _tagged}
 
 
-def _said_before(marks: Marks) -> Node:
+def _said_before(marks: Marks) -> Expression:
     start = marks.section[0] or marks.each_call[0]
     return optional(form.content(until(start) if start else NOTHING))
 
 
-def _behind(asked: Asked, thoughts: Node, said: Node, calls: Node) -> Node:
+def _behind(
+    asked: AnswerRequest, thoughts: Expression, said: Expression, calls: Expression
+) -> Expression:
     """Calls after reasoning and content."""
     return seq(thoughts, form.calls_after(asked, said, calls), END)
 
 
-def _several(one: Node, asked: Asked, between: Node) -> Node:
+def _several(one: Expression, asked: AnswerRequest, between: Expression) -> Expression:
     return one + many(between + one) if asked.parallel else one
 
 
-def _id(marks: Marks) -> Node | None:
+def _id(marks: Marks) -> Expression | None:
     before, after = marks.id
     if not before or not after:
         return None
@@ -232,11 +234,15 @@ def _id(marks: Marks) -> Node | None:
 
 
 def _function(
-    marks: Marks, name: str, id: Node | None, inner: Node, ahead: Node | None = None
-) -> Node:
+    marks: Marks,
+    name: str,
+    id: Expression | None,
+    inner: Expression,
+    ahead: Expression | None = None,
+) -> Expression:
     """A call: its name, then its arguments. ahead: what they begin with, if that must be seen
     before the name counts, as one tool's name may begin another's."""
-    start: Node = form.opened(seq(marks.name[0], form.named(name), marks.name[1]))
+    start: Expression = form.opened(seq(marks.name[0], form.named(name), marks.name[1]))
     if marks.gap:
         start = seq(start, SPACE, marks.gap)
     alone = not marks.name[1] and id is None and ahead is None
@@ -257,11 +263,11 @@ def _function(
     return atomic(found) if alone else found
 
 
-def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Node, bool]:
+def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Expression, bool]:
     """Each argument in its tags: those that must be there in their order, then others. And whether
     any must be there."""
-    required: list[Node] = []
-    others: list[Node] = []
+    required: list[Expression] = []
+    others: list[Expression] = []
     before, after = marks.value
     for one in parameters(tool):
         start = form.argument_opened(seq(marks.key[0], form.argument_named(one.name), marks.key[1]))

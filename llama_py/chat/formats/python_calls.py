@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from llama_py.chat.formats import form
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
 from llama_py.chat.peg.named import trigger
-from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Node, choice, lit, many, optional, seq
+from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Expression, choice, lit, many, optional, seq
 from llama_py.chat.peg.values import DOUBLE, PYTHON, SINGLE, of_schema
 
 CALL, CALLED = "<|tool_call_start|>", "<|tool_call_end|>"
@@ -17,8 +17,8 @@ ALIKE = {"string", "integer", "number"}  # types whose JSON is Python
 TURN = "<|im_start|>assistant\n"
 
 
-def made(asked: Asked) -> Form:
-    thoughts: Node = NOTHING
+def made(asked: AnswerRequest) -> AnswerForm:
+    thoughts: Expression = NOTHING
     if asked.reasoning and THINK in asked.source:
         thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
     start = lit(TURN) + form.thoughts(thoughts)
@@ -33,7 +33,7 @@ def made(asked: Asked) -> Form:
     else:
         root = seq(start, form.content(rest()), END)
     lists = LIST if LIST[0] in asked.source else ()
-    return Form(
+    return AnswerForm(
         root,
         form.continued(asked, TURN + THINK, THOUGHT),
         holds,
@@ -44,7 +44,7 @@ def made(asked: Asked) -> Form:
     )
 
 
-def _call(tool: form.Tool, name: str) -> Node:
+def _call(tool: form.Tool, name: str) -> Expression:
     each_argument = []
     for one in parameters(tool):
         text = choice(DOUBLE, SINGLE) if one.schema.get("type") == "string" else PYTHON

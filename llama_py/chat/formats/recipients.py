@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, characters, rest, until
 from llama_py.chat.peg.named import rule, trigger
-from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Node, choice, lit, many, optional, seq
+from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Expression, choice, lit, many, optional, seq
 from llama_py.chat.peg.values import member, of_schema
 
 HEAD = "<|start_header_id|>assistant<|end_header_id|>\n\n>>>"
 TO_ONE = r">>>(?!a?l?l?\Z|all\n)"
 
 
-def arrows(asked: Asked) -> Form:
+def arrows(asked: AnswerRequest) -> AnswerForm:
     """`>>>all`, then what is said; `>>>NAME`, then arguments."""
     prompt = asked.prompt
     if asked.said is not None:
         prompt = f"{HEAD}all\n{asked.said[1] or ''}"
-    said: Node = seq("all\n", form.content(rest()))
+    said: Expression = seq("all\n", form.content(rest()))
     if asked.tools:
         one = choice(
             *(
@@ -42,7 +42,7 @@ def arrows(asked: Asked) -> Form:
         said = choice(calls, said) if asked.is_json else choice(both, said, calls)
         said = As(choice(both, calls), calls) if asked.required else said
     holds = bool(asked.tools)
-    return Form(
+    return AnswerForm(
         seq(HEAD, said, END), prompt, holds, asked.lazy, (), (TO_ONE,), preserved=(">>>all",)
     )
 
@@ -53,14 +53,14 @@ MESSAGE, FENCE = "<|message|>", "</atem:parameter>"
 TO_TOOL = r"<\|start\|>assistant( to=(?!self<\|message\|>)(?!user<\|message\|>)[^<]*?<\|message\|>)"
 
 
-def addressed(asked: Asked) -> Form:
+def addressed(asked: AnswerRequest) -> AnswerForm:
     """Messages to=self, which are thoughts, to=user, or to a tool."""
     prompt = START
     if asked.said is not None:
         to_user = f"{EOM}{START} to=user{MESSAGE}"
         prompt = form.continued(asked, f"{START} to=self{MESSAGE}", to_user)
     holds = asked.is_json or bool(asked.tools)
-    return Form(
+    return AnswerForm(
         _addressed(asked, holds) + As(ENDS, NOTHING),
         prompt,
         holds,
@@ -82,7 +82,7 @@ def addressed(asked: Asked) -> Form:
     )
 
 
-def _addressed(asked: Asked, holds: bool) -> Node:
+def _addressed(asked: AnswerRequest, holds: bool) -> Expression:
     if not asked.reasoning and not holds:
         return START + form.content(rest())
     made = form.reasoning if asked.reasoning else form.content
@@ -104,7 +104,7 @@ def _addressed(asked: Asked, holds: bool) -> Node:
     return seq(before, START, choice(calls, seq(final, optional(seq(EOM + START, calls)))))
 
 
-def _addressed_call(name: str, tool: form.Tool) -> Node:
+def _addressed_call(name: str, tool: form.Tool) -> Expression:
     each_argument = []
     for one in parameters(tool):
         text = one.may_be_text
@@ -131,10 +131,10 @@ CALL = "<|message_sep|>\n\nfunction call<|role_sep|>\n"
 ROLE = "assistant<|role_sep|>\n"
 
 
-def roles(asked: Asked) -> Form:
+def roles(asked: AnswerRequest) -> AnswerForm:
     """A message to the role `function call`."""
     prompt = asked.prompt if asked.said is None else ROLE + (asked.said[1] or "")
-    said: Node = form.content(rest())
+    said: Expression = form.content(rest())
     if asked.tools:
         tools = []
         for name, tool in each(asked):
@@ -145,7 +145,7 @@ def roles(asked: Asked) -> Form:
         calls = trigger("tool call", CALL + choice(*tools))
         before = form.content(until("<|message_sep|>\n\n")) + SPACE
         said = form.calls_after(asked, before, calls)
-    return Form(
+    return AnswerForm(
         lit(ROLE) + said,
         prompt,
         bool(asked.tools),

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, characters, rest, until
 from llama_py.chat.peg.named import rule, trigger
-from llama_py.chat.peg.nodes import NOTHING, As, Node, choice, lit, many, optional, seq
+from llama_py.chat.peg.nodes import NOTHING, As, Expression, choice, lit, many, optional, seq
 from llama_py.chat.peg.values import of_schema
 
 THINK, THOUGHT = "<think>", "</think>"
@@ -20,9 +20,9 @@ CALL, ARGUMENTS, CALLED = "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
 TURN = "<|im_assistant|>assistant<|im_middle|>"
 
 
-def by_id(asked: Asked) -> Form:
+def by_id(asked: AnswerRequest) -> AnswerForm:
     """`functions.NAME:0`, then the arguments. A call may be in thoughts that do not end."""
-    thoughts: Node = NOTHING
+    thoughts: Expression = NOTHING
     if asked.reasoning:
         inner = form.reasoning(until(THOUGHT, BEGIN, CALL))
         thoughts = optional(seq(THINK, inner, optional(THOUGHT)))
@@ -48,7 +48,7 @@ def by_id(asked: Asked) -> Form:
         calls = seq(optional(BEGIN), trigger("tool call", several + optional(STOP)))
         said = form.content(until(BEGIN, CALL))
         root = seq(start, form.calls_after(asked, said, calls), END)
-    return Form(
+    return AnswerForm(
         root,
         form.continued(asked, TURN + THINK, THOUGHT),
         bool(asked.tools),
@@ -74,7 +74,7 @@ def _ended(name: str) -> str:
 MESSAGE = _begun('message role="assistant"')
 
 
-def nested(asked: Asked) -> Form:
+def nested(asked: AnswerRequest) -> AnswerForm:
     """`<|open|>call tool="NAME" ...<|sep|>` in a section of tools, with a tag for each argument."""
     think, thought, response = _begun("think"), _ended("think"), _begun("response")
     tools_begin, tools_end, end = _begun("tools"), _ended("tools"), _ended("message")
@@ -94,7 +94,7 @@ def nested(asked: Asked) -> Form:
         several = many(one, 1, -1 if asked.parallel else 1)
         calls = trigger("tool call", seq(tools_begin, several, tools_end, trailer))
         root = seq(start, form.calls_after(asked, content, calls), trailer, END)
-    return Form(
+    return AnswerForm(
         root,
         form.continued(asked, MESSAGE + think, thought + response),
         bool(asked.tools),
@@ -105,7 +105,7 @@ def nested(asked: Asked) -> Form:
     )
 
 
-def _nested_call(name: str, tool: form.Tool) -> Node:
+def _nested_call(name: str, tool: form.Tool) -> Expression:
     each_argument = []
     end = _ended("argument")
     for one in parameters(tool):

@@ -6,8 +6,8 @@ common/parsers/cohere2moe.cpp.
 from __future__ import annotations
 
 from llama_py.chat.formats import form
-from llama_py.chat.formats.form import Asked, Form
-from llama_py.chat.formats.json_calls import Keys, json_calls
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest
+from llama_py.chat.formats.json_calls import CallKeys, json_calls
 from llama_py.chat.peg.leaves import END, until
 from llama_py.chat.peg.nodes import choice, optional, seq
 
@@ -17,7 +17,7 @@ THINK, THOUGHT = "<|START_THINKING|>", "<|END_THINKING|>"
 TEXT, SAID = "<|START_TEXT|>", "<|END_TEXT|>"
 ACTION, DONE = "<|START_ACTION|>", "<|END_ACTION|>"
 RESULT, RESULTED = "<|START_TOOL_RESULT|>", "<|END_TOOL_RESULT|>"
-KEYS = Keys(
+KEYS = CallKeys(
     "tool_name",
     "parameters",
     made_id="tool_call_id",
@@ -26,7 +26,7 @@ KEYS = Keys(
 )
 
 
-def made(asked: Asked) -> Form:
+def made(asked: AnswerRequest) -> AnswerForm:
     inner = until(THOUGHT, TEXT, ACTION)
     if asked.reasoning:
         thoughts = optional(seq(THINK, form.reasoning(inner), optional(THOUGHT)))
@@ -38,7 +38,7 @@ def made(asked: Asked) -> Form:
         calls = json_calls((ACTION, DONE), KEYS, asked)
         text = calls if asked.required else choice(calls, text)
     root = seq(TURN + ROLE, form.thoughts(thoughts), text, optional(END_TURN), END)
-    return Form(
+    return AnswerForm(
         root,
         form.continued(asked, TURN + ROLE + THINK, THOUGHT + TEXT),
         bool(asked.tools) or asked.is_json,

@@ -6,58 +6,58 @@ Expressions are in sequences here: tags and names do not matter any more.
 from __future__ import annotations
 
 from llama_py.chat.peg.found import begins
-from llama_py.chat.peg.leaves import End, Until
-from llama_py.chat.peg.named import Rule, Tag
+from llama_py.chat.peg.leaves import EndOfText, Until
+from llama_py.chat.peg.named import NamedRule, Tag
 from llama_py.chat.peg.nodes import (
     As,
     Atomic,
-    Choice,
+    ChoiceExpression,
+    Expression,
     Later,
     Literal,
-    Node,
     Peek,
-    Repeat,
-    Seq,
+    RepeatExpression,
+    SequenceExpression,
     Space,
 )
 
-Items = tuple[Node, ...]
+Items = tuple[Expression, ...]
 MAX_DEPTH = 200  # of repetitions of what may be empty, and the like
 
 
-def flat(*nodes: Node) -> Items:
+def flat(*nodes: Expression) -> Items:
     """A sequence. What has a name stays whole, but if it ends with any text: that ends where what
     follows begins."""
-    found: list[Node] = []
+    found: list[Expression] = []
     for node in nodes:
-        if isinstance(node, Seq):
+        if isinstance(node, SequenceExpression):
             found += flat(*node.items)
         elif isinstance(node, (Tag, Atomic, Later)):
             found += flat(node.item)
         elif isinstance(node, As):
             found += flat(node.grammar)
-        elif isinstance(node, Rule) and is_open(node):
+        elif isinstance(node, NamedRule) and is_open(node):
             found += flat(node.item)
-        elif not isinstance(node, (Peek, End)):
+        elif not isinstance(node, (Peek, EndOfText)):
             found.append(node)
     return tuple(found)
 
 
-def is_open(node: Node, seen: tuple[int, ...] = ()) -> bool:
+def is_open(node: Expression, seen: tuple[int, ...] = ()) -> bool:
     """Whether it may end with any text."""
     if id(node) in seen:
         return False
     seen = (*seen, id(node))
     if isinstance(node, Until):
         return True
-    if isinstance(node, Seq):
-        inner = [item for item in node.items if not isinstance(item, (Peek, End))]
+    if isinstance(node, SequenceExpression):
+        inner = [item for item in node.items if not isinstance(item, (Peek, EndOfText))]
         return bool(inner) and is_open(inner[-1], seen)
-    if isinstance(node, Choice):
+    if isinstance(node, ChoiceExpression):
         return any(is_open(item, seen) for item in node.items)
     if isinstance(node, As):
         return is_open(node.grammar, seen)
-    if isinstance(node, (Tag, Atomic, Rule, Repeat)):
+    if isinstance(node, (Tag, Atomic, NamedRule, RepeatExpression)):
         return is_open(node.item, seen)
     return False
 
@@ -66,16 +66,16 @@ def may_be_empty(items: Items) -> bool:
     return all(_may_be_empty(item) for item in items)
 
 
-def _may_be_empty(node: Node) -> bool:
-    if isinstance(node, Repeat):
+def _may_be_empty(node: Expression) -> bool:
+    if isinstance(node, RepeatExpression):
         return node.low == 0 or _may_be_empty(node.item)
-    if isinstance(node, Choice):
+    if isinstance(node, ChoiceExpression):
         return any(map(_may_be_empty, node.items))
     if isinstance(node, Literal):
         return not node.text
-    if isinstance(node, (Seq, Tag, Atomic, As)):
+    if isinstance(node, (SequenceExpression, Tag, Atomic, As)):
         return may_be_empty(flat(node))
-    return isinstance(node, (Space, Until, Peek, End))
+    return isinstance(node, (Space, Until, Peek, EndOfText))
 
 
 def behind(text: str, items: Items) -> list[Items]:
@@ -114,19 +114,21 @@ def _behind(text: str, items: Items, depth: int) -> Left:
     return [found for way in ways for found in _behind(text, way, depth + 1)]
 
 
-def _ways(node: Node) -> list[Items]:
+def _ways(node: Expression) -> list[Items]:
     """What an expression may be, as sequences."""
-    if isinstance(node, Choice):
+    if isinstance(node, ChoiceExpression):
         return [flat(item) for item in node.items]
-    if isinstance(node, Repeat):
+    if isinstance(node, RepeatExpression):
         if node.high == 0:
             return [()]
-        more = Repeat(node.item, max(node.low - 1, 0), node.high - 1 if node.high > 0 else -1)
+        more = RepeatExpression(
+            node.item, max(node.low - 1, 0), node.high - 1 if node.high > 0 else -1
+        )
         left = () if node.high == 1 else (more,)
         return [(*flat(node.item), *left), *([()] if node.low == 0 else [])]
-    if isinstance(node, Rule):
+    if isinstance(node, NamedRule):
         return [flat(node.item)]
-    if isinstance(node, (Seq, Tag, Atomic, As, Later)):
+    if isinstance(node, (SequenceExpression, Tag, Atomic, As, Later)):
         return [flat(node)]
     return []  # JSON, say, which begins with no mark
 

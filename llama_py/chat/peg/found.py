@@ -9,7 +9,7 @@ from typing import NamedTuple
 FAIL, DONE, MORE = 0, 1, 2  # it is not there; it is; it may be, once more of the text is there
 
 
-class Found(NamedTuple):
+class TaggedPart(NamedTuple):
     """A part of a text that has a name: a tag's, or a rule's.
 
     partial: the text ends within it
@@ -19,10 +19,10 @@ class Found(NamedTuple):
     text: str
     start: int
     end: int
-    parts: tuple[Found, ...]
+    parts: tuple[TaggedPart, ...]
     partial: bool
 
-    def first(self, name: str) -> Found | None:
+    def first(self, name: str) -> TaggedPart | None:
         """The first part of that name, however deep."""
         for part in self.parts:
             if part.name == name:
@@ -33,20 +33,20 @@ class Found(NamedTuple):
         return None
 
 
-class Result(NamedTuple):
+class ParseResult(NamedTuple):
     """state: FAIL, DONE or MORE; end: as far as the text was taken."""
 
     state: int
     end: int
-    found: tuple[Found, ...] = ()
+    found: tuple[TaggedPart, ...] = ()
 
 
 # Of a repetition: as far as it is for good, how often, how far was looked, and what was found.
-Begun = tuple[int, int, int, tuple[Found, ...]]
+Begun = tuple[int, int, int, tuple[TaggedPart, ...]]
 
 
 @dataclass
-class Text:
+class ParsedText:
     """A text so far, and what was found for good.
 
     far   how far it was looked at by what is being parsed; beyond its end, if the end itself
@@ -57,7 +57,7 @@ class Text:
     text: str = ""
     far: int = 0
     cut: int = -1
-    kept: dict[tuple[int, int], tuple[Result, int]] = field(default_factory=dict)
+    kept: dict[tuple[int, int], tuple[ParseResult, int]] = field(default_factory=dict)
     begun: dict[tuple[int, int], Begun] = field(default_factory=dict)
 
     def at_end(self, place: int) -> bool:

@@ -10,8 +10,15 @@ from collections.abc import Iterator
 
 from llama_py.chat.peg.derive import Items, behind, flat, is_open, likeliest, may_be_empty
 from llama_py.chat.peg.leaves import Matched, Quoted, Until
-from llama_py.chat.peg.named import Rule
-from llama_py.chat.peg.nodes import Choice, Literal, Node, Repeat, Schema, Space
+from llama_py.chat.peg.named import NamedRule
+from llama_py.chat.peg.nodes import (
+    ChoiceExpression,
+    Expression,
+    Literal,
+    RepeatExpression,
+    Schema,
+    Space,
+)
 from llama_py.chat.peg.values import JSON, NUMBER
 from llama_py.grammar.schema import kept
 
@@ -22,7 +29,7 @@ NUMBERS = r"/-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,16})?([eE][-+]?[0-9]{1,3})?/"
 MAX_WAYS = 64  # of what may follow a text
 
 
-def lark_of(root: Node, prompt: str, lazy: bool) -> str:
+def lark_of(root: Expression, prompt: str, lazy: bool) -> str:
     """The grammar of an answer behind the prompt's end; lazy: of what begins with a trigger."""
     writer = _Writer()
     if lazy:
@@ -33,12 +40,12 @@ def lark_of(root: Node, prompt: str, lazy: bool) -> str:
     return "\n".join((f"start: {text}", *writer.lines)) + "\n"
 
 
-def _triggers(root: Node) -> list[Node]:
+def _triggers(root: Expression) -> list[Expression]:
     """The rules with which a lazy grammar may begin."""
-    return [node.item for node in nodes_in(root) if isinstance(node, Rule) and node.trigger]
+    return [node.item for node in nodes_in(root) if isinstance(node, NamedRule) and node.trigger]
 
 
-def nodes_in(root: Node) -> Iterator[Node]:
+def nodes_in(root: Expression) -> Iterator[Expression]:
     """Yield each part of an expression once."""
     left, seen = [root], set[int]()
     while left:
@@ -48,7 +55,7 @@ def nodes_in(root: Node) -> Iterator[Node]:
         seen.add(id(node))
         yield node
         inner = getattr(node, "items", None) or [getattr(node, "item", None)]
-        left += [one for one in inner if isinstance(one, Node)]
+        left += [one for one in inner if isinstance(one, Expression)]
 
 
 class _Writer:
@@ -69,15 +76,15 @@ class _Writer:
             text = ""
             if isinstance(item, Until):
                 return " ".join([*found, self._until(item, rest)])
-            if is_open(item) and isinstance(item, (Choice, Repeat)):
+            if is_open(item) and isinstance(item, (ChoiceExpression, RepeatExpression)):
                 return " ".join([*found, self._spread(item, rest)])
             found.append(self._part(item))
         found += [_quoted(text)] if text else []
         return " ".join(found) or '""'
 
-    def _spread(self, item: Choice | Repeat, rest: Items) -> str:
+    def _spread(self, item: ChoiceExpression | RepeatExpression, rest: Items) -> str:
         """An expression that may end with any text, and what follows it."""
-        if isinstance(item, Choice):
+        if isinstance(item, ChoiceExpression):
             ways = [flat(one) for one in item.items]
         elif item.high == 1:
             ways = [flat(item.item)]
@@ -128,7 +135,7 @@ class _Writer:
             self.lines.append(self._names[key] + body)
         return self._names[key]
 
-    def _part(self, item: Node) -> str:
+    def _part(self, item: Expression) -> str:
         if item is JSON:
             return self._json({})
         if item is NUMBER:
@@ -143,21 +150,21 @@ class _Writer:
         if isinstance(item, Quoted):
             escape = rf"\\([{item.quote}\\\/bfnrt]|u[0-9a-fA-F]{{4}})"
             return rf"/([^{item.quote}\\\x00-\x1f]|{escape})*/"
-        if isinstance(item, Choice):
+        if isinstance(item, ChoiceExpression):
             return _either([self.sequence(flat(one)) for one in item.items])
-        if isinstance(item, Repeat):
+        if isinstance(item, RepeatExpression):
             return self._repeat(item)
-        assert isinstance(item, Rule), item
+        assert isinstance(item, NamedRule), item
         return self._rule(item)
 
-    def _repeat(self, item: Repeat) -> str:
+    def _repeat(self, item: RepeatExpression) -> str:
         inner = f"({self.sequence(flat(item.item))})"
         times = {(0, 1): "?", (0, -1): "*", (1, -1): "+", (1, 1): ""}.get((item.low, item.high))
         if times is None:
             times = f"{{{item.low},{'' if item.high < 0 else item.high}}}"
         return inner + times
 
-    def _rule(self, item: Rule) -> str:
+    def _rule(self, item: NamedRule) -> str:
         key = ("rule", id(item))
         if key not in self._names:
             name = self._names[key] = f"r{len(self._names)}"

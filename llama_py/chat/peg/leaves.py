@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-from llama_py.chat.peg.found import DONE, FAIL, MORE, Result, Text, begins
-from llama_py.chat.peg.nodes import UNBOUNDED, Literal, Node
+from llama_py.chat.peg.found import DONE, FAIL, MORE, ParsedText, ParseResult, begins
+from llama_py.chat.peg.nodes import UNBOUNDED, Expression, Literal
 
 
-class End(Node):
-    def parse(self, text: Text, at: int) -> Result:
-        return Result(DONE if text.at_end(at) else FAIL, at)
+class EndOfText(Expression):
+    def parse(self, text: ParsedText, at: int) -> ParseResult:
+        return ParseResult(DONE if text.at_end(at) else FAIL, at)
 
 
-class Matched(Node):
+class Matched(Expression):
     """As many characters as a pattern takes, `low` at least."""
 
     def __init__(self, characters: str, low: int, high: int) -> None:
@@ -21,17 +21,17 @@ class Matched(Node):
         times = f"{{0,{'' if high == UNBOUNDED else high}}}"
         self._pattern = re.compile(f"(?:{characters}){times}")
 
-    def parse(self, text: Text, at: int) -> Result:
+    def parse(self, text: ParsedText, at: int) -> ParseResult:
         match = self._pattern.match(text.text, at)
         end = match.end() if match else at
         if end - at != self.high:
             text.at_end(end)
         if end - at < self.low:
-            return Result(MORE if text.at_end(end) else FAIL, end)
-        return Result(DONE, end)
+            return ParseResult(MORE if text.at_end(end) else FAIL, end)
+        return ParseResult(DONE, end)
 
 
-class Quoted(Node):
+class Quoted(Expression):
     """What is between quotes, with JSON's escapes; not the quotes."""
 
     def __init__(self, quote: str) -> None:
@@ -41,20 +41,20 @@ class Quoted(Node):
         self._pattern = re.compile(rf"{other}(?:{escape}{other})*")
         self._begun = re.compile(rf"\\(?:u{hexadecimal}{{0,3}})?\Z")
 
-    def parse(self, text: Text, at: int) -> Result:
+    def parse(self, text: ParsedText, at: int) -> ParseResult:
         match = self._pattern.match(text.text, at)
         end = match.end() if match else at
         if text.at_end(end):
-            return Result(MORE, end)
+            return ParseResult(MORE, end)
         if text.text[end] == self.quote:
-            return Result(DONE, end)
+            return ParseResult(DONE, end)
         if self._begun.match(text.text, end):
             text.far = len(text.text) + 1
-            return Result(MORE, end)
-        return Result(FAIL, at)
+            return ParseResult(MORE, end)
+        return ParseResult(FAIL, at)
 
 
-class Until(Node):
+class Until(Expression):
     """Everything before the first of some tags, or before what may become one; without tags, all.
 
     but: what it may not begin with; terminal: what it is in a grammar, in Lark (empty: any text)
@@ -64,34 +64,34 @@ class Until(Node):
         self.tags, self.but, self.terminal = tags, but, terminal
         self._pattern = re.compile("|".join(map(re.escape, tags))) if tags else None
 
-    def parse(self, text: Text, at: int) -> Result:
+    def parse(self, text: ParsedText, at: int) -> ParseResult:
         if self.but:
             state = Literal(self.but).parse(text, at).state
             if state != FAIL:
-                return Result(MORE if state == MORE else FAIL, at)
+                return ParseResult(MORE if state == MORE else FAIL, at)
         found = self._pattern.search(text.text, at) if self._pattern else None
         if found:
             text.far = max(text.far, found.end())
-            return Result(DONE, found.start())
+            return ParseResult(DONE, found.start())
         text.far = len(text.text) + 1
         begun = begins(text.text[at:], self.tags)
         if begun:
             text.cut = len(text.text) - begun
-            return Result(DONE, text.cut)
-        return Result(MORE, len(text.text))
+            return ParseResult(DONE, text.cut)
+        return ParseResult(MORE, len(text.text))
 
 
-END = End()
+END = EndOfText()
 
 
-def until(*tags: str, but: str = "") -> Node:
+def until(*tags: str, but: str = "") -> Expression:
     return Until(tags, but)
 
 
-def rest() -> Node:
+def rest() -> Expression:
     return Until(())
 
 
-def characters(pattern: str, low: int = 1, high: int = UNBOUNDED) -> Node:
+def characters(pattern: str, low: int = 1, high: int = UNBOUNDED) -> Expression:
     """`pattern`: a class of characters of a regular expression."""
     return Matched(pattern, low, high)

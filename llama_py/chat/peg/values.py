@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from llama_py.chat.peg.leaves import Quoted, characters
-from llama_py.chat.peg.named import Rule
-from llama_py.chat.peg.nodes import SPACE, Later, Node, Schema, choice, many, never, optional, seq
+from llama_py.chat.peg.named import NamedRule
+from llama_py.chat.peg.nodes import (
+    SPACE,
+    Expression,
+    Later,
+    Schema,
+    choice,
+    many,
+    never,
+    optional,
+    seq,
+)
 
-DOUBLE = Rule("json-string", seq('"', Quoted('"'), '"'))
-SINGLE = Rule("single-quoted-string", seq("'", Quoted("'"), "'"))
+DOUBLE = NamedRule("json-string", seq('"', Quoted('"'), '"'))
+SINGLE = NamedRule("single-quoted-string", seq("'", Quoted("'"), "'"))
 _DIGITS = characters("[0-9]")
 # It is whole once something else follows: 3 may become 3.14.
-NUMBER = Rule(
+NUMBER = NamedRule(
     "json-number",
     seq(
         optional("-"),
@@ -20,26 +30,26 @@ NUMBER = Rule(
         never(characters("[0-9.eE+-]", 1, 1)),
     ),
 )
-BOOLEAN = Rule("json-bool", choice("true", "false"))
-NULL = Rule("json-null", "null" + seq())
+BOOLEAN = NamedRule("json-bool", choice("true", "false"))
+NULL = NamedRule("json-null", "null" + seq())
 
 
-def container(name: str, first: str, item: Node, last: str, comma: Node) -> Node:
+def container(name: str, first: str, item: Expression, last: str, comma: Expression) -> Expression:
     """Items in brackets."""
     items = seq(item, many(comma + item))
-    return Rule(name, seq(first, SPACE, choice(last, seq(items, SPACE, last))))
+    return NamedRule(name, seq(first, SPACE, choice(last, seq(items, SPACE, last))))
 
 
-OBJECT: Node
-ARRAY: Node
-_DICT: Node
-_LIST: Node
+OBJECT: Expression
+ARRAY: Expression
+_DICT: Expression
+_LIST: Expression
 _COMMA = seq(SPACE, ",", SPACE)
-JSON = Rule("json-value", Later(lambda: choice(OBJECT, ARRAY, DOUBLE, NUMBER, BOOLEAN, NULL)))
+JSON = NamedRule("json-value", Later(lambda: choice(OBJECT, ARRAY, DOUBLE, NUMBER, BOOLEAN, NULL)))
 OBJECT = container("json-object", "{", DOUBLE << ":" << JSON, "}", _COMMA)
 ARRAY = container("json-array", "[", JSON, "]", _COMMA)
 
-PYTHON = Rule(
+PYTHON = NamedRule(
     "python-value",
     Later(
         lambda: choice(_DICT, _LIST, DOUBLE, SINGLE, NUMBER, "True", "False", "None", BOOLEAN, NULL)
@@ -49,11 +59,11 @@ _DICT = container("python-dict", "{", choice(DOUBLE, SINGLE) << ":" << PYTHON, "
 _LIST = container("python-list", "[", PYTHON, "]", seq(",", SPACE)) + SPACE
 
 
-def of_schema(schema: object) -> Node:
+def of_schema(schema: object) -> Expression:
     """JSON of a schema."""
     return Schema(JSON, schema)
 
 
-def member(key: str, value: Node) -> Node:
+def member(key: str, value: Expression) -> Expression:
     """`"key": value` of an object."""
     return f'"{key}"' << seq(":") << value

@@ -16,7 +16,7 @@ from llama_py.support.closing import Closing
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DrafterSetting:
     """What drafters are made with: the context they draft for, the options, and the model of
     `model_draft` if there is one."""
 
@@ -26,7 +26,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ComputedTokens:
     """Tokens of a sequence that the model has just computed; some may be refused later.
 
     pos    position of the first
@@ -42,7 +42,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DraftRequest:
     """A draft is wanted of what follows a text.
 
     ids    I32 [n] its tokens as far as they are known; the last was just chosen, so that the
@@ -67,12 +67,12 @@ class Drafter(Closing):
     uses_draft_model: ClassVar[bool] = False
     loads_nextn: ClassVar[bool] = False
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         """Raises ContextError or ModelError where it cannot draft for the context's model."""
         self.setting = setting
 
     @classmethod
-    def made(cls, setting: Setting) -> Drafter:
+    def made(cls, setting: DrafterSetting) -> Drafter:
         """One of this class, or what does the same for a model of another kind."""
         return cls(setting)
 
@@ -93,11 +93,11 @@ class Drafter(Closing):
         """Of a sequence of `end` tokens n have left from a position on; those behind them moved to
         their place."""
 
-    def observe(self, seen: Sequence[Seen]) -> None:
+    def observe(self, seen: Sequence[ComputedTokens]) -> None:
         """What the model has computed, drafts included; a position may come again."""
 
     @abstractmethod
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         """Guesses by sequence; none where there is nothing to say."""
 
     def accept(self, seq_id: int, n_accepted: int, mine: bool) -> None:

@@ -7,9 +7,15 @@ from time import perf_counter
 
 from ggml_py.errors import ContextError
 from llama_py.context import Context
-from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting, drafter
+from llama_py.decoding.drafting.drafter import (
+    ComputedTokens,
+    Drafter,
+    DrafterSetting,
+    DraftRequest,
+    drafter,
+)
 from llama_py.decoding.drafting.needs import load_draft, settled
-from llama_py.decoding.drafting.statistics import Statistics
+from llama_py.decoding.drafting.statistics import DraftStatistics
 from llama_py.decoding.track import Track
 from llama_py.loading.model import Loaded
 from llama_py.params.speculative import SpeculativeParams
@@ -32,11 +38,11 @@ class Drafts:
         self._loaded = load_draft(ctx, p, kinds.values())
         given = p.model_draft if isinstance(p.model_draft, Loaded) else self._loaded
         self._drafters: dict[str, Drafter] = {}
-        self.statistics = {name: Statistics() for name in kinds}
+        self.statistics = {name: DraftStatistics() for name in kinds}
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
         try:
             for name, kind in kinds.items():
-                self._drafters[name] = kind.made(Setting(ctx, p, given))
+                self._drafters[name] = kind.made(DrafterSetting(ctx, p, given))
         except BaseException:
             self.close()
             raise
@@ -80,7 +86,7 @@ class Drafts:
                     n = track.length(name).best(n)
                 if n > 0:
                     text = track.text
-                    requests.append(Request(track.seq_id, text.ids, text.end - 1, n))
+                    requests.append(DraftRequest(track.seq_id, text.ids, text.end - 1, n))
             start = perf_counter()
             guesses = self._guesses(one, requests) if requests else {}
             self.statistics[name].seconds += perf_counter() - start
@@ -92,7 +98,7 @@ class Drafts:
                     track = open.pop(request.seq_id)
                     track.draft, track.author = guess, name
 
-    def _guesses(self, one: Drafter, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def _guesses(self, one: Drafter, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         try:
             return one.draft(requests)
         except ContextError:
@@ -115,7 +121,7 @@ class Drafts:
             layers = {il: rows[at:end] for il, rows in self.ctx.layer_inp.items()}
             if track.drafted:
                 rows = None if h is None else h[at:end]
-                seen.append(Seen(track.seq_id, pos, ids, rows, layers))
+                seen.append(ComputedTokens(track.seq_id, pos, ids, rows, layers))
             at = end
         for one in self._drafters.values():
             one.observe(seen)

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 
 @dataclass(slots=True)
-class Statistics:
+class DraftStatistics:
     """Of one way to draft.
 
     n_drafts     drafts that were checked; n_drafted, n_accepted  their tokens

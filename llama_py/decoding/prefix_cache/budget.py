@@ -11,20 +11,22 @@ CACHE_RAM = 8192  # MiB, where nothing is said
 PART = 4  # and no more than this part of the memory that is free
 
 
-class Kept:
+class SavedState:
     """A state that was saved: of what cannot be taken back token by token, or of everything.
 
     marked  others are likely to go on from here
     evict   called when it has to go, once it no longer counts
     """
 
-    def __init__(self, data: bytes, evict: Callable[[Kept], None], marked: bool = False) -> None:
+    def __init__(
+        self, data: bytes, evict: Callable[[SavedState], None], marked: bool = False
+    ) -> None:
         self.data = data
         self.evict = evict
         self.marked = marked
 
 
-class Budget:
+class CacheBudget:
     """What is kept, the least recently used first.
 
     limit      bytes; None for any number
@@ -36,7 +38,7 @@ class Budget:
         self.limit = limit
         self.size = 0
         self.n_evicted = 0
-        self._kept: dict[Kept, None] = {}
+        self._kept: dict[SavedState, None] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -45,7 +47,7 @@ class Budget:
         """Whether so many bytes can be kept at all."""
         return self.limit is None or size <= self.limit
 
-    def add(self, one: Kept) -> bool:
+    def add(self, one: SavedState) -> bool:
         """Keep it, in place of what was not used for longest; False if it is too large."""
         if not self.allows(len(one.data)):
             return False
@@ -58,12 +60,12 @@ class Budget:
             oldest.evict(oldest)
         return True
 
-    def use(self, one: Kept) -> None:
+    def use(self, one: SavedState) -> None:
         """It was of use: now it is the last to go."""
         if one in self._kept:
             self._kept[one] = self._kept.pop(one)
 
-    def drop(self, one: Kept) -> None:
+    def drop(self, one: SavedState) -> None:
         """It is not needed any more."""
         if one in self._kept:
             del self._kept[one]

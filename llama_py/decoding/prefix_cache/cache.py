@@ -15,9 +15,9 @@ from ggml_py.errors import ContextError
 from llama_py.batch import END, F32, Batch, Wanted
 from llama_py.context import Context
 from llama_py.context.state import Remembering
-from llama_py.decoding.prefix_cache.budget import MIB, Budget, Kept, limit_of
+from llama_py.decoding.prefix_cache.budget import MIB, CacheBudget, SavedState, limit_of
 from llama_py.decoding.prefix_cache.report import Reused
-from llama_py.decoding.prefix_cache.snapshots import At, Holder, Plan, Snapshots
+from llama_py.decoding.prefix_cache.snapshots import At, Holder, SnapshotPlan, Snapshots
 from llama_py.decoding.prefix_cache.tree import Tree, common
 from llama_py.hparams.cparams import CParams
 from llama_py.memory.io import StateReader, StateWriter
@@ -26,7 +26,7 @@ from llama_py.params import ContextParams
 log = logging.getLogger("llama_py")
 
 
-class Decoding(Remembering, Protocol):
+class CachedContext(Remembering, Protocol):
     """What it is for: `llama_py.Context`."""
 
     params: ContextParams
@@ -53,7 +53,7 @@ class _Found:
 
     n: int = 0
     holder: Holder | None = None
-    snapshot: Kept | None = None
+    snapshot: SavedState | None = None
 
 
 @dataclass(slots=True)
@@ -82,13 +82,13 @@ class PrefixCache:
     snapshots  what is kept at its nodes
     """
 
-    def __init__(self, ctx: Decoding) -> None:
+    def __init__(self, ctx: CachedContext) -> None:
         self.ctx = ctx
         p, memory = ctx.params, ctx.memory
-        self.budget = Budget(limit_of(p.cache_ram))
-        self.tree: Tree[Holder, Kept] = Tree(not memory.by_token, self.budget.drop)
+        self.budget = CacheBudget(limit_of(p.cache_ram))
+        self.tree: Tree[Holder, SavedState] = Tree(not memory.by_token, self.budget.drop)
         self.snapshots = Snapshots(memory, p, self.budget, self.tree)
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, SnapshotPlan] = {}
         self._going: _Going | None = None
         self.worth = 2  # a sequence that loses more than one of so many tokens is saved first
         self.shifted: set[int] = set()  # sequences that lost tokens in their middle
@@ -209,7 +209,7 @@ class PrefixCache:
     def until_snapshot(self, seq_id: int) -> int | None:
         """How many tokens may be decoded before `advance` must be told; None for any number."""
         at = self._known(seq_id)
-        following = self._plans.get(seq_id, Plan()).following(at)
+        following = self._plans.get(seq_id, SnapshotPlan()).following(at)
         return None if following is None else following - at
 
     def advance(self, ids: Sequence[int], seq_id: int) -> None:
@@ -312,7 +312,7 @@ class PrefixCache:
         """Whether a holder has the state of a node."""
         if self.tree.ends[holder] is not node:
             return False
-        return isinstance(holder, Kept) or self.ctx.memory.seq_pos_max(holder) + 1 == node.end
+        return isinstance(holder, SavedState) or self.ctx.memory.seq_pos_max(holder) + 1 == node.end
 
     def _goes_back(self, seq_id: int, n: int) -> bool:
         """Take back what a sequence has after n tokens, if that is possible."""
@@ -328,10 +328,10 @@ class PrefixCache:
         if isinstance(holder, int) and data is None and not memory.goes_back:
             data = self.snapshots.written(holder)
         for used in (found.snapshot, holder):
-            if isinstance(used, Kept):
+            if isinstance(used, SavedState):
                 self.budget.use(used)
         try:
-            if isinstance(holder, Kept):
+            if isinstance(holder, SavedState):
                 memory.state_read(StateReader(holder.data), seq_id)
             elif holder is None:
                 memory.seq_rm(seq_id)
@@ -346,7 +346,7 @@ class PrefixCache:
         memory.seq_rm(seq_id)
         return _Found()
 
-    def _saved(self, seq_id: int) -> Kept | None:
+    def _saved(self, seq_id: int) -> SavedState | None:
         """The whole state of a sequence, which now holds its tokens too; None if that is needless.
         It does not count before `_keep`, so that nothing has to go that is still needed."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
@@ -359,11 +359,11 @@ class PrefixCache:
             return None
         io = StateWriter()
         memory.state_write(io, seq_id)
-        one = Kept(io.bytes(), self.tree.release)
+        one = SavedState(io.bytes(), self.tree.release)
         self.tree.hold(one, self.tree.tokens(node), self.tree.kinds[seq_id])
         return one
 
-    def _keep(self, saved: Kept | None) -> None:
+    def _keep(self, saved: SavedState | None) -> None:
         """Count a state that was saved; it goes again if it is too large."""
         if saved is not None and not self.budget.add(saved):
             self.tree.release(saved)
@@ -375,7 +375,7 @@ def _batch(ids: Sequence[int], seq_id: int) -> Batch:
 
 def _nearest(node: At, seq_id: int) -> Holder | None:
     """Whose keys and values are best taken: the sequence's own, another's, those in host memory."""
-    return min(node.holders, key=lambda h: (h != seq_id, isinstance(h, Kept)), default=None)
+    return min(node.holders, key=lambda h: (h != seq_id, isinstance(h, SavedState)), default=None)
 
 
 def _source(found: _Found, seq_id: int) -> str:

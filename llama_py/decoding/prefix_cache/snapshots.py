@@ -6,20 +6,20 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from llama_py.decoding.prefix_cache.budget import MIB, Budget, Kept
-from llama_py.decoding.prefix_cache.tree import Node, Tree
+from llama_py.decoding.prefix_cache.budget import MIB, CacheBudget, SavedState
+from llama_py.decoding.prefix_cache.tree import TokenRun, Tree
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateWriter
 from llama_py.params import ContextParams
 
 log = logging.getLogger("llama_py")
 
-Holder = int | Kept  # a sequence, or the whole state of one in host memory
-At = Node[Holder, Kept]
+Holder = int | SavedState  # a sequence, or the whole state of one in host memory
+At = TokenRun[Holder, SavedState]
 
 
 @dataclass(slots=True)
-class Plan:
+class SnapshotPlan:
     """At which positions of a sequence snapshots are taken: at each of `marks`, and at multiples
     of `step` (0: at none)."""
 
@@ -41,21 +41,25 @@ class Snapshots:
     """Takes them, and keeps few enough of each sequence: `ctx_checkpoints`."""
 
     def __init__(
-        self, memory: MemoryGroup, p: ContextParams, budget: Budget, tree: Tree[Holder, Kept]
+        self,
+        memory: MemoryGroup,
+        p: ContextParams,
+        budget: CacheBudget,
+        tree: Tree[Holder, SavedState],
     ) -> None:
         self.memory, self.budget, self.tree = memory, budget, tree
         self.most, self.step = p.ctx_checkpoints, p.checkpoint_min_step
         self.wanted = not memory.goes_back and self.most > 0 and budget.allows(1)
 
-    def plan(self, n: int, n_tokens: int, marks: Iterable[int]) -> Plan:
+    def plan(self, n: int, n_tokens: int, marks: Iterable[int]) -> SnapshotPlan:
         """For the tokens of a prompt from n on. Of a long one the steps are wider, so that those
         from its beginning on are kept."""
         if not self.wanted:
-            return Plan()
+            return SnapshotPlan()
         step = self.step
         while step and (n_tokens - n) // step > self.most:
             step *= 2
-        return Plan({m for m in marks if n < m < n_tokens}, step)
+        return SnapshotPlan({m for m in marks if n < m < n_tokens}, step)
 
     def written(self, seq_id: int) -> bytes:
         """What a snapshot of a sequence has now."""
@@ -63,7 +67,7 @@ class Snapshots:
         self.memory.state_write(io, seq_id, partial=True)
         return io.bytes()
 
-    def of(self, seq_id: int) -> list[tuple[At, Kept]]:
+    def of(self, seq_id: int) -> list[tuple[At, SavedState]]:
         """Those that a sequence can return to, the last one first."""
         end = self.tree.ends.get(seq_id)
         path = () if end is None else end.path()
@@ -81,7 +85,7 @@ class Snapshots:
             at.state.marked |= marked
         if at.state is not None or not self.wanted:
             return
-        one = Kept(data, lambda _: self._lose(at), marked)
+        one = SavedState(data, lambda _: self._lose(at), marked)
         if not self.budget.allows(len(data)):
             self.wanted = False
             log.warning(
@@ -108,7 +112,7 @@ class Snapshots:
             )
             self.drop(*kept.pop(i))
 
-    def drop(self, at: At, state: Kept) -> None:
+    def drop(self, at: At, state: SavedState) -> None:
         """Keep it no longer."""
         self.budget.drop(state)
         self._lose(at)

@@ -21,7 +21,7 @@ def common(a: Sequence[object], b: Sequence[object]) -> int:
     return low
 
 
-class Node(Generic[H, S]):
+class TokenRun(Generic[H, S]):
     """A run of tokens that is told apart from others only before and behind it.
 
     tokens   of the run; `end` are all tokens from the root to its end
@@ -29,15 +29,15 @@ class Node(Generic[H, S]):
     state    what was kept at the end; None for nothing
     """
 
-    def __init__(self, tokens: list[int], parent: Node[H, S] | None) -> None:
+    def __init__(self, tokens: list[int], parent: TokenRun[H, S] | None) -> None:
         self.tokens = tokens
         self.parent = parent
         self.end: int = len(tokens) + (parent.end if parent else 0)
-        self.children: dict[int, Node[H, S]] = {}
+        self.children: dict[int, TokenRun[H, S]] = {}
         self.holders: set[H] = set()
         self.state: S | None = None
 
-    def path(self) -> Iterator[Node[H, S]]:
+    def path(self) -> Iterator[TokenRun[H, S]]:
         """From here up, without the root."""
         node = self
         while node.parent is not None:
@@ -56,21 +56,21 @@ class Tree(Generic[H, S]):
 
     def __init__(self, lonely: bool, dropped: Callable[[S], None]) -> None:
         """dropped: called with a state that was taken away because nobody holds its tokens."""
-        self.roots: dict[Hashable, Node[H, S]] = {}
-        self.ends: dict[H, Node[H, S]] = {}
+        self.roots: dict[Hashable, TokenRun[H, S]] = {}
+        self.ends: dict[H, TokenRun[H, S]] = {}
         self.kinds: dict[H, Hashable] = {}
         self.lonely = lonely
         self._dropped = dropped
 
-    def _root(self, kind: Hashable) -> Node[H, S]:
+    def _root(self, kind: Hashable) -> TokenRun[H, S]:
         if kind not in self.roots:
-            self.roots[kind] = Node([], None)
+            self.roots[kind] = TokenRun([], None)
         return self.roots[kind]
 
-    def match(self, ids: Sequence[int], kind: Hashable = ()) -> tuple[list[Node[H, S]], int]:
+    def match(self, ids: Sequence[int], kind: Hashable = ()) -> tuple[list[TokenRun[H, S]], int]:
         """The nodes whose tokens `ids` begins with, the last perhaps in part; tokens matched."""
         ids = list(ids)
-        node, n, path = self._root(kind), 0, list[Node[H, S]]()
+        node, n, path = self._root(kind), 0, list[TokenRun[H, S]]()
         while n < len(ids) and (found := node.children.get(ids[n])) is not None:
             path.append(found)
             n += common(found.tokens, ids[n : n + len(found.tokens)])
@@ -79,7 +79,7 @@ class Tree(Generic[H, S]):
             node = found
         return path, n
 
-    def reach(self, ids: Sequence[int], kind: Hashable = ()) -> Node[H, S]:
+    def reach(self, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
         """The node that ends with these tokens, which is made where there is none."""
         path, n = self.match(ids, kind)
         node = path[-1] if path else self._root(kind)
@@ -89,11 +89,11 @@ class Tree(Generic[H, S]):
             node = self._leaf(node, list(ids[n:]))
         return node
 
-    def _leaf(self, node: Node[H, S], ids: list[int]) -> Node[H, S]:
-        leaf = node.children[ids[0]] = Node(ids, node)
+    def _leaf(self, node: TokenRun[H, S], ids: list[int]) -> TokenRun[H, S]:
+        leaf = node.children[ids[0]] = TokenRun(ids, node)
         return leaf
 
-    def _cut(self, node: Node[H, S], n: int) -> Node[H, S]:
+    def _cut(self, node: TokenRun[H, S], n: int) -> TokenRun[H, S]:
         """Let a node end after n tokens; the rest becomes its child."""
         parent = node.parent
         assert parent is not None and parent.end < n < node.end
@@ -103,7 +103,7 @@ class Tree(Generic[H, S]):
         upper.children = {node.tokens[0]: node}
         return upper
 
-    def hold(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> Node[H, S]:
+    def hold(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
         """A holder has these tokens now, and no others."""
         before, node = self.ends.get(holder), self.reach(ids, kind)
         self._let_go(holder, before, node)
@@ -113,7 +113,7 @@ class Tree(Generic[H, S]):
         self.prune(before)
         return node
 
-    def grow(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> Node[H, S]:
+    def grow(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
         """A holder has more tokens behind its own, which are of that kind too."""
         node = self.ends.get(holder) or self._root(kind)
         alone = node.holders == {holder} and node.state is None and not node.children
@@ -130,7 +130,7 @@ class Tree(Generic[H, S]):
         self._join(node)
         return end
 
-    def _below(self, node: Node[H, S], ids: list[int]) -> Node[H, S]:
+    def _below(self, node: TokenRun[H, S], ids: list[int]) -> TokenRun[H, S]:
         """The node that ends with these tokens behind those of a node."""
         while ids and (child := node.children.get(ids[0])) is not None:
             n = common(child.tokens, ids[: len(child.tokens)])
@@ -138,7 +138,7 @@ class Tree(Generic[H, S]):
             ids = ids[n:]
         return self._leaf(node, ids) if ids else node
 
-    def _join(self, node: Node[H, S]) -> None:
+    def _join(self, node: TokenRun[H, S]) -> None:
         """If nothing tells a node apart from what follows it, they become one: the latter."""
         if node.parent is None or node.state is not None or len(node.children) != 1:
             return
@@ -154,14 +154,16 @@ class Tree(Generic[H, S]):
         self._let_go(holder, node, None)
         self.prune(node)
 
-    def _let_go(self, holder: H, before: Node[H, S] | None, after: Node[H, S] | None) -> None:
+    def _let_go(
+        self, holder: H, before: TokenRun[H, S] | None, after: TokenRun[H, S] | None
+    ) -> None:
         kept = set() if after is None else set(after.path())
         for node in () if before is None else before.path():
             if node in kept:
                 return
             node.holders.discard(holder)
 
-    def prune(self, node: Node[H, S] | None) -> None:
+    def prune(self, node: TokenRun[H, S] | None) -> None:
         """Take away what nobody needs, from a node up: states that cannot be reached, tokens."""
         while node is not None and node.parent is not None:
             if node.state is not None and not node.holders and not self.lonely:
@@ -174,7 +176,7 @@ class Tree(Generic[H, S]):
         used = {*self.kinds.values()}
         self.roots = {k: root for k, root in self.roots.items() if root.children or k in used}
 
-    def tokens(self, node: Node[H, S]) -> list[int]:
+    def tokens(self, node: TokenRun[H, S]) -> list[int]:
         """All tokens from the root to the end of a node."""
         runs = [one.tokens for one in node.path()]
         return [id for run in reversed(runs) for id in run]

@@ -10,12 +10,12 @@ from typing import Any
 from ggml_py.backend import Device
 from ggml_py.ops import mul, mul_mat
 from ggml_py.tensor import Tensor
-from llama_py.gguf.tensor_part import Cut
+from llama_py.gguf.tensor_part import TensorCut
 from llama_py.graph.linear import ExpertLinear, Linear
 from llama_py.hparams import HParams
 from llama_py.hparams.share import Share, apportion
 from llama_py.loading.split.block import SplitBlock, SplitLinear, beside
-from llama_py.loading.split.pieces import Piece, ranges_of, why_not
+from llama_py.loading.split.pieces import TensorPiece, ranges_of, why_not
 from llama_py.loading.split.spread import Group
 from llama_py.loading.split.walk import attributes, every, is_block, is_made_of, tensors_of
 from llama_py.loading.split.weights import PartWeights
@@ -42,7 +42,7 @@ def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf)
     layers = place.layers(arch.hp.n_layer_all)
     for devices in place.groups:
         its = frozenset(il for il, d in enumerate(layers) if d is devices[0])
-        stage = Stage(devices, [shares[d.name] for d in devices], first, its, place.parallel)
+        stage = DeviceStage(devices, [shares[d.name] for d in devices], first, its, place.parallel)
         first += len(devices)
         if len(devices) == 1:
             continue
@@ -53,7 +53,7 @@ def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DeviceStage:
     """Devices that share layers.
 
     shares  how much each has
@@ -81,7 +81,9 @@ class Stage:
 
 
 class _Splitter:
-    def __init__(self, arch: Architecture, w: Weights, stage: Stage, device_of: DeviceOf) -> None:
+    def __init__(
+        self, arch: Architecture, w: Weights, stage: DeviceStage, device_of: DeviceOf
+    ) -> None:
         self.arch, self.w, self.stage, self.device_of = arch, w, stage, device_of
         self.devices, self.shares = stage.devices, stage.shares
 
@@ -90,18 +92,20 @@ class _Splitter:
         matrices = [t for t in tensors if t.n_rows > 1]
         return any(self.device_of(t, ()) is not self.devices[0] for t in matrices)
 
-    def cut(self, pieces: Sequence[tuple[int, Piece]]) -> Iterator[Cut]:
+    def cut(self, pieces: Sequence[tuple[int, TensorPiece]]) -> Iterator[TensorCut]:
         """Of one tensor: (number of a device, its piece)."""
         info = self.w.info(pieces[0][1].name)
         assert info is not None
         for (number, piece), ranges in zip(pieces, ranges_of([p for _, p in pieces]), strict=True):
-            yield Cut(piece.tensor, self.devices[number], info, piece.dim, tuple(ranges))
+            yield TensorCut(piece.tensor, self.devices[number], info, piece.dim, tuple(ranges))
 
 
 class _Rows(_Splitter):
     """Matrices by rows."""
 
-    def __init__(self, arch: Architecture, w: Weights, stage: Stage, device_of: DeviceOf) -> None:
+    def __init__(
+        self, arch: Architecture, w: Weights, stage: DeviceStage, device_of: DeviceOf
+    ) -> None:
         super().__init__(arch, w, stage, device_of)
         self.group = stage.group([arch.hp] * len(self.devices))
 
@@ -131,7 +135,7 @@ class _Rows(_Splitter):
         pieces = []
         for i, n in enumerate(sizes):
             t = Tensor(weight.type, (weight.ne[0], n), name=f"{weight.name}.{i}")
-            pieces.append((i, Piece(t, weight.name, 1, (n,))))
+            pieces.append((i, TensorPiece(t, weight.name, 1, (n,))))
         self.w.place_rows(self.cut(pieces), weight, self.devices[0])
         return SplitLinear(linear, [p.tensor for _, p in pieces], self.group)
 
@@ -144,7 +148,9 @@ def _is_frozen(owner: object) -> bool:
 class _Graph(_Splitter):
     """Blocks by heads and hidden channels, the head by rows."""
 
-    def __init__(self, arch: Architecture, w: Weights, stage: Stage, device_of: DeviceOf) -> None:
+    def __init__(
+        self, arch: Architecture, w: Weights, stage: DeviceStage, device_of: DeviceOf
+    ) -> None:
         super().__init__(arch, w, stage, device_of)
         shares = [
             Share(self.shares, i, self._block_of, self._has, stage.by_expert)
@@ -260,11 +266,11 @@ class _Graph(_Splitter):
             return [], "it has no heads or channels that devices could share"
         return used, self._misfit([own for own, u in zip(pieces, used, strict=True) if u])
 
-    def _pieces(self, number: int, part: Any) -> list[Piece]:
+    def _pieces(self, number: int, part: Any) -> list[TensorPiece]:
         own = self.weights[number].pieces
         return [own[id(t)] for t in tensors_of(part) if id(t) in own]
 
-    def _too_small(self, pieces: Sequence[Piece]) -> str:
+    def _too_small(self, pieces: Sequence[TensorPiece]) -> str:
         for p in pieces:
             if p.is_sum and (info := self.w.info(p.name)) is not None:
                 return (
@@ -273,8 +279,8 @@ class _Graph(_Splitter):
                 )
         return "there is nothing to share"
 
-    def _misfit(self, pieces: Sequence[Sequence[Piece]]) -> str:
-        by_name: dict[str, list[Piece]] = {}
+    def _misfit(self, pieces: Sequence[Sequence[TensorPiece]]) -> str:
+        by_name: dict[str, list[TensorPiece]] = {}
         for own in pieces:
             for p in own:
                 by_name.setdefault(p.name, []).append(p)
@@ -306,7 +312,7 @@ class _Graph(_Splitter):
 
     def _cut_blocks(self) -> set[str]:
         """Give every piece in use its bytes; the names of the tensors that were cut."""
-        by_name: dict[str, dict[int, Piece]] = {}
+        by_name: dict[str, dict[int, TensorPiece]] = {}
         for used in self.used:
             for number, part in enumerate(used):
                 for p in [] if part is None else self._pieces(number, part):

@@ -11,7 +11,7 @@ from llama_py.gguf.tensor_part import Range, cuts_blocks
 
 
 @dataclass(slots=True)
-class Piece:
+class TensorPiece:
     """What one device has of a tensor.
 
     name      of the file's tensor
@@ -36,7 +36,7 @@ class Piece:
         return (self.dim == 0 and self.tensor.ne[1] > 1) or (self.dim == 2 and self.is_sum)
 
 
-def ranges_of(pieces: Sequence[Piece]) -> list[list[Range]]:
+def ranges_of(pieces: Sequence[TensorPiece]) -> list[list[Range]]:
     """Where along the cut dimension each lies, if together they are all of a tensor."""
     found: list[list[Range]] = [[] for _ in pieces]
     start = 0
@@ -47,7 +47,7 @@ def ranges_of(pieces: Sequence[Piece]) -> list[list[Range]]:
     return found
 
 
-def why_not(pieces: Sequence[Piece], info: TensorInfo) -> str:
+def why_not(pieces: Sequence[TensorPiece], info: TensorInfo) -> str:
     """ "" if the pieces, of all devices, make up a tensor of the file; else the reason."""
     whole = [p for p in pieces if p.dim is None]
     if len(whole) == len(pieces):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ggml_py.tensor import Tensor, shape4
 from llama_py.graph.linear import ExpertLinear, Norm, NormKind
 from llama_py.hparams.share import Share
-from llama_py.loading.split.pieces import Piece
+from llama_py.loading.split.pieces import TensorPiece
 from llama_py.weights import Bias, Sections, Weights
 
 
@@ -22,8 +22,8 @@ class PartWeights(Weights):
     def __init__(self, whole: Weights, share: Share, number: int) -> None:
         super().__init__(whole.infos, whole.where, whole.like)
         self.share, self.number = share, number
-        self.pieces: dict[int, Piece] = {}
-        self._by_name: dict[str, Piece] = {}
+        self.pieces: dict[int, TensorPiece] = {}
+        self._by_name: dict[str, TensorPiece] = {}
 
     def scope(self, prefix: str, il: int = -1) -> Weights:
         part = super().scope(prefix, il)
@@ -50,7 +50,7 @@ class PartWeights(Weights):
             whole = found.ne
             shape = min(shape4(ne), shape4(other or ne), key=lambda s: len(_different(s, whole)))
             tensor = Tensor(found.type, shape, name=f"{full}.{self.number}")
-            piece = self._by_name[full] = Piece(tensor, full, None, ())
+            piece = self._by_name[full] = TensorPiece(tensor, full, None, ())
             stem = name.removesuffix(".weight")
             piece.idle, piece.is_sum = self.share.knows(self.il, stem)
             self._cut(piece, whole, shape)
@@ -59,11 +59,11 @@ class PartWeights(Weights):
             piece.sections = tuple(sections) or (piece.tensor.ne[piece.dim],)
         return piece.tensor
 
-    def by_name(self, name: str) -> Piece | None:
+    def by_name(self, name: str) -> TensorPiece | None:
         """The piece of a tensor of the file, if it was declared."""
         return self._by_name.get(name)
 
-    def _cut(self, piece: Piece, whole: Sequence[int], shape: Sequence[int]) -> None:
+    def _cut(self, piece: TensorPiece, whole: Sequence[int], shape: Sequence[int]) -> None:
         different = _different(whole, shape)
         if len(different) > 1:
             piece.problem = f"{list(shape)} is no part of {list(whole)}"

@@ -18,7 +18,7 @@ from ggml_py.tensor import FLAG_COMPUTE, Tensor
 from ggml_py.types import F32
 from llama_py.graph.result import GraphResult
 from llama_py.hooks.values import Values, read
-from llama_py.quantize.imatrix.file import Counts, Entry, Imatrix
+from llama_py.quantize.imatrix.file import Counts, Imatrix, ImatrixEntry
 
 Sums = npt.NDArray[np.float64]
 
@@ -174,6 +174,7 @@ class Collector:
     def result(self, path: str, size: int) -> Imatrix:
         """All that was collected."""
         entries = {
-            name: Entry(e.sums.astype(np.float32), e.counts) for name, e in self.entries.items()
+            name: ImatrixEntry(e.sums.astype(np.float32), e.counts)
+            for name, e in self.entries.items()
         }
         return Imatrix(path, entries, self.datasets, self.n_chunks(size), size)

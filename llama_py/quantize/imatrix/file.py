@@ -28,7 +28,7 @@ DATASETS, N_CHUNKS, CHUNK_SIZE = (
 
 
 @dataclass
-class Entry:
+class ImatrixEntry:
     """Of one weight tensor.
 
     sums    of the squares of its inputs, of all its matrices. [n_matrices * n_inputs]
@@ -44,7 +44,7 @@ class Imatrix:
     """What a file has. old: sums are means times the number of calls, which `counts` has."""
 
     path: str
-    entries: dict[str, Entry]
+    entries: dict[str, ImatrixEntry]
     datasets: list[str] = field(default_factory=list)
     n_chunks: int = 0
     chunk_size: int = 0
@@ -105,7 +105,7 @@ def _read_gguf(path: Path) -> Imatrix:
                     f"{path}: {base} has {len(values)} sums for {len(number)} matrices; make it"
                     " again"
                 )
-            entries[base] = Entry(values, np.rint(number).astype(np.int64))
+            entries[base] = ImatrixEntry(values, np.rint(number).astype(np.int64))
         if not entries:
             raise GGUFError(f"{path}: has no entries; it was made of no text")
         datasets = file.metadata[DATASETS]
@@ -145,7 +145,7 @@ def _read_old(path: Path) -> Imatrix:
         name = cursor.take(cursor.number()).decode("utf-8", "surrogateescape")
         calls, size = cursor.number(), cursor.number()
         values = np.frombuffer(cursor.take(4 * size), "<f4").copy()
-        entries[name] = Entry(values, np.array([calls], np.int64))
+        entries[name] = ImatrixEntry(values, np.array([calls], np.int64))
     found = Imatrix(str(path), entries, old=True)
     if not cursor.done:
         found.n_chunks = cursor.number()
@@ -166,7 +166,7 @@ def write_imatrix(path: str | Path, imatrix: Imatrix) -> None:
     replace_file(path, content(stored, _tensors(imatrix.entries)))
 
 
-def _tensors(entries: Mapping[str, Entry]) -> Iterator[TensorInfo]:
+def _tensors(entries: Mapping[str, ImatrixEntry]) -> Iterator[TensorInfo]:
     for name in sorted(entries):
         entry = entries[name]
         n = len(entry.counts)

@@ -34,7 +34,7 @@ class NoText(TextModel):
         return text.encode("utf-8", "surrogateescape")
 
 
-class Hashes(TextModel):
+class HashTokenizer(TextModel):
     """Tiny models of tests (`test`): five bytes are a token, by a number made of them."""
 
     names = ("test",)

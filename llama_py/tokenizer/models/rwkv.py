@@ -19,7 +19,7 @@ _ESCAPE = re.compile(rb"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
 _ESCAPED = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
-class World(TextModel):
+class WorldTokenizer(TextModel):
     """A byte that starts no token is the unknown token; there is no BOS and no EOS in texts."""
 
     names = ("rwkv",)

@@ -16,7 +16,7 @@ from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.linear import Norm, NormKind
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import VisionHParams
-from llama_py.vision.layers import FeedForward, Projections, attend, normed
+from llama_py.vision.layers import VisionFeedForward, VisionProjections, attend, normed
 from llama_py.vision.projectors._projector import Dynamic
 from llama_py.vision.resize import Size
 from llama_py.vision.vit import feed_forward
@@ -42,7 +42,7 @@ class MergingLayer:
     def __init__(self, w: Weights, hp: VisionHParams, kind: NormKind, swaps: bool) -> None:
         n = hp.n_embd
         self.ln1 = w.norm("ln1", n, kind=kind, bias=True)
-        self.qkv = Projections(w, n, hp.n_head, kind)
+        self.qkv = VisionProjections(w, n, hp.n_head, kind)
         self.out = w.linear("attn_out", n, n, bias=True, scaled=False)
         self.ln2 = w.norm("ln2", n, kind=kind, bias=True)
         self.ffn = feed_forward(w, hp, swaps)
@@ -93,13 +93,13 @@ class Merging(Dynamic):
         positions = g.positions("positions", on_four_axes(square_positions(g)))
         return self.merged(g, self.transformed(g, cur, positions), None, self.merger)
 
-    def merging(self, w: Weights, up: str, down: str) -> FeedForward:
+    def merging(self, w: Weights, up: str, down: str) -> VisionFeedForward:
         """Of four patches a row. Its sizes are the file's."""
         n = FOUR * self.hp.n_embd
         infos = w.info(f"{up}.weight"), w.info(f"{down}.weight")
         hidden = n if infos[0] is None else infos[0].ne[1]
         n_out = self.hp.n_embd_out if infos[1] is None else infos[1].ne[1]
-        return FeedForward(
+        return VisionFeedForward(
             w.linear(up, n, hidden, bias="needed", scaled=False),
             w.linear(down, hidden, n_out, bias="needed", scaled=False),
             None,
@@ -131,7 +131,7 @@ class Merging(Dynamic):
         return cur if self.post is None else normed(g, cur, self.post, len(self.layers))
 
     def merged(
-        self, g: ImageGraph, cur: Tensor, norm: Norm | None, merger: FeedForward, il: int = -1
+        self, g: ImageGraph, cur: Tensor, norm: Norm | None, merger: VisionFeedForward, il: int = -1
     ) -> Tensor:
         """Four patches in a row. [n_embd, n_patches, 1] -> [n_out, n_patches / 4, 1]"""
         cur = reshape(cur, FOUR * g.hp.n_embd, g.n_patches // FOUR, 1)

@@ -12,13 +12,13 @@ from llama_py.vision.vit import ViT
 from llama_py.weights import Weights
 
 
-class Gemma3HParams(VisionHParams):
+class Gemma3VisionHParams(VisionHParams):
     n_merge: int = uint("vision.projector.scale_factor", 4, least=1, most=MAX_PATCH)
 
 
-class Gemma3(Projector):
+class Gemma3Projector(Projector):
     name = "gemma3"
-    HParams = Gemma3HParams
+    HParams = Gemma3VisionHParams
     resize = "bilinear"
     begin, end = "<start_of_image>", "<end_of_image>"
 

@@ -45,7 +45,7 @@ CAUSAL = (1536, 2560)  # channels of text models whose images see only what is b
 Limits = tuple[float, float, float, float]  # of what a matrix gets, and of what it gives
 
 
-class Gemma4HParams(VisionHParams):
+class Gemma4VisionHParams(VisionHParams):
     min_tokens, max_tokens = 70, 1120
     rope_theta = 100.0
     n_merge: int = uint("vision.projector.scale_factor", 3, least=1, most=MAX_PATCH)
@@ -54,7 +54,7 @@ class Gemma4HParams(VisionHParams):
 class _Gemma4(Dynamic):
     """n_places  rows of the table of positions, of columns, then of rows"""
 
-    HParams = Gemma4HParams
+    HParams = Gemma4VisionHParams
     begin, end = "<|image>", "<image|>"
 
     def declare(self, w: Weights) -> None:
@@ -137,7 +137,7 @@ class Gemma4Eyes(_Gemma4):
         return n_embd not in CAUSAL
 
 
-class UnifiedHParams(Gemma4HParams):
+class UnifiedHParams(Gemma4VisionHParams):
     n_head: int = uint("vision.attention.head_count")
     n_head_kv: int = 0
     n_embd_head: int = 0

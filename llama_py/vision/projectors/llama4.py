@@ -19,7 +19,7 @@ from llama_py.weights import Weights
 MOST = 3  # tiles on a side
 
 
-class Llama4(Projector):
+class Llama4Projector(Projector):
     name = "llama4"
     begin, end = "<|image_start|>", "<|image_end|>"
 

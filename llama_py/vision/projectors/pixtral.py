@@ -23,7 +23,7 @@ from ggml_py.types import F32
 from llama_py.gguf.keys import uint
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import MAX_PATCH, VisionHParams
-from llama_py.vision.layers import FeedForward
+from llama_py.vision.layers import VisionFeedForward
 from llama_py.vision.positions import turn_2d
 from llama_py.vision.projectors._projector import Dynamic
 from llama_py.vision.vit import ViT
@@ -49,7 +49,7 @@ class Pixtral(Dynamic):
         infos = w.info("mm.1.weight"), w.info("mm.2.weight")
         hidden = hp.n_ff if infos[0] is None else infos[0].ne[1]
         self.n_embd_out = hp.n_embd_out if infos[1] is None else infos[1].ne[1]
-        self.out = FeedForward(
+        self.out = VisionFeedForward(
             w.linear("mm.1", n, hidden, bias=True, scaled=False),
             w.linear("mm.2", hidden, self.n_embd_out, bias=True, scaled=False),
             None,

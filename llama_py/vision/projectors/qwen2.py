@@ -26,7 +26,7 @@ WINDOW = 112  # pixels of a side
 HIDDEN = float(np.finfo(np.float32).min)
 
 
-class WindowedHParams(MergingHParams):
+class WindowedVisionHParams(MergingHParams):
     """n_pattern  every so many layers one sees all"""
 
     n_pattern: int = uint("vision.n_wa_pattern")
@@ -44,8 +44,8 @@ class WindowedHParams(MergingHParams):
 
 class Qwen25Eyes(Merging):
     name = "qwen2.5vl_merger"
-    HParams = WindowedHParams
-    hp: WindowedHParams
+    HParams = WindowedVisionHParams
+    hp: WindowedVisionHParams
     kind = "rms"
     swaps = True
 

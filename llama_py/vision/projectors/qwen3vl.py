@@ -8,12 +8,12 @@ from ggml_py.ops import add, concat, cont, interpolate, permute, reshape
 from ggml_py.tensor import Tensor
 from llama_py.graph.linear import Norm
 from llama_py.vision.graph import ImageGraph
-from llama_py.vision.layers import FeedForward, normed
+from llama_py.vision.layers import VisionFeedForward, normed
 from llama_py.vision.projectors._qwen import FOUR, Merging, fours, on_four_axes, square_positions
 from llama_py.weights import Weights
 
 
-class Qwen3VL(Merging):
+class Qwen3VLProjector(Merging):
     """deepstack  by layer, what makes rows of its result"""
 
     name = "qwen3vl_merger"
@@ -24,7 +24,7 @@ class Qwen3VL(Merging):
         self.bias = w.tensor("v.patch_embd.bias", n)
         self.n_side = self.hp.n_side if info is None else math.isqrt(info.ne[1])
         self.learned = w.tensor("v.position_embd.weight", n, self.n_side**2)
-        self.deepstack: dict[int, tuple[Norm, FeedForward]] = {}
+        self.deepstack: dict[int, tuple[Norm, VisionFeedForward]] = {}
         for il in range(self.hp.n_layer):
             if w.has(f"v.deepstack.{il}.fc1.weight"):
                 part = w.scope(f"v.deepstack.{il}.")

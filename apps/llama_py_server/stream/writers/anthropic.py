@@ -12,7 +12,7 @@ from llama_py_server.wire.ids import new_id
 from llama_py_server.wire.sse import Frame
 
 if TYPE_CHECKING:
-    from llama_py.chat.stream import Delta
+    from llama_py.chat.stream import AnswerDelta
     from llama_py_server.models.state import ModelState
     from llama_py_server.stream.reply import Change, Reply, ReplyCall
     from llama_py_server.wire.errors import HTTPError
@@ -75,7 +75,7 @@ class AnthropicWriter:
         self._begun = True
         return [_event("message_start", message=self._message([], reply, start=True))]
 
-    def _added(self, delta: Delta) -> list[Frame]:
+    def _added(self, delta: AnswerDelta) -> list[Frame]:
         found = []
         if delta.reasoning:
             found += self._opened("thinking", {"type": "thinking", "thinking": ""})

@@ -10,7 +10,7 @@ from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.wire.sse import Frame
 
 if TYPE_CHECKING:
-    from llama_py.chat.stream import Delta
+    from llama_py.chat.stream import AnswerDelta
     from llama_py_server.models.state import ModelState
     from llama_py_server.stream.reply import Change, Reply, ReplyMessage
 
@@ -125,7 +125,7 @@ def calls(said: ReplyMessage) -> list[dict[str, Any]]:
     ]
 
 
-def delta_of(delta: Delta) -> dict[str, Any]:
+def delta_of(delta: AnswerDelta) -> dict[str, Any]:
     """server-chat.cpp:server_chat_msg_diff_to_json_oaicompat"""
     found: dict[str, Any] = {}
     if delta.reasoning:

@@ -12,7 +12,7 @@ from llama_py_server.wire.ids import new_id
 from llama_py_server.wire.sse import Frame
 
 if TYPE_CHECKING:
-    from llama_py.chat.stream import Delta
+    from llama_py.chat.stream import AnswerDelta
     from llama_py_server.models.state import ModelState
     from llama_py_server.stream.reply import Change, ChosenToken, Reply, ReplyCall
     from llama_py_server.wire.body import Body
@@ -167,7 +167,7 @@ class ResponsesWriter:
             found[-1].data["timings"] = timings(reply)
         return found
 
-    def _added(self, delta: Delta, reply: Reply, logprobs: list[Item]) -> list[Frame]:
+    def _added(self, delta: AnswerDelta, reply: Reply, logprobs: list[Item]) -> list[Frame]:
         found = []
         if delta.reasoning:
             found += self._opened("reasoning", self._thoughts([]), reply)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggml_py.tensor import MAX_SRC
-from llama_py_tools.bench.predict.cost import Link, Shape, best, prompt, token
-from llama_py_tools.bench.predict.work import Limits, n_sums, work_of
+from llama_py_tools.bench.predict.cost import BatchCost, Link, best, prompt, token
+from llama_py_tools.bench.predict.work import MachineLimits, n_sums, work_of
 
 if TYPE_CHECKING:
     from llama_py.fit.planning import PlannedModel
-    from llama_py_tools.bench.output import Result
+    from llama_py_tools.bench.output import BenchResult
     from llama_py_tools.bench.params import BenchParams
 
-    Measure = Callable[[BenchParams], Iterator[Result]]
+    Measure = Callable[[BenchParams], Iterator[BenchResult]]
 
 # Which part of what it can do a machine reaches, where it was not measured: docs/commands.md has a
 # token of 205 ms by its bytes that took 268 ms; prompts are nearer to their limit.
@@ -73,7 +73,7 @@ def _number(text: str, unit: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SpeedRow:
     """Tokens a second of n machines: a prompt's, and of one answer."""
 
     n: int
@@ -84,7 +84,7 @@ class Row:
     gib: float
 
 
-def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[Row]:
+def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[SpeedRow]:
     """With whole layers, with shared ones, and the best of what is between.
 
     measure  runs tests as llama-py-bench does
@@ -101,7 +101,7 @@ def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[Row]:
     for n in counts(o.predict):
         for t, p in dict.fromkeys([(1, n), (n, 1), best(one, how, n)]):
             if p <= len(one.layers) and t <= MAX_SRC:
-                yield Row(
+                yield SpeedRow(
                     n,
                     t,
                     p,
@@ -111,20 +111,20 @@ def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[Row]:
                 )
 
 
-def shape_of(model: PlannedModel, limits: Limits, n_tokens: int, n_ctx: int) -> Shape:
+def shape_of(model: PlannedModel, limits: MachineLimits, n_tokens: int, n_ctx: int) -> BatchCost:
     layers, head = work_of(model, n_tokens, max(n_ctx, n_tokens)).seconds(limits)
     h = model.hparams
     counts = n_sums(model)
-    return Shape(
+    return BatchCost(
         n_tokens, layers, head, h.n_embd, h.n_vocab, counts if len(counts) == len(layers) else ()
     )
 
 
-def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) -> Limits:
+def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) -> MachineLimits:
     """--speed, or what this machine does with so many threads; by a run of the model, where the
     file has its weights."""
     if o.speed:
-        return Limits(*speed(o.speed), REACHED)
+        return MachineLimits(*speed(o.speed), REACHED)
     from ggml_py.registry import device
     from llama_py_tools.bench import roofline
 
@@ -133,7 +133,7 @@ def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) 
         cpu.set_threads(o.threads[0])
     types = [t.type.name for t in model.file.tensors.values() if len(t.ne) > 1]
     measured = roofline.limits(cpu, max(dict.fromkeys(types), key=types.count))
-    found = Limits(measured.bandwidth, measured.flops)
+    found = MachineLimits(measured.bandwidth, measured.flops)
     if is_hole(path):
         return replace(found, reached=REACHED)
     n = max(o.n_prompt[0], 1)
@@ -156,7 +156,7 @@ def is_hole(path: str) -> bool:
     return getattr(found, "st_blocks", found.st_size) * 512 < found.st_size / 2
 
 
-def table(found: Iterator[Row], n_prompt: int) -> Iterator[str]:
+def table(found: Iterator[SpeedRow], n_prompt: int) -> Iterator[str]:
     yield f"| hosts | tp x pp | GiB each | pp{n_prompt} t/s | tg t/s |"
     yield "|---:|---:|---:|---:|---:|"
     for r in found:

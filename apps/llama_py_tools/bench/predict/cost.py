@@ -40,7 +40,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BatchCost:
     """layers, head  seconds on one machine, of one batch of n_tokens
     n_embd, n_vocab  numbers that pass after a layer, and at the end
     n_sums  of each layer, if machines share it
@@ -67,12 +67,12 @@ def stages(layers: Sequence[float], p: int) -> list[float]:
     return [sum(layers[a:b]) for a, b in pairwise(cuts)]
 
 
-def one_sum(shape: Shape, link: Link, t: int) -> float:
+def one_sum(shape: BatchCost, link: Link, t: int) -> float:
     """Seconds of a sum over t machines: each sends its part to all others at once."""
     return link.exchange((t - 1) * shape.row_bytes) + shape.summing if t > 1 else 0.0
 
 
-def batch(shape: Shape, link: Link, t: int, p: int) -> list[float]:
+def batch(shape: BatchCost, link: Link, t: int, p: int) -> list[float]:
     """Seconds of each stage of one batch, with what it hands on; the last has the head, and hands
     logits of one token to the first rank."""
     shared = one_sum(shape, link, t)
@@ -90,18 +90,18 @@ def batch(shape: Shape, link: Link, t: int, p: int) -> list[float]:
     return found
 
 
-def token(shape: Shape, link: Link, t: int, p: int) -> float:
+def token(shape: BatchCost, link: Link, t: int, p: int) -> float:
     """Seconds of a token of one answer: stages follow each other."""
     return sum(batch(shape, link, t, p))
 
 
-def prompt(shape: Shape, link: Link, t: int, p: int, n_batches: int) -> float:
+def prompt(shape: BatchCost, link: Link, t: int, p: int, n_batches: int) -> float:
     """Seconds of a prompt of several batches, which follow each other through the stages."""
     found = batch(shape, link, t, p)
     return sum(found) + (n_batches - 1) * max(found)
 
 
-def best(shape: Shape, link: Link, n: int) -> tuple[int, int]:
+def best(shape: BatchCost, link: Link, n: int) -> tuple[int, int]:
     """The t and p of n machines with the fastest token, t being what a sum can be of."""
     most = min(n, MAX_SRC)
     pairs = [(t, n // t) for t in range(1, most + 1) if n % t == 0 and n // t <= len(shape.layers)]

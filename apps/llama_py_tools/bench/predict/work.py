@@ -21,7 +21,7 @@ _LAST = ("norm", "result_norm", "result_output")  # behind all layers
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MachineLimits:
     """What one machine does: bytes and flops a second, and which part of that is reached by graphs
     of one token and of many."""
 
@@ -46,7 +46,7 @@ class Work:
     layers: Sequence[list[tuple[float, float]]]
     head: list[tuple[float, float]] = field(default_factory=list)
 
-    def seconds(self, limits: Limits) -> tuple[list[float], float]:
+    def seconds(self, limits: MachineLimits) -> tuple[list[float], float]:
         """Of the layers, and of the head, on one machine."""
         of_layers = [limits.seconds(nodes, self.n_tokens) for nodes in self.layers]
         return of_layers, limits.seconds(self.head, self.n_tokens)

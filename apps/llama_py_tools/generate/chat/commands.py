@@ -17,13 +17,13 @@ from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from llama_py import Conversation
-    from llama_py_tools.generate.generation import Run
+    from llama_py_tools.generate.generation import GenerationRun
 
 
-class Talk(Protocol):
+class Commanded(Protocol):
     """What commands are for: `llama_py_tools.generate.chat.Talk`."""
 
-    run: Run
+    run: GenerationRun
     conversation: Conversation
     source: PromptSource
     attached: list[str]
@@ -39,12 +39,12 @@ class Talk(Protocol):
     def last_said(self) -> str: ...
 
 
-Command = Callable[[Talk, str], None]
+Command = Callable[[Commanded, str], None]
 
 LOOKS_LIKE = re.compile(r"/(?:[A-Za-z]+|\?)(?=\s|$)")
 
 
-def help(talk: Talk, rest: str) -> None:
+def help(talk: Commanded, rest: str) -> None:
     """what can be typed (also /?)"""
     for name, command in COMMANDS.items():
         session.tell(f"{USAGE.get(name, name):18} {command.__doc__}")
@@ -54,12 +54,12 @@ def help(talk: Talk, rest: str) -> None:
     )
 
 
-def clear(talk: Talk, rest: str) -> None:
+def clear(talk: Commanded, rest: str) -> None:
     """forget the conversation"""
     talk.clear()
 
 
-def system(talk: Talk, rest: str) -> None:
+def system(talk: Commanded, rest: str) -> None:
     """what the model is to be, from now on; without a text: tell it"""
     if rest:
         talk.conversation.system = rest
@@ -67,14 +67,14 @@ def system(talk: Talk, rest: str) -> None:
         session.tell(talk.conversation.system or "(there is no system prompt; /system TEXT)")
 
 
-def regen(talk: Talk, rest: str) -> None:
+def regen(talk: Commanded, rest: str) -> None:
     """answer the last message again, differently"""
     if not talk.run.sampler.is_random:
         session.tell(dimmed("(the same answer will come: temp is 0)"))
     talk.again()
 
 
-def edit(talk: Talk, rest: str) -> None:
+def edit(talk: Commanded, rest: str) -> None:
     """ask the last message differently; on a terminal it can be changed"""
     if not talk.last_said():
         raise ModelError("nothing was said yet that could be edited")
@@ -83,7 +83,7 @@ def edit(talk: Talk, rest: str) -> None:
         talk.again(text.strip())
 
 
-def read(talk: Talk, rest: str) -> None:
+def read(talk: Commanded, rest: str) -> None:
     """put the text of a file before the next message"""
     path = _path(rest, "/read FILE")
     data = path.read_bytes()
@@ -93,7 +93,7 @@ def read(talk: Talk, rest: str) -> None:
     session.tell(dimmed(f"({path}, {len(data)} bytes, comes before your next message)"))
 
 
-def image(talk: Talk, rest: str) -> None:
+def image(talk: Commanded, rest: str) -> None:
     """show the model an image, before the next message"""
     from llama_py.vision.image import Image
 
@@ -108,7 +108,7 @@ def image(talk: Talk, rest: str) -> None:
     session.tell(dimmed(f"({path}, {width} x {height}, comes before your next message)"))
 
 
-def save(talk: Talk, rest: str) -> None:
+def save(talk: Commanded, rest: str) -> None:
     """write messages and settings to a file (JSON)"""
     path, c = _path(rest, "/save FILE"), talk.conversation
     name = str(talk.run.model.file.metadata.get("general.name", talk.run.model.arch))
@@ -116,7 +116,7 @@ def save(talk: Talk, rest: str) -> None:
     session.tell(dimmed(f"({len(c.messages)} messages are in {path})"))
 
 
-def load(talk: Talk, rest: str) -> None:
+def load(talk: Commanded, rest: str) -> None:
     """go on with a conversation that was saved"""
     path = _path(rest, "/load FILE")
     messages, changes = saved.load(path)
@@ -130,7 +130,7 @@ def load(talk: Talk, rest: str) -> None:
     session.tell(dimmed(f"({len(messages)} messages of {path})"))
 
 
-def set(talk: Talk, rest: str) -> None:
+def set(talk: Commanded, rest: str) -> None:
     """show or change how answers are chosen: /set temp 0.5"""
     name, _, text = rest.partition(" ")
     if not name:
@@ -142,7 +142,7 @@ def set(talk: Talk, rest: str) -> None:
     session.tell(f"{name} is {settings.shown(settings.values(talk.run)[setting[0].name])}")
 
 
-def exit(talk: Talk, rest: str) -> None:
+def exit(talk: Commanded, rest: str) -> None:
     """end the conversation (also /bye, /quit, Ctrl-D)"""
     talk.ended = True
 
@@ -182,7 +182,7 @@ def split(line: str) -> tuple[str, str] | None:
     return ALIASES.get(found[0], found[0]), line[found.end() :].strip()
 
 
-def obey(talk: Talk, name: str, rest: str) -> None:
+def obey(talk: Commanded, name: str, rest: str) -> None:
     """Do what a command says. ModelError for one that there is not."""
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS) or "/help lists all"

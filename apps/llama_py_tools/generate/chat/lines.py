@@ -41,7 +41,7 @@ def message(text: str) -> str:
     return text.replace("\\\n", "\n").removesuffix("\\").rstrip()
 
 
-class Source(Protocol):
+class MessageSource(Protocol):
     """Where messages come from."""
 
     def read(self, default: str = "") -> str | None:
@@ -49,7 +49,7 @@ class Source(Protocol):
         KeyboardInterrupt where Ctrl-C comes."""
 
 
-class Plain:
+class StdinLines:
     """Lines of stdin, of a pipe or of a terminal of which nothing more is asked."""
 
     def __init__(self, more: Unfinished = unfinished) -> None:
@@ -72,7 +72,7 @@ class Plain:
 class PromptSource:
     """Ctrl-C at the prompt clears the line; a second one ends the conversation."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: MessageSource) -> None:
         self.source = source
 
     def read(self, default: str = "") -> str | None:

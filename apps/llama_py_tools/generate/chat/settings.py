@@ -17,7 +17,7 @@ from llama_py_tools.command.escapes import unescape
 from llama_py_tools.command.options import converter
 
 if TYPE_CHECKING:
-    from llama_py_tools.generate.generation import Run
+    from llama_py_tools.generate.generation import GenerationRun
 
 _OTHERS = {"special", *(f.name for f in fields(SpeculativeParams))}
 Setting = tuple[Field[Any], Option]
@@ -57,7 +57,7 @@ def value_of(setting: Setting, text: str) -> Any:
         raise ModelError(f"{field.name.replace('_', '-')}: {e}") from None
 
 
-def values(run: Run) -> dict[str, Any]:
+def values(run: GenerationRun) -> dict[str, Any]:
     """What is set now, by the fields' names."""
     sampling = run.sampler.params
     return {
@@ -66,7 +66,7 @@ def values(run: Run) -> dict[str, Any]:
     }
 
 
-def apply(run: Run, changes: Mapping[str, Any]) -> None:
+def apply(run: GenerationRun, changes: Mapping[str, Any]) -> None:
     """From now on answer so. ModelError, with nothing changed, for values that are refused.
 
     The sampler is a new one, which knows nothing of the text: it is to be told.
@@ -85,7 +85,7 @@ def apply(run: Run, changes: Mapping[str, Any]) -> None:
     run.sampler, run.params = made, replace(params, sampler=made)
 
 
-def text(run: Run) -> str:
+def text(run: GenerationRun) -> str:
     """All settings, a line each; those that were changed are marked."""
     lines = []
     now = values(run)

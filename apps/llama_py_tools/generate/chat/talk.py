@@ -15,9 +15,9 @@ from llama_py_tools.command.escapes import unescape
 from llama_py_tools.command.streams import is_edited
 from llama_py_tools.generate.chat import commands, settings
 from llama_py_tools.generate.chat.lines import (
-    Plain,
+    MessageSource,
     PromptSource,
-    Source,
+    StdinLines,
     unfinished,
     unfinished_always,
 )
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from llama_py import Piece
     from llama_py_tools.command.chat_params import ChatParams
-    from llama_py_tools.generate.generation import Run
+    from llama_py_tools.generate.generation import GenerationRun
 
 WELCOME = "talk to the model; /help lists commands, Ctrl-C stops an answer, Ctrl-D ends it all"
 
@@ -45,7 +45,11 @@ class Talk:
     """
 
     def __init__(
-        self, run: Run, params: ChatParams, escape: bool = True, images: Sequence[str] = ()
+        self,
+        run: GenerationRun,
+        params: ChatParams,
+        escape: bool = True,
+        images: Sequence[str] = (),
     ) -> None:
         """escape: whether the system prompt has escapes; images: of the first message. ModelError
         if the template is none."""
@@ -71,14 +75,14 @@ class Talk:
         self.attached: list[str] = []
         self.images: list[str | Path] = list(images)
         self.ended = False
-        self.source = PromptSource(Plain(self.more))
+        self.source = PromptSource(StdinLines(self.more))
         self._beyond = 0  # cells that images take, more than positions
         self._anew = False  # whether the sampler is to be told of all that was said
 
     def talk(self, first: str | None) -> None:
         """Answer `first`, then each message, until /exit, Ctrl-D or the end of stdin."""
         once = self.single_turn and first is not None
-        self.source = PromptSource(Plain(self.more) if once else self._source())
+        self.source = PromptSource(StdinLines(self.more) if once else self._source())
         if self.terminal and not once:
             session.tell(WELCOME)
         line = first if first is not None else self.source.read()
@@ -88,10 +92,10 @@ class Talk:
                 return
             line = self.source.read()
 
-    def _source(self) -> Source:
+    def _source(self) -> MessageSource:
         """Lines from a capable terminal, unless a simple one is wanted; else from stdin."""
         if self.simple or not is_edited() or os.environ.get("TERM") == "dumb":
-            return Plain(self.more)
+            return StdinLines(self.more)
         from llama_py_tools.generate.chat.terminal import Terminal
 
         words = {name: commands.FILES_OF.get(name, ()) for name in commands.COMMANDS}

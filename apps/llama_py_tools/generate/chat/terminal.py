@@ -43,7 +43,7 @@ class Terminal:
         )
 
     def read(self, default: str = "") -> str | None:
-        """See `lines.Source`. KeyboardInterrupt has the text of the line, if it had some."""
+        """See `lines.MessageSource`. KeyboardInterrupt has the text of the line, if it had some."""
         print()
         try:
             return message(self.session.prompt([("class:prompt", PROMPT)], default=default))

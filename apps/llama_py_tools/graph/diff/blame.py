@@ -13,10 +13,10 @@ from ggml_py.backend import Program
 from ggml_py.check import Checker
 from ggml_py.judge import Bound, Error, Values, closest
 from ggml_py.tensor import Tensor
-from llama_py_tools.graph.diff.found import Found, Node, compare, written
+from llama_py_tools.graph.diff.found import RunComparison, SharedNode, compare, written
 from llama_py_tools.graph.diff.numbers import type_of
-from llama_py_tools.graph.diff.own import Watched, put, values_of
-from llama_py_tools.graph.diff.run import Key, Read, Run, Store
+from llama_py_tools.graph.diff.own import WatchedRun, put, values_of
+from llama_py_tools.graph.diff.run import ArrayFile, Key, Read, RecordedRun
 
 if TYPE_CHECKING:
     from ggml_py.backend import Device
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 References = Iterator[tuple[Values, Bound]]
 
 
-def make_known(found: Found, ctx: Context, prompt: Sequence[int], n_decode: int) -> dict[Key, Read]:
+def make_known(
+    found: RunComparison, ctx: Context, prompt: Sequence[int], n_decode: int
+) -> dict[Key, Read]:
     """Run again; each value is compared with the other run's, and replaced by it.
 
     Returns:
         Values of nodes that differ and were computed as one step with others.
     """
     nodes = {n.key: n for n in found.nodes}
-    values, chosen, again = found.theirs.values, found.theirs.chosen, Run("again")
-    store, steps = Store(), dict[Key, Read]()
+    values, chosen, again = found.theirs.values, found.theirs.chosen, RecordedRun("again")
+    store, steps = ArrayFile(), dict[Key, Read]()
 
     def look(key: Key, t: Tensor) -> None:
         node = nodes.get(key)
@@ -45,7 +47,7 @@ def make_known(found: Found, ctx: Context, prompt: Sequence[int], n_decode: int)
                 steps[key] = store.put(value)
             put(t, expected, node.name)
 
-    Watched(ctx, again, look).decode(prompt, n_decode, chosen)
+    WatchedRun(ctx, again, look).decode(prompt, n_decode, chosen)
     found.known = True
     return steps
 
@@ -58,7 +60,7 @@ class Verdict:
     ours: Error
     theirs: Error
 
-    def wrong(self, found: Found) -> list[str]:
+    def wrong(self, found: RunComparison) -> list[str]:
         """Return which of the two runs is wrong."""
         sides = (self.ours, found.ours.what), (self.theirs, found.theirs.what)
         return [what for error, what in sides if error.problem]
@@ -85,7 +87,7 @@ class Judge(Checker):
 
 
 def judge(
-    found: Found,
+    found: RunComparison,
     wanted: Sequence[Key],
     ctx: Context,
     device: Device,
@@ -111,14 +113,14 @@ def judge(
         if expected is not None:
             put(t, expected, t.name)
 
-    Watched(ctx, Run("judged"), look).decode(prompt, n_decode, found.theirs.chosen)
+    WatchedRun(ctx, RecordedRun("judged"), look).decode(prompt, n_decode, found.theirs.chosen)
     for node in found.wrong:
         if len(node.step) < 2 and node.key in verdicts and not verdicts[node.key].problem:
             _explain(node, "")
     return verdicts
 
 
-def doubtful(found: Found, verdicts: Mapping[Key, Verdict]) -> list[Node]:
+def doubtful(found: RunComparison, verdicts: Mapping[Key, Verdict]) -> list[SharedNode]:
     """Return nodes of steps that differ, although each node of the step is right by itself."""
     return [
         n
@@ -128,8 +130,8 @@ def doubtful(found: Found, verdicts: Mapping[Key, Verdict]) -> list[Node]:
 
 
 def compare_steps(
-    found: Found,
-    nodes: Sequence[Node],
+    found: RunComparison,
+    nodes: Sequence[SharedNode],
     fused: Mapping[Key, Read],
     ctx: Context,
     prompt: Sequence[int],
@@ -154,21 +156,21 @@ def compare_steps(
                 put(tensor, found.theirs.values[one](), tensor.name)
             made.clear()
 
-    Watched(ctx, Run("one by one"), look).decode(prompt, n_decode, found.theirs.chosen)
+    WatchedRun(ctx, RecordedRun("one by one"), look).decode(prompt, n_decode, found.theirs.chosen)
 
 
-def _explain(node: Node, problem: str) -> None:
+def _explain(node: SharedNode, problem: str) -> None:
     """Set what is wrong with a node's own value; "" if rounding explains it."""
     if node.made is not None and node.rows:
         node.made = replace(node.made, problem=problem)
 
 
-def keys_of(node: Node) -> list[Key]:
+def keys_of(node: SharedNode) -> list[Key]:
     """Return the node and those that were computed with it."""
     return [(node.key[0], i) for i in node.step] or [node.key]
 
 
-def wanted(found: Found) -> list[Key]:
+def wanted(found: RunComparison) -> list[Key]:
     """Nodes to ask of: those that are wrong, with those that were computed with them."""
     keys = (key for node in found.wrong for key in keys_of(node))
     return [key for key in dict.fromkeys(keys) if key in found.theirs.values]

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from llama_py.params import ContextParams, ModelParams
 from llama_py_tools.command.options import read
 from llama_py_tools.command.params import FileParams, FormParams, InputParams, SteeringParams
-from llama_py_tools.graph.diff.params import DiffParams
+from llama_py_tools.graph.diff.params import GraphDiffParams
 from llama_py_tools.graph.dumps import read_records
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from ggml_py.dump import Record
     from llama_py import Context, Model
-    from llama_py_tools.graph.diff.found import Found
-    from llama_py_tools.graph.diff.run import Key, Run
+    from llama_py_tools.graph.diff.found import RunComparison
+    from llama_py_tools.graph.diff.run import Key, RecordedRun
 
 LLAMA_CPP, PLAIN = "llama.cpp", "plain"
 JUDGE = "ref"
@@ -46,7 +46,7 @@ class Other:
 
 def check_usage(args: argparse.Namespace, parse: Parse, refuse: Callable[[str], Any]) -> None:
     """`refuse` what makes no sense; `args.other` is then the Other, if --against is given."""
-    o = read(args, DiffParams)
+    o = read(args, GraphDiffParams)
     n_files = len(o.files)
     if n_files > (1 if o.against else 2) or (n_files < 2 and not o.against):
         refuse("diff takes two files, or --against WHAT and at most one dump")
@@ -87,7 +87,7 @@ def _other(
 
 def run(args: argparse.Namespace) -> int:
     """0 equal, 1 different."""
-    o = read(args, DiffParams)
+    o = read(args, GraphDiffParams)
     if args.other is None:
         return _files(o)
     if o.files or o.graphs_only:
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     return _values(args, args.other, o)
 
 
-def _files(o: DiffParams) -> int:
+def _files(o: GraphDiffParams) -> int:
     if not all(Path(path).is_dir() for path in o.files):
         return tell_graphs(*(read_records(path) for path in o.files))
     from llama_py_tools.graph.diff.found import aligned, by_name
@@ -109,7 +109,9 @@ def _files(o: DiffParams) -> int:
     return _tell(found, {}, o)
 
 
-def _along(aligned: Callable[..., Found]) -> Callable[[Run, Run, float | None], Found]:
+def _along(
+    aligned: Callable[..., RunComparison],
+) -> Callable[[RecordedRun, RecordedRun, float | None], RunComparison]:
     return lambda ours, theirs, bound: aligned(ours, theirs, bound, along=True)
 
 
@@ -127,7 +129,7 @@ def tell_graphs(a: Sequence[Record], b: Sequence[Record]) -> int:
     return session.EXIT_FAILURE
 
 
-def _graphs(args: argparse.Namespace, o: DiffParams) -> int:
+def _graphs(args: argparse.Namespace, o: GraphDiffParams) -> int:
     """Graphs alone: ours, or those of a dump, and llama.cpp's or those of other options."""
     other: Other = args.other
     ours = read_records(o.files[0]) if o.files else _planned(args)[0]
@@ -168,7 +170,7 @@ def _context(args: argparse.Namespace, model: Model, n: int, **more: Any) -> Con
     return session.open_context(args, model, n_ctx=session.enough_context(args, n), **more)
 
 
-def _of_llama_cpp(args: argparse.Namespace, has_logits: bool) -> Run:
+def _of_llama_cpp(args: argparse.Namespace, has_logits: bool) -> RecordedRun:
     from ggml_py.errors import ContextError
     from llama_py_tools.graph.diff.theirs import record
     from llama_py_tools.graph.peer import CACHE_TYPES
@@ -242,7 +244,7 @@ def _comparable(
     return [bare(r) for r in ours], [bare(r) for r in theirs]
 
 
-def _values(args: argparse.Namespace, other: Other, o: DiffParams) -> int:
+def _values(args: argparse.Namespace, other: Other, o: GraphDiffParams) -> int:
     from llama_py_tools.graph.diff import own
     from llama_py_tools.graph.diff.found import aligned, by_name
 
@@ -269,7 +271,7 @@ def _values(args: argparse.Namespace, other: Other, o: DiffParams) -> int:
     return _tell(found, {} if found.equal else _blamed(args, found, o), o)
 
 
-def _fuses(args: argparse.Namespace, o: DiffParams) -> bool:
+def _fuses(args: argparse.Namespace, o: GraphDiffParams) -> bool:
     """Each weight is to be seen by itself where they differ."""
     return o.fuse and not args.other.other_weights
 
@@ -284,7 +286,7 @@ def _opened(args: argparse.Namespace, **how: Any) -> Iterator[tuple[Context, lis
             yield ctx, ids, n_decode
 
 
-def _blamed(args: argparse.Namespace, found: Found, o: DiffParams) -> dict[Key, Any]:
+def _blamed(args: argparse.Namespace, found: RunComparison, o: GraphDiffParams) -> dict[Key, Any]:
     """What each node makes by itself; of the first that are wrong, what the reference says."""
     from ggml_py.registry import device
     from llama_py_tools.graph.diff import blame
@@ -319,7 +321,10 @@ def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:
 
 
 def _tell(
-    found: Found, verdicts: dict[Key, Any], o: DiffParams, more: Iterator[str] | Sequence[str] = ()
+    found: RunComparison,
+    verdicts: dict[Key, Any],
+    o: GraphDiffParams,
+    more: Iterator[str] | Sequence[str] = (),
 ) -> int:
     from llama_py_tools.graph.diff.report import lines
 

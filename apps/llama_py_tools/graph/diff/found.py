@@ -19,7 +19,7 @@ from ggml_py.judge import Error, error_of
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py_tools.graph.diff.numbers import Stats, Values, is_whole, rounding, type_of
-from llama_py_tools.graph.diff.run import Key, Run
+from llama_py_tools.graph.diff.run import Key, RecordedRun
 from llama_py_tools.graph.diff.steps import Mask
 from llama_py_tools.graph.layers import groups
 
@@ -28,7 +28,7 @@ ALONG = 1e-3  # bound of errors that may come from sources
 
 
 @dataclass(slots=True)
-class Node:
+class SharedNode:
     """One that both runs have.
 
     layer   where it stands
@@ -61,7 +61,7 @@ class Node:
 
 
 @dataclass
-class Found:
+class RunComparison:
     """What two runs have in common, and what not.
 
     nodes     in order
@@ -71,25 +71,25 @@ class Found:
     other_weights  whether these may differ, so that what reads them may, too
     """
 
-    ours: Run
-    theirs: Run
-    nodes: list[Node] = field(default_factory=list)
+    ours: RecordedRun
+    theirs: RecordedRun
+    nodes: list[SharedNode] = field(default_factory=list)
     inputs: dict[tuple[int, str], Error] = field(default_factory=dict)
     n_apart: int = 0
     known: bool = False
     other_weights: bool = False
 
     @property
-    def far(self) -> list[Node]:
+    def far(self) -> list[SharedNode]:
         """Nodes whose error, or where that is known what they made of it, is beyond the bound."""
         return [n for n in self.nodes if n.is_far]
 
     @property
-    def wrong(self) -> list[Node]:
+    def wrong(self) -> list[SharedNode]:
         """Those of them that have no other weights than in the other run."""
         return [n for n in self.far if not (self.other_weights and self.weights_of(n))]
 
-    def weights_of(self, node: Node) -> list[tuple[str, str, str]]:
+    def weights_of(self, node: SharedNode) -> list[tuple[str, str, str]]:
         """Names of the weights that a node, or one of its step, reads; types in both runs."""
         dec, (ours, theirs) = node.key[0], self._records
         return [
@@ -108,21 +108,23 @@ class Found:
         """Bit for bit."""
         return not any(n.error.nmse for n in self.nodes)
 
-    def layers(self) -> dict[str, list[Node]]:
+    def layers(self) -> dict[str, list[SharedNode]]:
         """Nodes by where they stand, in order."""
-        found: dict[str, list[Node]] = {}
+        found: dict[str, list[SharedNode]] = {}
         for n in self.nodes:
             found.setdefault(n.layer, []).append(n)
         return found
 
 
-def aligned(ours: Run, theirs: Run, bound: float | None, along: bool = False) -> Found:
+def aligned(
+    ours: RecordedRun, theirs: RecordedRun, bound: float | None, along: bool = False
+) -> RunComparison:
     """Node by node, of equal graphs.
 
     bound   instead of what rounding explains
     along   errors of sources are not going to be taken away
     """
-    found, records, layers = Found(ours, theirs), ours.by_key(), layers_of(ours.records)
+    found, records, layers = RunComparison(ours, theirs), ours.by_key(), layers_of(ours.records)
     for key in sorted(ours.values.keys() & theirs.values.keys()):
         record, step = records[key], ours.steps.get(key, ())
         if along:
@@ -132,7 +134,7 @@ def aligned(ours: Run, theirs: Run, bound: float | None, along: bool = False) ->
         if bound is not None and not is_whole(record):
             limit = bound
         closely = bound is None and not along
-        node = Node(key, record, layers[key], limit, Error(0.0), step=step, rows=closely)
+        node = SharedNode(key, record, layers[key], limit, Error(0.0), step=step, rows=closely)
         a, b = ours.values[key](), theirs.values[key]()
         if a.shape != b.shape:
             found.n_apart += 1
@@ -146,13 +148,13 @@ def aligned(ours: Run, theirs: Run, bound: float | None, along: bool = False) ->
     return found
 
 
-def written(run: Run, key: Key, ours: Values, theirs: Values) -> Values:
+def written(run: RecordedRun, key: Key, ours: Values, theirs: Values) -> Values:
     """Our value of a node, with theirs where nobody reads it and a step need not write it."""
     part = run.parts.get(key)
     return ours if part is None else np.where(part, ours, theirs)
 
 
-def compare(node: Node, ours: Values, theirs: Values) -> Error:
+def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
     """The error of a node's value; its statistics are kept where it is too large."""
     error = error_of(theirs, ours, node.bound, type_of(node.record), rows=node.rows)
     if error.problem:
@@ -160,10 +162,10 @@ def compare(node: Node, ours: Values, theirs: Values) -> Error:
     return error
 
 
-def by_name(ours: Run, theirs: Run, bound: float | None) -> Found:
+def by_name(ours: RecordedRun, theirs: RecordedRun, bound: float | None) -> RunComparison:
     """Nodes of the same name, of graphs that may differ: parts of a prompt that were computed one
     after the other are put together."""
-    found, records, layers = Found(ours, theirs), ours.by_key(), layers_of(ours.records)
+    found, records, layers = RunComparison(ours, theirs), ours.by_key(), layers_of(ours.records)
     others = dict(_named(theirs))
     for at, keys in _named(ours):
         record = records[keys[0]]
@@ -177,7 +179,7 @@ def by_name(ours: Run, theirs: Run, bound: float | None) -> Found:
             found.n_apart += len(keys)
             continue
         limit = ALONG if bound is None else bound
-        node = Node(keys[0], record, layers[keys[0]], limit, Error(0.0), rows=False)
+        node = SharedNode(keys[0], record, layers[keys[0]], limit, Error(0.0), rows=False)
         node.error = compare(node, *pair)
         found.nodes.append(node)
     found.nodes.sort(key=lambda n: n.key)
@@ -187,7 +189,7 @@ def by_name(ours: Run, theirs: Run, bound: float | None) -> Found:
 Name = tuple[int, str, int]  # decode, name, which of several
 
 
-def _named(run: Run) -> Iterator[tuple[Name, list[Key]]]:
+def _named(run: RecordedRun) -> Iterator[tuple[Name, list[Key]]]:
     """Nodes with values, of each graph of a decode."""
     found: dict[Name, list[Key]] = {}
     count: dict[tuple[int, str], int] = {}

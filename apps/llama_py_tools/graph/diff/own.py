@@ -14,8 +14,8 @@ from ggml_py.taps import Taps
 from ggml_py.tensor import FLAG_INPUT, Tensor, numpy_dtype
 from llama_py.hooks.values import read, shape_of, write
 from llama_py_tools.graph.diff.numbers import Values
-from llama_py_tools.graph.diff.run import Key, Run, Store, feed
-from llama_py_tools.graph.diff.steps import Block, Mask, blocks
+from llama_py_tools.graph.diff.run import ArrayFile, Key, RecordedRun, feed
+from llama_py_tools.graph.diff.steps import Mask, StepNodes, blocks
 
 if TYPE_CHECKING:
     from llama_py import Context
@@ -26,7 +26,7 @@ Look = Callable[[Key, Tensor], None]
 Parts = dict[int, Mask]
 
 
-class Watched:
+class WatchedRun:
     """A context whose values are looked at, each as soon as it is there; what it runs as one step
     stays one.
 
@@ -34,7 +34,9 @@ class Watched:
     run    gets records, inputs and steps
     """
 
-    def __init__(self, ctx: Context, run: Run, look: Look, store: Store | None = None) -> None:
+    def __init__(
+        self, ctx: Context, run: RecordedRun, look: Look, store: ArrayFile | None = None
+    ) -> None:
         if ctx.model.placement.shares_layers:
             raise ContextError(
                 "diff: devices that share layers each have a part of a node; use -sm layer"
@@ -42,7 +44,7 @@ class Watched:
         self.ctx, self.run, self.look, self.store = ctx, run, look, store
         self.dec, self.call = -1, 0
         self.place: dict[int, int] = {}  # of a node, by id
-        self._known: dict[int, tuple[GraphResult, list[Record], list[Block], Parts]] = {}
+        self._known: dict[int, tuple[GraphResult, list[Record], list[StepNodes], Parts]] = {}
         ctx.runner.set_taps(self._taps)
         ctx.on_graph = self._next
 
@@ -107,14 +109,14 @@ def values_of(t: Tensor, ctx: Context) -> Values:
 
 def record(
     ctx: Context, what: str, prompt: Sequence[int], n_decode: int, chosen: Sequence[int] = ()
-) -> Run:
+) -> RecordedRun:
     """Run and keep all values."""
-    run, store = Run(what), Store()
+    run, store = RecordedRun(what), ArrayFile()
 
     def look(key: Key, t: Tensor) -> None:
         run.values[key] = store.put(values_of(t, ctx))
 
-    Watched(ctx, run, look, store).decode(prompt, n_decode, chosen)
+    WatchedRun(ctx, run, look, store).decode(prompt, n_decode, chosen)
     return run
 
 

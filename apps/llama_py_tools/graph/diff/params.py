@@ -9,7 +9,7 @@ from llama_py.params.rules import integers, numbers
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffParams(Params):
+class GraphDiffParams(Params):
     """What is compared, and how it is told."""
 
     files: tuple[str, ...] = option(

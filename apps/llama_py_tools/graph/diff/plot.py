@@ -11,12 +11,12 @@ from typing import Any
 from ggml_py.errors import GGMLError
 from ggml_py.extras import install_hint
 from ggml_py.judge import Error
-from llama_py_tools.graph.diff.found import Found
+from llama_py_tools.graph.diff.found import RunComparison
 
 LEAST, MOST = 1e-17, 1e3  # what is smaller, or larger, is shown there
 
 
-def plot(found: Found, path: str) -> None:
+def plot(found: RunComparison, path: str) -> None:
     """Errors by node, and what each made by itself. GGMLError without matplotlib."""
     try:
         import matplotlib as mpl
@@ -35,7 +35,7 @@ def plot(found: Found, path: str) -> None:
         plt.close(figure)
 
 
-def _draw(axes: Any, found: Found) -> None:
+def _draw(axes: Any, found: RunComparison) -> None:
     nodes = [n for n in found.nodes if not str(n.record["type"]).startswith("i")]
     x = range(len(nodes))
     shown = [_shown(n.error) for n in nodes]
@@ -72,7 +72,7 @@ def _shown(error: Error | None) -> float:
     return min(MOST, max(LEAST, error.nmse)) if error and error.nmse else math.nan
 
 
-def overlay(found: Found) -> Iterator[str]:
+def overlay(found: RunComparison) -> Iterator[str]:
     """A line of JSON for each node: its record, and its errors by name."""
     for n in found.nodes:
         values = {"error": n.error.nmse}
@@ -82,6 +82,6 @@ def overlay(found: Found) -> Iterator[str]:
         yield json.dumps({**n.record, "overlay": finite}, separators=(",", ":")) + "\n"
 
 
-def write_overlay(found: Found, path: str) -> None:
+def write_overlay(found: RunComparison, path: str) -> None:
     with Path(path).open("w", encoding="utf-8", errors="surrogateescape") as file:
         file.writelines(overlay(found))

@@ -11,7 +11,7 @@ from ggml_py.judge import Error, error_of
 from ggml_py.opspec import OPS
 from ggml_py.types import F32
 from llama_py_tools.graph.diff.blame import Verdict, keys_of
-from llama_py_tools.graph.diff.found import ALONG, Found, Node
+from llama_py_tools.graph.diff.found import ALONG, RunComparison, SharedNode
 from llama_py_tools.graph.diff.graphs import value
 from llama_py_tools.graph.diff.numbers import is_whole
 from llama_py_tools.graph.diff.run import Key
@@ -23,7 +23,7 @@ SMALLEST = -16  # power of ten where a bar begins
 BAR = 16
 
 
-def lines(found: Found, verdicts: Mapping[Key, Verdict], top: int) -> Iterator[str]:
+def lines(found: RunComparison, verdicts: Mapping[Key, Verdict], top: int) -> Iterator[str]:
     """All of it."""
     yield _summary(found)
     wrong = found.wrong
@@ -50,11 +50,11 @@ def lines(found: Found, verdicts: Mapping[Key, Verdict], top: int) -> Iterator[s
         yield from told
 
 
-def _is_grown(node: Node) -> bool:
+def _is_grown(node: SharedNode) -> bool:
     return not is_whole(node.record) and not node.error.nmse <= ALONG
 
 
-def _summary(found: Found) -> str:
+def _summary(found: RunComparison) -> str:
     n, wrong, differ = len(found.nodes), len(found.wrong), len(found.far)
     compared = f"values: {n} nodes of {found.ours.what} and {found.theirs.what} compared"
     if found.n_apart:
@@ -74,7 +74,9 @@ def _summary(found: Found) -> str:
     return f"{compared}: {wrong} too far apart"
 
 
-def _first(found: Found, node: Node, verdicts: Mapping[Key, Verdict]) -> Iterator[str]:
+def _first(
+    found: RunComparison, node: SharedNode, verdicts: Mapping[Key, Verdict]
+) -> Iterator[str]:
     yield f"first wrong node: {node.name}  (graph {node.key[0]}, node {node.key[1]}, {node.layer})"
     yield f"  {describe(node)}"
     names = _names(found, node)
@@ -90,7 +92,9 @@ def _first(found: Found, node: Node, verdicts: Mapping[Key, Verdict]) -> Iterato
         yield f"    {name}  {kind}  {told}"
 
 
-def _judged(found: Found, node: Node, verdicts: Mapping[Key, Verdict]) -> Iterator[str]:
+def _judged(
+    found: RunComparison, node: SharedNode, verdicts: Mapping[Key, Verdict]
+) -> Iterator[str]:
     """What the reference says of the node, or of those in its step."""
     asked = {key: verdicts[key] for key in keys_of(node) if key in verdicts}
     records, wrong = found.ours.by_key(), {key: v for key, v in asked.items() if v.wrong(found)}
@@ -105,7 +109,7 @@ def _judged(found: Found, node: Node, verdicts: Mapping[Key, Verdict]) -> Iterat
         yield f"  computed alone, {found.ours.what} is as {JUDGE}: {what} is wrong"
 
 
-def describe(node: Node) -> str:
+def describe(node: SharedNode) -> str:
     """`MUL_MAT f32 [64, 12]`"""
     return f"{node.record['op']} {value(node.record)}"
 
@@ -121,12 +125,12 @@ def worst(error: Error) -> str:
     )
 
 
-def _names(found: Found, node: Node) -> list[str]:
+def _names(found: RunComparison, node: SharedNode) -> list[str]:
     records = found.ours.by_key()
     return [records[node.key[0], i]["name"] for i in node.step]
 
 
-def _stats(found: Found, node: Node) -> Iterator[str]:
+def _stats(found: RunComparison, node: SharedNode) -> Iterator[str]:
     sides = [(s, w) for s, w in ((node.ours, found.ours), (node.theirs, found.theirs)) if s]
     width = max((len(w.what) for _, w in sides), default=0)
     yield f"  {'':{width}}  {'min':>12}  {'mean':>12}  {'max':>12}  {'NaN':>6}  {'inf':>6}"
@@ -137,7 +141,7 @@ def _stats(found: Found, node: Node) -> Iterator[str]:
         )
 
 
-def _inputs(found: Found, node: Node) -> Iterator[tuple[str, str, str]]:
+def _inputs(found: RunComparison, node: SharedNode) -> Iterator[tuple[str, str, str]]:
     """Name, shape, and how far apart they are in runs by themselves."""
     records, dec = found.ours.by_key(), node.key[0]
     nodes = {n.key: n for n in found.nodes}
@@ -178,7 +182,7 @@ def _origin(
 
 
 def _others(
-    wrong: Sequence[Node], verdicts: Mapping[Key, Verdict], found: Found, top: int
+    wrong: Sequence[SharedNode], verdicts: Mapping[Key, Verdict], found: RunComparison, top: int
 ) -> Iterator[str]:
     yield "also wrong" if found.known else "also too far apart"
     width = max(len(n.name) for n in wrong[1 : 1 + top])
@@ -189,12 +193,12 @@ def _others(
         yield f"  and {len(wrong) - 1 - top} more"
 
 
-def _short(v: Verdict, found: Found) -> str:
+def _short(v: Verdict, found: RunComparison) -> str:
     wrong = v.wrong(found)
     return f"wrong: {', '.join(wrong)}" if wrong else "both right alone"
 
 
-def _layers(found: Found) -> Iterator[str]:
+def _layers(found: RunComparison) -> Iterator[str]:
     layers = found.layers()
     width = max(*map(len, layers), len("layer"))
     made = f"  {'made there':>10}  by" if found.known else ""
@@ -221,7 +225,9 @@ def bar(nmse: float) -> str:
     return "█" * min(BAR, max(1, round(n)))
 
 
-def _weights(found: Found, weights: Sequence[tuple[str, str, Node]], top: int) -> Iterator[str]:
+def _weights(
+    found: RunComparison, weights: Sequence[tuple[str, str, SharedNode]], top: int
+) -> Iterator[str]:
     """Where other weights hurt."""
     kinds = by_kind(weights)
     width = max(len(kind) for kind, *_ in kinds)
@@ -237,7 +243,7 @@ def _weights(found: Found, weights: Sequence[tuple[str, str, Node]], top: int) -
         yield f"  {name:{width}}  {types:14}  {node.made.nmse:8.2e}  {node.name}"
 
 
-def _logits(found: Found) -> Iterator[str]:
+def _logits(found: RunComparison) -> Iterator[str]:
     import numpy as np
 
     from llama_py_tools.measure.kl_divergence import of_logits

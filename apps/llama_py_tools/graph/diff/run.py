@@ -22,7 +22,7 @@ Read = Callable[[], Values]
 NODES = "nodes.jsonl"  # of a folder of values
 
 
-class Store:
+class ArrayFile:
     """Arrays in a temporary file: those of a run may be larger than memory."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Store:
 
 
 @dataclass
-class Run:
+class RecordedRun:
     """Of a prompt, and of tokens after it.
 
     what     by which it is told apart
@@ -74,7 +74,7 @@ class Run:
 
 
 def feed(
-    run: Run,
+    run: RecordedRun,
     decode: Callable[[Sequence[int]], Logits],
     prompt: Sequence[int],
     n_decode: int,
@@ -91,9 +91,9 @@ def feed(
             ids = [token]
 
 
-def from_folder(path: str) -> Run:
+def from_folder(path: str) -> RecordedRun:
     """What llama-py-debug --save-tensors has written."""
-    folder, run = Path(path), Run(path)
+    folder, run = Path(path), RecordedRun(path)
     if not (folder / NODES).exists():
         raise GGMLError(f"{path}: has no {NODES}; llama-py-debug --save-tensors writes one")
     run.records = read_records(str(folder / NODES))

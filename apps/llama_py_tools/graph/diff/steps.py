@@ -19,7 +19,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class StepNodes:
     """Consecutive nodes, by index, that run as one step, or as several that are interleaved.
 
     alive   those whose values are there behind the last
@@ -48,7 +48,7 @@ class Block:
         return None if mask.all() else mask.reshape(t.ne[::-1])
 
 
-def blocks(graph: Graph, steps: Sequence[Work]) -> list[Block]:
+def blocks(graph: Graph, steps: Sequence[Work]) -> list[StepNodes]:
     """All nodes that are computed, in order."""
     place = {id(t): i for i, t in enumerate(graph.nodes)}
     spans = sorted(sorted(place[id(t)] for t in nodes_of(step)) for step in steps)
@@ -77,7 +77,7 @@ def _last_reads(graph: Graph) -> dict[int, int]:
     return found
 
 
-def _block(graph: Graph, nodes: list[int], inside: set[int], last: dict[int, int]) -> Block:
+def _block(graph: Graph, nodes: list[int], inside: set[int], last: dict[int, int]) -> StepNodes:
     end, alive = nodes[-1], []
     for i in nodes:
         t = graph.nodes[i]
@@ -86,4 +86,4 @@ def _block(graph: Graph, nodes: list[int], inside: set[int], last: dict[int, int
         wanted = (t.flags | t.root.flags) & FLAG_OUTPUT
         if i == end or (i not in inside and not over and (outlives or wanted)):
             alive.append(i)
-    return Block(tuple(nodes), tuple(alive))
+    return StepNodes(tuple(nodes), tuple(alive))

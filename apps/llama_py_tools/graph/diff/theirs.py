@@ -13,7 +13,7 @@ from ggml_py.tensor import FLAG_COMPUTE
 from llama_py.batch import Batch
 from llama_py.blocks.known_forms import forms as known_forms
 from llama_py_tools.graph.diff.numbers import Values
-from llama_py_tools.graph.diff.run import Run, Store, feed
+from llama_py_tools.graph.diff.run import ArrayFile, RecordedRun, feed
 from llama_py_tools.graph.peer import Peer
 
 NAME = "llama.cpp"
@@ -30,7 +30,7 @@ def record(
     directions: Directions | None = None,
     start: int | None = None,
     **context: Any,
-) -> Run:
+) -> RecordedRun:
     """Run and keep all values. GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
 
     start     the token to decode once an encoder has read the prompt; None: there is no encoder
@@ -39,7 +39,7 @@ def record(
 
     context   n_ctx, n_batch, n_ubatch, flash_attn, cache, n_threads, as Peer has them
     """
-    run, store, calls = Run(NAME), Store(), [-1]
+    run, store, calls = RecordedRun(NAME), ArrayFile(), [-1]
 
     def watch(node: Record, read: Callable[[], Values | None]) -> None:
         run.records.append(node)

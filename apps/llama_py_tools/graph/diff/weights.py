@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from llama_py_tools.graph.diff.found import Found, Node
+from llama_py_tools.graph.diff.found import RunComparison, SharedNode
 
 SAME = 1e-9  # NMSE of what is made with equal weights, at most
-Hurt = tuple[str, str, Node]  # weight, types, what is made with it
+Hurt = tuple[str, str, SharedNode]  # weight, types, what is made with it
 
 
-def by_weight(found: Found) -> list[Hurt]:
+def by_weight(found: RunComparison) -> list[Hurt]:
     """What is made with each weight that is not the same in the other run, the largest error
     first."""
     hurt: list[Hurt] = []

@@ -35,14 +35,14 @@ def read_graphs(args: argparse.Namespace) -> None:
 
 def build(args: argparse.Namespace) -> tuple[str, list[Part]]:
     """Build the graphs on the null device; return the architecture and their sections."""
-    from llama_py_tools.graph.read.record import Recorder
+    from llama_py_tools.graph.read.record import CallRecorder
     from llama_py_tools.graph.read.tree import sections
     from llama_py_tools.graph.view.seen import planned
 
     model = session.open_model(args, device="null")
     ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
     ctx = session.open_context(args, model, n_ctx=session.enough_context(args, len(ids) + n_decode))
-    recorder = Recorder()
+    recorder = CallRecorder()
     with recorder.record():
         seen = planned(ctx, ids, n_decode)
     return model.arch, [(s.what, sections(s.graph, recorder)) for s in seen]

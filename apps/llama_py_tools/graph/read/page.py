@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from llama_py_tools.graph.read.source import Excerpt
 from llama_py_tools.graph.read.text import describe, heading, indent_of, note
-from llama_py_tools.graph.read.tree import Function, Node, Section, Statement
+from llama_py_tools.graph.read.tree import Function, ReadNode, Section, Statement
 from llama_py_tools.graph.view.families import meaning
 
 STYLES = ("scheme.css", "read.css")
@@ -60,7 +60,7 @@ def _statement(excerpt: Excerpt, statement: Statement, part: Section, indent: in
     yield "</div>\n"
 
 
-def _node(node: Node) -> str:
+def _node(node: ReadNode) -> str:
     name, kind, formed = map(escape, describe(node))
     about = escape(meaning(node.made.tensor.op))
     return f'<li title="{about}"><b>{name}</b> <span>{kind}</span> <code>{formed}</code></li>'

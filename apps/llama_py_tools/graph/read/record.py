@@ -47,7 +47,7 @@ class Made:
     arguments: dict[str, Any]
 
 
-class Recorder:
+class CallRecorder:
     """Tensors made while `record` runs, by id, in the order in which they are made."""
 
     def __init__(self) -> None:

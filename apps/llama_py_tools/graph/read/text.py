@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from llama_py_tools.graph.layers import shape
 from llama_py_tools.graph.read.formula import formula
 from llama_py_tools.graph.read.source import Excerpt
-from llama_py_tools.graph.read.tree import Function, Node, Section, Statement
+from llama_py_tools.graph.read.tree import Function, ReadNode, Section, Statement
 
 WIDTH = 100
 INDENT = 2
@@ -54,7 +54,7 @@ def note(statement: Statement, part: Section) -> str:
     return f"only {_layers(own)}" if own and own != part.layers else ""
 
 
-def describe(node: Node) -> tuple[str, str, str]:
+def describe(node: ReadNode) -> tuple[str, str, str]:
     """Return a node's number and name, its op with type and shape, and its formula."""
     t = node.made.tensor
     return f"{node.number} {t.name}", f"{t.op} {shape(t)}", formula(node.made)

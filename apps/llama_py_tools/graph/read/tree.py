@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from types import CodeType
 
 from ggml_py.graph import Graph
-from llama_py_tools.graph.read.record import Call, Made, Recorder, Step, room
+from llama_py_tools.graph.read.record import Call, CallRecorder, Made, Step, room
 from llama_py_tools.graph.read.source import Excerpt, Module, module
 
 ALIKE = 0.75  # share of a layer's lines that a layer of the same kind has
 
 
 @dataclass(slots=True)
-class Node:
+class ReadNode:
     """A node: its number in the graph, its layer or None, and what made it."""
 
     number: int
@@ -27,7 +27,7 @@ class Node:
 class Statement:
     """Nodes that a statement makes itself, and functions that it calls."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[ReadNode] = field(default_factory=list)
     calls: dict[CodeType, Function] = field(default_factory=dict)
 
     @property
@@ -35,7 +35,7 @@ class Statement:
         """Layers whose nodes are here."""
         return sorted({n.layer for n in self.nodes if n.layer is not None})
 
-    def shown(self) -> list[Node]:
+    def shown(self) -> list[ReadNode]:
         """Return the nodes of the first layer."""
         first = self.layers[0] if self.layers else None
         return [n for n in self.nodes if n.layer == first]
@@ -64,7 +64,7 @@ class Function:
     def ordered(self) -> list[tuple[Excerpt, Statement]]:
         return sorted(self.statements.items(), key=lambda item: item[0])
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[ReadNode]:
         for statement in self.statements.values():
             yield from statement.nodes
             for called in statement.calls.values():
@@ -79,15 +79,15 @@ class Section:
     layers: list[int]
     functions: dict[CodeType, Function] = field(default_factory=dict)
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[ReadNode]:
         for function in self.functions.values():
             yield from function.nodes()
 
 
-def sections(graph: Graph, recorder: Recorder) -> list[Section]:
+def sections(graph: Graph, recorder: CallRecorder) -> list[Section]:
     """Put every node of the graph into one section, in the order of the program."""
     nodes = _nodes(graph, recorder)
-    parts: list[tuple[str, list[Node]]] = []
+    parts: list[tuple[str, list[ReadNode]]] = []
     once = [n for n in nodes if _made_once(n.made)]
     rest = [n for n in nodes if not _made_once(n.made)]
     places = [k for k, n in enumerate(rest) if n.layer is not None]
@@ -103,10 +103,12 @@ def sections(graph: Graph, recorder: Recorder) -> list[Section]:
     return [_section(title, part, shared) for title, part in parts if part]
 
 
-def _nodes(graph: Graph, recorder: Recorder) -> list[Node]:
+def _nodes(graph: Graph, recorder: CallRecorder) -> list[ReadNode]:
     """The nodes in the order in which they were made, each with the layer that its calls tell."""
     numbers = {id(t): i for i, t in enumerate(graph.nodes)}
-    return [Node(numbers[key], _layer(m), m) for key, m in recorder.made.items() if key in numbers]
+    return [
+        ReadNode(numbers[key], _layer(m), m) for key, m in recorder.made.items() if key in numbers
+    ]
 
 
 def _layer(made: Made) -> int | None:
@@ -136,12 +138,12 @@ def steps_of(made: Made) -> tuple[Step, ...]:
     return tuple(s for s in made.steps if room(s[0].code) in ("models", "blocks")) or made.steps
 
 
-def _kinds(nodes: Sequence[Node]) -> list[list[Node]]:
+def _kinds(nodes: Sequence[ReadNode]) -> list[list[ReadNode]]:
     """Layers whose nodes come from the same lines, or from most of them."""
-    layers: dict[int | None, list[Node]] = {}
+    layers: dict[int | None, list[ReadNode]] = {}
     for n in nodes:
         layers.setdefault(n.layer, []).append(n)
-    found: list[tuple[set[object], list[Node]]] = []
+    found: list[tuple[set[object], list[ReadNode]]] = []
     for own in layers.values():
         lines = {_place(n.made) for n in own if not _selects(n.made)}
         for known, group in found:
@@ -164,7 +166,7 @@ def _selects(made: Made) -> bool:
     return any(c.code.co_name == "outputs" and room(c.code) == "graph" for c, _ in made.steps)
 
 
-def _title(nodes: Sequence[Node]) -> str:
+def _title(nodes: Sequence[ReadNode]) -> str:
     """Name the blocks that the layers call, outermost only."""
     blocks = dict.fromkeys(_block(n.made) for n in nodes)
     return ", ".join(_words(name) for name in blocks if name) or "layer"
@@ -182,7 +184,7 @@ def _words(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()
 
 
-def _shared_calls(parts: Iterable[Sequence[Node]]) -> set[Call]:
+def _shared_calls(parts: Iterable[Sequence[ReadNode]]) -> set[Call]:
     """Calls that make nodes of several sections, such as the loop over layers."""
     seen: dict[Call, int] = {}
     found = set[Call]()
@@ -194,7 +196,7 @@ def _shared_calls(parts: Iterable[Sequence[Node]]) -> set[Call]:
     return found
 
 
-def _section(title: str, nodes: Sequence[Node], shared: set[Call]) -> Section:
+def _section(title: str, nodes: Sequence[ReadNode], shared: set[Call]) -> Section:
     made = Section(title, sorted({n.layer for n in nodes if n.layer is not None}))
     for n in nodes:
         functions, steps = made.functions, steps_of(n.made)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from llama_py_tools.gguf.sizes import shown
-from llama_py_tools.graph.view.seen import Seen
+from llama_py_tools.graph.view.seen import GraphRecord
 
 if TYPE_CHECKING:
     from llama_py import Context
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Fact = tuple[str, str]
 
 
-def about(ctx: Context, graphs: Sequence[Seen]) -> list[Fact]:
+def about(ctx: Context, graphs: Sequence[GraphRecord]) -> list[Fact]:
     """A line each, the most telling first."""
     return [*_model(ctx), *_weights(ctx), *_run(ctx, graphs)]
 
@@ -51,7 +51,7 @@ def _weights(ctx: Context) -> Iterator[Fact]:
     yield "types", ", ".join(types)
 
 
-def _run(ctx: Context, graphs: Sequence[Seen]) -> Iterator[Fact]:
+def _run(ctx: Context, graphs: Sequence[GraphRecord]) -> Iterator[Fact]:
     yield "devices", ", ".join(d.name for d in ctx.devices)
     yield "context", f"{ctx.n_ctx:,} tokens"
     sizes = ctx.runner.compute_sizes()

@@ -16,7 +16,7 @@ from llama_py_tools.models import session
 if TYPE_CHECKING:
     from ggml_py.graph import Graph
     from llama_py import Context
-    from llama_py_tools.graph.view.seen import Seen
+    from llama_py_tools.graph.view.seen import GraphRecord
 
 REPETITIONS = 5  # of what is measured; the fastest is told
 
@@ -51,12 +51,12 @@ def pages(graphs: Sequence[Graph], title: str) -> Iterable[str]:
     """The page of graphs of which nothing else is known."""
     from llama_py_tools.graph.view.data import page_data
     from llama_py_tools.graph.view.page import page
-    from llama_py_tools.graph.view.seen import Seen
+    from llama_py_tools.graph.view.seen import GraphRecord
 
-    return page(page_data([Seen(f"graph {dec}", g) for dec, g in enumerate(graphs)], title))
+    return page(page_data([GraphRecord(f"graph {dec}", g) for dec, g in enumerate(graphs)], title))
 
 
-def _planned(args: argparse.Namespace) -> tuple[Context, list[Seen]]:
+def _planned(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
     """Graphs on what stands for the devices: it decides as they do, and neither computes nor has
     memory, so that a model of any size is shown at once."""
     from llama_py.fit.planning import stand_ins
@@ -72,7 +72,7 @@ def _planned(args: argparse.Namespace) -> tuple[Context, list[Seen]]:
     return ctx, planned(ctx, ids, n_decode)
 
 
-def _timed(args: argparse.Namespace) -> tuple[Context, list[Seen]]:
+def _timed(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
     """Graphs that are run and measured."""
     from llama_py_tools.graph.profile import WARM_TOKENS, measure
     from llama_py_tools.graph.view.seen import timed
@@ -84,7 +84,7 @@ def _timed(args: argparse.Namespace) -> tuple[Context, list[Seen]]:
     return ctx, timed(ctx, lambda: measure(ctx, ids, n_decode, REPETITIONS))
 
 
-def _write_model_explorer(seen: Sequence[Seen], title: str, path: str) -> None:
+def _write_model_explorer(seen: Sequence[GraphRecord], title: str, path: str) -> None:
     """The graphs, and beside their file one a kind of node data: FILE.time.json."""
     import json
 

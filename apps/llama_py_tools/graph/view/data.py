@@ -12,13 +12,15 @@ from llama_py.gguf.metadata import printable
 from llama_py_tools.graph.view.families import family, meaning
 from llama_py_tools.graph.view.memory import Memory, memories
 from llama_py_tools.graph.view.overlays import number
-from llama_py_tools.graph.view.seen import Seen
-from llama_py_tools.graph.view.tree import Block, Item, Layer, original, tree
+from llama_py_tools.graph.view.seen import GraphRecord
+from llama_py_tools.graph.view.tree import BlockBox, Item, LayerBox, original, tree
 
 Data = dict[str, Any]
 
 
-def page_data(graphs: Sequence[Seen], title: str, facts: Sequence[tuple[str, str]] = ()) -> Data:
+def page_data(
+    graphs: Sequence[GraphRecord], title: str, facts: Sequence[tuple[str, str]] = ()
+) -> Data:
     """All that a page shows. facts: on the model, a line each."""
     ops = dict.fromkeys(t.op for seen in graphs for t in seen.graph.nodes)
     return {
@@ -29,7 +31,7 @@ def page_data(graphs: Sequence[Seen], title: str, facts: Sequence[tuple[str, str
     }
 
 
-def graph_data(seen: Seen) -> Data:
+def graph_data(seen: GraphRecord) -> Data:
     graph, made = seen.graph, _Records(seen)
     return {
         "what": seen.what,
@@ -64,7 +66,7 @@ def kind_of(leaf: Tensor) -> str:
 class _Records:
     """Makes the records of one graph's tensors."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: GraphRecord) -> None:
         self.seen = seen
         self.of = references(seen.graph)
         self.devices = seen.devices()
@@ -137,7 +139,7 @@ class _Records:
 
 
 def _item(item: Item) -> Data:
-    if isinstance(item, Layer):
+    if isinstance(item, LayerBox):
         return {
             "title": item.title,
             "number": item.number,
@@ -146,7 +148,7 @@ def _item(item: Item) -> Data:
     return {"turns": [[_item(part) for part in turn] for turn in item.turns]}
 
 
-def _block(block: Block) -> Data:
+def _block(block: BlockBox) -> Data:
     return {
         "title": printable(block.title),
         "first": block.first,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from ggml_py.buffer import Buffer
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
-from llama_py_tools.graph.view.seen import Seen
+from llama_py_tools.graph.view.seen import GraphRecord
 from llama_py_tools.graph.view.tree import is_computed
 
 
 @dataclass(slots=True)
-class Place:
+class MemoryRange:
     """Bytes of a tensor in a compute buffer, while the `first` to the `last` node run."""
 
     tensor: Tensor
@@ -38,7 +38,7 @@ class Memory:
 
     device: str
     size: int
-    places: list[Place]
+    places: list[MemoryRange]
     alive: list[int]
     order: Sequence[int]
 
@@ -49,10 +49,10 @@ class Memory:
         return most, self.alive.index(most) if self.alive else 0
 
 
-def memories(seen: Seen) -> list[Memory]:
+def memories(seen: GraphRecord) -> list[Memory]:
     """The compute buffers of a graph, as far as it was planned."""
     n, devices, order = len(seen.graph.nodes), seen.devices(), _order(seen)
-    buffers: dict[int, tuple[Buffer, str, list[Place]]] = {}
+    buffers: dict[int, tuple[Buffer, str, list[MemoryRange]]] = {}
     for place in _places(seen, order):
         buffer = place.tensor.buffer
         assert buffer is not None
@@ -64,7 +64,7 @@ def memories(seen: Seen) -> list[Memory]:
     ]
 
 
-def _places(seen: Seen, order: Sequence[int]) -> Iterator[Place]:
+def _places(seen: GraphRecord, order: Sequence[int]) -> Iterator[MemoryRange]:
     """All tensors that have bytes in a compute buffer: results, inputs, copies to other devices.
     Inputs and outputs keep theirs; what a step of several nodes reads is there until its last, or
     until just before it, where the result may lie over it."""
@@ -86,20 +86,20 @@ def _places(seen: Seen, order: Sequence[int]) -> Iterator[Place]:
     own = [t for t in nodes if t.view_src is None and t.buffer is not None]
     for t in own:
         i = index[id(t)]
-        yield Place(t, i, len(nodes) - 1 if id(t) in kept else max(i, last.get(id(t), i)))
+        yield MemoryRange(t, i, len(nodes) - 1 if id(t) in kept else max(i, last.get(id(t), i)))
     for split in splits:
         for _, copy in split.inputs:
             if copy.buffer is not None:
                 i = index[id(split.nodes[0])]
-                yield Place(copy, i, max(i, last.get(id(copy), i)))
+                yield MemoryRange(copy, i, max(i, last.get(id(copy), i)))
     buffers = {id(t.buffer) for t in own}
     for t in seen.graph.leafs:
         computed = t.flags & FLAG_INPUT or id(t.buffer) in buffers
         if t.buffer is not None and t.view_src is None and computed:
-            yield Place(t, 0, len(nodes) - 1)
+            yield MemoryRange(t, 0, len(nodes) - 1)
 
 
-def _order(seen: Seen) -> list[int]:
+def _order(seen: GraphRecord) -> list[int]:
     """The numbers of the nodes, as they run: those of a plan may do so in another order."""
     number = {id(t): i for i, t in enumerate(seen.graph.nodes)}
     splits = seen.plan.splits if seen.plan else []
@@ -107,7 +107,7 @@ def _order(seen: Seen) -> list[int]:
     return order if len(order) == len(number) else [*range(len(number))]
 
 
-def alive(places: list[Place], n_nodes: int) -> list[int]:
+def alive(places: list[MemoryRange], n_nodes: int) -> list[int]:
     """Bytes in use while each of n_nodes runs: those that a result has taken over count once."""
     change = [0] * (n_nodes + 1)
     begins = {(p.offset, p.first) for p in places}

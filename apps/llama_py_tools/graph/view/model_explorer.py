@@ -11,19 +11,19 @@ from ggml_py.tensor import Tensor
 from llama_py.gguf.metadata import printable
 from llama_py_tools.graph.view.data import kind_of, params, references
 from llama_py_tools.graph.view.overlays import number
-from llama_py_tools.graph.view.seen import Seen
-from llama_py_tools.graph.view.tree import Block, Item, Layer, original, tree
+from llama_py_tools.graph.view.seen import GraphRecord
+from llama_py_tools.graph.view.tree import BlockBox, Item, LayerBox, original, tree
 
 Json = dict[str, Any]
 GRADIENT = [{"stop": 0, "bgColor": "#f3f1fb"}, {"stop": 1, "bgColor": "#e0563b"}]
 
 
-def graphs(seen: Sequence[Seen], title: str) -> Json:
+def graphs(seen: Sequence[GraphRecord], title: str) -> Json:
     """The file that is opened: a collection of the graphs of a run."""
     return {"label": printable(title), "graphs": [_graph(i, s) for i, s in enumerate(seen)]}
 
 
-def node_data(seen: Sequence[Seen]) -> dict[str, Json]:
+def node_data(seen: Sequence[GraphRecord]) -> dict[str, Json]:
     """Files of node data by what they show: bytes, time in microseconds if it was measured, and
     each overlay."""
     found = {"bytes": _values(seen, lambda s, i, t: float(t.nbytes))}
@@ -36,7 +36,9 @@ def node_data(seen: Sequence[Seen]) -> dict[str, Json]:
     return found
 
 
-def _values(seen: Sequence[Seen], value: Callable[[Seen, int, Tensor], float | None]) -> Json:
+def _values(
+    seen: Sequence[GraphRecord], value: Callable[[GraphRecord, int, Tensor], float | None]
+) -> Json:
     return {
         _graph_id(number_, s): {
             "results": {
@@ -50,11 +52,11 @@ def _values(seen: Sequence[Seen], value: Callable[[Seen, int, Tensor], float | N
     }
 
 
-def _graph_id(number: int, seen: Seen) -> str:
+def _graph_id(number: int, seen: GraphRecord) -> str:
     return f"{number}: {seen.what or 'graph'}"
 
 
-def _graph(number: int, seen: Seen) -> Json:
+def _graph(number: int, seen: GraphRecord) -> Json:
     of, devices = references(seen.graph), seen.devices()
     spaces = dict(_namespaces(tree(seen.graph)))
     leafs = [_leaf(-1 - i, t) for i, t in enumerate(seen.graph.leafs)]
@@ -68,7 +70,7 @@ def _graph(number: int, seen: Seen) -> Json:
 def _namespaces(items: Sequence[Item], above: str = "") -> Iterator[tuple[int, str]]:
     """Of each node the path of the parts it is in."""
     for item in items:
-        if isinstance(item, Layer):
+        if isinstance(item, LayerBox):
             for block in item.blocks:
                 space = _inside(above, item, block)
                 yield from ((i, space) for i in range(block.first, block.last + 1))
@@ -79,14 +81,14 @@ def _namespaces(items: Sequence[Item], above: str = "") -> Iterator[tuple[int, s
             yield from _namespaces(turn, space)
 
 
-def _inside(above: str, layer: Layer, block: Block) -> str:
+def _inside(above: str, layer: LayerBox, block: BlockBox) -> str:
     title = printable(block.title).replace("/", "_")
     parts = [layer.title] if len(layer.blocks) == 1 else [layer.title, title]
     return above + "/".join(parts)
 
 
 def _numbers(item: Item) -> list[int]:
-    if isinstance(item, Layer):
+    if isinstance(item, LayerBox):
         return [] if item.number is None else [item.number]
     return [n for turn in item.turns for part in turn for n in _numbers(part)]
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
 from ggml_py.tensor import Tensor
-from llama_py_tools.graph.view.seen import Overlay, Seen
+from llama_py_tools.graph.view.seen import GraphRecord, Overlay
 
 
-def put(graphs: Sequence[Seen], records: Sequence[Record], path: str) -> None:
+def put(graphs: Sequence[GraphRecord], records: Sequence[Record], path: str) -> None:
     """Give nodes the overlays of a file's lines.
 
     A line is for the node with its number, if that has its name; else for the node of that name, of

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from llama_py import Context
     from llama_py.batch import UBatch
     from llama_py.graph.result import GraphResult
-    from llama_py_tools.graph.profile import Run
+    from llama_py_tools.graph.profile import ProfiledRun
 
 Overlay = dict[str, float]
 MANY = 256  # graphs of runs that are measured, which are all to be shown
 
 
 @dataclass(slots=True)
-class Seen:
+class GraphRecord:
     """A graph, and what is known of its nodes.
 
     what      "prompt, 7 tokens", "token 1"
@@ -59,14 +59,14 @@ class Seen:
         return list(dict.fromkeys(name for o in self.overlays.values() for name in o))
 
 
-def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[Seen]:
+def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[GraphRecord]:
     """The graphs of a prompt, and of tokens after it. On devices that only plan, nothing is
     computed."""
-    found = list[Seen]()
+    found = list[GraphRecord]()
 
     def on_graph(res: GraphResult, ubatch: UBatch) -> None:
         plan = next(plan for known, plan in ctx.runner.graphs if known is res)
-        found.append(Seen("", res.graph, plan))
+        found.append(GraphRecord("", res.graph, plan))
 
     ctx.on_graph = on_graph
     count = f"{len(ids)} {'token' if len(ids) == 1 else 'tokens'}"
@@ -83,16 +83,16 @@ def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[Seen]:
     return found
 
 
-def timed(ctx: Context, runs: Callable[[], Sequence[Run]]) -> list[Seen]:
+def timed(ctx: Context, runs: Callable[[], Sequence[ProfiledRun]]) -> list[GraphRecord]:
     """The graphs of `runs`, which measures decodes of the context (profile.measure)."""
     ctx.runner.n_graphs = MANY
-    found = list[Seen]()
+    found = list[GraphRecord]()
     measured = runs()
     plans = [plan for _, plan in reversed(ctx.runner.graphs)]
     of = {id(t): plan for plan in plans for t in plan.graph.nodes}
     for run in measured:
         ran = {id(plan): plan for s in run.steps if (plan := of.get(id(s.time.node)))}
-        parts = {key: Seen("", plan.graph, plan) for key, plan in ran.items()}
+        parts = {key: GraphRecord("", plan.graph, plan) for key, plan in ran.items()}
         for step in run.steps:
             node = id(step.time.node)
             if node in of:
@@ -104,6 +104,6 @@ def timed(ctx: Context, runs: Callable[[], Sequence[Run]]) -> list[Seen]:
     return found
 
 
-def _name(parts: Sequence[Seen], what: str) -> None:
+def _name(parts: Sequence[GraphRecord], what: str) -> None:
     for number, part in enumerate(parts, 1):
         part.what = what if len(parts) == 1 else f"{what}, part {number}"

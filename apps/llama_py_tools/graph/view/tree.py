@@ -23,7 +23,7 @@ MAX_BLOCK = 240  # nodes that are laid out at once
 
 
 @dataclass(slots=True)
-class Block:
+class BlockBox:
     """Consecutive nodes, `first` to `last`. signature: equal for blocks of the same structure."""
 
     title: str
@@ -33,12 +33,12 @@ class Block:
 
 
 @dataclass(slots=True)
-class Layer:
+class LayerBox:
     """A layer's blocks; number: of the layer, None for what is between or around layers."""
 
     title: str
     number: int | None
-    blocks: list[Block]
+    blocks: list[BlockBox]
 
     @property
     def signature(self) -> tuple[int, ...]:
@@ -46,19 +46,19 @@ class Layer:
 
 
 @dataclass(slots=True)
-class Repeat:
+class RepeatBox:
     """Parts that come again and again: each turn has the same structure."""
 
     turns: list[list[Item]] = field(default_factory=list)
 
 
-Item = Layer | Repeat
+Item = LayerBox | RepeatBox
 
 
 def tree(graph: Graph) -> list[Item]:
     """The parts of a graph, in its order."""
     structure = Structure(graph)
-    found, layers = groups(graph), list[Layer]()
+    found, layers = groups(graph), list[LayerBox]()
     in_layers = [i for i, (title, _) in enumerate(found) if title.startswith("layer")]
     for i, (title, nodes) in enumerate(found):
         inside = i in in_layers
@@ -69,7 +69,7 @@ def tree(graph: Graph) -> list[Item]:
         blocks = list(structure.blocks(nodes[0][0], nodes[-1][0], inside))
         if len(blocks) == 1 and not inside:
             blocks[0].title = title
-        layers.append(Layer(title, number, blocks))
+        layers.append(LayerBox(title, number, blocks))
     return folded(layers)
 
 
@@ -87,7 +87,7 @@ class Structure:
             for s in original_sources(t):
                 self.last_use[id(s.root)] = i
 
-    def blocks(self, first: int, last: int, inside: bool) -> Iterator[Block]:
+    def blocks(self, first: int, last: int, inside: bool) -> Iterator[BlockBox]:
         """The nodes cut into blocks, and into pieces where these are too large to look at."""
         ends = [*self._ends(first, last), last] if inside else [last]
         for end in ends:
@@ -95,7 +95,7 @@ class Structure:
             for piece in range(n_pieces):
                 stop = first + -(-(end + 1 - first) // (n_pieces - piece)) - 1
                 title = self._title(first, stop)
-                yield Block(title, first, stop, self._signature(first, stop))
+                yield BlockBox(title, first, stop, self._signature(first, stop))
                 first = stop + 1
 
     def _ends(self, first: int, last: int) -> Iterator[int]:
@@ -192,8 +192,8 @@ def computed_source(s: Tensor) -> Tensor:
     return s
 
 
-def folded(items: Sequence[Layer]) -> list[Item]:
-    """What repeats in one `Repeat`: the longest repetition first, then around it and within."""
+def folded(items: Sequence[LayerBox]) -> list[Item]:
+    """What repeats in one `RepeatBox`: the longest repetition first, then around it and within."""
     signatures = [item.signature for item in items]
     best = (0, 0, 0)  # nodes saved, -period, start
     n = len(items)
@@ -209,4 +209,4 @@ def folded(items: Sequence[Layer]) -> list[Item]:
         return [*items]
     end = first + saved + length
     turns = [folded(items[at : at + length]) for at in range(first, end, length)]
-    return [*folded(items[:first]), Repeat(turns), *folded(items[end:])]
+    return [*folded(items[:first]), RepeatBox(turns), *folded(items[end:])]

@@ -12,7 +12,7 @@ from typing import Any
 
 from llama_py.chat.formats.analysis.diff import SPACES
 from llama_py.chat.formats.analysis.trials import FIRST, KEY, NAME, SECOND, Trials, called
-from llama_py.chat.formats.json_calls import Keys
+from llama_py.chat.formats.json_calls import CallKeys
 from llama_py.chat.formats.marks import Marks
 
 
@@ -69,7 +69,7 @@ class _Paths:
             self.made_id = path
 
 
-def _keys(found: dict[str, Any], text: str) -> Keys:
+def _keys(found: dict[str, Any], text: str) -> CallKeys:
     paths = _Paths(found)
     known = [one for one in (paths.name, paths.arguments, paths.id, paths.made_id) if one]
     places = {one: text.find(one) if one in text else len(text) for one in known}
@@ -77,4 +77,4 @@ def _keys(found: dict[str, Any], text: str) -> Keys:
     name, arguments = paths.name, paths.arguments
     if paths.outer not in ("", "function") and "." not in name:
         name, arguments = f"{paths.outer}.{name}", f"{paths.outer}.{arguments}"
-    return Keys(name, arguments, paths.id, paths.made_id, tuple(order), by_name=paths.by_name)
+    return CallKeys(name, arguments, paths.id, paths.made_id, tuple(order), by_name=paths.by_name)

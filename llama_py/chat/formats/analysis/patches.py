@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from llama_py.chat.formats.json_calls import Keys
+from llama_py.chat.formats.json_calls import CallKeys
 from llama_py.chat.formats.marks import Marks
 
 THINK = ("<think>", "</think>")
@@ -54,7 +54,7 @@ def _begun(marks: Marks) -> Marks:
 
 
 def _lists(marks: Marks) -> Marks:
-    keys = replace(marks.keys if marks.calls == "json" else Keys(), array=True)
+    keys = replace(marks.keys if marks.calls == "json" else CallKeys(), array=True)
     return replace(
         marks,
         calls="json",
@@ -93,7 +93,7 @@ def _seen(marks: Marks, more: tuple[str, ...]) -> Marks:
 
 
 @dataclass(frozen=True)
-class Patch:
+class FormPatch:
     """has: texts that a template has; lacks: that it has not."""
 
     has: tuple[str, ...]
@@ -106,20 +106,20 @@ class Patch:
         )
 
 
-PATCHES: tuple[Patch, ...] = (
-    Patch(("content.split('</think>')",), _thoughts_in_content,
+PATCHES: tuple[FormPatch, ...] = (
+    FormPatch(("content.split('</think>')",), _thoughts_in_content,
           ("reasoning_content", "<SPECIAL_12>")),
-    Patch(("Write your thoughts between <think></think> and write your response between "
+    FormPatch(("Write your thoughts between <think></think> and write your response between "
            "<response></response>",), _responses),
-    Patch(TURN, _turns),
-    Patch(('set has_code_interpreter = tools | selectattr("type", "equalto", "code_interpreter")'
-           " | list | length > 0",), _functions),
-    Patch(("{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + "
+    FormPatch(TURN, _turns),
+    FormPatch(('set has_code_interpreter = tools | selectattr("type", "equalto", '
+           '"code_interpreter") | list | length > 0',), _functions),
+    FormPatch(("{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + "
            "'<｜tool▁sep｜>'",), _begun),
-    Patch(("<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>", "<TOOL_RESPONSE>"), _lists),
-    Patch(('Respond in the format {"name": function name', "Do not use variables."), _wrapped),
-    Patch(("laguna_glm_thinking",), _trimmed),
-    Patch(("Bailing V3 chat template",), _trimmed_values),
+    FormPatch(("<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>", "<TOOL_RESPONSE>"), _lists),
+    FormPatch(('Respond in the format {"name": function name', "Do not use variables."), _wrapped),
+    FormPatch(("laguna_glm_thinking",), _trimmed),
+    FormPatch(("Bailing V3 chat template",), _trimmed_values),
 )  # fmt: skip
 
 

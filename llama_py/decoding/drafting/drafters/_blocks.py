@@ -11,7 +11,7 @@ import numpy as np
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
-from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting
+from llama_py.decoding.drafting.drafter import ComputedTokens, Drafter, DrafterSetting, DraftRequest
 from llama_py.decoding.drafting.drafters._model import (
     like,
     likeliest,
@@ -33,7 +33,7 @@ class BlockDrafter(Drafter):
     name: ClassVar[str]
     uses_draft_model = True
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         target, model = setting.ctx, made_for(setting, self.name)
         architecture, given = model.architecture, target.model.hparams.n_embd
@@ -70,7 +70,7 @@ class BlockDrafter(Drafter):
     def contexts(self) -> Sequence[Context]:
         return [self.ctx]
 
-    def observe(self, seen: Sequence[Seen]) -> None:
+    def observe(self, seen: Sequence[ComputedTokens]) -> None:
         n = self.ctx.cparams.n_ubatch
         for part in seen:
             rows = np.concatenate([part.layer_inp[il] for il in self.layers], axis=1)
@@ -93,7 +93,7 @@ class BlockDrafter(Drafter):
         else:
             self.ctx.memory.seq_rm(seq_id)
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         guesses: dict[int, list[int]] = {}
         able = []
         for r in requests:
@@ -104,7 +104,7 @@ class BlockDrafter(Drafter):
             guesses |= self._tried(group, n)
         return long_enough(guesses, self.setting.params)
 
-    def _tried(self, group: Sequence[Request], n: int) -> dict[int, list[int]]:
+    def _tried(self, group: Sequence[DraftRequest], n: int) -> dict[int, list[int]]:
         """Blocks of a group, of which nothing stays in the memory."""
         try:
             return self._guess(group, n)
@@ -114,7 +114,9 @@ class BlockDrafter(Drafter):
             for r in group:
                 self._hold(r.seq_id, r.pos)
 
-    def _together(self, requests: Sequence[Request]) -> Iterator[tuple[Sequence[Request], int]]:
+    def _together(
+        self, requests: Sequence[DraftRequest]
+    ) -> Iterator[tuple[Sequence[DraftRequest], int]]:
         """Those whose blocks are computed at once, with the guesses of each."""
         cp, first = self.ctx.cparams, self.blocks.first
         n = min(self.n, cp.n_ubatch - first)
@@ -127,7 +129,7 @@ class BlockDrafter(Drafter):
             if room > 0:
                 yield group, room
 
-    def _guess(self, group: Sequence[Request], n: int) -> dict[int, list[int]]:
+    def _guess(self, group: Sequence[DraftRequest], n: int) -> dict[int, list[int]]:
         """n tokens after each text."""
         size = n + self.blocks.first
         logits = self.ctx.decode(

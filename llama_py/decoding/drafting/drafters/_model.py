@@ -10,7 +10,7 @@ from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32
 from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import DraftVocabulary
-from llama_py.decoding.drafting.drafter import Setting
+from llama_py.decoding.drafting.drafter import DrafterSetting
 from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
 from llama_py.loading.model import Loaded
 from llama_py.params.speculative import SpeculativeParams
@@ -42,7 +42,7 @@ def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) 
     return made
 
 
-def made_for(setting: Setting, name: str) -> Loaded:
+def made_for(setting: DrafterSetting, name: str) -> Loaded:
     """The model that drafts in this way and no other.
 
     Raises ContextError where there is none, ModelError for one of another vocabulary or devices.

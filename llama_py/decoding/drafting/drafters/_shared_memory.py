@@ -11,7 +11,7 @@ from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
-from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting
+from llama_py.decoding.drafting.drafter import ComputedTokens, Drafter, DrafterSetting, DraftRequest
 from llama_py.decoding.drafting.drafters._model import like, likeliest, long_enough, made_for
 from llama_py.params.speculative import SpeculativeParams
 
@@ -22,7 +22,7 @@ class SharedMemoryDrafter(Drafter):
 
     uses_draft_model = True
 
-    def __init__(self, setting: Setting, name: str) -> None:
+    def __init__(self, setting: DrafterSetting, name: str) -> None:
         super().__init__(setting)
         target, model = setting.ctx, made_for(setting, name)
         width, given = model.hparams.n_embd_beside, target.model.hparams.n_embd
@@ -54,7 +54,7 @@ class SharedMemoryDrafter(Drafter):
     def contexts(self) -> Sequence[Context]:
         return [self.ctx]
 
-    def observe(self, seen: Sequence[Seen]) -> None:
+    def observe(self, seen: Sequence[ComputedTokens]) -> None:
         for part in seen:
             assert part.h is not None
             self._states[part.seq_id] = part.pos, part.h
@@ -64,7 +64,7 @@ class SharedMemoryDrafter(Drafter):
     def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
         self._states.pop(seq_id, None)
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         rows = {r.seq_id: h for r in requests if (h := self._before(r)) is not None}
         tokens = {r.seq_id: int(r.ids[-1]) for r in requests}
         open = [r for r in requests if r.seq_id in rows]
@@ -80,7 +80,7 @@ class SharedMemoryDrafter(Drafter):
                     open.remove(r)
         return long_enough(guesses, self.setting.params)
 
-    def _before(self, r: Request) -> F32 | None:
+    def _before(self, r: DraftRequest) -> F32 | None:
         """The state before the last token of a text, if it was seen."""
         first, rows = self._states.get(r.seq_id, (0, np.empty((0, 0), np.float32)))
         i = r.pos - 1 - first
@@ -88,7 +88,7 @@ class SharedMemoryDrafter(Drafter):
         return rows[i] if 0 <= i < len(rows) and held == r.pos else None
 
     def _decode(
-        self, open: Sequence[Request], tokens: Mapping[int, int], rows: Mapping[int, F32]
+        self, open: Sequence[DraftRequest], tokens: Mapping[int, int], rows: Mapping[int, F32]
     ) -> tuple[F32, F32]:
         logits = self.ctx.decode(
             Batch(

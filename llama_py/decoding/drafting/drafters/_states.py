@@ -13,9 +13,9 @@ import numpy as np
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import DraftVocabulary
-from llama_py.decoding.drafting.drafter import Drafter, Request, Seen, Setting
+from llama_py.decoding.drafting.drafter import ComputedTokens, Drafter, DrafterSetting, DraftRequest
 from llama_py.decoding.drafting.drafters._model import likeliest, long_enough, take_out
-from llama_py.decoding.known_text import Text
+from llama_py.decoding.known_text import KnownText
 from llama_py.params.speculative import SpeculativeParams
 
 
@@ -29,7 +29,7 @@ class Known:
     """
 
     n_held: int
-    text: Text
+    text: KnownText
     h: F32
 
 
@@ -42,7 +42,7 @@ class Drafting:
     guess, guess_h   tokens drafted, and the state before each of them
     """
 
-    request: Request
+    request: DraftRequest
     tokens: list[int]
     h: F32
     first: int
@@ -74,7 +74,7 @@ class StatesDrafter(Drafter):
     uses_draft_model = True
     lag: ClassVar[int] = 0
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         self.heads: list[Context] = []
         self.few: list[DraftVocabulary | None] = []
@@ -86,10 +86,10 @@ class StatesDrafter(Drafter):
         return p.spec_draft_n_max
 
     @abstractmethod
-    def states_of(self, seen: Sequence[Seen]) -> list[F32]:
+    def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
         """States of the tokens of each part. F32 [n_tokens, n_embd]"""
 
-    def observe(self, seen: Sequence[Seen]) -> None:
+    def observe(self, seen: Sequence[ComputedTokens]) -> None:
         for part, h in zip(seen, self.states_of(seen), strict=True):
             for few in filter(None, self.few):
                 few.add(part.tokens)
@@ -129,7 +129,7 @@ class StatesDrafter(Drafter):
         if known is None or pos > known.text.end or self.lag:
             for ctx in self.heads:
                 ctx.memory.seq_rm(seq_id)
-        start = Known(pos, Text(pos), np.empty((0, self.n_embd), np.float32))
+        start = Known(pos, KnownText(pos), np.empty((0, self.n_embd), np.float32))
         self._known[seq_id] = start
         return start
 
@@ -161,7 +161,7 @@ class StatesDrafter(Drafter):
 
     def _forget(self, known: Known, end: int) -> None:
         """All before position `end` is in the draft context now."""
-        text, old = Text(end - 1), known.text
+        text, old = KnownText(end - 1), known.text
         known.n_held = end
         known.h = known.h[end - 1 - old.first :]
         text.add(old.since(end - 1))
@@ -171,7 +171,7 @@ class StatesDrafter(Drafter):
     def contexts(self) -> Sequence[Context]:
         return self.heads
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         begun = [self._begin(r) for r in requests if r.seq_id in self._known]
         drafting = [d for d in begun if d.tokens]
         if not drafting:
@@ -182,7 +182,7 @@ class StatesDrafter(Drafter):
         guesses = {d.request.seq_id: d.guess for d in drafting}
         return long_enough(guesses, self.setting.params)
 
-    def _begin(self, r: Request) -> Drafting:
+    def _begin(self, r: DraftRequest) -> Drafting:
         """All that is true: what the draft context lacks, and the token that was just chosen."""
         known = self._going_on(r.seq_id, r.pos)
         known.n_held = min(known.n_held, r.pos)  # a prompt of one token has not been seen

@@ -10,7 +10,7 @@ import numpy as np
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
-from llama_py.decoding.drafting.drafter import Seen, Setting
+from llama_py.decoding.drafting.drafter import ComputedTokens, DrafterSetting
 from llama_py.decoding.drafting.drafters._model import like, made_for
 from llama_py.decoding.drafting.drafters._states import StatesDrafter
 from llama_py.loading.model import Loaded
@@ -23,7 +23,7 @@ class DraftEagle3(StatesDrafter):
     name = "draft-eagle3"
     lag = 1
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         target = setting.ctx
         model = made_for(setting, self.name)
@@ -49,7 +49,7 @@ class DraftEagle3(StatesDrafter):
                 )
             target.set_embeddings_nextn(True)
 
-    def states_of(self, seen: Sequence[Seen]) -> list[F32]:
+    def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
         """By the encoder, all parts together, as many at once as it can."""
         if not seen:
             return []
@@ -60,7 +60,7 @@ class DraftEagle3(StatesDrafter):
         ends = np.cumsum([len(part.tokens) for part in seen])
         return np.split(np.concatenate(made), ends[:-1])
 
-    def _features(self, part: Seen) -> F32:
+    def _features(self, part: ComputedTokens) -> F32:
         """[n_tokens, n_embd of the model * layers]"""
         found = [part.layer_inp.get(il, part.h) for il in self.layers]
         return np.concatenate([rows for rows in found if rows is not None], axis=1)

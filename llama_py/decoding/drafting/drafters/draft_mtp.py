@@ -10,7 +10,7 @@ import numpy as np
 from ggml_py.errors import ContextError
 from llama_py.batch import F32
 from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
-from llama_py.decoding.drafting.drafter import Drafter, Seen, Setting, drafter
+from llama_py.decoding.drafting.drafter import ComputedTokens, Drafter, DrafterSetting, drafter
 from llama_py.decoding.drafting.drafters._model import like
 from llama_py.decoding.drafting.drafters._shared_memory import SharedMemoryDrafter
 from llama_py.decoding.drafting.drafters._states import Drafting, StatesDrafter
@@ -31,13 +31,13 @@ class DraftMtp(StatesDrafter):
     name = "draft-mtp"
 
     @classmethod
-    def made(cls, setting: Setting) -> Drafter:
+    def made(cls, setting: DrafterSetting) -> Drafter:
         given = setting.model_draft
         if given is not None and given.architecture.shares_memory:
             return SharedMemoryDrafter(setting, cls.name)
         return cls(setting)
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         target, given = setting.ctx, setting.model_draft
         model = target.model
@@ -54,7 +54,7 @@ class DraftMtp(StatesDrafter):
             ctx.set_embeddings_nextn(True, masked=ctx is not target)
         self.n_embd = model.hparams.n_embd_beside
 
-    def states_of(self, seen: Sequence[Seen]) -> list[F32]:
+    def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
         return [part.h for part in seen if part.h is not None]
 
     def guess(self, drafting: list[Drafting]) -> None:

@@ -10,10 +10,10 @@ from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
-from llama_py.decoding.drafting.drafter import Drafter, Request, Setting
+from llama_py.decoding.drafting.drafter import Drafter, DrafterSetting, DraftRequest
 from llama_py.decoding.drafting.drafters._model import like, likeliest, long_enough
 from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
-from llama_py.decoding.known_text import Text
+from llama_py.decoding.known_text import KnownText
 from llama_py.decoding.rollback import Rollback
 from llama_py.params.speculative import SpeculativeParams
 
@@ -26,7 +26,7 @@ class DraftSimple(Drafter):
 
     uses_draft_model = True
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         model, target = setting.model_draft, setting.ctx
         if model is None:
@@ -35,7 +35,7 @@ class DraftSimple(Drafter):
         self.ctx = like(target, model, setting.params)
         self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)
         self.rollback = Rollback(self.ctx)
-        self._held: dict[int, Text] = {}  # what the draft context has read
+        self._held: dict[int, KnownText] = {}  # what the draft context has read
 
     @classmethod
     def n_max(cls, p: SpeculativeParams) -> int:
@@ -45,7 +45,7 @@ class DraftSimple(Drafter):
     def contexts(self) -> Sequence[Context]:
         return [self.ctx]
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         n_vocab = self.ctx.n_vocab
         known = [r for r in requests if int(r.ids.max()) < n_vocab]
         guesses: dict[int, list[int]] = {r.seq_id: [] for r in known}
@@ -66,12 +66,12 @@ class DraftSimple(Drafter):
             rows = self._decode(following) if following else {}
         return long_enough(guesses, self.setting.params)
 
-    def _unread(self, r: Request) -> list[int]:
+    def _unread(self, r: DraftRequest) -> list[int]:
         """What the draft context has not read of a text; it forgets what is not in it.
 
         Positions are the draft's own: it begins where the text is known.
         """
-        held = self._held.setdefault(r.seq_id, Text())
+        held = self._held.setdefault(r.seq_id, KnownText())
         n = min(held.n, r.ids.size - 1)
         other = np.flatnonzero(held.ids[:n] != r.ids[:n])
         same = int(other[0]) if other.size else n

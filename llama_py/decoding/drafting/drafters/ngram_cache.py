@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ggml_py.errors import ModelError
 from llama_py.batch import I32
-from llama_py.decoding.drafting.drafter import Drafter, Request, Setting
+from llama_py.decoding.drafting.drafter import Drafter, DrafterSetting, DraftRequest
 from llama_py.params.speculative import SpeculativeParams
 
 N_DRAFT = 8
@@ -30,7 +30,7 @@ class NgramCache(Drafter):
     from there, as its header says.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         p = setting.params
         self._dynamic = read_counts(p.lookup_cache_dynamic) if p.lookup_cache_dynamic else {}
@@ -46,10 +46,10 @@ class NgramCache(Drafter):
         if ids.size < self._n_counted.get(seq_id, 0):  # the text has become shorter
             self._n_counted[seq_id], self._context[seq_id] = 0, {}
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         return {r.seq_id: self._draft(r) for r in requests}
 
-    def _draft(self, r: Request) -> list[int]:
+    def _draft(self, r: DraftRequest) -> list[int]:
         context = self._context.setdefault(r.seq_id, {})
         n_counted = self._n_counted.get(r.seq_id, 0)
         ids: list[int] = r.ids[max(n_counted - N_GRAM, 0) :].tolist()

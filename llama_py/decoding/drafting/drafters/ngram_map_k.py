@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from llama_py.batch import I32
-from llama_py.decoding.drafting.drafter import Drafter, Request, Setting
+from llama_py.decoding.drafting.drafter import Drafter, DrafterSetting, DraftRequest
 from llama_py.decoding.drafting.drafters._ngram_map import NgramMap
 from llama_py.params.speculative import SpeculativeParams
 
@@ -13,7 +13,7 @@ from llama_py.params.speculative import SpeculativeParams
 class NgramMapK(Drafter):
     """A map of each sequence; see NgramMap."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         self._maps: dict[int, NgramMap] = {}
 
@@ -28,7 +28,7 @@ class NgramMapK(Drafter):
     def begin(self, seq_id: int, ids: I32) -> None:
         self._map(seq_id).begin(ids)
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         return {r.seq_id: self._map(r.seq_id).draft(r.ids) for r in requests}
 
     def accept(self, seq_id: int, n_accepted: int, mine: bool) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32
-from llama_py.decoding.drafting.drafter import Drafter, Request, Setting
+from llama_py.decoding.drafting.drafter import Drafter, DrafterSetting, DraftRequest
 from llama_py.params.speculative import SpeculativeParams
 
 SIZE = 4 * 1024 * 1024  # entries of the table
@@ -35,7 +35,7 @@ class _Sequence:
 class NgramMod(Drafter):
     """The table has, at the hash of n tokens, the one that followed them last."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         self.n = setting.params.spec_ngram_mod_n_match
         self._next: dict[int, int] = {}
@@ -54,10 +54,10 @@ class NgramMod(Drafter):
         if len(self._next) > FULL * SIZE:
             self._next.clear()
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         return {r.seq_id: self._draft(r) for r in requests}
 
-    def _draft(self, r: Request) -> list[int]:
+    def _draft(self, r: DraftRequest) -> list[int]:
         one, n, end = self._sequences[r.seq_id], self.n, r.ids.size - 1
         one.n_drafted = 0
         if end < n:

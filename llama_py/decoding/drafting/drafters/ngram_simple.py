@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from llama_py.batch import I32
-from llama_py.decoding.drafting.drafter import Drafter, Request
+from llama_py.decoding.drafting.drafter import Drafter, DraftRequest
 from llama_py.decoding.drafting.drafters._ngram import last_found
 from llama_py.params.speculative import SpeculativeParams
 
@@ -18,7 +18,7 @@ class NgramSimple(Drafter):
     def n_max(cls, p: SpeculativeParams) -> int:
         return p.spec_ngram_simple_size_m
 
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+    def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
         p = self.setting.params
         n, m = p.spec_ngram_simple_size_n, p.spec_ngram_simple_size_m
         return {r.seq_id: _following(r.ids, n, m) for r in requests}
