@@ -209,10 +209,11 @@ class Model(Loaded):
         through the model's chat template, without the model's thoughts.
 
         With tools, functions or descriptions in the form of the OpenAI API, it is a `ChatAnswer`:
-        what is said, thoughts, and calls. A grammar enforces the schemas of their arguments as far as
-        it can; `ToolCall.error` is the problem of a call that fails (with the jsonschema package).
-        `format_of` in `llama_py.chat.tools` describes the rest. `message()` of the answer is a
-        message for the next call, so is what `llama_py.chat.functions.result_of` gives for a call.
+        what is said, thoughts, and calls. A grammar enforces the schemas of their arguments as far
+        as it can; `ToolCall.error` is the problem of a call that fails (with the jsonschema
+        package). `format_of` in `llama_py.chat.tools` describes the rest. `message()` of the answer
+        is a message for the next call, so is what `llama_py.chat.functions.result_of` gives for a
+        call.
 
         images (files, their bytes, or `llama_py.vision.Image`s) come before the last message's
         text; a message's content may also have them as parts, {"type": "image_url", "image_url":

@@ -134,7 +134,7 @@ def _merged(messages: list[Message]) -> list[Message]:
 
 
 def text_of(message: Message) -> str:
-    """Its content as one text."""
+    """Return the content of a message as one text."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content

@@ -358,8 +358,8 @@ def form_of(template: ChatTemplate, asked: AnswerRequest) -> AnswerForm:
 
 
 def marks_of(template: ChatTemplate, tools: bool = False) -> Marks:
-    """Those of a template without a format of its own. tools: there are some, perhaps for a
-    template that takes none."""
+    """Return the marks of a template without a format of its own. tools: there are some, perhaps
+    for a template that takes none."""
     found = marks_in(template.source)
     tags = template.thinking
     if tags is not None and not found.think:

@@ -108,7 +108,7 @@ class Context(Closing, Accompanied, Watched):
 
     @property
     def devices(self) -> Sequence[Device]:
-        """Those in use; the last is the host."""
+        """The devices in use; the last one is the host."""
         return self.model.placement.devices
 
     @property
@@ -148,7 +148,8 @@ class Context(Closing, Accompanied, Watched):
         return create_memory({il: arch.kept(il) for il in layers}, how)
 
     def _shared_memory(self, target: Context) -> MemoryGroup:
-        """Of a model that attends to what the one that it drafts for keeps."""
+        """Return the memory of a model that attends to what another model, for which it drafts,
+        keeps."""
         theirs, hp = target.model.architecture, self.model.hparams
         self.cparams = replace(self.cparams, flash_attn=target.cparams.flash_attn)
         kept = {il: theirs.kept(il) for il in range(target.model.hparams.n_layer)}

@@ -33,7 +33,7 @@ WantedOf = Callable[[GraphResult], Taps | None]
 
 
 def set_threads(devices: Sequence[Device], p: ContextParams) -> None:
-    """As many as a context asks for."""
+    """Give each device as many threads as a context asks for."""
     for device in devices:
         if p.n_threads is not None:
             device.set_threads(p.n_threads)

@@ -37,7 +37,7 @@ def make_all_ready(ctx: Context, force: bool = False) -> None:
 
 
 def _sizes_of(ctx: Context, n_prompt: int, n_more: int) -> list[int]:
-    """Of ubatches: whole ones of the prompt, its last one, one token, and drafts."""
+    """Return sizes of ubatches: whole ones of the prompt, its last one, one token, and drafts."""
     most = min(ctx.cparams.n_ubatch, ctx.n_ctx)
     few = (n for n in (*SIZES, n_more) if n <= min(n_more, most))
     return [n for n in dict.fromkeys((min(n_prompt, most), n_prompt % most, *few)) if n]

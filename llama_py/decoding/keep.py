@@ -43,7 +43,7 @@ def keep_rule(
     """
     if not p.context_shift or p.max_tokens == UNTIL_FULL:
         return None
-    if mixed or not ctx.memory.can_shift:
+    if mixed or not can_shift(ctx):
         why = "with images" if mixed else "with what the model keeps of its past"
         log.warning("context shift is not possible %s; disabled", why)
         return None
@@ -51,6 +51,15 @@ def keep_rule(
     if p.n_keep >= 0:
         n = min(p.n_keep + int(ctx.model.tokenizer.add_bos), n_prompt)
     return KeepRule(max(min(n, ctx.cparams.n_ctx_seq - n_spare), 0), n_discard)
+
+
+def can_shift(ctx: Context) -> bool:
+    """Return True if `shift` is possible (llama_memory_can_shift).
+
+    Recurrent states cannot lose a part of their past. Attention windows cannot either, unless
+    their cache is as large as the other one (`swa_full`).
+    """
+    return ctx.memory.can_shift
 
 
 def shift(ctx: Context, seq_id: int, n_keep: int, n_discard: int = 0) -> int:

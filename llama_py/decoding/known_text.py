@@ -28,7 +28,7 @@ class KnownText:
         return self._ids[: self.n]
 
     def since(self, pos: int) -> list[int]:
-        """Those from a position on."""
+        """Return the tokens from a position on."""
         return [int(id) for id in self.ids[max(pos - self.first, 0) :]]
 
     def add(self, ids: Sequence[int]) -> None:

@@ -88,7 +88,7 @@ class Sequences(Closing):
 
     @property
     def statistics(self) -> dict[str, DraftStatistics]:
-        """Of drafts, by the name of the way to draft."""
+        """Statistics of drafts, by the name of the way to draft."""
         return self.drafts.statistics if self.drafts else {}
 
     @property

@@ -38,7 +38,7 @@ class FitAnswer:
         return (whole, whole and not self.on_host, n, self.n_ctx, -len(self.on_host))
 
     def options(self, host: str) -> dict[str, Any]:
-        """Of ModelParams; `host` is its name."""
+        """Return options of ModelParams; `host` is the host's name."""
         found: dict[str, Any] = {"n_gpu_layers": sum(self.n_layers)}
         if len(self.n_layers) > 1 and any(self.n_layers):
             found["tensor_split"] = tuple(map(float, self.n_layers))

@@ -82,7 +82,8 @@ class LayerShares:
         )
 
     def _rest(self, n_layers: Sequence[int], n_ctx: int) -> list[tuple[int, int]]:
-        """Of each device, the room beside its layers without experts, and their caches."""
+        """Return each device's room beside its layers without experts, and the bytes of their
+        caches."""
         found, end, caches = [], self.n_all - sum(n_layers), self.caches(n_ctx)
         for i, n in enumerate(n_layers):
             start, end = end, end + n
@@ -104,7 +105,7 @@ class LayerShares:
         return self.made(n_layers, n_ctx, frozenset(on_host))
 
     def caches(self, n_ctx: int) -> Sequence[int]:
-        """Of layers, where these are."""
+        """Return bytes of each layer's cache where the layer is; 0 if caches are on the host."""
         return [0] * self.n_all if self.sizes.on_host else self.sizes.caches_of(n_ctx)
 
     def allows(self, i: int, size: int) -> bool:
@@ -146,7 +147,7 @@ def _whole(shares: LayerShares, n_ctx: int, kept: frozenset[int]) -> FitAnswer |
 
 
 def _most_layers(shares: LayerShares, n_ctx: int) -> FitAnswer:
-    """As many as can be, their experts on the host."""
+    """Place as many layers on devices as fit, their experts on the host."""
     none = shares.made([0] * (len(shares.room) - 1), n_ctx, frozenset())
     n = bisect_right(
         range(1, shares.n_all + 1),

@@ -50,7 +50,7 @@ class LayerSizes:
 
 @dataclass(slots=True)
 class ModelSizes:
-    """Of a model.
+    """Bytes of a model's weights and caches.
 
     layers   weights by layer, at the end those of the output
     always   by device, weights that are there in any case
@@ -89,7 +89,7 @@ class ModelSizes:
 
 
 def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> ModelSizes:
-    """Of a model that was made with everything on the devices before the host."""
+    """Measure a model that was made with everything on the devices before the host."""
     place, layers = model.placement, model.layer_devices
     found = [LayerSizes() for _ in layers]
     always = [0] * len(place.devices)

@@ -91,7 +91,7 @@ class TensorInfo:
     path: Path | None = field(default=None, repr=False, compare=False)
 
     def let_go(self) -> None:
-        """Of the memory that the mapped bytes take: a device has made its own of them."""
+        """Give back memory of the mapped bytes: a device has a copy of its own."""
         if self.mapped is not None:
             let_go(self.mapped, self.offset, self.offset + self.nbytes)
 

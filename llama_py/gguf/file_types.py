@@ -65,7 +65,7 @@ READ_ONLY = FileType("NVFP4", 39, BY_NAME["nvfp4"], "NVFP4")  # others quantize 
 
 
 def file_type(text: str) -> FileType:
-    """By its name, in any case, or its number. ValueError for what is none."""
+    """Return the file type of a name, in any case, or of a number. ValueError for another text."""
     name = text.strip().upper()
     name = _ALIASES.get(name, name)
     if name == COPY.name:

@@ -43,7 +43,7 @@ class Keys:
         self.per_layer: set[str] = set()  # full keys that were read with one value per layer
 
     def full(self, key: str) -> str:
-        """As it stands in the file."""
+        """Return a key as it stands in the file."""
         return key[1:] if key.startswith("/") else f"{self.arch}.{key}"
 
     def has(self, key: str) -> bool:
@@ -250,7 +250,7 @@ def number(
 
 
 def base(key: str, default: Default = None) -> Any:
-    """Of RoPE's frequencies."""
+    """Return the field for a base of RoPE's frequencies."""
     return Field(key, as_base, default)
 
 

@@ -8,7 +8,7 @@ AROUND = 64 << 10  # bytes that come along with a page that is read (Linux: faul
 
 
 def let_go(mapped: mmap.mmap, start: int, end: int) -> None:
-    """Of the memory that these bytes take in this process, with what came along. They are there
+    """Give back memory that these bytes take in this process, with what came along. They are there
     still, and come back from the file when they are read."""
     first = max(0, start - AROUND) // mmap.PAGESIZE * mmap.PAGESIZE
     if end > start and hasattr(mmap, "MADV_DONTNEED"):

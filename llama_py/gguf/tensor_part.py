@@ -27,7 +27,7 @@ class TensorCut:
     ranges: tuple[Range, ...] = ()
 
     def data(self) -> Bytes:
-        """Its bytes, copied only if they do not lie together."""
+        """Return the part's bytes, copied only if they do not lie together."""
         return bytes_of(self.info, self.dim, self.ranges)
 
     def file_part(self) -> FilePart | None:
@@ -54,13 +54,13 @@ def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Byte
 
 
 def _shape(info: TensorInfo) -> tuple[int, ...]:
-    """As rows of bytes."""
+    """Return a tensor's shape as rows of bytes."""
     ne = info.ne
     return ne[3], ne[2], ne[1], info.type.row_size(ne[0])
 
 
 def _axis(info: TensorInfo, dim: int, ranges: Iterable[Range]) -> tuple[int, list[Range]]:
-    """Of that shape, with ranges of bytes where these are of elements."""
+    """Return the axis of `_shape` for a dimension, and ranges of its bytes."""
     size = info.type.row_size
     return 3 - dim, [(size(a), size(b)) if dim == 0 else (a, b) for a, b in ranges]
 

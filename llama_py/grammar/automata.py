@@ -13,7 +13,8 @@ from llama_py.grammar.nodes import Alt, Chars, Node, Ranges, Ref, Repeat, Rules,
 
 @dataclass
 class Automaton:
-    """By the places of its characters (Glushkov's). next: which may follow a place."""
+    """Glushkov's automaton: a state for each character's place. next: places that may follow a
+    place."""
 
     ranges: list[Ranges] = field(default_factory=list)
     next: list[set[int]] = field(default_factory=list)
@@ -27,7 +28,7 @@ class Automaton:
 
 
 def automaton(node: Node, rules: Rules) -> Automaton:
-    """Of a part without recursion."""
+    """Make the automaton of a part without recursion."""
     found = Automaton()
     found.first, found.last, found.empty = _add(found, node, rules)
     return found
@@ -72,7 +73,7 @@ def _add(a: Automaton, node: Node, rules: Rules) -> Ends:
 
 @dataclass
 class Intersection:
-    """Of two automata. same: a text that is not empty is taken by both. beyond: what a text that
+    """What two automata share. same: both take a text that is not empty. beyond: what a text that
     the first takes goes on with in the second."""
 
     same: bool = False

@@ -38,7 +38,7 @@ class RunsGraphs(Protocol):
 
 
 class Hooks:
-    """Those that are in use, in the order in which they came, and what they want of graphs.
+    """The hooks in use, in the order in which they came, and what they want of graphs.
 
     While there are some, the context's runner plans graphs for them, which it does not keep.
     """

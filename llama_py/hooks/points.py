@@ -17,7 +17,7 @@ class NamedNodes(Protocol):
     """The nodes of a graph by name."""
 
     def named(self, name: str) -> Sequence[Tensor]:
-        """Those of a name in the order of the graph; none if there is no such node."""
+        """Return the nodes of a name in the order of the graph; none if there is no such node."""
 
 
 Rule = Callable[[NamedNodes, int], Tensor | None]
@@ -165,7 +165,8 @@ PATTERN = "attn.hook_pattern"  # which flash attention does not make; see llama_
 
 
 def _added(total: Tensor | None, residual: Tensor | None) -> Tensor | None:
-    """Of a sum, what is not the residual stream, nor the rows of it that are outputs."""
+    """Return the operand of a sum that is not the residual stream, nor its rows that are
+    outputs."""
     if total is None or residual is None or total.op != "ADD":
         return None
     for i, operand in enumerate(total.src[:2]):

@@ -255,7 +255,7 @@ class HParams(Declared):
 
     @property
     def kept_layers(self) -> list[int]:
-        """Those whose keys, values and states the trunk needs."""
+        """Layers whose keys, values and states the trunk needs."""
         n_all = self.n_layer_all
         return [*range(self.n_layer), *range(n_all - self.n_layer_bare, n_all)]
 
@@ -286,7 +286,7 @@ class HParams(Declared):
 
     @property
     def n_embd_inp_enc(self) -> int:
-        """Likewise, of what an encoder gets."""
+        """Length of the embeddings that an encoder gets."""
         return self.n_embd_inp
 
     @property

@@ -89,7 +89,7 @@ class Share:
         return sum(counts[: self.part]) * together
 
     def _counts(self, n: int, width: int, stems: Sequence[str]) -> tuple[list[int], int]:
-        """Of each device, and how many stay together."""
+        """Return how many each device has, and how many stay together."""
         block = lcm(*map(self.block_of, stems))
         together = block // gcd(block, width)
         if n % together:  # no cut leaves whole blocks
@@ -97,7 +97,7 @@ class Share:
         return apportion(n // together, self.weights), together
 
     def heads(self, shape: LayerShape, il: int, *stems: str) -> LayerShape:
-        """Those of a layer: heads of queries go with those of their keys.
+        """Return a device's heads of a layer: heads of queries go with those of their keys.
 
         stems  matrices that are multiplied with them, if not attn_output
         """
@@ -116,7 +116,7 @@ class Share:
         return replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
 
     def knows(self, il: int, stem: str) -> tuple[bool, bool]:
-        """Of a layer's matrix: whether there was nothing left, and whether it was asked for."""
+        """Return of a layer's matrix whether nothing was left, and whether it was asked for."""
         keys = {(il, stem), (-1, stem)}
         return bool(keys & self.idle), bool(keys & self.asked)
 

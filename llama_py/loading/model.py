@@ -179,8 +179,8 @@ class Loaded(Closing):
             log.info("load_tensors: %12s model buffer size = %8.2f MiB", name, size / 2**20)
 
     def plain_bytes(self, name: str) -> Bytes | None:
-        """Those of a weight as the file has them, whatever its device made of them; None for what
-        is no weight."""
+        """Return a weight's bytes as the file has them, whatever its device made of them; None for
+        what is no weight."""
         return self._weights.plain_bytes(name)
 
     @property
@@ -202,7 +202,7 @@ class Loaded(Closing):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Those in use; the last is the host."""
+        """The devices in use; the last one is the host."""
         return self.placement.devices
 
     @property
@@ -319,7 +319,7 @@ class Loaded(Closing):
 
     @property
     def eyes(self) -> ImageEncoder:
-        """Its encoder of images. ModelError without one."""
+        """The model's encoder of images. ModelError without one."""
         if self.vision is None:
             raise ModelError(
                 "there is an image, but the model has no eyes; give the mmproj file that belongs"

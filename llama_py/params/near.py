@@ -10,7 +10,8 @@ MOST = 3
 
 
 def nearest(given: str, known: Iterable[str], alike: float = ALIKE, best: float = 1) -> list[str]:
-    """Those that are alike, the likest first; where none is, the likest, if as much as `best`."""
+    """Return words that are alike, the likest first; without any, the likest if it reaches
+    `best`."""
     from difflib import SequenceMatcher  # not light
 
     def likeness(word: str) -> float:

@@ -36,7 +36,7 @@ def truth(text: str) -> bool:
 
 
 def on_off_auto(text: str) -> str:
-    """As llama.cpp takes -fa: also 1 and 0."""
+    """Parse on, off or auto, also 1 and 0 as llama.cpp takes -fa."""
     if text.lower() in ("auto", "-1"):
         return "auto"
     return "on" if parsed(truth, text, "on, off or auto") else "off"

@@ -66,7 +66,7 @@ class TensorJob:
 
     @property
     def made(self) -> TensorInfo:
-        """As it will be, without its bytes."""
+        """Return the tensor as it will be, without its bytes."""
         nbytes = self.source.nbytes
         if not self.copies:
             nbytes = self.type.row_size(self.source.ne[0]) * self.n_rows

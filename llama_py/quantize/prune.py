@@ -54,7 +54,8 @@ def n_layers(names: Iterable[str]) -> int:
 
 
 def order(name: str) -> tuple[int, str]:
-    """By layer, what is of none first (llama-model-loader.h:weight_name_comparer)."""
+    """Return the key that sorts names by layer, those of none first
+    (llama-model-loader.h:weight_name_comparer)."""
     found = re.match(r"blk\.(\d+)\.", name)
     return int(found[1]) if found else -1, name
 

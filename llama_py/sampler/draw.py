@@ -31,7 +31,7 @@ class GreedyDraw(Draw):
 
 
 class Dist(Draw):
-    """By chance, each token as often as its probability says (llama_sampler_dist_apply)."""
+    """Draws each token as often as its probability says (llama_sampler_dist_apply)."""
 
     def __init__(self, random: Mt19937) -> None:
         self.random = random

@@ -42,7 +42,7 @@ def top_p(p: float, min_keep: int = 0) -> Filter | None:
 
 
 def min_p(p: float, min_keep: int = 0) -> Filter | None:
-    """Those at least p times as likely as the most likely."""
+    """Keep tokens at least p times as likely as the most likely."""
     if np.float32(p) <= 0:  # or less than any 32-bit number is
         return None
     distance = np.log(np.float32(p))
@@ -100,7 +100,7 @@ def top_n_sigma(n: float) -> Filter | None:
 
 
 class Xtc(SamplerStage):
-    """By chance without those above a threshold, but for the least likely of them ("exclude top
+    """Drops by chance tokens above a threshold but for the least likely of them ("exclude top
     choices")."""
 
     def __init__(self, p: float, threshold: float, min_keep: int, random: Mt19937) -> None:

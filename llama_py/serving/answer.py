@@ -67,7 +67,7 @@ class Answer:
         return self._event()
 
     def read(self, n_done: int, seconds: float) -> Event:
-        """Of the prompt the memory has so many tokens; a step for it took so long."""
+        """Note that the memory has n_done tokens of the prompt, after a step of so many seconds."""
         self._n["n_done"] = n_done
         self._prompt_seconds += seconds
         return self._event()
@@ -175,7 +175,7 @@ class Lines:
         self._n: int | None = None  # spaces and tabs of a line that has nothing else yet
 
     def push(self, text: str) -> tuple[str, bool]:
-        """As much of a text as belongs to it, and whether it ends there."""
+        """Return how much of a text belongs to the answer, and whether the answer ends there."""
         if self._most <= 0:
             return text, False
         for i, c in enumerate(text):

@@ -115,7 +115,7 @@ class Models(Closing, Generic[T]):
         return asked.future
 
     def forget(self, future: Future[Lease[T]]) -> None:
-        """Of `ask`: what it asked for is not wanted any more, or is given back."""
+        """Drop a future of `ask`: what it asked for is not wanted any more, or is given back."""
         if future.cancel():
             with self._locked():
                 self._settle()

@@ -17,7 +17,7 @@ Reason = Literal["stop", "length", "eos", "grammar", "time", "cancelled", "error
 
 
 class Busy(GGMLError):
-    """As many requests wait as may: ask again later."""
+    """Too many requests wait: ask again later."""
 
 
 class Closed(GGMLError):

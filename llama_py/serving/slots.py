@@ -50,7 +50,7 @@ class SlotInfo:
 
 
 def chosen(free: Sequence[Slot], held: Sequence[Sequence[int]], ids: Sequence[int]) -> Slot:
-    """Of the free slots (not none), the one that answers a prompt: that which goes on where it
+    """Choose the free slot (there is one) that answers a prompt: that which goes on where it
     stands, with most of the prompt; else an empty one, or that which was not used for longest:
     whatever others hold can be had from there too, and they keep it.
 

@@ -89,7 +89,7 @@ def _differences(
     tokens: str,
     progress: Progress | None,
 ) -> list[Rows]:
-    """Of each layer but the first. [n, n_embd]"""
+    """Return differences of each layer but the first. [n, n_embd]"""
     points = [f"blocks.{il}.hook_resid_pre" for il in range(1, ctx.model.hparams.n_layer)]
     if not points:
         raise ContextError("a model of one layer has no place for a control vector")

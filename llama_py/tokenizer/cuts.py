@@ -49,7 +49,7 @@ class CutStep(ABC):
 
 
 class PatternCut(CutStep):
-    """By a pattern of characters."""
+    """A step that cuts by a pattern of characters."""
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
@@ -60,7 +60,7 @@ class PatternCut(CutStep):
 
 
 class Kinds(CutStep):
-    """By a pattern of kinds of characters, in which \\p{X} stands for a category."""
+    """A step that cuts by a pattern of kinds of characters; \p{X} stands for a category."""
 
     @cached_property
     def _compiled(self) -> re.Pattern[bytes]:

@@ -110,7 +110,7 @@ class Vocab:
         return self.special_ids["unk"]
 
     def ids_of(self, texts: Iterable[str]) -> list[int]:
-        """Of those texts that are tokens."""
+        """Return the ids of those texts that are tokens."""
         return [self.ids[text] for text in texts if text in self.ids]
 
 

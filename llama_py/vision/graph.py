@@ -72,10 +72,10 @@ class ImageGraph:
 
     @property
     def columns(self) -> npt.NDArray[np.int32]:
-        """Of each patch, from 0. [n_patches]"""
+        """The column of each patch, from 0. [n_patches]"""
         return np.tile(np.arange(self.nx, dtype=np.int32), self.ny)
 
     @property
     def rows(self) -> npt.NDArray[np.int32]:
-        """Of each patch, from 0. [n_patches]"""
+        """The row of each patch, from 0. [n_patches]"""
         return np.repeat(np.arange(self.ny, dtype=np.int32), self.nx)

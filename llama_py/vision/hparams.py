@@ -74,7 +74,7 @@ class VisionHParams(Declared):
         return self.image_size // self.patch_size
 
     def pixels(self, n_tokens: int) -> int:
-        """Of an image of so many embeddings."""
+        """Return how many pixels an image of so many embeddings has."""
         return n_tokens * self.step**2
 
     def _check(self, keys: Keys) -> None:

@@ -35,7 +35,7 @@ class Image:
 
     @classmethod
     def of(cls, pixels: npt.ArrayLike) -> Image:
-        """Of u8 [height, width, 3]. ModelError for what is none."""
+        """Make an image of u8 [height, width, 3]. ModelError for another array."""
         found = np.asarray(pixels)
         if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or not found.size:
             raise ModelError(
@@ -48,7 +48,7 @@ class Image:
 
     @classmethod
     def open(cls, path: str | Path) -> Image:
-        """Of a file. ModelError if it is no image that can be read."""
+        """Read a file. ModelError if it is no image that can be read."""
         path = Path(path)
         try:
             if not path.is_file():
@@ -64,12 +64,12 @@ class Image:
 
     @classmethod
     def read(cls, data: bytes, what: str = "the image") -> Image:
-        """Of the bytes of a file. ModelError if they are no image that can be read."""
+        """Read the bytes of a file. ModelError if they are no image that can be read."""
         return cls.of(_decoded(data, what))
 
     @classmethod
     def from_url(cls, url: str) -> Image:
-        """Of a `data:` URL in base64. ModelError for another."""
+        """Read a `data:` URL in base64. ModelError for another."""
         return cls.read(bytes_of(url))
 
     @property
@@ -80,7 +80,7 @@ class Image:
 
 
 def bytes_of(url: str) -> bytes:
-    """Those that a `data:` URL in base64 has. ModelError for another."""
+    """Return the bytes of a `data:` URL in base64. ModelError for another."""
     head, comma, body = url.partition(",")
     if not head.startswith("data:") or not comma or not head.endswith(";base64"):
         raise ModelError(

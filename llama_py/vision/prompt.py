@@ -57,7 +57,7 @@ class Picture:
         return found
 
     def positions(self, first: int) -> I32:
-        """Of its rows, from a position on. [n_axes, n_tokens]"""
+        """Return positions of the image's rows, from a position on. [n_axes, n_tokens]"""
         i = np.arange(self.n_tokens, dtype=np.int32)
         if self.n_axes == 1:
             return first + i[None]
@@ -104,7 +104,7 @@ class ImagePrompt(Mixed):
 
     @property
     def media(self) -> dict[int, Picture]:
-        """Its images by the position at which they begin."""
+        """The prompt's images by the position at which they begin."""
         found, pos = dict[int, Picture](), len(self.before)
         for chunk in self.chunks:
             if isinstance(chunk, Picture):

@@ -68,7 +68,8 @@ def _columns(image: U8, n: int, how: str) -> U8:
 
 
 def _weights(n_in: int, n: int, how: str) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
-    """Of each of n pixels, the first pixel below its filter, and the weights from there on."""
+    """Yield for each of n pixels the first pixel below its filter, and the weights from there
+    on."""
     function, support = FILTERS[how]
     scale = n_in / n
     wide = max(scale, 1.0)
@@ -88,7 +89,7 @@ def _weights(n_in: int, n: int, how: str) -> Iterator[tuple[int, npt.NDArray[np.
 
 
 def fit(image: U8, size: Size, how: str, colour: tuple[int, int, int] = (0, 0, 0)) -> U8:
-    """As large as fits, in the middle of an image of that size; the rest has a colour."""
+    """Resize an image to what fits, in the middle of one of that size; the rest has a colour."""
     height, width = image.shape[:2]
     if (width, height) == size:
         return image

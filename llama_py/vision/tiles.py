@@ -31,7 +31,7 @@ def tiles(image: U8, side: int, most: int, how: str) -> list[U8]:
 
 
 def best_size(size: Size, known: Sequence[Size]) -> Size:
-    """Of known sizes the one that shows most of an image of a size, and has least besides."""
+    """Choose the known size that shows most of an image of a size, and has least besides."""
     f32 = np.float32
 
     def shown(other: Size) -> int:

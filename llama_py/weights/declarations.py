@@ -71,7 +71,7 @@ class Declarations:
 
     @property
     def places(self) -> dict[str, list[TensorCut]]:
-        """By name, where a tensor is: whole, or in parts that each give a part of a sum."""
+        """Where each tensor is, by name: whole, or in parts that each give a part of a sum."""
         found = {name: [one] for name, one in self.whole.items()}
         for one in self.joined:
             found.setdefault(one.info.name, [one])
@@ -115,7 +115,7 @@ class Declarations:
             self._let_go(t.name)
 
     def _let_go(self, name: str) -> None:
-        """Of a tensor's bytes in the file, of which a device has its own."""
+        """Give back a tensor's bytes in the file, of which a device has a copy."""
         if name in self.infos:
             self.infos[name].let_go()
             self.copied.append(self.infos[name])

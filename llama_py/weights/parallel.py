@@ -12,7 +12,7 @@ FORM = "tp=N, pp=N, ep=N, or several of them with commas between"
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Of so many devices, `pp` stages of as many each.
+    """How devices share a model: `pp` stages of as many devices each.
 
     tp  devices of a stage that share heads and hidden channels; 1: none do
     pp  stages, which have some of the layers each

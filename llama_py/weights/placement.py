@@ -176,7 +176,7 @@ class Placement:
         return tuple(found[i : i + size] for i in range(0, len(found), size))
 
     def shares(self) -> dict[str, float]:
-        """Of the devices of all groups, by name."""
+        """Shares of the devices of all groups, by name."""
         devices = [d for group in self.groups for d in group]
         return {d.name: n for d, n in zip(devices, self._shares(devices), strict=True)}
 
@@ -316,7 +316,7 @@ def kept_on(host: Device, cpu_moe: bool, n_cpu_ffn: int) -> Iterator[Override]:
 
 
 def warn_of_idle_rules(rules: Mapping[str, str], weights: Iterable[Tensor]) -> None:
-    """Of `tensor_overrides` that match no weight."""
+    """Warn of `tensor_overrides` that match no weight."""
     names = [t.name for t in weights]
     for text, name in rules.items():
         if not any(re.search(text, weight) for weight in names):

@@ -101,7 +101,7 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> BenchR
 
 
 def _backend(device: str) -> str:
-    """Of a device that may have been opened twice."""
+    """Return the backend of a device that may have been opened twice."""
     return device.partition(".")[0].rstrip("0123456789").upper()
 
 

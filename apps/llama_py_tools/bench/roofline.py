@@ -90,8 +90,8 @@ def _recorded(device: Device, run: Callable[[], None]) -> list[KernelTime]:
 
 
 def rows(times: Iterable[KernelTime]) -> list[RooflineRow]:
-    """By op and type of the first source, the slowest first. A node's preparing kernels count to
-    it; so does all of a fused step to its last node."""
+    """Sum times by op and type of the first source, the slowest first. A node's preparing kernels
+    count to it; so does all of a fused step to its last node."""
     found: dict[str, RooflineRow] = {}
     last: Tensor | None = None
     for t in times:

@@ -181,7 +181,8 @@ class _Form(_Flagged):
 
 
 class _JSON(_Flagged):
-    """As llama.cpp has it: the time in microseconds since the start."""
+    """A formatter for lines of JSON, with the time in microseconds since the start as llama.cpp has
+    it."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = _NAMES.get(record.levelno) or record.levelname.lower()

@@ -68,7 +68,7 @@ class OptionParser(argparse.ArgumentParser):
         )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's, of words that `exact_flags` has looked through."""
+        """Parse words that `exact_flags` has looked through, as argparse does."""
         given = sys.argv[1:] if args is None else list(args)
         namespace = argparse.Namespace() if namespace is None else namespace
         namespace.flag_of = {f.name: o.flags[0] for _, f, o in self.added}

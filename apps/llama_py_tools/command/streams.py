@@ -29,7 +29,8 @@ def is_edited() -> bool:
 
 
 def next_line(edited: bool, prompt: str = "") -> str | None:
-    """Of stdin without its newline; None at its end. `edited` lines come behind a prompt."""
+    """Read a line of stdin without its newline; None at its end. `edited` lines come behind a
+    prompt."""
     if edited:
         with suppress(ImportError):  # Windows does without
             import readline  # noqa: F401  line editing and history for input()

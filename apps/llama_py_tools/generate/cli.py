@@ -212,7 +212,7 @@ def with_system(chat: ChatParams) -> ChatParams:
 
 
 def read_text(file: str, flag: str = "-f") -> str:
-    """Of a file, or of stdin (-). OSError, with the flag that named it."""
+    """Read a file, or stdin (-). OSError, with the flag that named it."""
     if file != "-":
         try:
             return Path(file).read_bytes().decode(*ENCODING)

@@ -251,7 +251,7 @@ class GenerationRun:
         return f"{YELLOW}{text}{PLAIN}"
 
     def tell_tokens(self, ids: Sequence[int]) -> None:
-        """Of a prompt: how many, and the text of each."""
+        """Print how many tokens a prompt has, and the text of each."""
         session.tell(f"number of tokens in prompt = {len(ids)}")
         for id in (id for id in ids if id >= 0):
             text = self.model.tokenizer.token_to_piece(id, True).decode(errors="replace")

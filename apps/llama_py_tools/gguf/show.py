@@ -109,7 +109,7 @@ def value_text(metadata: Metadata, key: str, full: bool) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Of NumPy's arrays lists."""
+    """Turn NumPy's arrays into lists."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     return [plain(v) for v in value] if isinstance(value, list) else value

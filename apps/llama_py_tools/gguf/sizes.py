@@ -16,7 +16,7 @@ def size_of(text: str) -> int:
 
 
 def shown(n: float) -> str:
-    """As people read it."""
+    """Write a number of bytes in the unit that people read."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if n < 1024 or unit == "GiB":
             break

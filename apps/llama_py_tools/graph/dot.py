@@ -55,6 +55,6 @@ def _style(t: Tensor) -> str:
 
 
 def quoted(text: str) -> str:
-    """As DOT wants a string."""
+    """Quote a string for DOT."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -145,7 +145,7 @@ class _Told:
         return rows
 
     def _layers(self, rank: int) -> str:
-        """Those that it has, or has a part of."""
+        """Return the layers that a rank has, or has a part of."""
         found = self.ctx.model
         group = next((g for g in found.placement.groups if _name(rank) in _names(g)), ())
         mine = [il for il, d in enumerate(found.layer_devices) if d.name in _names(group)]

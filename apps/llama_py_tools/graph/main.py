@@ -40,7 +40,7 @@ KINDS = ("op", "layer", "node", "kernel")
 
 
 def kinds(text: str) -> tuple[str, ...]:
-    """Of tables."""
+    """Parse kinds of tables."""
     found = tuple(text.split(","))
     if not set(found) <= set(KINDS):
         raise ValueError(f"must be some of {', '.join(KINDS)}, got {text}")

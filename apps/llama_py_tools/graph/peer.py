@@ -198,12 +198,12 @@ class Peer:
             raise GGMLError(f"llama.cpp refuses the control vector{_reason()}")
 
     def logits(self, n: int) -> Floats:
-        """Of the last n outputs. -> [n, n_vocab]"""
+        """Return logits of the last n outputs. -> [n, n_vocab]"""
         rows = [self.api.llama_get_logits_ith(self.ctx, -n + i) for i in range(n)]
         return np.stack([np.ctypeslib.as_array(row, (self.n_vocab,)).copy() for row in rows])
 
     def embeddings(self, n: int) -> Floats:
-        """Of the n outputs, not pooled. -> [n, n_embd_out]"""
+        """Return embeddings of the n outputs, not pooled. -> [n, n_embd_out]"""
         rows = self.api.llama_get_embeddings(self.ctx)
         return np.ctypeslib.as_array(rows, (n, self.n_embd_out)).copy()
 

@@ -88,7 +88,7 @@ class PlacementReport:
 
 
 def report(model: PlannedModel, ctx: PlannedContext) -> PlacementReport:
-    """Of the graph of a full batch, and of one token of each sequence."""
+    """Report the placement of the graph of a full batch, and of one token of each sequence."""
     found = PlacementReport(ctx, ctx.memory_breakdown(), _weights(model), _caches(ctx))
     by_size = {
         res.params.ubatch.n_tokens: _Why(ctx, res, causes, layout.assignment, found.weights).graph(

@@ -108,7 +108,7 @@ def _graph(g: GraphAt) -> Iterator[str]:
 
 
 def _splits(splits: Sequence[SplitAt]) -> Iterator[str]:
-    """Those that differ by the layer only, once; what copies most first."""
+    """Tell the splits, once those that differ by the layer only; what copies most first."""
     found: dict[tuple[str, str, str], list[int]] = {}
     for i, s in enumerate(splits):
         copied = ", ".join(f"{_folded(name)} {mib(n)}" for name, n in s.copied)
@@ -129,7 +129,7 @@ def _some(numbers: Sequence[int]) -> str:
 
 
 def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
-    """Of each kind of layer. of_layer: its own device"""
+    """Tell the nodes of each kind of layer. of_layer: its own device"""
     kinds: dict[tuple[str, ...], list[int]] = {}
     by_layer: dict[int, list[NodeAt]] = {}
     for n, il in zip(g.nodes, layers_of(n.node for n in g.nodes), strict=True):

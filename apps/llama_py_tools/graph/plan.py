@@ -123,8 +123,8 @@ def divided(words: Iterable[str]) -> list[str]:
 
 
 def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[Planned]:
-    """Those that the options name. With --memory alone, or `gpus`, there are GPUs: a machine's own,
-    or as many as sizes were given, here or not."""
+    """Return the devices that the options name. With --memory alone, or `gpus`, there are GPUs: a
+    machine's own, or as many as sizes were given, here or not."""
     from ggml_py.errors import BackendError
     from llama_py.fit import planning
 

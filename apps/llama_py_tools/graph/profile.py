@@ -153,7 +153,7 @@ class _Timer:
         return ProfiledRun(what, start, (end - start) / 1e9, steps, splits)
 
     def _layers(self) -> dict[int, str]:
-        """By id of a node."""
+        """Return each node's layer by the node's id."""
         return {
             id(t): title
             for res in self.results
@@ -236,8 +236,8 @@ def lines(run: ProfiledRun, by: str) -> list[ProfileLine]:
 def tables(
     run: ProfiledRun, kinds: Sequence[str], top: int, limits: Mapping[str, Roofline] | None = None
 ) -> Iterator[str]:
-    """As text: a line on the whole, then a table for each kind. limits: what devices can do, by
-    name; then there is a column that tells how much of that was reached."""
+    """Tell a run as text: a line on the whole, then a table for each kind. limits: what devices can
+    do, by name; then there is a column that tells how much of that was reached."""
     n_ranks = max(len(run.ranks), 1)
     share = run.seconds / n_ranks / run.wall if run.wall else 0.0
     of_each = f" of {n_ranks} ranks" if run.ranks else ""

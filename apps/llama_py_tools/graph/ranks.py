@@ -90,7 +90,7 @@ def _key(t: Tensor | Ran) -> Key:
 
 
 def _nodes(plans: Sequence[Plan], device: str) -> dict[Key, list[Tensor]]:
-    """Of a device, by what it knows them by."""
+    """Return the nodes of a device, by what it knows them by."""
     found: dict[Key, list[Tensor]] = {}
     for plan in plans:
         for split in plan.splits:

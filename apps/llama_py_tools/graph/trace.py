@@ -64,8 +64,8 @@ def _meta(name: str, track: Track, args: Event) -> Event:
 
 
 def _events(run: ProfiledRun, tracks: _Tracks, first: int) -> Iterator[Event]:
-    """Of a device there are splits, with what is copied there before each, layers, steps, and what
-    each of its threads does; where those are busy with nothing, they wait for others."""
+    """Yield events: a device has splits, with what is copied there before each, layers, steps, and
+    what each of its threads does; where those are busy with nothing, they wait for others."""
     end = run.start + round(run.wall * 1e9)
     yield _span(run.what, "decode", tracks[0, "decode"], run.start - first, end - first, {})
     for device in dict.fromkeys(

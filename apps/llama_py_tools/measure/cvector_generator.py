@@ -107,6 +107,7 @@ def pairs_of(o: CvectorParams) -> list[Pair]:
 
 
 def lines_of(path: str) -> list[str]:
-    r"""Those that are not empty, with their `\n` as line ends (ctrlvec_load_prompt_file)."""
+    r"""Read the lines that are not empty, with their `\n` as line ends
+    (ctrlvec_load_prompt_file)."""
     text = Path(path).read_bytes().decode(*ENCODING)
     return [unescape(line) for line in text.split("\n") if line]

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 
 def regex(text: str) -> tuple[re.Pattern[str], ...]:
-    """As llama-debug, which puts `^` before it: `a|b` is an a at the start, or a b anywhere."""
+    """Parse a pattern as llama-debug does, which puts `^` before it: `a|b` is an a at the start, or
+    a b anywhere."""
     try:
         return (re.compile(f"^{text}"),)
     except re.error as e:

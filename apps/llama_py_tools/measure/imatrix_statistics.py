@@ -33,7 +33,7 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 @dataclass
 class ImatrixStatistics:
-    """Of mean squares: those of experts that no token came to are left out.
+    """Statistics of mean squares, without those of experts that no token came to.
 
     z  the share that is more than a standard deviation above the mean
     cossim  of the sums with those of the layer before

@@ -80,7 +80,7 @@ class BaseWriter:
         self._file.write(windows.astype("<i4").tobytes())
 
     def add(self, logits: F32) -> None:
-        """Those of a window's scored tokens, [n_scored, n_vocab]."""
+        """Write logits of a window's scored tokens, [n_scored, n_vocab]."""
         self._file.write(packed(logits).tobytes())
 
 
@@ -110,7 +110,7 @@ class Base:
         self._rows = rows.reshape(n_chunk, n_scored(n_ctx), row_words(self.n_vocab))
 
     def log_probs(self, window: int) -> F32:
-        """Of the scored tokens. -> [n_scored, n_vocab]"""
+        """Read log probabilities of a window's scored tokens. -> [n_scored, n_vocab]"""
         return unpacked(self._rows[window], self.n_vocab)
 
 
@@ -130,13 +130,13 @@ class Divergence:
 
     @property
     def p_diff(self) -> F64:
-        """By how much the token is more probable than by the base."""
+        """How much more probable the token is than by the base."""
         return np.exp(-self.nll) - np.exp(-self.nll_base)
 
 
 def divergence(logits: F32, base: F32, targets: I32) -> Divergence:
-    """Of logits [n, n_vocab] and another model's log probabilities, with the tokens that come [n]
-    (perplexity.cpp:log_softmax with base_log_prob)."""
+    """Compare logits [n, n_vocab] with another model's log probabilities, at the tokens that come
+    [n] (perplexity.cpp:log_softmax with base_log_prob)."""
     high, index = logits.max(axis=1, keepdims=True), np.arange(len(targets))
     total = high + _log_sum(logits, high)
     likely = base > -DEEPEST
@@ -161,14 +161,14 @@ def mean(values: F64) -> Value:
 
 
 def covariance(a: F64, b: F64) -> float:
-    """Of two means."""
+    """Return the covariance of two means."""
     n = len(a)
     return float((a * b).mean() - a.mean() * b.mean()) / (n - 1) if n >= 10 else 0.0
 
 
 @dataclass
 class Divergences:
-    """Of all tokens so far."""
+    """Divergences of all tokens so far."""
 
     parts: list[Divergence] = field(default_factory=list)
 
@@ -277,7 +277,8 @@ def _pm(value: float, error: float) -> str:
 
 
 def of_logits(logits: F32, expected: F32, targets: Sequence[int]) -> Divergence:
-    """Of two models' logits [n, n_vocab] of the same tokens, without a file between, in float64."""
+    """Compare two models' logits [n, n_vocab] of the same tokens, without a file between, in
+    float64."""
     ours, theirs = (x.astype(np.float64) for x in (logits, expected))
     high = theirs.max(axis=1, keepdims=True)
     base = theirs - high - _log_sum(theirs, high)  # type: ignore[arg-type]

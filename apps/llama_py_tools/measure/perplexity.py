@@ -242,7 +242,7 @@ def score(
 def predictions(
     ctx: Context, windows: I32, n_batch: int, bos: int | None = None, stride: int = 0
 ) -> Iterator[tuple[F32, I32]]:
-    """Of each window [n_ctx], logits [n_scored, n_vocab] and the tokens that come.
+    """Yield for each window [n_ctx] logits [n_scored, n_vocab] and the tokens that come.
 
     Scored are tokens n_ctx / 2 + 1 to n_ctx - 1, or the last `stride`. `bos` stands in place of
     the first. The context must have n_batch // n_ctx sequences, or one if that is 0.
@@ -260,7 +260,7 @@ def predictions(
 
 
 def _logits(ctx: Context, windows: I32, n_batch: int, first: int) -> F32:
-    """Of windows run side by side, from token `first` to the last but one
+    """Compute logits of windows side by side, from token `first` to the last but one
     -> [n_windows, n_scored, n_vocab]"""
     import numpy as np
 

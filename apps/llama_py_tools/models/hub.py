@@ -37,7 +37,7 @@ def fetched(file: FileParams) -> str:
 
 
 def fetched_eyes(file: FileParams) -> str:
-    """Likewise of the encoder of images that is beside it; empty, if there is none."""
+    """Fetch the encoder of images beside a model and return its path; empty without one."""
     file, name, names = _wanted(file)
     found = eyes_of(name, names)
     return downloaded(file, found) if found else ""
@@ -111,7 +111,7 @@ def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
 
 
 def bytes_there(repo: str) -> int:
-    """Of a repository's files in the cache, with those that are still being fetched."""
+    """Count bytes of a repository's files in the cache, with those that are still being fetched."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     blobs = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
@@ -184,7 +184,7 @@ def cached_names() -> dict[str, Path]:
 
 
 def _full_name(repo: str, name: str) -> str:
-    """Of a model, any part of it."""
+    """Return the full name of a model, from any part of its file."""
     kind = _TYPE.search(_PART.sub(".gguf", name))
     return f"{repo}:{kind[1].upper()}" if kind else repo
 

@@ -281,7 +281,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
 
 
 def tell_memory(breakdown: Mapping[str, Mapping[str, int]]) -> None:
-    """Of each rank, if there are several."""
+    """Tell the memory of each rank, if there are several."""
     from llama_py_tools.command.ranks import memory_of
 
     for line in memory_of(breakdown):
@@ -299,7 +299,7 @@ def _steered(ctx: Context, params: SteeringParams) -> Context:
 
 
 def directions(params: SteeringParams) -> tuple[F32, int, int] | None:
-    """Those of control vectors, with the first and the last layer that they are for."""
+    """Return the directions of control vectors, with the first and the last layer they are for."""
     files = (*params.control_vector, *params.control_vector_scaled)
     if not files:
         return None

@@ -164,7 +164,7 @@ def case(
 
 
 def text_of(value: Any) -> str:
-    """As llama.cpp prints it: [1,2] for lists, 0 and 1 for booleans."""
+    """Write a value as llama.cpp prints it: [1,2] for lists, 0 and 1 for booleans."""
     if isinstance(value, (tuple, list)):
         return f"[{','.join(map(text_of, value))}]"
     if isinstance(value, bool):

@@ -74,7 +74,7 @@ def can_be_built(case: Case) -> bool:
 
 
 def cases_with_gaps(cases: Iterable[Case]) -> Iterator[Case]:
-    """Of each op and each of its inputs the first case that its rules allow; sorted by op."""
+    """Yield, for each op and each of its inputs, the first case its rules allow; sorted by op."""
     for _, of_op in groupby(cases, key=lambda c: c.op):
         tried = [c for c in of_op if not c.perf][:TRIED]
         for which in range(INPUTS):

@@ -241,7 +241,7 @@ def command(device: Device, o: HarnessParams) -> list[str]:
 
 
 def outcomes(device: Device, cases: list[Case], o: HarnessParams) -> Iterator[Outcome]:
-    """Of each case, in order."""
+    """Yield the outcome of each case, in order."""
     from llama_py_tools.test_backend_ops.judges import judge
     from llama_py_tools.test_backend_ops.run import warm_up
     from llama_py_tools.test_backend_ops.task import BENCHES, EVALUATE, CaseTask, in_processes

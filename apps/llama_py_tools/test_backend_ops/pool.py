@@ -40,7 +40,7 @@ class CaseWorker:
         self.connection.send(job)
 
     def answer(self) -> Any:
-        """Of the job it was at; None if it has only started."""
+        """Return the answer of the job it was at; None if it has only started."""
         try:
             return self.connection.recv()
         except (EOFError, ConnectionError):

@@ -178,7 +178,7 @@ class Adapter:
 
 
 def _finite(x: float) -> bool:
-    """As float32 too."""
+    """Return True if a number is finite, as float32 too."""
     return math.isfinite(x) and abs(x) < float(np.finfo(np.float32).max)
 
 
@@ -209,7 +209,7 @@ def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str
 def _pairs(
     path: str, name: str, found: Mapping[str, TensorInfo], base: Base
 ) -> Iterator[tuple[TensorCut, LoraPair]]:
-    """Of each place where the weight is."""
+    """Yield the matrices of each place where the weight is."""
     missing = [end for end in ENDS if end not in found]
     if missing:
         shown = printable(name)

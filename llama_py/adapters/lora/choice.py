@@ -36,7 +36,8 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class AdapterPlan:
-    """Of a batch: adapters by kind of token, the kinds (None: all 0), what sequences will know."""
+    """Which adapters a batch needs: by kind of token, the kinds (None: all 0), what sequences will
+    know."""
 
     loras: list[Loras]
     kinds: Kinds | None
@@ -52,7 +53,7 @@ class AdapterChoice:
         self._heard: dict[int, Heard] = {}
 
     def set(self, adapters: Mapping[Adapter, float], seq_id: int | None) -> None:
-        """Of one sequence, or of all and no longer of single ones."""
+        """Set the adapters of one sequence; without a sequence, of all, single ones included."""
         for adapter, factor in adapters.items():
             if not math.isfinite(factor):
                 raise ContextError(f"the scale of {adapter.path} is {factor}; it must be finite")

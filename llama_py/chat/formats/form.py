@@ -110,7 +110,7 @@ def _tagged(name: str) -> Tagged:
 
 
 def _whole(name: str) -> Tagged:
-    """Of which nothing is found before it is whole."""
+    """Name a part of which nothing is found before it is whole."""
     return lambda item: atomic(tag(name, item))
 
 

@@ -37,7 +37,7 @@ COMMA = seq(SPACE, ",", SPACE)
 
 @dataclass(frozen=True)
 class CallKeys:
-    """Of a call as a JSON object.
+    """Keys of a call that is a JSON object.
 
     name, arguments  keys of these; `function.name`: of an object within
     id, made_id  keys of a call's id, if it has one: the API's, or one that the model makes

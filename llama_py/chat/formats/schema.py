@@ -97,7 +97,7 @@ def depth_within(schema: Schema, depth: int) -> int:
 
 
 def alternatives(schema: Schema) -> list[Schema] | None:
-    """Those of anyOf, oneOf, or several types; None, if there are none."""
+    """Return the schemas of anyOf, oneOf or several types; None without these."""
     for key in ("oneOf", "anyOf"):
         if isinstance(schema.get(key), list):
             return [one for one in schema[key] if isinstance(one, Mapping)]

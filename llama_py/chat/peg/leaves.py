@@ -14,7 +14,7 @@ class EndOfText(Expression):
 
 
 class Matched(Expression):
-    """As many characters as a pattern takes, `low` at least."""
+    """A leaf that takes as many characters as a pattern allows, `low` at least."""
 
     def __init__(self, characters: str, low: int, high: int) -> None:
         self.characters, self.low, self.high = characters, low, high

@@ -83,15 +83,15 @@ class Drafter(Closing):
 
     @property
     def contexts(self) -> Sequence[Context]:
-        """Of its own, in which it drafts."""
+        """The drafter's own contexts, in which it drafts."""
         return ()
 
     def begin(self, seq_id: int, ids: I32) -> None:
         """A sequence goes on with a prompt; its tokens so far."""
 
     def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
-        """Of a sequence of `end` tokens n have left from a position on; those behind them moved to
-        their place."""
+        """Note that n of a sequence's `end` tokens left from a position on; those behind them moved
+        to their place."""
 
     def observe(self, seen: Sequence[ComputedTokens]) -> None:
         """What the model has computed, drafts included; a position may come again."""

@@ -49,7 +49,7 @@ class Drafts:
 
     @property
     def contexts(self) -> list[Context]:
-        """Those in which drafters compute."""
+        """The contexts in which drafters compute."""
         return [ctx for one in self._drafters.values() for ctx in one.contexts]
 
     @property

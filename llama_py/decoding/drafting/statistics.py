@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 @dataclass(slots=True)
 class DraftStatistics:
-    """Of one way to draft.
+    """How many tokens one way to draft guessed, and how many were right.
 
     n_drafts     drafts that were checked; n_drafted, n_accepted  their tokens
     drafted_at   how many drafts had a token at each position; accepted_at  an accepted one

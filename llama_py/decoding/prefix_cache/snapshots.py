@@ -68,7 +68,7 @@ class Snapshots:
         return io.bytes()
 
     def of(self, seq_id: int) -> list[tuple[At, SavedState]]:
-        """Those that a sequence can return to, the last one first."""
+        """Return the states that a sequence can return to, the last one first."""
         end = self.tree.ends.get(seq_id)
         path = () if end is None else end.path()
         return [(node, node.state) for node in path if node.state is not None]

@@ -93,7 +93,7 @@ class _Splitter:
         return any(self.device_of(t, ()) is not self.devices[0] for t in matrices)
 
     def cut(self, pieces: Sequence[tuple[int, TensorPiece]]) -> Iterator[TensorCut]:
-        """Of one tensor: (number of a device, its piece)."""
+        """Yield a tensor's part for each of its pieces: (number of a device, its piece)."""
         info = self.w.info(pieces[0][1].name)
         assert info is not None
         for (number, piece), ranges in zip(pieces, ranges_of([p for _, p in pieces]), strict=True):
@@ -191,7 +191,7 @@ class _Graph(_Splitter):
             self.arch.output = rows.shared(self.arch.output)  # type: ignore[attr-defined]
 
     def _warn_of_idle(self) -> None:
-        """Of devices that have a share, and no part of some block."""
+        """Warn of devices that have a share, and no part of some block."""
         idle = [
             sum(used[i] is None for used in self.used) if self.shares[i] else 0
             for i in range(len(self.devices))

@@ -14,7 +14,7 @@ _NO_PARTS = (Declared, Weights, str, bytes, int, float, bool, type, type(None))
 
 
 def attributes(owner: object) -> dict[str, Any]:
-    """By name, of __dict__ and of slots."""
+    """Return an object's attributes by name, of __dict__ and of slots."""
     slots = (name for base in type(owner).__mro__ for name in getattr(base, "__slots__", ()))
     found = {name: getattr(owner, name) for name in slots if hasattr(owner, name)}
     return {**found, **getattr(owner, "__dict__", {})}

@@ -28,7 +28,7 @@ OUTPUT = "output.weight"
 
 @dataclass
 class _Sums:
-    """As Entry, in double precision."""
+    """Sums of an `ImatrixEntry`, in double precision."""
 
     sums: Sums
     counts: Counts
@@ -142,7 +142,7 @@ class Collector:
             raise ContextError(f"{name}: gets values that are not finite; is the model damaged?")
 
     def n_chunks(self, size: int) -> int:
-        """Of how many chunks of so many tokens most entries are."""
+        """Return of how many chunks of so many tokens most entries are."""
         return max((int(e.counts.max()) for e in self.entries.values()), default=0) // size
 
     def add(self, other: Imatrix, size: int) -> None:

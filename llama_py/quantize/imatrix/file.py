@@ -29,7 +29,7 @@ DATASETS, N_CHUNKS, CHUNK_SIZE = (
 
 @dataclass
 class ImatrixEntry:
-    """Of one weight tensor.
+    """The importance of one weight tensor's inputs.
 
     sums    of the squares of its inputs, of all its matrices. [n_matrices * n_inputs]
     counts  how many tokens they are of: of each matrix, or one number for all

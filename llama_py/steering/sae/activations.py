@@ -34,7 +34,7 @@ def topk(x: F32, w: Weights, cfg: SAEConfig) -> F32:
 
 
 def jumprelu(x: F32, w: Weights, cfg: SAEConfig) -> F32:
-    """Those above their threshold."""
+    """Keep activations above their threshold."""
     before = x @ w["W_enc"] + w["b_enc"]
     found: F32 = np.maximum(before, 0) * (before > w["threshold"])
     return found

@@ -97,7 +97,7 @@ def _of_scope(file: Path) -> dict[str, Any]:
 
 
 def _of_sparsify(cfg: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Of a folder `layers.5`, in which rows come from that layer's result."""
+    """Read a folder `layers.5`, in which rows come from that layer's result."""
     layer = re.search(r"layers\.(\d+)$", file.parent.name)
     found = {"architecture": "topk", "k": cfg.get("k", 0)}
     return {**found, "hook_name": f"blocks.{layer[1]}.hook_resid_post"} if layer else found

@@ -67,7 +67,7 @@ class SAE:
         return cls(replace(cfg, hook_name=hook_name or cfg.hook_name), arrays)
 
     def save(self, folder: str | Path) -> None:
-        """As SAELens does: cfg.json and sae_weights.safetensors."""
+        """Write cfg.json and sae_weights.safetensors, as SAELens does."""
         cfg = asdict(self.cfg)
         where = {"hook_name": cfg.pop("hook_name")}
         files.write(

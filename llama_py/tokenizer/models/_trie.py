@@ -11,7 +11,7 @@ Trie: TypeAlias = dict[Any, Any]
 
 
 def trie(items: Iterable[tuple[bytes | str, int]]) -> Trie:
-    """Of keys and their values; the last of equal keys counts."""
+    """Make a trie of keys and their values; the last of equal keys counts."""
     return _grown(items, 0)
 
 

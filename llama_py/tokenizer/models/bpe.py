@@ -95,7 +95,7 @@ class BytePairs(TextModel):
         return [id for symbol in merged(word, rank) for id in self._ids_of_symbol(symbol)]
 
     def _ids_of_symbol(self, symbol: str) -> Iterator[int]:
-        """Of a symbol that is no token its bytes', of those that are tokens."""
+        """Yield a symbol's id; if it is no token, the ids of those of its bytes that are tokens."""
         ids = self.vocab.ids
         if symbol in ids:
             yield ids[symbol]
@@ -106,7 +106,8 @@ class BytePairs(TextModel):
                 yield ids[name]
 
     def _name_of_byte(self, byte: int) -> str:
-        """Of one whose symbol is no token: the byte itself, or what is written for it."""
+        """Return the name of a byte whose symbol is no token: the byte itself, or what is written
+        for it."""
         raw = bytes([byte]).decode("utf-8", "surrogateescape")
         return raw if self._pre.as_bytes else f"<0x{byte:02X}>"
 

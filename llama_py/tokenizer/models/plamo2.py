@@ -66,7 +66,8 @@ class Suffixes(TextModel):
         return text.encode("utf-8", "surrogateescape")
 
     def _best(self, text: str) -> tuple[list[int], list[int]]:
-        """By position: where the first token of the best way from there ends, and its id or -1."""
+        """Find, by position, where the first token of the best way from there ends, and its id or
+        -1."""
         root, scores, n = self._trie, self._scores, len(text)
         costs, ends, tokens = [0] * (n + 1), [0] * n, [-1] * n
         for at in range(n - 1, -1, -1):

@@ -47,7 +47,8 @@ class Unigram(TextModel):
         return ids[::-1]
 
     def _best(self, data: bytes) -> tuple[list[int], list[int]]:
-        """By position: where the last token of the best way to get there starts, and its id."""
+        """Find, by position, where the last token of the best way to get there starts, and its
+        id."""
         root, scores, n = self._trie, self._scores, len(data)
         best, starts, tokens = [-np.inf] * (n + 1), [0] * (n + 1), [0] * (n + 1)
         best[0], unk, unk_score, at = 0.0, self.vocab.unk, self._unk_score, 0

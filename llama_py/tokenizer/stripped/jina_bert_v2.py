@@ -1,4 +1,4 @@
-"""Of Jina Embeddings 2, but the English ones."""
+"""Spaces that the tokenizers of Jina Embeddings 2 (but English ones) strip around tokens."""
 
 from llama_py.tokenizer.stripped._strips import Strips
 

@@ -1,4 +1,4 @@
-"""Of Jina Embeddings 3."""
+"""Spaces that the tokenizer of Jina Embeddings 3 strips around tokens."""
 
 from llama_py.tokenizer.stripped._strips import Strips
 

@@ -1,4 +1,4 @@
-"""Of models that are called so."""
+"""Spaces that the tokenizers of models called modern-bert strip around tokens."""
 
 from llama_py.tokenizer.stripped._strips import Strips
 

@@ -1,4 +1,4 @@
-"""Of Nomic Embed 2."""
+"""Spaces that the tokenizer of Nomic Embed 2 strips around tokens."""
 
 from llama_py.tokenizer.stripped._strips import Strips
 

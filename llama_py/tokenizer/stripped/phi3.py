@@ -1,4 +1,4 @@
-"""Of models that are called so."""
+"""Spaces that the tokenizers of models called phi-3 or phi3 strip around tokens."""
 
 from llama_py.tokenizer.stripped._strips import Strips
 

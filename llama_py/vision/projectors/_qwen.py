@@ -94,7 +94,7 @@ class Merging(Dynamic):
         return self.merged(g, self.transformed(g, cur, positions), None, self.merger)
 
     def merging(self, w: Weights, up: str, down: str) -> VisionFeedForward:
-        """Of four patches a row. Its sizes are the file's."""
+        """Make the layers that merge four patches into a row, in the file's sizes."""
         n = FOUR * self.hp.n_embd
         infos = w.info(f"{up}.weight"), w.info(f"{down}.weight")
         hidden = n if infos[0] is None else infos[0].ne[1]

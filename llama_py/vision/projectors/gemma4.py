@@ -180,7 +180,7 @@ class UnifiedEyes(_Gemma4):
 
 
 def _limits(w: Weights, stem: str) -> Limits:
-    """Of a matrix: what the file has beside it, or none."""
+    """Return the limits that the file has beside a matrix, or none."""
     usual = {
         "input_min": -LARGEST,
         "input_max": LARGEST,

@@ -73,13 +73,13 @@ class Qwen25Eyes(Merging):
 
 
 class Qwen25OmniEyes(Qwen25Eyes):
-    """Of a file that has ears, too."""
+    """The encoder of images of a file that has ears, too."""
 
     name, same_as = "qwen2.5o", Qwen25Eyes.name
 
 
 def windows(nx: int, ny: int, size: int) -> tuple[I32, npt.NDArray[Any]]:
-    """Of each row of the result, where it is when those of a window come one after another; and
+    """Find where each row of the result is when those of a window come one after another; and
     which patches see each other, four of which are a row: 0, or the least float.
     -> [nx * ny], [4 nx ny, 4 nx ny]"""
     y, x = np.divmod(np.arange(nx * ny), nx)

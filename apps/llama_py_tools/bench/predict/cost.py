@@ -29,12 +29,12 @@ class Link:
     meeting: float = 0.0
 
     def seconds(self, nbytes: float) -> float:
-        """Of a message to one machine: bytes are copied while others are under way, so what is
-        slower sets the pace."""
+        """Seconds of a message to one machine: bytes are copied while others are under way, so what
+        is slower sets the pace."""
         return self.latency + self.message + nbytes / min(self.rate, 2 * self.ends)
 
     def exchange(self, nbytes: float) -> float:
-        """Of so many bytes from each, to others."""
+        """Seconds of an exchange in which each sends so many bytes to others."""
         seconds = nbytes / min(self.rate, self.ends)
         return self.latency + self.message + self.meeting + seconds
 

@@ -47,7 +47,7 @@ class Work:
     head: list[tuple[float, float]] = field(default_factory=list)
 
     def seconds(self, limits: MachineLimits) -> tuple[list[float], float]:
-        """Of the layers, and of the head, on one machine."""
+        """Seconds of the layers, and of the head, on one machine."""
         of_layers = [limits.seconds(nodes, self.n_tokens) for nodes in self.layers]
         return of_layers, limits.seconds(self.head, self.n_tokens)
 
@@ -67,7 +67,7 @@ def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> Work:
 
 
 def n_sums(model: Loaded) -> list[int]:
-    """Of each layer, if devices share it: one for each block, and one for two that are side by
+    """Count the sums of each layer if devices share it: one a block, and one for two side by
     side. Empty where layers are not kept in a list."""
     layers = getattr(model.architecture, "layers", [])
     return [
@@ -77,7 +77,7 @@ def n_sums(model: Loaded) -> list[int]:
 
 
 def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> Work:
-    """By layer: a name ends with its number; nodes without a name belong to those before them. Of
+    """Sort nodes by layer: a name ends with its number; one without belongs to those before it. Of
     the head there is one row, whatever the batch."""
     work = Work(n_tokens, [[] for _ in range(n_layer)])
     into = work.layers[0]

@@ -86,7 +86,7 @@ class RunComparison:
 
     @property
     def wrong(self) -> list[SharedNode]:
-        """Those of them that have no other weights than in the other run."""
+        """Nodes that are too far off, and whose weights are those of the other run."""
         return [n for n in self.far if not (self.other_weights and self.weights_of(n))]
 
     def weights_of(self, node: SharedNode) -> list[tuple[str, str, str]]:

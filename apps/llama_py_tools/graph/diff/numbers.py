@@ -17,7 +17,7 @@ Values = NDArray[np.float32]  # [ne3, ne2, ne1, ne0]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Of what is finite: least, largest, mean; and how many values are not."""
+    """Statistics of finite values: least, largest, mean; and how many values are not finite."""
 
     low: float
     high: float

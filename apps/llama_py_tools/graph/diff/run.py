@@ -46,7 +46,7 @@ class ArrayFile:
 
 @dataclass
 class RecordedRun:
-    """Of a prompt, and of tokens after it.
+    """The values of a prompt's graphs, and of tokens after it.
 
     what     by which it is told apart
     records  all nodes of all graphs

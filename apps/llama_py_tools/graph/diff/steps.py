@@ -29,8 +29,8 @@ class StepNodes:
     alive: tuple[int, ...]
 
     def part(self, graph: Graph, i: int) -> Mask | None:
-        """Of an alive node's value [ne3, ne2, ne1, ne0], what nodes behind the step read; the step
-        need not write the rest. None: all of it, or it is not known."""
+        """Return what nodes behind the step read of an alive node's value [ne3, ne2, ne1, ne0]; the
+        step need not write the rest. None: all of it, or it is not known."""
         t, read = graph.nodes[i], list[Tensor]()
         if len(self.nodes) == 1 or t.view_src is not None or numpy_dtype(t) is None:
             return None
@@ -68,7 +68,7 @@ def nodes_of(step: Work) -> list[Tensor]:
 
 
 def _last_reads(graph: Graph) -> dict[int, int]:
-    """By root, the last node that reads any of its bytes."""
+    """Return, by root, the last node that reads any of its bytes."""
     found: dict[int, int] = {}
     for i, t in enumerate(graph.nodes):
         for s in t.src:

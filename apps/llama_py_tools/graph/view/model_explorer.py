@@ -68,7 +68,7 @@ def _graph(number: int, seen: GraphRecord) -> Json:
 
 
 def _namespaces(items: Sequence[Item], above: str = "") -> Iterator[tuple[int, str]]:
-    """Of each node the path of the parts it is in."""
+    """Yield for each node the path of the parts it is in."""
     for item in items:
         if isinstance(item, LayerBox):
             for block in item.blocks:

@@ -69,7 +69,7 @@ def _checked(record: Record, path: str) -> Overlay:
 
 
 def number(value: float) -> float | str:
-    """As strict JSON can have it: what is no finite number becomes a text."""
+    """Return a number that strict JSON can have: what is not finite becomes a text."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

@@ -69,7 +69,7 @@ def _without_imports(text: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """As a content security policy names an inline script."""
+    """Return the hash by which a content security policy names an inline script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

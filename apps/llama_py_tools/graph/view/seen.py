@@ -44,7 +44,7 @@ class GraphRecord:
         return {id(t): split.device.name for split in splits for t in split.nodes}
 
     def last_of_step(self) -> dict[int, Tensor]:
-        """Of nodes that run as a part of a step of several: the last of that step, by id."""
+        """The last node of a step of several, by the id of each of the step's nodes."""
         splits = self.plan.splits if self.plan else []
         steps = [s.match.nodes for p in splits for s in p.steps if isinstance(s, Fused)]
         return {id(t): nodes[-1] for nodes in steps for t in nodes}

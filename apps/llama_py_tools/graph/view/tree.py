@@ -147,7 +147,7 @@ class Structure:
         return TITLES.get(word, word) or f"nodes {first} to {last}"
 
     def _signature(self, first: int, last: int) -> int:
-        """Of ops, shapes, types and edges; sources outside count as such, weights by shape."""
+        """Hash ops, shapes, types and edges; sources outside count as such, weights by shape."""
         parts = list[object]()
         for i in range(first, last + 1):
             t = self.nodes[i]

@@ -22,7 +22,7 @@ class Around(NamedTuple):
 
 
 def around_thoughts(trials: Trials) -> Around:
-    """As answers have them; what is missing then, as prompts for answers have it."""
+    """Find the tags around thoughts: in answers, then in prompts for answers."""
     found = _in_prompts(trials, _in_answers(trials))
     return _before_calls(trials, found) if trials.caps.tool_calls else found
 
@@ -70,7 +70,7 @@ def _behind_anchor(a: str, b: str, found: Around) -> Around:
 
 
 def _before_calls(trials: Trials, found: Around) -> Around:
-    """Of a template that writes thoughts before calls only."""
+    """Find the tags of a template that writes thoughts before calls only."""
     both = trials.answers(said(SAID, THOUGHT), said(None, THOUGHT, FIRST))
     if both is None or THOUGHT in both.a or THOUGHT not in both.b:
         return found

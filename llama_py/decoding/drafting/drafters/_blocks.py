@@ -117,7 +117,7 @@ class BlockDrafter(Drafter):
     def _together(
         self, requests: Sequence[DraftRequest]
     ) -> Iterator[tuple[Sequence[DraftRequest], int]]:
-        """Those whose blocks are computed at once, with the guesses of each."""
+        """Yield requests whose blocks are computed at once, with the guesses of each."""
         cp, first = self.ctx.cparams, self.blocks.first
         n = min(self.n, cp.n_ubatch - first)
         if n < 1:

@@ -36,8 +36,9 @@ class Key:
 
 
 class NgramMap:
-    """Of one sequence. Unlike in llama.cpp, where keys are found by a hash that may collide, they
-    never do; and of several continuations the draft is the one that was chosen, not the first.
+    """n-grams of one sequence. Unlike in llama.cpp, where keys are found by a hash that may
+    collide, they never do; and of several continuations the draft is the one that was chosen, not
+    the first.
 
     min_hits   None: continuations are not told apart, the draft is what follows the key; else the
                key must have been looked up so often, and the most frequent of up to four

@@ -21,7 +21,7 @@ from llama_py.params.speculative import SpeculativeParams
 
 @dataclass(slots=True)
 class Known:
-    """Of a sequence, what the model has computed and the draft context may lack.
+    """What the model has computed of a sequence, and the draft context may lack.
 
     n_held   the draft context is right before this position of the text
     text     tokens from n_held - 1 on, or from the first that was seen

@@ -1,4 +1,5 @@
-"""By a model that drafts a block of tokens at once (common_speculative_impl_draft_dflash)."""
+"""Drafts of a model that guesses a block of tokens at once
+(common_speculative_impl_draft_dflash)."""
 
 from __future__ import annotations
 

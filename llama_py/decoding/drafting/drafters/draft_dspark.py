@@ -1,4 +1,4 @@
-"""By a model that drafts a block of tokens at once, each after the one before it
+"""Drafts of a model that guesses a block of tokens at once, each after the one before it
 (common_speculative_impl_draft_dflash, is_dspark)."""
 
 from __future__ import annotations

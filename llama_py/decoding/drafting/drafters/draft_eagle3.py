@@ -1,4 +1,4 @@
-"""By a layer that was trained for the model: each token from the one before it, and from what some
+"""Drafts of a layer trained for the model: each token from the one before it, and from what some
 of the model's layers get of the token before that (common_speculative_impl_draft_eagle3)."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DraftEagle3(StatesDrafter):
             target.set_embeddings_nextn(True)
 
     def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
-        """By the encoder, all parts together, as many at once as it can."""
+        """Encode the states of all parts, as many at once as the encoder can."""
         if not seen:
             return []
         ctx = self.heads[0]

@@ -1,4 +1,4 @@
-"""By NextN (MTP) layers: each token from the one before it and the hidden state before that
+"""Drafts of NextN (MTP) layers: each token from the one before it and the hidden state before that
 (common_speculative_impl_draft_mtp)."""
 
 from __future__ import annotations

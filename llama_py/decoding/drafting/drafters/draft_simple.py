@@ -1,4 +1,4 @@
-"""By a smaller model with the same vocabulary (common_speculative_impl_draft_simple)."""
+"""Drafts of a smaller model with the same vocabulary (common_speculative_impl_draft_simple)."""
 
 from __future__ import annotations
 
