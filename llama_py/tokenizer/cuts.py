@@ -60,7 +60,7 @@ class PatternCut(CutStep):
 
 
 class Kinds(CutStep):
-    """A step that cuts by a pattern of kinds of characters; \p{X} stands for a category."""
+    r"""A step that cuts by a pattern of kinds of characters; \p{X} stands for a category."""
 
     @cached_property
     def _compiled(self) -> re.Pattern[bytes]:
