@@ -24,7 +24,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
-    if model.architecture.drafts_by and p.target is None:
+    if model.architecture.draft_rules.way and p.target is None:
         raise ContextError(
             f"models of {model.arch!r} can only draft for another; give it as model_draft (-md) of"
             " that one"

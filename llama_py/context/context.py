@@ -132,7 +132,7 @@ class Context(Closing, Accompanied, Watched):
 
     def _create_memory(self) -> MemoryGroup:
         p, arch, hp = self.params, self.model.architecture, self.model.hparams
-        if arch.shares_memory:
+        if arch.draft_rules.shares_memory:
             return self._shared_memory(p.target)
         types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
@@ -425,7 +425,8 @@ class Context(Closing, Accompanied, Watched):
             self.cparams,
             memory or self.memory,
             reads=memory is NOTHING,
-            hidden=self.gtype == "decoder_mtp" or self.model.architecture.continues_states,
+            hidden=self.gtype == "decoder_mtp"
+            or self.model.architecture.draft_rules.continues_states,
         )
 
     def _apply_shift(self) -> None:

@@ -26,6 +26,7 @@ from llama_py.models.trunks.experts import expert_layer
 from llama_py.models.trunks.kimi import KimiHParams
 from llama_py.models.trunks.latent import Latent, turn
 from llama_py.models.trunks.nextn import DraftingDecoder, NextN
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 UNNAMED = (
@@ -165,7 +166,7 @@ class BailingMoe3(DraftingDecoder, Latent):
     draft_names = dict.fromkeys(UNNAMED_DRAFT, "")
     nextn = OwnNormNextN
     scaled = head_scaled = False
-    more_stacks = True
+    quantize_rules = QuantizeRules(more_stacks=True)
 
     @classmethod
     def size_name(cls, hp: AnyHParams) -> str:

@@ -11,6 +11,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block, Layer, LongDecoder
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
@@ -27,13 +28,10 @@ class Deci(LongDecoder):
 
     arch = "deci"
     HParams = DeciHParams
+    quantize_rules = QuantizeRules(is_70b=lambda n_layer, *_: n_layer == 80)
     sizes = {32: "7B", 80: "70B", 162: "405B"}
     hp: DeciHParams
     layer_sum = "ffn_out"
-
-    @classmethod
-    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
-        return n_layer == 80
 
     def layer(self, w: Weights, il: int) -> Layer:
         n_embd, shape = self.hp.n_embd, self.hp.layers[il]

@@ -33,10 +33,11 @@ from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import ROPE_MROPE, ROPE_NEOX, ROPE_NORMAL, Rope, Window
 from llama_py.memory.kept import Kept, KeysValues
 from llama_py.memory.kv_rot import rotate
-from llama_py.models.trunks.architecture import Architecture, Blocks
+from llama_py.models.trunks.architecture import Architecture
 from llama_py.models.trunks.dflash_streams import StreamBlockLayer, StreamSizes
 from llama_py.models.trunks.draft import Ends, target_layers
 from llama_py.models.trunks.draft_heads import BlockConv, MarkovHead, Selector
+from llama_py.models.trunks.rules import DraftBlock, DraftRules
 from llama_py.models.trunks.streams import spread
 from llama_py.weights import Weights
 
@@ -206,15 +207,13 @@ class DFlash(Architecture):
     HParams = DFlashHParams
     hp: DFlashHParams
     gtypes = ("decoder", "encoder")
-    drafts_by = "draft-dflash"
 
     @classmethod
     def way_to_draft(cls, names: Iterable[str]) -> str:
-        return "draft-dspark" if MARKOV in names else cls.drafts_by
+        return "draft-dspark" if MARKOV in names else "draft-dflash"
 
     def declare(self, w: Weights) -> None:
         hp, n_embd = self.hp, self.hp.n_embd
-        self.target_layers, self.drafts_by = hp.target_layers, self.way_to_draft(w.infos)
         self.ends = ends = Ends(w, hp)
         ends.token_embd = w.optional_tensor("token_embd.weight", n_embd, hp.n_vocab)
         self.fc = w.linear("fc", hp.n_embd_inp, n_embd)
@@ -241,7 +240,8 @@ class DFlash(Architecture):
         chained, first = self.markov is not None, int(not hp.sample_from_anchor)
         sure = self.markov is not None and self.markov.sure is not None
         n_pairs = hp.selector_top_k * pairs
-        self.blocks = Blocks(hp.block_size, first if chained else 1, chained, sure, n_pairs)
+        block = DraftBlock(hp.block_size, first if chained else 1, chained, sure, n_pairs)
+        self.draft_rules = DraftRules(self.way_to_draft(w.infos), hp.target_layers, block)
 
     def _layer(self, w: Weights, pairs: bool) -> BlockLayer | StreamBlockLayer:
         if self.hp.streams is not None:

@@ -8,6 +8,8 @@ llama.cpp ends the process.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ggml_py.errors import WeightsError
 from ggml_py.ops import add, concat, reshape
 from ggml_py.tensor import Tensor
@@ -23,6 +25,7 @@ from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.models.trunks.architecture import Architecture
 from llama_py.models.trunks.draft import Ends, target_layers
+from llama_py.models.trunks.rules import DraftRules
 from llama_py.weights import Weights
 
 N_TARGETS = 3
@@ -66,13 +69,12 @@ class Eagle3(Architecture):
     HParams = Eagle3HParams
     hp: Eagle3HParams
     gtypes = ("decoder", "encoder")
-    drafts_by = "draft-eagle3"
-    continues_states = True
+    draft_rules = DraftRules("draft-eagle3", continues_states=True)
     names = {"ffn_norm": "post_attn_norm"}
 
     def declare(self, w: Weights) -> None:
-        self.target_layers = self.hp.target_layers
         hp, n_embd, first = self.hp, self.hp.n_embd, w.layer(0)
+        self.draft_rules = replace(self.draft_rules, target_layers=hp.target_layers)
         self.ends = Ends(w, hp)
         self.fc = w.linear("fc", hp.n_embd_inp_enc, n_embd, scaled=False)
         self.fc_norm = w.norm("enc.output_norm", hp.n_embd_inp_enc) if hp.norm_before_fc else None

@@ -6,6 +6,7 @@ from __future__ import annotations
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import ParallelLayer
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
@@ -18,7 +19,7 @@ class Falcon(LayerNormDecoder):
     arch = "falcon"
     HParams = FalconHParams
     sizes = {32: "7B", 60: "40B"}
-    low_mix = True
+    quantize_rules = QuantizeRules(low_mix=True)
     qkv_bias = False
 
     def layer(self, w: Weights, il: int) -> ParallelLayer:

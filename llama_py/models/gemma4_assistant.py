@@ -28,6 +28,7 @@ from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import Kept, KeysValues
 from llama_py.models.trunks.architecture import Architecture
 from llama_py.models.trunks.kv_shared import QueriesOnly
+from llama_py.models.trunks.rules import DraftRules
 from llama_py.weights import Weights
 
 
@@ -90,8 +91,7 @@ class Gemma4Assistant(Architecture):
     arch = "gemma4-assistant"
     HParams = Gemma4AssistantHParams
     hp: Gemma4AssistantHParams
-    drafts_by = "draft-mtp"
-    continues_states = shares_memory = True
+    draft_rules = DraftRules("draft-mtp", shares_memory=True, continues_states=True)
     names = {"Qcur": ""}
 
     def declare(self, w: Weights) -> None:

@@ -31,6 +31,7 @@ from llama_py.models.trunks.dsa import INDEXER_TENSORS
 from llama_py.models.trunks.experts import expert_layer
 from llama_py.models.trunks.kimi import BoundedKimiHParams
 from llama_py.models.trunks.latent import Latent
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.models.trunks.streams import StreamLayer, flattened, mean, spread
 from llama_py.weights import Weights
 
@@ -237,8 +238,7 @@ class Glm5Next(Latent):
     HParams = Glm5NextHParams
     hp: Glm5NextHParams
     sizes = {45: "320B.A18B"}
-    never_quantized = KEPT
-    least_q8 = ("attn_q_a", "attn_q_b", "nextn.eh_proj")
+    quantize_rules = QuantizeRules(never=KEPT, least_q8=("attn_q_a", "attn_q_b", "nextn.eh_proj"))
     names = {"embd": "inp_embd", "conv_states_all": ""}
 
     def declare_trunk(self, w: Weights) -> None:

@@ -22,6 +22,7 @@ from llama_py.hparams import MAX_LAYERS
 from llama_py.hparams.geometry import Rope
 from llama_py.models.granite import SwitchedHParams
 from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 MAX_ADAPTERS = 2**11  # F16 has all numbers up to it
@@ -72,10 +73,7 @@ class GraniteSwitch(Decoder):
     hp: GraniteSwitchHParams
     sizes = {(40, 4096): "8B", 40: "3B", 64: "30B"}
     names = {"hidden_scaled": "", "hidden_scaled_ffn": ""}
-
-    @classmethod
-    def counted_layers(cls, n_layer_all: int, n_layer_nextn: int) -> int:
-        return n_layer_all - n_layer_nextn + 1
+    quantize_rules = QuantizeRules(counted_layers=lambda n_layer, n_nextn: n_layer - n_nextn + 1)
 
     def declare(self, w: Weights) -> None:
         hp = self.hp

@@ -8,6 +8,7 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
@@ -19,13 +20,10 @@ class Jais2HParams(LayerNormHParams):
 class Jais2(LayerNormDecoder):
     arch = "jais2"
     HParams = Jais2HParams
+    quantize_rules = QuantizeRules(is_70b=lambda n_layer, *_: n_layer == 68)
     sizes = {32: "8B", 68: "70B"}
     out_bias = ffn_bias = "needed"
     act = RELU_SQR
-
-    @classmethod
-    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
-        return n_layer == 68
 
     def attention(self, w: Weights) -> Attention:
         attention = Attention(w, self.hp, out_bias=self.out_bias, turned=("Qcur_rope", "Kcur_rope"))

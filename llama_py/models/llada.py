@@ -8,6 +8,7 @@ from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Layer, LongDecoder
+from llama_py.models.trunks.rules import Diffusion
 from llama_py.weights import Weights
 
 
@@ -22,7 +23,7 @@ class LladaHParams(HParams):
 class Llada(LongDecoder):
     arch = "llada"
     HParams = LladaHParams
-    diffuses = True
+    diffusion = Diffusion()
     freqs_unread = True
     sizes = {32: "8B"}
 

@@ -11,6 +11,7 @@ from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import ExpertHParams
+from llama_py.models.trunks.rules import Diffusion
 from llama_py.weights import Weights
 
 
@@ -27,7 +28,7 @@ class LladaMoe(Decoder):
     arch = "llada-moe"
     HParams = LladaMoeHParams
     hp: LladaMoeHParams
-    diffuses = True
+    diffusion = Diffusion()
     sizes = {16: "A1.7B"}
     norm_w: ClassVar[bool] = False
 

@@ -9,6 +9,7 @@ from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, LongDecoder
 from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
@@ -19,6 +20,9 @@ class LlamaHParams(WholeHParams):
 class Llama(Plain, LongDecoder):
     arch = "llama"
     HParams = LlamaHParams
+    quantize_rules = QuantizeRules(
+        is_70b=lambda n_layer, n_head, n_head_kv: n_layer == 80 and n_head != n_head_kv
+    )
     sizes = {
         16: "1B",
         22: "1B",
@@ -42,10 +46,6 @@ class Llama(Plain, LongDecoder):
         if hp.n_layer == 80 and hp.n_head[0] == hp.n_head_kv[0]:
             return "65B"
         return super().size_name(hp)
-
-    @classmethod
-    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
-        return n_layer == 80 and n_head != n_head_kv
 
     def attention(self, w: Weights, il: int) -> Block:
         return Attention(w, self.hp, out_bias=True, factors=self.factors, name="attn_out")

@@ -7,6 +7,7 @@ from llama_py.gguf.keys import number
 from llama_py.graph.linear import Norm
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
@@ -19,13 +20,10 @@ class OlmoHParams(LayerNormHParams):
 class Olmo(LayerNormDecoder):
     arch = "olmo"
     HParams = OlmoHParams
+    quantize_rules = QuantizeRules(is_70b=lambda n_layer, *_: n_layer == 80)
     sizes = {22: "1B", 32: "7B", 80: "70B"}
     layer_sum = "ffn_out"
     act, gated = SILU, True
-
-    @classmethod
-    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
-        return n_layer == 80
 
     def norm(self, w: Weights, stem: str) -> Norm:
         return Norm(kind="layer")

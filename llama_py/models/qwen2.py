@@ -9,6 +9,7 @@ from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
@@ -21,6 +22,7 @@ class Qwen2HParams(HParams):
 class Qwen2(Decoder):
     arch = "qwen2"
     HParams = Qwen2HParams
+    quantize_rules = QuantizeRules(is_70b=lambda n_layer, *_: n_layer == 80)
     sizes = {
         (24, 1024): "0.5B",
         24: "1B",
@@ -39,10 +41,6 @@ class Qwen2(Decoder):
         if hp.n_layer == 40:
             return "4B" if hp.n_head[0] == 20 else "13B"
         return super().size_name(hp)
-
-    @classmethod
-    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
-        return n_layer == 80
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp

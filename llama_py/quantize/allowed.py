@@ -77,7 +77,7 @@ def is_allowed(t: TensorInfo, model: QuantizedModel, leave_output: bool) -> bool
         return False
     if leave_output and t.name == OUTPUT:
         return False
-    return not any(part in t.name for part in (*KEPT, *model.never_quantized))
+    return not any(part in t.name for part in (*KEPT, *model.rules.never))
 
 
 def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:

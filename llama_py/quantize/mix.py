@@ -72,7 +72,7 @@ class Mix:
 
     def choose(self, t: TensorInfo) -> GGMLType:
         kind = kind_of(t.name)
-        if self.default.is_quantized and any(x in t.name for x in self.model.least_q8):
+        if self.default.is_quantized and any(x in t.name for x in self.model.rules.least_q8):
             return BY_NAME["q8_0"]
         if kind == "output" or (self.tied and kind == "embedding"):
             return self.output or self._output(t)
@@ -118,7 +118,7 @@ class Mix:
 
     def _output(self, t: TensorInfo) -> GGMLType:
         uneven = t.ne[0] % self.default.block_size != 0
-        if self.ftype == "MXFP4_MOE" or self.model.low_mix or uneven:
+        if self.ftype == "MXFP4_MOE" or self.model.rules.low_mix or uneven:
             return BY_NAME["q8_0"]
         if self.ftype in VERY_LOW or self.ftype == "IQ3_XXS":
             return BY_NAME["q5_K"]
@@ -126,7 +126,7 @@ class Mix:
 
     def _mxfp4(self, t: TensorInfo, kind: str) -> GGMLType:
         experts = t.ne[2] > 1
-        if self.model.more_stacks:
+        if self.model.rules.more_stacks:
             experts = experts and kind.startswith("ffn_")
         return BY_NAME["mxfp4" if experts else "q8_0"]
 
@@ -194,7 +194,7 @@ class Mix:
 
     def _down(self, name: str, kind: str) -> str:
         i, n = self._layer(name, kind), self.model.n_layer
-        low, first, more = self.model.low_mix, i < n // 8, more_bits(i, n)
+        low, first, more = self.model.rules.low_mix, i < n // 8, more_bits(i, n)
         match self.ftype:
             case "Q2_K":
                 return "q3_K"
@@ -221,7 +221,7 @@ class Mix:
         return ""
 
     def _attn_output(self, name: str, kind: str) -> str:
-        if self.model.low_mix:
+        if self.model.rules.low_mix:
             return "q4_K" if self.ftype == "Q3_K_L" else ""
         if self.model.n_expert == 8:
             return "q5_K" if self.ftype in _MORE_WITH_EIGHT else ""

@@ -10,15 +10,14 @@ import numpy as np
 from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile
 from llama_py.models import architecture, known_architectures
-from llama_py.models.trunks.architecture import Architecture
+from llama_py.models.trunks.rules import QuantizeRules
 
 
 @dataclass(frozen=True)
 class QuantizedModel:
     """n_gqa   heads that share a key and a value; 0 for none
     is_70b  whether it is one of those that llama.cpp calls so, whose values get more bits
-    low_mix  whether other matrices than that get fewer (`Architecture.low_mix`)
-    more_stacks, never_quantized, least_q8  as of `Architecture`
+    rules   of its architecture
     """
 
     arch: str
@@ -26,10 +25,7 @@ class QuantizedModel:
     n_expert: int
     n_gqa: int
     is_70b: bool
-    low_mix: bool
-    more_stacks: bool
-    never_quantized: tuple[str, ...] = ()
-    least_q8: tuple[str, ...] = ()
+    rules: QuantizeRules
 
     @classmethod
     def of(cls, file: GGUFFile) -> QuantizedModel:
@@ -41,22 +37,13 @@ class QuantizedModel:
         n_head = _first(file.metadata.get(f"{arch}.attention.head_count"), 0)
         n_head_kv = _first(file.metadata.get(f"{arch}.attention.head_count_kv"), n_head)
         n_nextn = _first(file.metadata.get(f"{arch}.nextn_predict_layers"), 0)
-        kind = architecture(arch) if arch in known_architectures() else Architecture
-        large = kind.is_70b(n_layer, n_head, n_head_kv)
+        known = arch in known_architectures()
+        rules = architecture(arch).quantize_rules if known else QuantizeRules()
+        large = rules.is_70b(n_layer, n_head, n_head_kv)
         n_expert = _first(file.metadata.get(f"{arch}.expert_count"), 0)
         n_gqa = n_head // n_head_kv if n_head_kv else 0
-        n_layer = kind.counted_layers(n_layer, n_nextn)
-        return cls(
-            arch,
-            n_layer,
-            n_expert,
-            n_gqa,
-            large,
-            kind.low_mix,
-            kind.more_stacks,
-            kind.never_quantized,
-            kind.least_q8,
-        )
+        n_layer = rules.counted_layers(n_layer, n_nextn)
+        return cls(arch, n_layer, n_expert, n_gqa, large, rules)
 
 
 def _first(value: Any, default: Any) -> Any:

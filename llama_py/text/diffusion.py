@@ -72,9 +72,9 @@ def diffuse(
 
 
 def _mask_of(model: Loaded) -> int:
-    if not model.architecture.diffuses:
+    if model.architecture.diffusion is None:
         raise ContextError(f"models of architecture {model.arch!r} do not diffuse")
-    mask = model.tokenizer.special_ids.get("mask")
+    mask = model.tokenizer.special_ids.get(model.architecture.diffusion.mask)
     if mask is None:
         raise ContextError("the model has no mask token (tokenizer.ggml.mask_token_id)")
     return mask
@@ -115,8 +115,10 @@ def _logits(
     ctx: Context, tokens: npt.NDArray[np.int32], masked: Ints, n_prompt: int, mask: int, cfg: float
 ) -> F32:
     """Of the masked tokens. -> [n_masked, n_vocab]"""
-    shift = ctx.model.file.metadata.get(SHIFT, True)
-    rows = np.maximum(masked - 1, 0) if shift else masked
+    rules = ctx.model.architecture.diffusion
+    assert rules is not None
+    shifts = ctx.model.file.metadata.get(SHIFT, rules.shifts)
+    rows = np.maximum(masked - 1, 0) if shifts else masked
     logits = ctx.decode(tokens, "all")[rows]
     if cfg > 0:
         without = tokens.copy()

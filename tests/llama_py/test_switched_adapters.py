@@ -83,8 +83,8 @@ def test_files_that_llama_cpp_has_written_count_the_layer_of_the_router() -> Non
         f"{PREFIX}attention.head_count_kv": [2, 2, 1],
     }
     assert (logits(model_of(counted, arrays)) == logits(model_of(metadata, arrays))).all()
-    kind = architecture("graniteswitch")
-    assert kind.counted_layers(3, 1) == kind.counted_layers(2, 0) == 3
+    rules = architecture("graniteswitch").quantize_rules
+    assert rules.counted_layers(3, 1) == rules.counted_layers(2, 0) == 3
 
 
 @pytest.mark.parametrize(

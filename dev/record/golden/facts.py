@@ -49,9 +49,9 @@ def _facts_of_draft(arch: str, made: tiny.Tiny) -> runs.Facts:
     encodes = "encoder" in kind.gtypes
     return runs.Facts(
         logits=False,
-        shared=kind.shares_memory,
+        shared=kind.draft_rules.shares_memory,
         enc_width=hp.n_embd_inp_enc * encodes,
-        state_width=hp.n_embd_beside * kind.continues_states,
+        state_width=hp.n_embd_beside * kind.draft_rules.continues_states,
         block=getattr(hp, "block_size", 0),
         pairs=getattr(hp, "selector_top_k", 0),
         sure="conf_proj.weight" in shapes(arch, made),

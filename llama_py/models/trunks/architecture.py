@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from ggml_py.errors import ContextError
@@ -23,28 +23,10 @@ from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import CParams
 from llama_py.memory.kept import Index, Keeps, Kept, KeysValues, State
+from llama_py.models.trunks.rules import Diffusion, DraftRules, QuantizeRules
 from llama_py.weights import Weights
 
 AnyHParams = HParams  # within the class that name is the architecture's own
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """What a model drafts at once.
-
-    size     tokens of a block
-    first    the first position that is a guess: 0, or 1 where the last token of the text is only
-             looked at
-    chained  each token is chosen by the one before it
-    sure     it tells how sure it is of each, in `h_nextn`
-    n_pairs  it gives so many candidates of each, with scores of pairs, in `h_nextn`
-    """
-
-    size: int
-    first: int = 1
-    chained: bool = False
-    sure: bool = False
-    n_pairs: int = 0
 
 
 class Architecture(ABC):
@@ -56,17 +38,11 @@ class Architecture(ABC):
     draft_names   and in its draft graph
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
     has_trunk     False for a file of NextN layers alone
-    low_mix       when it is quantized, down and output projections get fewer bits than others'
-    more_stacks   when it is quantized, three-dimensional are not the matrices of experts alone
-    never_quantized, least_q8   parts of names of tensors that are not, or to 8 bits at least
     reads_images  whether it has weights of its own for embeddings that come in place of tokens
     in_slots      whether its states can be rows of slots (llama_py.memory.slots)
-    diffuses      whether it writes by unmasking (llama_py.text.diffusion)
-    shares_memory  whether it attends to what the model that it drafts for keeps (`reads`)
-    continues_states  whether each of its tokens comes with a hidden state
-    target_layers  the layers of the other model whose input it reads, of a model that only drafts
-    blocks        what it drafts at once, if it is a block
-    drafts_by     of a model that can only draft for another, the way to draft that runs it
+    quantize_rules  which types its matrices get when it is quantized
+    draft_rules   how it drafts, where it can only draft for another
+    diffusion     how it writes by unmasking, if it does
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
     dense_out     what embeddings go through after pooling
@@ -81,18 +57,11 @@ class Architecture(ABC):
     names: Mapping[str, str] = {}
     draft_names: Mapping[str, str] = {}
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
-    low_mix: ClassVar[bool] = False
-    more_stacks: ClassVar[bool] = False
-    never_quantized: ClassVar[tuple[str, ...]] = ()
-    least_q8: ClassVar[tuple[str, ...]] = ()
+    quantize_rules: ClassVar[QuantizeRules] = QuantizeRules()
+    diffusion: ClassVar[Diffusion | None] = None
+    draft_rules: DraftRules = DraftRules()
     reads_images: ClassVar[bool] = False
     in_slots: ClassVar[bool] = False
-    diffuses: ClassVar[bool] = False
-    shares_memory: ClassVar[bool] = False
-    continues_states: ClassVar[bool] = False
-    drafts_by: str = ""
-    target_layers: tuple[int, ...] = ()
-    blocks: Blocks | None = None
     has_trunk: bool = True
     start_token: int = 0
     classifier: Classifier | None = None
@@ -119,17 +88,6 @@ class Architecture(ABC):
         (llama-model.cpp:llm_type_name)."""
         both = hp.n_layer, hp.n_embd
         return cls.sizes.get(both) or cls.sizes.get(hp.n_layer, "?B")
-
-    @classmethod
-    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
-        """Whether llama.cpp calls a model of this size 70B: its values are quantized with more bits
-        than others'."""
-        return False
-
-    @classmethod
-    def counted_layers(cls, n_layer_all: int, n_layer_nextn: int) -> int:
-        """How many layers llama.cpp counts when it chooses types for one, by what a file says."""
-        return n_layer_all
 
     def build_encoder(self, g: GraphBuilder) -> None:
         """Build the encoder of an encoder-decoder; set g.res.t_embd."""
@@ -190,8 +148,8 @@ class Architecture(ABC):
 
     @classmethod
     def way_to_draft(cls, names: Iterable[str]) -> str:
-        """`drafts_by` of a file with tensors of these names."""
-        return cls.drafts_by
+        """The way to draft that runs a file with tensors of these names."""
+        return cls.draft_rules.way
 
     def lends(self) -> Borrowed:
         """What a model that only drafts may have of this one."""

@@ -27,7 +27,7 @@ class BlockDrafter(Drafter):
     the last token and masks attends to that, and leaves the memory again.
 
     n       tokens of a draft, at most
-    blocks  what a block of the draft is
+    block  what a block of the draft is
     """
 
     name: ClassVar[str]
@@ -36,9 +36,9 @@ class BlockDrafter(Drafter):
     def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         target, model = setting.ctx, made_for(setting, self.name)
-        architecture, given = model.architecture, target.model.hparams.n_embd
-        assert architecture.blocks is not None
-        self.layers, self.blocks = architecture.target_layers, architecture.blocks
+        rules, given = model.architecture.draft_rules, target.model.hparams.n_embd
+        assert rules.block is not None
+        self.layers, self.block = rules.target_layers, rules.block
         if model.hparams.n_embd != given:
             raise ModelError(
                 f"{model.file.path} drafts for a model of {model.hparams.n_embd} channels, but"
@@ -47,20 +47,20 @@ class BlockDrafter(Drafter):
         mask = model.tokenizer.special_ids.get("mask")
         if mask is None:
             raise ModelError(f"{model.file.path} has no mask token (tokenizer.ggml.mask_token_id)")
-        if setting.params.spec_draft_p_min and self.blocks.chained and not self.blocks.sure:
+        if setting.params.spec_draft_p_min and self.block.chained and not self.block.sure:
             raise ContextError(
                 f"{self.name}: {model.file.path} does not tell how sure it is; use"
                 " spec_draft_p_min = 0"
             )
         self.mask = mask
-        self.n = min(setting.params.spec_draft_n_max, self.blocks.size - self.blocks.first)
+        self.n = min(setting.params.spec_draft_n_max, self.block.size - self.block.first)
         target.set_embeddings_layer_inp(self.layers)
         try:
             self.ctx = like(target, model, setting.params, target=target, swa_full=True)
         except BaseException:
             target.set_embeddings_layer_inp(())
             raise
-        self.ctx.set_embeddings_nextn(self.blocks.sure or self.blocks.n_pairs > 0)
+        self.ctx.set_embeddings_nextn(self.block.sure or self.block.n_pairs > 0)
 
     @classmethod
     def n_max(cls, p: SpeculativeParams) -> int:
@@ -118,7 +118,7 @@ class BlockDrafter(Drafter):
         self, requests: Sequence[DraftRequest]
     ) -> Iterator[tuple[Sequence[DraftRequest], int]]:
         """Yield requests whose blocks are computed at once, with the guesses of each."""
-        cp, first = self.ctx.cparams, self.blocks.first
+        cp, first = self.ctx.cparams, self.block.first
         n = min(self.n, cp.n_ubatch - first)
         if n < 1:
             return
@@ -131,7 +131,7 @@ class BlockDrafter(Drafter):
 
     def _guess(self, group: Sequence[DraftRequest], n: int) -> dict[int, list[int]]:
         """n tokens after each text."""
-        size = n + self.blocks.first
+        size = n + self.block.first
         logits = self.ctx.decode(
             Batch(
                 [id for r in group for id in (int(r.ids[-1]), *[self.mask] * (size - 1))],
@@ -142,22 +142,22 @@ class BlockDrafter(Drafter):
         )
         made = {}
         for i, r in enumerate(group):
-            rows = slice(i * size + self.blocks.first, (i + 1) * size)
+            rows = slice(i * size + self.block.first, (i + 1) * size)
             h = None if self.ctx.h_nextn is None else self.ctx.h_nextn[rows]
             made[r.seq_id] = self._chosen(logits[rows], h)[: r.n_max]
         return made
 
     def _chosen(self, logits: F32, h: F32 | None) -> list[int]:
         """logits [n, n_vocab], h [n, n_embd]: how sure it is, or pairs of tokens"""
-        p_min, blocks = self.setting.params.spec_draft_p_min, self.blocks
-        if blocks.n_pairs:
+        p_min, block = self.setting.params.spec_draft_p_min, self.block
+        if block.n_pairs:
             assert h is not None
-            return _following(h, blocks.n_pairs, p_min)
+            return _following(h, block.n_pairs, p_min)
         found: list[int] = []
         for i, row in enumerate(logits):
-            if blocks.sure and h is not None and h[i, 0] < p_min:
+            if block.sure and h is not None and h[i, 0] < p_min:
                 break
-            id = likeliest(row, None, 0.0 if blocks.chained else p_min)
+            id = likeliest(row, None, 0.0 if block.chained else p_min)
             if id is None:
                 break
             found.append(id)

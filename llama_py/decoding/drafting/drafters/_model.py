@@ -48,7 +48,7 @@ def made_for(setting: DrafterSetting, name: str) -> Loaded:
     Raises ContextError where there is none, ModelError for one of another vocabulary or devices.
     """
     target, model = setting.ctx, setting.model_draft
-    if model is None or model.architecture.drafts_by != name:
+    if model is None or model.architecture.draft_rules.way != name:
         given = "none" if model is None else f"{model.file.path} ({model.arch})"
         raise ContextError(
             f"{name} needs a model that was made for it; give it as model_draft (-md), not {given}"

@@ -27,7 +27,7 @@ class DraftEagle3(StatesDrafter):
         super().__init__(setting)
         target = setting.ctx
         model = made_for(setting, self.name)
-        self.layers: tuple[int, ...] = model.architecture.target_layers
+        self.layers: tuple[int, ...] = model.architecture.draft_rules.target_layers
         _check(target.model, model, self.layers)
         ctx = like(target, model, setting.params, target=target)
         self.n_embd, self.heads, self.few = model.hparams.n_embd, [ctx], [None]

@@ -33,7 +33,7 @@ class DraftMtp(StatesDrafter):
     @classmethod
     def made(cls, setting: DrafterSetting) -> Drafter:
         given = setting.model_draft
-        if given is not None and given.architecture.shares_memory:
+        if given is not None and given.architecture.draft_rules.shares_memory:
             return SharedMemoryDrafter(setting, cls.name)
         return cls(setting)
 
