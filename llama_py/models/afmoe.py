@@ -13,7 +13,7 @@ from llama_py.gguf.keys import Keys, base, number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
-from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.weights import Weights
 
@@ -46,9 +46,9 @@ class AfMoe(Decoder):
         root = float(np.sqrt(np.float32(self.hp.n_embd)))
         return g.cb(scale(super().embed(g), root), "inp_embd_scaled")
 
-    def layer(self, w: Weights, il: int) -> Layer:
+    def layer(self, w: Weights, il: int) -> LateSelectLayer:
         hp, n_embd = self.hp, self.hp.n_embd
-        return Layer(
+        return LateSelectLayer(
             w.norm("attn_norm", n_embd),
             GatedHeads(w, hp),
             w.norm("ffn_norm", n_embd),
@@ -56,5 +56,4 @@ class AfMoe(Decoder):
             attn_post_norm=w.norm("post_attention_norm", n_embd),
             ffn_post_norm=w.norm("post_ffw_norm", n_embd),
             post_ffn_il=(True, True),
-            norms_all=True,
         )

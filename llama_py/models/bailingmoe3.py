@@ -25,7 +25,7 @@ from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import expert_layer
 from llama_py.models.trunks.kimi import KimiHParams
 from llama_py.models.trunks.latent import Latent, turn
-from llama_py.models.trunks.nextn import DraftingDecoder, NextN
+from llama_py.models.trunks.nextn import DraftingDecoder, NextNEnds
 from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
@@ -152,20 +152,13 @@ class BailingMoe3Attention(LatentAttention):
         return q if self.q_a is None else g.cb(q, "q_b", il)
 
 
-class OwnNormNextN(NextN):
-    """The last norm is named as of any layer."""
-
-    head_norm_stem = "layer_output_norm"
-
-
 class BailingMoe3(DraftingDecoder, Latent):
     arch = "bailingmoe3"
     HParams = BailingMoe3HParams
     hp: BailingMoe3HParams
     names = dict.fromkeys(UNNAMED, "") | {"embd": "model.input_embed"}
     draft_names = dict.fromkeys(UNNAMED_DRAFT, "")
-    nextn = OwnNormNextN
-    scaled = head_scaled = False
+    nextn_ends = NextNEnds(scaled=False, head_scaled=False, norm="layer_output_norm")
     quantize_rules = QuantizeRules(more_stacks=True)
 
     @classmethod

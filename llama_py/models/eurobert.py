@@ -25,6 +25,7 @@ class EuroBert(Encoder):
     arch = "eurobert"
     HParams = EuroBertHParams
     sizes = {12: "0.1B"}
+    names = {"attn_norm": "", "l_out": ""}
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
@@ -33,7 +34,6 @@ class EuroBert(Encoder):
             Attention(w, hp, name="kqv_out"),
             w.norm("ffn_norm", hp.n_embd),
             FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False),
-            norm_name="",
         )
 
     def embed(self, g: GraphBuilder) -> Tensor:

@@ -19,7 +19,7 @@ from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import ExpertHParams
-from llama_py.models.trunks.nextn import DraftingDecoder
+from llama_py.models.trunks.nextn import DraftingDecoder, NextNEnds
 from llama_py.weights import Weights
 
 NAMES = {"Qcur_normed": "", "Kcur_normed": "", "ffn_shexp": "ffn_shared_out"}
@@ -58,7 +58,7 @@ class HyV3(DraftingDecoder):
     names = NAMES
     draft_names = DRAFT_NAMES
     sizes = {48: "30B.A3B"}
-    scaled = False
+    nextn_ends = NextNEnds(scaled=False)
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, d = self.hp, self.hp.layers[il].n_embd_head_k

@@ -15,7 +15,7 @@ from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.graph.builder import GraphBuilder
 from llama_py.memory.kept import State
-from llama_py.models.trunks.decoder import Block, Layer
+from llama_py.models.trunks.decoder import Block, EarlyNormLayer, Layer
 from llama_py.models.trunks.kimi import KimiHParams
 from llama_py.models.trunks.latent import Latent
 from llama_py.weights import Weights
@@ -98,10 +98,9 @@ class KimiLinear(Latent):
                 split_queries=False,
                 name="mla_out",
             )
-        return Layer(
+        return EarlyNormLayer(
             w.norm("attn_norm", n_embd),
             attention,
             w.norm("ffn_norm", n_embd),
             self.feed_forward(w, il, need_shexp=False, probs_bias="needed"),
-            expanded=True,
         )

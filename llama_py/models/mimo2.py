@@ -6,8 +6,6 @@ may have three."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections
@@ -15,12 +13,13 @@ from llama_py.blocks.experts import UNSCALED, Experts, Routing
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, number, uints
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.linear import NormKind
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder, Layer
 from llama_py.models.trunks.flagged_windows import FlaggedWindows
-from llama_py.models.trunks.nextn import UnnormedDrafter, UnnormedNextN
+from llama_py.models.trunks.nextn import NextNEnds, UnnormedDrafter, UnnormedNextN
 from llama_py.weights import Weights
 
 DRAFT_NAMES = {
@@ -86,8 +85,10 @@ class Mimo2Attention(Attention):
 class Mimo2NextN(UnnormedNextN):
     """Its last norm may have another name."""
 
-    def __init__(self, w: Weights, hp: HParams, layer: AnyLayer, **how: Any) -> None:
-        super().__init__(w, hp, layer, **how)
+    def __init__(
+        self, w: Weights, hp: HParams, layer: AnyLayer, kind: NormKind, ends: NextNEnds
+    ) -> None:
+        super().__init__(w, hp, layer, kind, ends)
         other = w.optional_norm("layer_output_norm", hp.n_embd)
         self.head_norm = self.head_norm or other
 

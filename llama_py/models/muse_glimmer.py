@@ -11,7 +11,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NORMAL, Rope
-from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.weights import Weights
 
 POST_EPS = 1e-8  # of the norms after blocks
@@ -39,13 +39,13 @@ class MuseGlimmer(Decoder):
     def embed(self, g: GraphBuilder) -> Tensor:
         return Norm()(g, super().embed(g), "embd_norm")
 
-    def layer(self, w: Weights, il: int) -> Layer:
+    def layer(self, w: Weights, il: int) -> LateSelectLayer:
         hp, n_embd = self.hp, self.hp.n_embd
         attn_post, ffn_post = (
             w.norm(stem, n_embd) for stem in ("post_attention_norm", "post_ffw_norm")
         )
         attn_post.eps = ffn_post.eps = POST_EPS
-        return Layer(
+        return LateSelectLayer(
             w.norm("attn_norm", n_embd),
             GatedHeads(w, hp),
             w.norm("ffn_norm", n_embd),
@@ -53,5 +53,4 @@ class MuseGlimmer(Decoder):
             attn_post_norm=attn_post,
             ffn_post_norm=ffn_post,
             post_ffn_il=(True, True),
-            norms_all=True,
         )

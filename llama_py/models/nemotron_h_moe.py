@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
+from llama_py.graph.builder import GraphBuilder
 from llama_py.models.nemotron_h import NemotronH
 from llama_py.models.trunks.decoder import Layer
-from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
+from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder, EarlyNextN, NextNEnds
 from llama_py.weights import Weights
 
 NAMES = {key: DRAFT_NAMES[key] for key in ("attn_norm", "ffn_out", "ffn_moe_out", "ffn_shexp")} | {
@@ -16,11 +18,21 @@ NAMES = {key: DRAFT_NAMES[key] for key in ("attn_norm", "ffn_out", "ffn_moe_out"
 }
 
 
+class SumNextN(EarlyNextN):
+    """Outputs are selected of the sum after attention, not of what is added."""
+
+    def summed(
+        self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, early: bool
+    ) -> Tensor:
+        cur = super().summed(g, cur, residual, il, False)
+        return g.outputs(cur)[0] if early else cur
+
+
 class NemotronHMoe(NemotronH, DraftingDecoder):
     arch = "nemotron_h_moe"
     draft_names = NAMES
-    drafts_early = selects_sums = True
-    head_norm = "layer"
+    nextn = SumNextN
+    nextn_ends = NextNEnds(norm_kind="layer")
 
     def nextn_layer(self, w: Weights, il: int) -> Layer:
         n_embd = self.hp.n_embd

@@ -27,6 +27,7 @@ class NeoBert(Encoder):
     arch = "neo-bert"
     HParams = NeoBertHParams
     sizes = {28: "250M"}
+    names = {"attn_norm": "", "l_out": ""}
 
     def declare_ends(self, w: Weights) -> None:
         self.classifier = classifier(w, self.hp)
@@ -39,7 +40,6 @@ class NeoBert(Encoder):
             Attention(w, hp, bias=False, name="kqv_out"),
             w.norm("ffn_norm", hp.n_embd),
             FeedForward(w, hp.n_embd, n_ff, act=SWIGLU, scaled=False, name=""),
-            norm_name="",
         )
 
     def embed(self, g: GraphBuilder) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import reshape, view
+from ggml_py.ops import add, reshape, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections
 from llama_py.graph.builder import GraphBuilder
@@ -16,6 +16,11 @@ class OpenElmHParams(PlainHParams):
     rope_type = ROPE_NEOX
 
 
+class OpenElmLayer(Layer):
+    def attn_sum(self, x: Tensor, cur: Tensor) -> Tensor:
+        return add(x, cur)
+
+
 class OpenElm(Plain):
     arch = "openelm"
     HParams = OpenElmHParams
@@ -26,13 +31,12 @@ class OpenElm(Plain):
         hp, shape = self.hp, self.hp.layers[il]
         norms = [w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk"]
         qkv = HeadsFirst(w, hp.n_embd, shape, bias=False, scaled=False, joined=True)
-        return Layer(
+        return OpenElmLayer(
             w.norm("attn_norm", hp.n_embd),
             # llama.cpp gives the queries, once they are turned, the values' name.
             Attention(w, hp, qkv=qkv, q_norm=norms[0], k_norm=norms[1], turned=("Vcur", "Kcur")),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il),
-            input_first=(True, False),
         )
 
 

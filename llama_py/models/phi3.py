@@ -7,6 +7,8 @@ one.
 
 from __future__ import annotations
 
+from ggml_py.ops import add
+from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
@@ -24,6 +26,11 @@ class Phi3HParams(HParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
 
 
+class Phi3Layer(Layer):
+    def ffn_sum(self, x: Tensor, cur: Tensor) -> Tensor:
+        return add(x, cur)
+
+
 class Phi3(LongDecoder):
     arch = "phi3"
     HParams = Phi3HParams
@@ -33,10 +40,9 @@ class Phi3(LongDecoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, d = self.hp, self.hp.layers[il].n_embd_head_k
-        return Layer(
+        return Phi3Layer(
             w.norm("attn_norm", hp.n_embd),
             Attention(w, hp, factors=self.factors, q_scale=inv_sqrt(d)),
             w.norm("ffn_norm", hp.n_embd),
             FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=SWIGLU, scaled=False),
-            input_first=(False, True),
         )

@@ -9,6 +9,7 @@ from llama_py.blocks.functions import inv_sqrt
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.phi3 import Phi3Layer
 from llama_py.models.trunks.decoder import Layer, LongDecoder
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.weights import Weights
@@ -36,10 +37,9 @@ class PhiMoe(LongDecoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, scale = self.hp, inv_sqrt(self.hp.layers[il].n_embd_head_k)
-        return Layer(
+        return Phi3Layer(
             w.norm("attn_norm", hp.n_embd, bias="needed"),
             Attention(w, hp, out_bias="needed", factors=self.factors, q_scale=scale),
             w.norm("ffn_norm", hp.n_embd, bias="needed"),
             Experts(w, hp, hp.layers[il].n_ff, experts=UNSCALED),
-            input_first=(False, True),
         )

@@ -62,7 +62,7 @@ class Plamo2(Decoder):
     arch = "plamo2"
     HParams = Plamo2HParams
     hp: Plamo2HParams
-    names = NAMES
+    names = NAMES | {"attn_norm": ""}
     sizes = {16: "1B", (32, 2048): "2B", (32, 4096): "8B"}
 
     def layer(self, w: Weights, il: int) -> Layer:
@@ -76,7 +76,6 @@ class Plamo2(Decoder):
             Norm(w.tensor("post_attention_norm", n_embd)),
             Norm(w.tensor("post_ffw_norm", n_embd)),
             post_ffn_il=(True, True),
-            norm_name="",
         )
 
     def attention(self, w: Weights, il: int) -> Block:

@@ -10,7 +10,7 @@ from llama_py.blocks.linear_attention import DeltaProjections
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.hybrid import NAMES, HybridMoe, HybridMoeHParams
-from llama_py.models.trunks.nextn import DRAFT_NAMES
+from llama_py.models.trunks.nextn import DRAFT_NAMES, EarlyNextN
 from llama_py.weights import Weights
 
 
@@ -101,4 +101,4 @@ class Qwen3Next(HybridMoe):
     draft_names = DRAFT_NAMES | {"Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur"}
     projections = Qwen3NextProjections
     joint_4d = True
-    drafts_early = True
+    nextn = EarlyNextN

@@ -28,7 +28,7 @@ from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.flagged_windows import FlaggedWindows
-from llama_py.models.trunks.nextn import UnnormedDrafter
+from llama_py.models.trunks.nextn import NextNEnds, UnnormedDrafter
 from llama_py.weights import Weights
 
 NAMES = {"ffn_shexp": "ffn_shared_out"}
@@ -149,7 +149,7 @@ class Step35(UnnormedDrafter):
     names = NAMES
     draft_names = DRAFT_NAMES
     sizes = {45: "196B.A11B"}
-    scaled = head_scaled = False
+    nextn_ends = NextNEnds(scaled=False, head_scaled=False)
 
     def declare(self, w: Weights) -> None:
         self.factors = RopeFactors(w, self.hp, n_rot=self.hp.n_rot_most)

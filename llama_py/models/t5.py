@@ -67,6 +67,12 @@ class DecoderLayer:
         return self.rest(g, cur, il, last)
 
 
+class ReadingLayer(Layer):
+    def attn_normed(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+        assert self.attn_norm is not None
+        return self.attn_norm(g, x, "attn_norm_cross", il)
+
+
 class T5(Decoder):
     arch = "t5"
     HParams = T5HParams
@@ -111,12 +117,11 @@ class T5(Decoder):
         return DecoderLayer(
             w.norm("attn_norm", hp.n_embd),
             SelfAttention(w, hp, self.written(w)),
-            Layer(
+            ReadingLayer(
                 w.norm("cross_attn_norm", hp.n_embd),
                 Reading(w, hp, "cross_attn"),
                 w.norm("ffn_norm", hp.n_embd),
                 feed_forward(w, hp),
-                norm_name="attn_norm_cross",
             ),
         )
 

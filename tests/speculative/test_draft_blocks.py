@@ -44,9 +44,10 @@ def by_hand(target: Model, kind: str, text: Sequence[int], n: int) -> list[int]:
     """The plain loop: the model reads the text but its last token, the draft what its layers get,
     and then a block."""
     trunk, model, first = Context(target, **EXACT), draft(kind), FIRST[kind]
-    trunk.set_embeddings_layer_inp(model.architecture.target_layers)
+    layers = model.architecture.draft_rules.target_layers
+    trunk.set_embeddings_layer_inp(layers)
     trunk.decode(text[:-1])
-    rows = [trunk.layer_inp[il] for il in model.architecture.target_layers]
+    rows = [trunk.layer_inp[il] for il in layers]
     ctx = Context(model, **EXACT, target=trunk)
     ctx.set_embeddings_nextn(True)
     end = len(text) - 1

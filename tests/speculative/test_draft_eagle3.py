@@ -34,7 +34,7 @@ class ByHand:
     def __init__(self, target: Model, model: Model) -> None:
         self.target = Context(target, **EXACT)
         self.ctx = Context(model, **EXACT, target=self.target)
-        self.layers, n = model.architecture.target_layers, target.hparams.n_layer
+        self.layers, n = model.architecture.draft_rules.target_layers, target.hparams.n_layer
         self.target.set_embeddings_layer_inp(il for il in self.layers if il < n)
         self.target.set_embeddings_nextn(True)
         self.ctx.set_embeddings_nextn(True)

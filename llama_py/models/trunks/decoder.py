@@ -43,11 +43,7 @@ class Layer:
     """x + attention(norm(x)), then x + feed_forward(norm(x)); results may be normed once more.
 
     attention, feed_forward   blocks; None for a layer without
-    expanded   the normed input comes before anything else of the layer
     post_ffn_il   whether the last norm, and its result, are called by the layer's number
-    norm_name  what the normed input is called
-    input_first  whether the two sums are input + result
-    norms_all  attention's result is normed before outputs are selected, not after
     residual_scale   on what attention and feed-forward give; 0: none
     """
 
@@ -57,11 +53,7 @@ class Layer:
     feed_forward: Block | None
     attn_post_norm: Norm | None = None
     ffn_post_norm: Norm | None = None
-    expanded: bool = False
     post_ffn_il: tuple[bool, bool] = (False, True)
-    norm_name: str = "attn_norm"
-    input_first: tuple[bool, bool] = (False, False)
-    norms_all: bool = False
     residual_scale: float = 0.0
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
@@ -74,22 +66,36 @@ class Layer:
     def _attended(
         self, g: GraphBuilder, attention: Block, residual: Tensor, il: int, last: bool
     ) -> Tensor:
-        cur = residual
-        if self.attn_norm is not None:
-            cur = self.attn_norm(g, cur, self.norm_name, il)
-        if self.expanded:
-            g.expand(cur)
-        cur, norm = attention(g, cur, il), self.attn_post_norm
-        if norm is not None and self.norms_all:
-            cur = norm(g, cur, "attn_post_norm", il)
-        if last:  # only outputs go on
-            cur, residual = g.outputs(cur, residual)
-        if norm is not None and not self.norms_all:
-            cur = norm(g, cur, "attn_post_norm", il)
+        cur = attention(g, self.attn_normed(g, residual, il), il)
+        cur, residual = self.selected(g, cur, residual, il, last)
         if self.residual_scale:
             cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled", il)
-        cur = add(residual, cur) if self.input_first[0] else add(cur, residual)
-        return g.cb(cur, "ffn_inp", il)
+        return g.cb(self.attn_sum(residual, cur), "ffn_inp", il)
+
+    def attn_normed(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+        """What attention gets. [n_embd, n_tokens] -> the same"""
+        return x if self.attn_norm is None else self.attn_norm(g, x, "attn_norm", il)
+
+    def selected(
+        self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, last: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Attention's result, normed, and the layer's input; of the last layer outputs only."""
+        if last:
+            cur, residual = g.outputs(cur, residual)
+        return self.attn_post_normed(g, cur, il), residual
+
+    def attn_post_normed(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> the same"""
+        norm = self.attn_post_norm
+        return cur if norm is None else norm(g, cur, "attn_post_norm", il)
+
+    def attn_sum(self, x: Tensor, cur: Tensor) -> Tensor:
+        """The layer's input x and attention's result added. [n_embd, n]"""
+        return add(cur, x)
+
+    def ffn_sum(self, x: Tensor, cur: Tensor) -> Tensor:
+        """The feed-forward's input x and its result added. [n_embd, n]"""
+        return add(cur, x)
 
     def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
         cur = ffn_inp if self.ffn_norm is None else self.ffn_norm(g, ffn_inp, "ffn_norm", il)
@@ -99,7 +105,26 @@ class Layer:
             cur = g.cb(self.ffn_post_norm(g, cur, il=inner), "ffn_post_norm", named)
         if self.residual_scale:
             cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled_ffn", il)
-        return add(ffn_inp, cur) if self.input_first[1] else add(cur, ffn_inp)
+        return self.ffn_sum(ffn_inp, cur)
+
+
+class EarlyNormLayer(Layer):
+    """The normed input comes before anything else of the layer."""
+
+    def attn_normed(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+        return g.expand(super().attn_normed(g, x, il))
+
+
+class LateSelectLayer(Layer):
+    """Outputs are selected of attention's normed result."""
+
+    def selected(
+        self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, last: bool
+    ) -> tuple[Tensor, Tensor]:
+        cur = self.attn_post_normed(g, cur, il)
+        if last:
+            cur, residual = g.outputs(cur, residual)
+        return cur, residual
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
 from llama_py.memory.kept import State
-from llama_py.models.trunks.decoder import Block, Layer
+from llama_py.models.trunks.decoder import Block, EarlyNormLayer, Layer
 from llama_py.models.trunks.experts import ExpertHParams
 from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.weights import Weights
@@ -120,7 +120,7 @@ class DeltaAttention:
         return block(g, cur, il)
 
 
-class DeltaLayer(Layer):
+class DeltaLayer(EarlyNormLayer):
     """A layer of linear attention. Where states are in slots, its first half computes one sequence
     after the other, and names are ik_llama.cpp's."""
 
@@ -156,13 +156,12 @@ class Hybrid(DraftingDecoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd = self.hp, self.hp.n_embd
-        kind = DeltaLayer if hp.layers[il].recurrent else Layer
+        kind = DeltaLayer if hp.layers[il].recurrent else EarlyNormLayer
         return kind(
             w.norm("attn_norm", n_embd),
             self.attention(w, il),
             w.norm("post_attention_norm", n_embd),
             self.feed_forward(w, il),
-            expanded=True,
         )
 
     def attention(self, w: Weights, il: int) -> Block:

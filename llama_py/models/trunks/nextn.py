@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ggml_py.ops import add, concat
@@ -42,46 +43,49 @@ DRAFT_NAMES = {
 }
 
 
-class NextN:
-    """A layer after the trunk, fed with a token and the state before it.
+@dataclass(frozen=True, slots=True)
+class NextNEnds:
+    """What is before a NextN layer and after it.
 
-    head_norm_stem  of the name of the last norm
+    scaled, head_scaled  whether the matrix that joins token and state may have a scale, and the
+                         layer's own head
+    norm       name of the last norm
+    norm_kind  of the last norm, where it is another than the trunk's
     """
 
-    head_norm_stem: ClassVar[str] = "nextn.shared_head_norm"
+    scaled: bool = True
+    head_scaled: bool = True
+    norm: str = "nextn.shared_head_norm"
+    norm_kind: NormKind | None = None
+
+
+class NextN:
+    """A layer after the trunk, fed with a token and the state before it."""
 
     def __init__(
-        self,
-        w: Weights,
-        hp: HParams,
-        layer: AnyLayer,
-        *,
-        scaled: bool = True,
-        head_scaled: bool = True,
-        kind: NormKind = "rms",
-        head_kind: NormKind | None = None,
-        selects_sums: bool = False,
+        self, w: Weights, hp: HParams, layer: AnyLayer, kind: NormKind, ends: NextNEnds
     ) -> None:
-        """scaled, head_scaled  whether the matrix that joins both may have a scale, and the head
-        kind, head_kind  of the norms, and of the last if it is of another
-        selects_sums  outputs are selected of the sum after attention, not of what is added
-        """
+        """kind: of the norms, unless `ends` says another"""
         n_embd, n_vocab = hp.n_embd, hp.n_vocab
-        self.layer, self.selects_sums = layer, selects_sums
-        self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd, scaled=scaled)
+        self.layer = layer
+        self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd, scaled=ends.scaled)
         self.enorm = w.norm("nextn.enorm", n_embd, kind=kind)
         self.hnorm = w.norm("nextn.hnorm", n_embd, kind=kind)
         self.embed_tokens = w.optional_tensor("nextn.embed_tokens.weight", n_embd, n_vocab)
-        self.head = w.optional_linear("nextn.shared_head_head", n_embd, n_vocab, scaled=head_scaled)
-        self.head_norm = w.optional_norm(self.head_norm_stem, n_embd, kind=head_kind or kind)
+        self.head = w.optional_linear(
+            "nextn.shared_head_head", n_embd, n_vocab, scaled=ends.head_scaled
+        )
+        self.head_norm = w.optional_norm(ends.norm, n_embd, kind=ends.norm_kind or kind)
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        """Whether outputs are selected right after attention, not before the head."""
+        return False
 
     def build(
-        self, g: GraphBuilder, token_embd: Tensor, output_norm: Norm, il: int, early: bool
+        self, g: GraphBuilder, token_embd: Tensor, output_norm: Norm, il: int
     ) -> tuple[Tensor, Linear | None]:
-        """What the head gets [n_embd, n_outputs], and the layer's own head if it has one.
-
-        early  outputs are selected right after attention, not before the head
-        """
+        """What the head gets [n_embd, n_outputs], and the layer's own head if it has one."""
+        early = self.selects_early(g)
         inp = g.add_input(InputEmbdH(g.hp.n_embd, g.n_tokens))
         embd = inp.embd
         if g.ubatch.token is not None:
@@ -108,14 +112,25 @@ class NextN:
         assert isinstance(layer, Layer)
         assert layer.attn_norm and layer.attention and layer.ffn_norm and layer.feed_forward
         cur = layer.attention(g, layer.attn_norm(g, residual, "attn_norm", il), il)
-        if early and not self.selects_sums:
-            cur, residual = g.outputs(cur, residual)
-        residual = g.cb(add(cur, residual), "mtp_attn_residual", il)
-        if early and self.selects_sums:
-            residual = g.outputs(residual)[0]
+        residual = self.summed(g, cur, residual, il, early)
         cur = layer.ffn_norm(g, residual, "mtp_attn_post_norm", il)
         cur = layer.feed_forward(g, cur, il)
         return add(cur, residual)
+
+    def summed(
+        self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, early: bool
+    ) -> Tensor:
+        """Attention's result and the layer's input [n_embd, n_tokens], added."""
+        if early:
+            cur, residual = g.outputs(cur, residual)
+        return g.cb(add(cur, residual), "mtp_attn_residual", il)
+
+
+class EarlyNextN(NextN):
+    """Outputs are selected right after attention, unless all rows are wanted."""
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return g.cparams.embeddings_nextn_masked or not g.cparams.embeddings_nextn
 
 
 class UnnormedNextN(NextN):
@@ -140,19 +155,13 @@ class DraftingDecoder(Decoder):
 
     A file may have the trunk, the NextN layers, or both.
 
-    nextn         the class of these layers
-    drafts_early  outputs are selected right after its attention, unless all rows are wanted
-    scaled, head_scaled, selects_sums   as of `NextN`
-    head_norm  the kind of its last norm, if it is another than the trunk's
+    nextn       the class of these layers
+    nextn_ends  what is around them
     """
 
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
     nextn: ClassVar[type[NextN]] = NextN
-    drafts_early: ClassVar[bool] = False
-    scaled: ClassVar[bool] = True
-    head_scaled: ClassVar[bool] = True
-    head_norm: ClassVar[NormKind | None] = None
-    selects_sums: ClassVar[bool] = False
+    nextn_ends: ClassVar[NextNEnds] = NextNEnds()
 
     def nextn_layer(self, w: Weights, il: int) -> AnyLayer:
         """Make layer il, one of those after the trunk; here it is as those of the trunk."""
@@ -173,18 +182,9 @@ class DraftingDecoder(Decoder):
             w.skip_nextn(nextn)
             return
         made = ((w.layer(il), self.nextn_layer(w.layer(il), il)) for il in nextn)
+        kind = self.output_norm.kind
         self.drafts = [
-            self.nextn(
-                own,
-                self.hp,
-                layer,
-                scaled=self.scaled,
-                head_scaled=self.head_scaled,
-                kind=self.output_norm.kind,
-                head_kind=self.head_norm,
-                selects_sums=self.selects_sums,
-            )
-            for own, layer in made
+            self.nextn(own, self.hp, layer, kind, self.nextn_ends) for own, layer in made
         ]
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
@@ -199,11 +199,9 @@ class DraftingDecoder(Decoder):
         return (self.drafts[nextn].head if nextn is not None else None) or self.output
 
     def build_draft(self, g: GraphBuilder) -> None:
-        cp = g.cparams
-        early = self.drafts_early and (cp.embeddings_nextn_masked or not cp.embeddings_nextn)
-        il = self.hp.n_layer + cp.nextn_layer
-        layer = self.drafts[cp.nextn_layer]
-        self.head(g, *layer.build(g, self.token_embd, self.output_norm, il, early))
+        number = g.cparams.nextn_layer
+        il = self.hp.n_layer + number
+        self.head(g, *self.drafts[number].build(g, self.token_embd, self.output_norm, il))
 
 
 class UnnormedDrafter(DraftingDecoder):
