@@ -32,7 +32,7 @@ class UnsupportedOp(GGMLError):
 
 
 class OutOfRange(GGMLError, IndexError):
-    """An index among an op's data that names no row of a source: `ggml_py/indices.py`."""
+    """An index among an op's data that names no row of a source: `ggml_py/backend/indices.py`."""
 
 
 class AllocError(GGMLError, MemoryError):

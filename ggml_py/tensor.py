@@ -4,7 +4,7 @@ ggml_tensor).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,6 @@ import numpy.typing as npt
 from ggml_py.errors import GGMLError
 from ggml_py.opspec import OPS
 from ggml_py.types import F32, GGMLType
-
-if TYPE_CHECKING:
-    from ggml_py.buffer import Buffer
 
 MAX_DIMS = 4
 MAX_SRC = 10
@@ -25,7 +22,24 @@ FLAG_OUTPUT = 2
 FLAG_COMPUTE = 16
 FLAG_WEIGHT = 32  # a leaf that decides where its readers run (ggml: its buffer's usage)
 
+Bytes = npt.NDArray[np.uint8]
 Shape = tuple[int, int, int, int]
+
+
+class Buffer(Protocol):
+    """A piece of device memory. Tensors point into it by (`tensor.buffer`, `tensor.offset`)."""
+
+    size: int
+    is_host: bool
+
+    def write(self, offset: int, data: Bytes) -> None:
+        """Copy bytes in."""
+
+    def read(self, offset: int, size: int) -> Bytes:
+        """Copy bytes out."""
+
+    def clear(self, value: int = 0) -> None:
+        """Fill with one byte value."""
 
 
 def shape4(ne: tuple[int, ...] | list[int]) -> Shape:

@@ -102,7 +102,7 @@ def load(
 
     Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError.
     """
-    from ggml_py.garbage import collected_later
+    from ggml_py.machine.garbage import collected_later
 
     with collected_later():
         from llama_py.model import Model

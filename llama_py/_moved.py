@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import cache
 from importlib import import_module
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
+    from ggml_py._moved import Finder
 
 MOVED = {  # within llama_py; a package takes its modules along
     "calling": "text.tool_calls",
@@ -105,34 +109,19 @@ MOVED = {  # within llama_py; a package takes its modules along
 }
 
 
-def new_place(name: str) -> str | None:
-    """The module that `name` is today; None for one that has not moved."""
-    package, _, rest = name.partition(".")
-    if package != "llama_py":
-        return None
-    parts = rest.split(".")
-    for n in range(len(parts), 0, -1):
-        new = MOVED.get(".".join(parts[:n]))
-        if new is not None:
-            return ".".join([package, new, *parts[n:]])
-    return None
+@cache
+def finder() -> Finder:
+    """The finder of moved modules of this package."""
+    from ggml_py._moved import Finder
+
+    return Finder("llama_py", MOVED)
 
 
-class Finder:
-    """Finds moved modules for `import`."""
+class LazyFinder:
+    """Loads the finder for the first module of this package that is imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return None if new_place(name) is None else ModuleSpec(name, self)  # type: ignore[arg-type]  # by its methods
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        name = module.__name__
-        new = new_place(name)
-        assert new is not None
-        warnings.warn(f"{name} has moved; import {new}", DeprecationWarning, stacklevel=2)
-        sys.modules[name] = import_module(new)
+        return finder().find_spec(name) if name.startswith("llama_py.") else None
 
 
 def former(ctx: Any, name: str, module: str, kind: str) -> Any:
@@ -144,4 +133,4 @@ def former(ctx: Any, name: str, module: str, kind: str) -> Any:
 
 def install() -> None:
     """Let `import` find moved modules. Must be called once."""
-    sys.meta_path.insert(0, Finder())  # first, or a package's old modules would be loaded twice
+    sys.meta_path.insert(0, LazyFinder())  # first, or a package's old modules would be loaded twice

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ggml_py import ops, registry
-from ggml_py.backend import get_tensor, set_tensor
+from ggml_py import ops
+from ggml_py.backend import get_tensor, registry, set_tensor
+from ggml_py.backend.null import NullDevice
 from ggml_py.graph import Graph
-from ggml_py.null import NullDevice
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
 

@@ -106,7 +106,7 @@ def _command(args: argparse.Namespace) -> int:
         if e.name not in ("starlette", "uvicorn"):
             raise
         from ggml_py.errors import ModelError
-        from ggml_py.extras import install_hint
+        from ggml_py.machine.extras import install_hint
 
         raise ModelError(f"the server needs {e.name}: {install_hint('server')}") from None
     _fetch_preset(args)
@@ -147,7 +147,7 @@ def _loss() -> Loss:
 
 def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
     """The models that options name; none is loaded yet. loss: see Shelf"""
-    from ggml_py.host import memory
+    from ggml_py.machine.host import memory
     from llama_py_server.models.catalog import entries, single
     from llama_py_server.models.shelf import Manages, Shelf
 

@@ -15,7 +15,6 @@ from ggml_cpu.program import Program, kernels_of, load
 from ggml_cpu.recorded import Recorded
 from ggml_cpu.step import Step
 from ggml_cpu.store import STORE
-from ggml_py import host
 from ggml_py.backend import (
     Buffer,
     Bytes,
@@ -27,8 +26,9 @@ from ggml_py.backend import (
     Work,
     aligned_bytes,
 )
+from ggml_py.backend.host_memory import SharedPages
 from ggml_py.fusion import Fused, Fusions
-from ggml_py.host_memory import SharedPages
+from ggml_py.machine import host
 from ggml_py.tensor import Tensor
 
 

@@ -18,8 +18,8 @@ from functools import partial
 from ggml_cpu.children import Children, source
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.store import STORE
-from ggml_py import building, host
-from ggml_py.building import Stage
+from ggml_py.machine import building, host
+from ggml_py.machine.building import Stage
 
 Progress = Callable[[int, int, str], None]
 Following = Callable[[], Sequence[Kernel]]

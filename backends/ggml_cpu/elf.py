@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py import host
 from ggml_py.errors import BackendError
+from ggml_py.machine import host
 
 _HEADER = np.dtype([
     ("magic", "S4"), ("bits", "u1"), ("order", "u1"), ("", "V10"), ("type", "<u2"),

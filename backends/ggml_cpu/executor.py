@@ -36,10 +36,10 @@ from ggml_cpu.driver import (
 )
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.recorded import Recorded
-from ggml_py import host
 from ggml_py.backend import CPUs
-from ggml_py.environment import number
-from ggml_py.shield import Shield
+from ggml_py.machine import host
+from ggml_py.machine.environment import number
+from ggml_py.machine.shield import Shield
 
 LONGEST = 10**9  # ns of spinning
 SLEEP_NS = 1_000_000  # that a thread sleeps natively before it looks again by itself

@@ -21,7 +21,7 @@ from ggml_cpu import target
 from ggml_cpu.bounds import CHECKED
 from ggml_cpu.kernel import ROUTINE, Kernel, is_routine
 from ggml_cpu.numba_version import numba_version
-from ggml_py.digest import hex_digest
+from ggml_py.machine.digest import hex_digest
 
 FORMAT = "2"  # of the files in a cache
 _CORE = (

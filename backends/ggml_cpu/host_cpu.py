@@ -12,9 +12,9 @@ from typing import NamedTuple
 import llvmlite
 
 from ggml_cpu import elf
-from ggml_py import host
-from ggml_py.digest import hex_digest
-from ggml_py.folder import Folder, cache_root
+from ggml_py.machine import host
+from ggml_py.machine.digest import hex_digest
+from ggml_py.machine.folder import Folder, cache_root
 
 
 class HostCPU(NamedTuple):

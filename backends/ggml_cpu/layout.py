@@ -27,8 +27,8 @@ from ggml_cpu.params import (
 from ggml_cpu.private import ELEMENTS, Values, trace, untraced
 from ggml_cpu.ranges import Range, range_of
 from ggml_cpu.step import Step
-from ggml_py.arena import Arena, PackedArena
-from ggml_py.host_memory import aligned_bytes, give_back
+from ggml_py.backend.host_memory import aligned_bytes, give_back
+from ggml_py.plan.arena import Arena, PackedArena
 
 ALIGN = 512  # of places: coarse, so that new ones often have the edges of earlier ones
 PREPARED, OWN_PREPARED = 2, 6  # operands that stay prepared at a time: for all threads, for each

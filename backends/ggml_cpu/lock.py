@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import suppress
 
-from ggml_py.folder import Folder
+from ggml_py.machine.folder import Folder
 
 if sys.platform == "win32":
     import msvcrt

@@ -16,8 +16,8 @@ from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.store import STORE
 from ggml_cpu.symbols import externals, symbol_of
-from ggml_py.building import building
 from ggml_py.errors import BackendError
+from ggml_py.machine.building import building
 
 if TYPE_CHECKING:
     from ggml_cpu.compile import Following, Progress

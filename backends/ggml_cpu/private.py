@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from ggml_cpu.ranges import Pieces, Range, range_of
 from ggml_cpu.step import Step, address
+from ggml_py.ops.traffic import flops, moved
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
-from ggml_py.traffic import flops, moved
 
 ELEMENTS = 20480  # that a step reads and makes: about 2 us of additions
 ROW = 16  # elements that take as long as beginning a row

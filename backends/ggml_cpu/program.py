@@ -22,11 +22,11 @@ from ggml_cpu.params import WORDS
 from ggml_cpu.recorded import Recorded
 from ggml_cpu.step import Step
 from ggml_py.backend import CompileOptions
-from ggml_py.indices import out_of_range
+from ggml_py.backend.indices import out_of_range
+from ggml_py.machine.shield import raise_noted
+from ggml_py.ops.traffic import flops, moved
 from ggml_py.opspec import OPS
-from ggml_py.shield import raise_noted
 from ggml_py.tensor import Tensor
-from ggml_py.traffic import flops, moved
 
 SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has to find its caches
 OFTEN = 32  # runs after which there will be many more

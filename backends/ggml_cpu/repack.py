@@ -26,7 +26,7 @@ from ggml_cpu.params import (
 )
 from ggml_cpu.quants import weights
 from ggml_py.backend import HostBuffer
-from ggml_py.host_memory import SharedPages
+from ggml_py.backend.host_memory import SharedPages
 from ggml_py.tensor import Tensor
 
 READERS = {"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"}  # ops with kernels for repacked weights

@@ -16,8 +16,8 @@ from ggml_cpu import host_cpu, target
 from ggml_cpu.fingerprints import description, environment, file_name, fingerprint
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.symbols import symbol_of
-from ggml_py.digest import hex_digest
-from ggml_py.folder import Folder, cache_root
+from ggml_py.machine.digest import hex_digest
+from ggml_py.machine.folder import Folder, cache_root
 
 log = logging.getLogger("llama_py")
 

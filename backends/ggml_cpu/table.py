@@ -6,7 +6,7 @@ from functools import cache
 
 import ggml_cpu.kernels
 from ggml_cpu.kernel import REGISTRY, Kernel
-from ggml_py.kernels import KernelTable, import_family
+from ggml_py.backend.kernels import KernelTable, import_family
 
 
 @cache

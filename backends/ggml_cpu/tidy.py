@@ -12,7 +12,7 @@ from pathlib import Path
 from ggml_cpu.fingerprints import environment
 from ggml_cpu.lock import LOCK, Turn
 from ggml_cpu.store import MARK, MARKER, OBJECT, SET, cache_path, is_marked, mark, path
-from ggml_py.folder import PARTIAL, Folder, size_limit
+from ggml_py.machine.folder import PARTIAL, Folder, size_limit
 
 log = logging.getLogger("llama_py")
 

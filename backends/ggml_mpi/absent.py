@@ -7,9 +7,9 @@ from typing import Any
 
 from ggml_mpi.device import RankDevice
 from ggml_py.backend import Buffer, Bytes, Device, Fuses, LaysOut
+from ggml_py.backend.null import NullBuffer, NullDevice
+from ggml_py.backend.registry import device as find_device
 from ggml_py.fusion import Fusions
-from ggml_py.null import NullBuffer, NullDevice
-from ggml_py.registry import device as find_device
 from ggml_py.tensor import Tensor
 
 PREFIX = "mpi"
@@ -57,7 +57,7 @@ class AbsentRank(NullDevice):
 
 
 def absent(name: str) -> Device:
-    """See ggml_py.registry.absent. The first one's memory is the host's."""
+    """See ggml_py.backend.registry.absent. The first one's memory is the host's."""
     cpu: Any = find_device("cpu")
     if name.removeprefix(PREFIX).strip("0"):
         return AbsentRank(name, cpu)

@@ -8,7 +8,7 @@ from ggml_mpi.exchange import Meetings
 from ggml_mpi.wire import leaf_to_send
 from ggml_mpi.world import World
 from ggml_py.backend import Device, Program
-from ggml_py.collective import Group
+from ggml_py.plan.collective import Group
 from ggml_py.tensor import Tensor
 
 

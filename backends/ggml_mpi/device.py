@@ -28,10 +28,10 @@ from ggml_py.backend import (
     NotesKernels,
     Work,
 )
-from ggml_py.collective import AllReduce
 from ggml_py.fusion import Fusions
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan, Split
+from ggml_py.plan.collective import AllReduce
 from ggml_py.tensor import Tensor
 
 MakePlan = Callable[[Graph, list[Split]], Plan]
@@ -106,7 +106,7 @@ class RankDevice:
     def __init__(
         self, world: World, rank: int, like: Device, all_reduce: AllReduce, plan: MakePlan
     ) -> None:
-        """all_reduce: see ggml_py.collective.KnowsOthers; plan: see ggml_py.plan.Plans"""
+        """all_reduce: see ggml_py.plan.collective.KnowsOthers; plan: see ggml_py.plan.Plans"""
         self.name = f"mpi{rank}"
         self.world, self.rank, self.like = world, rank, like
         self.all_reduce, self.plan = all_reduce, plan

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ggml_py.backend import Bytes
-from ggml_py.folder import PARTIAL, Folder, cache_root, size_limit
+from ggml_py.machine.folder import PARTIAL, Folder, cache_root, size_limit
 
 log = logging.getLogger("llama_py")
 

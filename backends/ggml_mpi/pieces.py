@@ -19,9 +19,9 @@ from ggml_mpi.all_reduce import Meeting
 from ggml_mpi.device import RankBuffer, RankProgram
 from ggml_mpi.order import Settle
 from ggml_mpi.world import World
-from ggml_py.assign import is_view
 from ggml_py.backend import CompileOptions, Program
 from ggml_py.plan import Split
+from ggml_py.plan.assign import is_view
 from ggml_py.tensor import Tensor
 
 PIECES = 8  # of a product, at most

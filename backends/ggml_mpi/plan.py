@@ -14,13 +14,13 @@ from ggml_mpi.order import Order
 from ggml_mpi.pieces import Pieces, in_pieces
 from ggml_mpi.script import Forget, Keep, Play, Put
 from ggml_mpi.world import World
-from ggml_py.assign import is_view
 from ggml_py.backend import Buffer, Program, move, tensor_bytes
 from ggml_py.errors import BackendError
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan, Split
+from ggml_py.plan.assign import is_view
+from ggml_py.plan.waves import written
 from ggml_py.tensor import Tensor
-from ggml_py.waves import written
 
 WITH_RUN = 2**14  # bytes of an input, at most, that go with the message of a run
 

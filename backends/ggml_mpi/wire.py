@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from ggml_py.backend import Buffer, Fuses, HostBuffer, Work
 from ggml_py.errors import BackendError
 from ggml_py.fusion import Fused, Fusions
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
+from ggml_py.fusion.uses import Uses
 from ggml_py.tensor import Shape, Tensor
 from ggml_py.types import TYPES, GGMLType
-from ggml_py.uses import Uses
 
 Number = int  # of a tensor among those that are sent
 ITSELF = -1  # as its own source: what a cast writes into

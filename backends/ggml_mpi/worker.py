@@ -14,10 +14,10 @@ from ggml_mpi.files import Files
 from ggml_mpi.kept import Kept
 from ggml_mpi.order import End, Order
 from ggml_mpi.world import World, world
-from ggml_py import host
 from ggml_py.backend import Buffer, Bytes, Program
-from ggml_py.null import NullBuffer
-from ggml_py.registry import device as find_device
+from ggml_py.backend.null import NullBuffer
+from ggml_py.backend.registry import device as find_device
+from ggml_py.machine import host
 
 
 class Worker:

@@ -30,8 +30,8 @@ from ggml_mpi.order import End, Settle, Word
 from ggml_mpi.watch import Watch
 from ggml_py.backend import Bytes
 from ggml_py.errors import BackendError
-from ggml_py.extras import install_hint
-from ggml_py.shield import Seal
+from ggml_py.machine.extras import install_hint
+from ggml_py.machine.shield import Seal
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ggml_opencl.fused import fusions
 from ggml_opencl.table import Launch, table
 from ggml_py.backend import Buffer, Bytes, Event, Program
+from ggml_py.backend.null import NullBuffer, NullDevice
 from ggml_py.fusion import Fusions
-from ggml_py.null import NullBuffer, NullDevice
 from ggml_py.tensor import Tensor
 
 ALIGNMENT = 128

@@ -13,12 +13,12 @@ from ggml_opencl.fused import fusions
 from ggml_opencl.program import Builder, OpenCLProgram, launches
 from ggml_opencl.runtime import use_installed
 from ggml_opencl.table import Launch, table
-from ggml_py import host
 from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime, Work
+from ggml_py.backend.kernels import import_families
 from ggml_py.errors import BackendError
-from ggml_py.extras import install_hint
 from ggml_py.fusion import Fusions
-from ggml_py.kernels import import_families
+from ggml_py.machine import host
+from ggml_py.machine.extras import install_hint
 from ggml_py.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ggml_opencl.kernels import quantized_types, types_with
-from ggml_py.kernels import When
+from ggml_py.backend.kernels import When
 from ggml_py.tensor import Tensor
 
 FLOATS = ("f32", "f16")

@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from ggml_py.backend.indices import out_of_range
 from ggml_py.errors import OutOfRange
-from ggml_py.indices import out_of_range
 
 if TYPE_CHECKING:
     import pyopencl as cl

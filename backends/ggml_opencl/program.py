@@ -15,12 +15,12 @@ from ggml_opencl.kernels import source
 from ggml_opencl.profiler import Bound, Profiler
 from ggml_opencl.signatures import remember, set_arguments
 from ggml_opencl.table import WG, Launch, table
-from ggml_py import building
 from ggml_py.backend import CompileOptions, Work
-from ggml_py.building import Stage
 from ggml_py.errors import BackendError
-from ggml_py.extras import install_hint
 from ggml_py.fusion import Fused
+from ggml_py.machine import building
+from ggml_py.machine.building import Stage
+from ggml_py.machine.extras import install_hint
 from ggml_py.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ggml_py.backend.kernels import KernelTable, When, always
 from ggml_py.fusion import Fusions
-from ggml_py.kernels import KernelTable, When, always
 from ggml_py.tensor import Tensor
 from ggml_py.types import GGMLType
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 import ggml_ref.ops
-from ggml_py import host
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
-from ggml_py.kernels import import_families
-from ggml_py.shield import raise_noted
+from ggml_py.backend.kernels import import_families
+from ggml_py.machine import host
+from ggml_py.machine.shield import raise_noted
 from ggml_py.tensor import Tensor
 from ggml_ref.table import Step, table
 

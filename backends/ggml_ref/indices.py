@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.indices import out_of_range
+from ggml_py.backend.indices import out_of_range
 from ggml_py.tensor import Tensor
 from ggml_ref.values import Integers
 

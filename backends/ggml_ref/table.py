@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
 
-from ggml_py.kernels import KernelTable
+from ggml_py.backend.kernels import KernelTable
 from ggml_py.tensor import Tensor
 from ggml_ref.values import Integers, Values, load, store, unreadable, unwritable
 

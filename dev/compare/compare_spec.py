@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import llama_py
-from ggml_py import registry
+from ggml_py.backend import registry
 from llama_py.decoding.sequences import Sequences
 
 PROMPT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n"

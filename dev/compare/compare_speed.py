@@ -260,7 +260,7 @@ def keep(record: Record, path: Path | None) -> None:
 
 
 def cpu_name() -> str:
-    from ggml_py.host import cpu_name
+    from ggml_py.machine.host import cpu_name
 
     return cpu_name()
 

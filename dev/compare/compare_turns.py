@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import llama_py
-from ggml_py import registry
+from ggml_py.backend import registry
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.loading.model import DEMO
 

@@ -30,7 +30,7 @@ FAR = 131_072
 HEAD = """# False alarms and planted faults
 
 `--check ref` and [`llama-py-graph diff --against ref`](diff.md) share one judge
-(`ggml_py/judge.py`). Written by `python -m dev.compare.judge_alarms`.
+(`ggml_py/inspection/judge.py`). Written by `python -m dev.compare.judge_alarms`.
 
 ## False alarms
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from dev.record.golden import fixture
 from dev.record.golden.engines import LlamaCpp, Ours
-from ggml_py.dump import diff
+from ggml_py.inspection.dump import diff
 from llama_py.gguf.file import GGUFFile
 from llama_py.models import architecture
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The page of llama_py's rooms, from the contract in pyproject.toml and their docstrings.
+"""The page of the rooms of packages, from the contracts in pyproject.toml and their docstrings.
 
 python -m dev.docs.rooms > docs/rooms.md
 """
@@ -14,37 +14,54 @@ ROOT = Path(__file__).parents[2]
 
 HEAD = """# Rooms
 
-`llama_py` has a folder for each step from a file to text, and two loose modules: `model.py` and
-`_moved.py`. A room imports only rooms above it in this table, and `ggml_py`; the import contract in
-`pyproject.toml` holds this, and this page is made from it (`python -m dev.docs.rooms`). A module
-that has moved here still has its former path for one release, with a warning.
+A room is a folder of a package, or one of its few loose modules. It imports only rooms above it in
+its table, and `llama_py` those of `ggml_py`; the import contracts in `pyproject.toml` hold this,
+and this page is made from them (`python -m dev.docs.rooms`). A module that has moved into a room
+still has its former path for one release, with a warning.
+"""
+PACKAGES = {
+    "ggml_py": """
+## ggml_py
 
+The loose modules are what a graph is made of; folders have its ops, and the stages of its way to a
+device.
+""",
+    "llama_py": """
+## llama_py
+
+There is a folder for each step from a file to text, and one loose module, `model.py`.
+""",
+}
+TABLE = """
 | room | what it has |
 |---|---|
 """
 
 
-def order() -> list[str]:
-    """The rooms of the contract, the lowest first."""
+def order(package: str) -> list[str]:
+    """The rooms of a package's contract, the lowest first."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    found = re.search(r'name = "rooms of llama_py"\n.*?layers = \[(.*?)\]', text, re.DOTALL)
+    found = re.search(rf'name = "rooms of {package}"\n.*?layers = \[(.*?)\]', text, re.DOTALL)
     assert found is not None
-    return re.findall(r'"(\w+)"', found[1])[::-1]
+    return re.findall(r"\w+", found[1])[::-1]
 
 
-def first_line(room: str) -> str:
-    """The first sentence of a room's docstring."""
-    source = (ROOT / "llama_py" / room / "__init__.py").read_text(encoding="utf-8")
-    text = ast.get_docstring(ast.parse(source)) or ""
-    return " ".join(text.partition("\n\n")[0].split())
+def row(package: str, room: str) -> str:
+    """The line of a room: a link to it, and the first sentence of its docstring."""
+    folder = ROOT / package / room
+    path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    first = " ".join(text.partition("\n\n")[0].split())
+    name = f"{room}/" if folder.is_dir() else path.name
+    return f"| [`{name}`](../{path.relative_to(ROOT).as_posix()}) | {first} |"
 
 
 def page() -> str:
-    rooms = [room for room in order() if room != "model"]
-    rows = [
-        f"| [`{room}/`](../llama_py/{room}/__init__.py) | {first_line(room)} |" for room in rooms
-    ]
-    return HEAD + "\n".join(rows) + "\n"
+    tables = (
+        about + TABLE + "\n".join(row(package, room) for room in order(package)) + "\n"
+        for package, about in PACKAGES.items()
+    )
+    return HEAD + "".join(tables)
 
 
 if __name__ == "__main__":

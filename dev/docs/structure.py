@@ -25,7 +25,7 @@ SHIPPED = (
     "llama_py_server",
 )  # fmt: skip
 PARENTS = (".", "backends", "apps", "tools")
-DRAWN = ("llama_py", "llama_py_server", "llama_py_tools")
+DRAWN = ("ggml_py", "llama_py", "llama_py_server", "llama_py_tools")
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ FAULTS = (
     Fault(
         "ggml_py",
         "ggml_py/test_order",
-        "ggml_py/order.py",
+        "ggml_py/plan/order.py",
         "    move(node)\n    while",
         "    while",
     ),

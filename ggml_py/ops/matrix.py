@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ggml_py.ops.registry import node, op, require
+from ggml_py.ops.traffic import all_sources, dense_bytes
 from ggml_py.tensor import Tensor
-from ggml_py.traffic import all_sources, dense_bytes
 from ggml_py.types import F32, I32
 
 PREC = {"default": 0, "f32": 10}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.traffic import dense_bytes
 from ggml_py.tensor import Tensor
-from ggml_py.traffic import dense_bytes
 from ggml_py.types import F16, F32, I32, I64
 
 

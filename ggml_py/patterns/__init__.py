@@ -1,1 +1,1 @@
-"""Patterns that several backends have a step for, one family a file (see ggml_py/pattern.py)."""
+"""Patterns that several backends have a step for, one family a file (ggml_py/fusion/pattern.py)."""

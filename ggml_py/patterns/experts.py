@@ -3,7 +3,7 @@ expert."""
 
 from __future__ import annotations
 
-from ggml_py.pattern import Match, Pattern
+from ggml_py.fusion.pattern import Match, Pattern
 from ggml_py.tensor import Tensor
 
 DESCENDING = 1  # ggml.h:GGML_SORT_ORDER_DESC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.pattern import Pattern
+from ggml_py.fusion.pattern import Pattern
 
 PRODUCTS = {"MUL_MAT": "weight, x", "MUL_MAT_ID": "weight, x, ids"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.pattern import Match, Pattern
+from ggml_py.fusion.pattern import Match, Pattern
 
 
 def whole_columns(m: Match) -> str:

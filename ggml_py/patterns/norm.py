@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.pattern import Match, Pattern
+from ggml_py.fusion.pattern import Match, Pattern
 
 RMS_NORM_MUL = Pattern("""
     norm = RMS_NORM(x)

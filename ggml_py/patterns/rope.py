@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.pattern import Match, Pattern
+from ggml_py.fusion.pattern import Match, Pattern
 
 
 def all_heads_a_row(m: Match) -> str:

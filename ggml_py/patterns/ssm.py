@@ -3,7 +3,7 @@ whose states go to a cache."""
 
 from __future__ import annotations
 
-from ggml_py.pattern import Match, Pattern
+from ggml_py.fusion.pattern import Match, Pattern
 from ggml_py.patterns.states import States, go_to_cache
 from ggml_py.tensor import Tensor
 

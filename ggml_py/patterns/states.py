@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.tensor import shape4
 from ggml_py.types import F32, I32
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
-from ggml_py.garbage import collected_later
-from ggml_py.shield import Shield, let_through, shielded
+from ggml_py.machine.garbage import collected_later
+from ggml_py.machine.shield import Shield, let_through, shielded
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py.adapters.control_vector import PlacedDirections

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 
-from ggml_py.assign import Causes
 from ggml_py.backend import CompileOptions, Device, KeepsKernels, TellsBatches, Work
-from ggml_py.check import Checker
-from ggml_py.digest import hex_digest
-from ggml_py.garbage import collected_later
+from ggml_py.backend.registry import device as find_device
+from ggml_py.inspection.check import Checker
+from ggml_py.machine.digest import hex_digest
+from ggml_py.machine.garbage import collected_later
+from ggml_py.machine.shield import let_through
 from ggml_py.plan import Plan
-from ggml_py.registry import device as find_device
-from ggml_py.sched import Layout, Scheduler
-from ggml_py.shield import let_through
-from ggml_py.taps import Taps
+from ggml_py.plan.assign import Causes
+from ggml_py.plan.sched import Layout, Scheduler
+from ggml_py.plan.taps import Taps
 from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.graph.params import GraphParams

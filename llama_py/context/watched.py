@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ContextError
-from ggml_py.taps import Taps
+from ggml_py.plan.taps import Taps
 from llama_py.batch import UBatch
 from llama_py.context.largest import full_params
 from llama_py.context.runner import Runner
@@ -60,7 +60,7 @@ class Watched(ABC):
         return self._hooks.patch(name, change)
 
     def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
-        """Meanwhile tell of nodes that a function chooses of each graph (ggml_py.taps).
+        """Meanwhile tell of nodes that a function chooses of each graph (ggml_py.plan.taps).
         ContextError while values are captured or patched."""
         return self._hooks.tapped(of)
 

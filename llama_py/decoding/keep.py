@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from ggml_py.errors import ContextError
-from ggml_py.shield import Shield
+from ggml_py.machine.shield import Shield
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.params import GenerateParams

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ggml_py.planned import Planned
+from ggml_py.backend.planned import Planned
 from llama_py.fit.answer import FitAnswer
 from llama_py.fit.planning import PlannedContext, PlannedModel
 from llama_py.fit.shares import LayerShares, best

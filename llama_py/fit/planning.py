@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ggml_py import registry
-from ggml_py.assign import Causes
-from ggml_py.backend import Device
+from ggml_py.backend import Device, registry
+from ggml_py.backend.planned import Planned, planned
 from ggml_py.errors import BackendError
-from ggml_py.planned import Planned, planned
-from ggml_py.sched import Layout
+from ggml_py.plan.assign import Causes
+from ggml_py.plan.sched import Layout
 from ggml_py.tensor import Tensor
 from llama_py.context import Context
 from llama_py.context.largest import largest

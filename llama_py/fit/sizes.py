@@ -9,8 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.backend import LaysOut
-from ggml_py.dump import layer_of
-from ggml_py.planned import Planned
+from ggml_py.backend.planned import Planned
+from ggml_py.inspection.dump import layer_of
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py.context.checks import settled

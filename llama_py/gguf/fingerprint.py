@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ggml_py.digest import blake2b
+from ggml_py.machine.digest import blake2b
 from llama_py.gguf.file import GGUFFile
 
 SAMPLE = 64  # bytes of each tensor; two trainings of a model differ early

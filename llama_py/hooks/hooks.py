@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
-from ggml_py.taps import Taps, keeps_sources
+from ggml_py.plan.taps import Taps, keeps_sources
 from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.graph.result import GraphResult

@@ -12,7 +12,7 @@ from ggml_py.backend import Device, get_tensor, set_tensor
 from ggml_py.errors import ContextError
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor, contiguous_strides
 from llama_py.batch import F32, UBatch
 from llama_py.graph.inputs.tokens import InputOutIds

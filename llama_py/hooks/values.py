@@ -11,7 +11,7 @@ from ggml_py.backend import Device, get_tensor
 from ggml_py.errors import ContextError
 from ggml_py.graph import Graph
 from ggml_py.ops import cast
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import Tensor, numpy_dtype, strided
 from ggml_py.types import F32 as F32_TYPE
 from llama_py.batch import F32

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ggml_py.backend import KeepsKernels
+from ggml_py.backend.registry import gpu_hint
 from ggml_py.errors import ModelError
-from ggml_py.registry import gpu_hint
 from llama_py.adapters.lora import Adapter, Loras
 from llama_py.batch.prompts import text_of
 from llama_py.gguf.file import GGUFFile

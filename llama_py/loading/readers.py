@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ggml_py.null import NullDevice
+from ggml_py.backend.null import NullDevice
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from llama_py.adapters.lora import NO_LORAS, Loras

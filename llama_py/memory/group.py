@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ggml_py.errors import ContextError
-from ggml_py.shield import shielded
+from ggml_py.machine.shield import shielded
 from ggml_py.tensor import Tensor
 from llama_py.batch import END, SeqIds, UBatch
 from llama_py.batch.splitter import BatchSplitter

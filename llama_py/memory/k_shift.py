@@ -11,7 +11,7 @@ from ggml_py.backend import Device, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.ops import cast, cpy, rope_ext, view
 from ggml_py.plan import Plan
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, I32
 from llama_py.hparams.cparams import CParams

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 from ggml_py.backend import MaskLogits, MasksLogits
+from ggml_py.backend.registry import device
 from ggml_py.errors import BackendError
-from ggml_py.registry import device
 from llama_py.sampler.candidates import F32
 
 # By a byte of a mask: what is added to the logits of its eight tokens, the lowest bit's first.

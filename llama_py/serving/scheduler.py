@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ggml_py.building import clock
 from ggml_py.errors import ContextError
+from ggml_py.machine.building import clock
 from llama_py.adapters.lora import Adapter
 from llama_py.batch import Batch
 from llama_py.batch.prompts import TooLong

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
-from ggml_py import building
-from ggml_py.building import Stage
+from ggml_py.machine import building
+from ggml_py.machine.building import Stage
 
 BAR = 16  # characters
 TICK = 0.25  # seconds between two drawings
@@ -71,7 +71,7 @@ def bar(done: int, total: int) -> str:
 
 
 class Kernels:
-    """Display of kernels that are compiled (ggml_py.building): how many of how many are done.
+    """Display of kernels that are compiled (ggml_py.machine.building): how many are done, of all.
 
     before     called before something is drawn
     elsewhere  what is called with a line now and then where there is no terminal; None: nothing

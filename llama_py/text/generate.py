@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ggml_py.building import clock
 from ggml_py.errors import ContextError, ModelError
+from ggml_py.machine.building import clock
 from llama_py.batch import F32, Batch
 from llama_py.batch.prompts import Mixed, Prompt, ids_of, is_mixed, n_cells
 from llama_py.context import Context

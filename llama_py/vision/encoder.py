@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ggml_py.backend import CompileOptions, Device, KeepsKernels, set_tensor
 from ggml_py.errors import HParamsError, ModelError, ShapeError
 from ggml_py.plan import Plan
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.fingerprint import fingerprint

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ModelError
-from ggml_py.extras import install_hint
+from ggml_py.machine.extras import install_hint
 
 U8 = npt.NDArray[np.uint8]
 

@@ -15,10 +15,10 @@ from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
 from ggml_py.backend import Device
+from ggml_py.backend.registry import backend_names, gpu_hint
+from ggml_py.backend.registry import device as find_device
+from ggml_py.backend.registry import devices as find_devices
 from ggml_py.errors import BackendError
-from ggml_py.registry import backend_names, gpu_hint
-from ggml_py.registry import device as find_device
-from ggml_py.registry import devices as find_devices
 from ggml_py.tensor import Tensor
 from llama_py.weights.parallel import Parallel
 

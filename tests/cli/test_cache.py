@@ -9,7 +9,7 @@ import pytest
 
 from ggml_cpu import store
 from ggml_cpu.lock import Turn
-from ggml_py.folder import Folder
+from ggml_py.machine.folder import Folder
 from llama_py_tools.generate import cli
 
 OBJECT = bytes(3 << 19)  # 1.5 MiB

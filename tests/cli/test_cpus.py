@@ -12,8 +12,8 @@ import pytest
 
 import llama_py
 from ggml_cpu.backend import CPUDevice
-from ggml_py import host
 from ggml_py.errors import ModelError
+from ggml_py.machine import host
 from llama_py_tools.command import cpus
 from llama_py_tools.command.cpus import CpuParams, enter, mask, pin, places, span
 from tests.support.commands import clean_environment

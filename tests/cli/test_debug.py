@@ -9,10 +9,10 @@ import pytest
 
 import llama_py
 from ggml_py import ops
+from ggml_py.backend.registry import device
 from ggml_py.errors import AllocError
 from ggml_py.graph import Graph
-from ggml_py.registry import device
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
 from llama_py.params import ModelParams

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ggml_py.judge import NONE
+from ggml_py.inspection.judge import NONE
 from ggml_py.patterns.norm import RMS_NORM_MUL
 from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ggml_py import ops
-from ggml_py.alloc import plan_memory
+from ggml_py.backend.null import NullBuffer
 from ggml_py.errors import GGMLError
 from ggml_py.graph import Graph
-from ggml_py.null import NullBuffer
+from ggml_py.plan.alloc import plan_memory
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py_tools.graph import main
 from llama_py_tools.graph.view import model_explorer

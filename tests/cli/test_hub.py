@@ -13,7 +13,7 @@ import pytest
 
 from dev import tiny_vision as tiny
 from ggml_py.errors import ModelError
-from ggml_py.extras import install_hint
+from ggml_py.machine.extras import install_hint
 from llama_py_tools.command.params import FileParams
 from llama_py_tools.generate import cli, vision
 from llama_py_tools.models import hub, session

@@ -61,7 +61,7 @@ def test_caches_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
 def test_more_threads_than_cpus(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ggml_py.host.logical_cpus", lambda: [0, 1, 2])
+    monkeypatch.setattr("ggml_py.machine.host.logical_cpus", lambda: [0, 1, 2])
     assert "warning: -t 4 on 3 CPUs: threads will wait for each other" in told(capsys, "-t", "4")
     assert "warning" not in told(capsys, "-t", "3")
 

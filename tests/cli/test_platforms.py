@@ -58,12 +58,12 @@ for module, names in {functions!r}.items():
     for name in names:
         if hasattr(found, name):
             delattr(found, name)
-import ggml_py.host, pathlib
+import ggml_py.machine.host, pathlib
 for name in ("CPUS", "CGROUPS", "OWN_CGROUP", "MEMINFO", "CPUINFO"):
-    setattr(ggml_py.host, name, pathlib.Path("nowhere"))
-amx = ggml_py.host.allows_amx()  # or all kernels would be compiled, for a lesser CPU
-ggml_py.host.allows_amx = lambda: amx
-ggml_py.host.SYSTEM = {system!r}
+    setattr(ggml_py.machine.host, name, pathlib.Path("nowhere"))
+amx = ggml_py.machine.host.allows_amx()  # or all kernels would be compiled, for a lesser CPU
+ggml_py.machine.host.allows_amx = lambda: amx
+ggml_py.machine.host.SYSTEM = {system!r}
 from llama_py_tools.command import streams
 streams.SYSTEM = {system!r}
 from llama_py_tools.start import cli
@@ -77,7 +77,9 @@ def bare(system: str, *args: str | Path, **environment: str) -> subprocess.Compl
     code = TAKE_AWAY.format(theirs=THEIRS, modules=MODULES, functions=FUNCTIONS, system=system)
     if system == "darwin":
         code = code.replace(
-            "ggml_py.host.SYSTEM", "ggml_py.host._sysctl = lambda _: b''\nggml_py.host.SYSTEM", 1
+            "ggml_py.machine.host.SYSTEM",
+            "ggml_py.machine.host._sysctl = lambda _: b''\nggml_py.machine.host.SYSTEM",
+            1,
         )
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, args)],

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ggml_py.assign import is_view
-from ggml_py.traffic import moved
+from ggml_py.ops.traffic import moved
+from ggml_py.plan.assign import is_view
 from llama_py.fit.planning import PlannedContext, PlannedModel, header_of, stand_ins
 from llama_py_tools.bench.predict.command import counts, link, speed
 from llama_py_tools.bench.predict.cost import BatchCost, Link, best, prompt, stages, token

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from ggml_py import ops, registry
-from ggml_py.backend import CompileOptions, KernelTime, Profiles
+from ggml_py import ops
+from ggml_py.backend import CompileOptions, KernelTime, Profiles, registry
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py_tools.bench import bench, roofline

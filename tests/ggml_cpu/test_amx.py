@@ -11,7 +11,7 @@ import pytest
 from ggml_cpu import target
 from ggml_cpu.host_cpu import HostCPU
 from ggml_cpu.targets import AMX_FEATURES
-from ggml_py import host
+from ggml_py.machine import host
 from tests.support.limits import SECONDS
 
 ROOT = Path(__file__).parents[2]

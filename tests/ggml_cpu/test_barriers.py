@@ -19,10 +19,18 @@ from ggml_cpu.program import OFTEN, Program
 from ggml_cpu.ranges import Pieces, Range
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
-from ggml_py import host, host_memory, ops
-from ggml_py.backend import CompileOptions, HostBuffer, aligned_bytes, get_tensor, set_tensor
+from ggml_py import ops
+from ggml_py.backend import (
+    CompileOptions,
+    HostBuffer,
+    aligned_bytes,
+    get_tensor,
+    host_memory,
+    set_tensor,
+)
 from ggml_py.graph import Graph
-from ggml_py.sched import Scheduler
+from ggml_py.machine import host
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F16, F32, I32
 from tests.support.devices import given

@@ -11,8 +11,8 @@ import pytest
 
 from ggml_cpu import compile, numba_version
 from ggml_cpu.fingerprints import environment
-from ggml_py import host
 from ggml_py.errors import BackendError
+from ggml_py.machine import host
 
 GIB = 2**30
 

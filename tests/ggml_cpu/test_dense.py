@@ -7,8 +7,8 @@ import pytest
 
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.table import table
-from ggml_py import ops, registry
-from ggml_py.backend import CompileOptions
+from ggml_py import ops
+from ggml_py.backend import CompileOptions, registry
 from ggml_py.errors import UnsupportedOp
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME

@@ -29,7 +29,7 @@ from ggml_cpu.driver import (
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.kernel import kernel
 from ggml_cpu.objcache import load_kernels
-from ggml_py import host
+from ggml_py.machine import host
 from tests.support.limits import SECONDS
 
 THREADS = (1, 2, 3, 5)

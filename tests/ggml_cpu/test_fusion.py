@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 import llama_py
-from ggml_py import ops, registry
-from ggml_py.backend import CompileOptions, get_tensor, set_tensor
+from ggml_py import ops
+from ggml_py.backend import CompileOptions, get_tensor, registry, set_tensor
+from ggml_py.fusion.match import overlap
 from ggml_py.graph import Graph
-from ggml_py.match import overlap
 from ggml_py.plan import Plan
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch

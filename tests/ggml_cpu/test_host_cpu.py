@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ggml_cpu import elf, host_cpu
-from ggml_py import host
+from ggml_py.machine import host
 
 SOME = host_cpu.HostCPU("x86_64-unknown-linux-gnu", "zen", {"avx": True, "avx2": False})
 CPU = """processor\t: {}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ggml_cpu.logits import LogitsMask
-from ggml_py import registry
+from ggml_py.backend import registry
 from ggml_py.errors import BackendError
 from llama_py.sampler import masked
 

@@ -11,11 +11,11 @@ import pytest
 from ggml_cpu import program
 from ggml_cpu.executor import Executor
 from ggml_cpu.program import SLICE_SECONDS, estimate
-from ggml_py import ops, registry
-from ggml_py.backend import get_tensor, set_tensor
+from ggml_py import ops
+from ggml_py.backend import get_tensor, registry, set_tensor
 from ggml_py.graph import Graph
-from ggml_py.sched import Scheduler
-from ggml_py.shield import Shield
+from ggml_py.machine.shield import Shield
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME
 

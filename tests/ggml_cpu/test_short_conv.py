@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ggml_cpu.backend import CPUDevice
 from ggml_cpu.fused import _few_tokens
-from ggml_py import ops, registry
-from ggml_py.backend import CompileOptions, get_tensor, set_tensor
+from ggml_py import ops
+from ggml_py.backend import CompileOptions, get_tensor, registry, set_tensor
 from ggml_py.graph import Graph
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
 from tests.support.fused_graphs import name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_py import registry
+from ggml_py.backend import registry
 from tests.support.states_to_cache import RECURRENCES, ROWS, Made, computed
 
 

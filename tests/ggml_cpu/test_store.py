@@ -14,7 +14,7 @@ import pytest
 from ggml_cpu import codegen, host_cpu, store
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.symbols import symbol_of
-from ggml_py import folder
+from ggml_py.machine import folder
 from tests.ggml_cpu.fake_kernels import compiled_with_llvm, fake, new_process, run, stores
 
 A, B = fake("kernel_a", 5), fake("kernel_b", 7)

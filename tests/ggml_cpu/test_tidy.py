@@ -10,7 +10,7 @@ import pytest
 
 from ggml_cpu import store, tidy
 from ggml_cpu.lock import Turn
-from ggml_py.folder import PARTIAL, Folder
+from ggml_py.machine.folder import PARTIAL, Folder
 
 DAY = 86400
 

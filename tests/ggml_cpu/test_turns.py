@@ -15,13 +15,13 @@ from ggml_cpu.children import Children
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.lock import Turn
 from ggml_cpu.symbols import symbol_of
-from ggml_py.folder import Folder
+from ggml_py.machine.folder import Folder
 from tests.ggml_cpu.fake_kernels import fake, new_process, stores, value_of
 
 HOLDER = """
 import sys
 from pathlib import Path
-from ggml_py.folder import Folder
+from ggml_py.machine.folder import Folder
 from ggml_cpu.lock import Turn
 
 with Folder(Path(sys.argv[1])) as folder, Turn(folder) as turn:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ggml_py.backend import Device
-from ggml_py.registry import device as find_device
+from ggml_py.backend.registry import device as find_device
 from llama_py.context import Context
 from llama_py.weights.placement import Placement, overrides
 from tests.support.graph_models import CONTINUING

@@ -10,11 +10,11 @@ import pytest
 
 import ggml_opencl.backend
 from ggml_opencl.table import Launch
-from ggml_py import ops, registry
-from ggml_py.backend import CompileOptions, Device, KernelTime, set_tensor, tensor_bytes
+from ggml_py import ops
+from ggml_py.backend import CompileOptions, Device, KernelTime, registry, set_tensor, tensor_bytes
 from ggml_py.errors import AllocError, BackendError, UnsupportedOp
 from ggml_py.graph import Graph
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, GGMLType
 from llama_py_tools.test_backend_ops import timing

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ggml_opencl.backend
-from ggml_py import registry
+from ggml_py.backend import registry
 from ggml_py.errors import BackendError
 from llama_py.weights import placement
 from llama_py_tools.generate import cli

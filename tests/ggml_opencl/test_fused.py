@@ -10,7 +10,7 @@ import pytest
 from ggml_py import ops
 from ggml_py.backend import CompileOptions, get_tensor, set_tensor
 from ggml_py.graph import Graph
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME, F16
 from tests.support import fused_graphs as graphs

@@ -11,7 +11,7 @@ import pytest
 
 import llama_py
 from dev import tiny_models as tiny
-from ggml_py.registry import device as find_device
+from ggml_py.backend.registry import device as find_device
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.context import Context
 from llama_py.weights.placement import Placement

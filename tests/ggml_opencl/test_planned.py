@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ggml_opencl.buffers import OpenCLBuffer
-from ggml_py.planned import planned
-from ggml_py.registry import device as find_device
+from ggml_py.backend.planned import planned
+from ggml_py.backend.registry import device as find_device
 from llama_py.context import Context
 from llama_py.fit.planning import PlannedContext, PlannedModel
 from llama_py.model import Model

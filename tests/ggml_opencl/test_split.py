@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ggml_py.registry import device as find_device
+from ggml_py.backend.registry import device as find_device
 from llama_py.context import Context
 from llama_py.model import Model
 from llama_py.weights.placement import Placement

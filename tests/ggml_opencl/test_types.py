@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from ggml_opencl.kernels import constants, quantized_types, source
-from ggml_py import ops, registry
-from ggml_py.backend import tensor_bytes
+from ggml_py import ops
+from ggml_py.backend import registry, tensor_bytes
 from ggml_py.graph import Graph
 from ggml_py.grids import grid
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, TYPES
 from ggml_ref.quants import quantizer

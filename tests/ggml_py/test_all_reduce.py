@@ -10,10 +10,10 @@ import pytest
 
 from ggml_py import ops
 from ggml_py.backend import CompileOptions, Device, Program, get_tensor, set_tensor
-from ggml_py.collective import Gather, Group
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan
-from ggml_py.sched import Scheduler
+from ggml_py.plan.collective import Gather, Group
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_ref.backend import RefDevice
 from tests.support.devices import TestDevice, given, random, weight

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from ggml_py import ops
-from ggml_py.alloc import plan_memory
-from ggml_py.arena import Arena, PackedArena
 from ggml_py.graph import Graph
+from ggml_py.plan.alloc import plan_memory
+from ggml_py.plan.arena import Arena, PackedArena
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
 

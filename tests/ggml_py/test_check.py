@@ -7,11 +7,11 @@ import pytest
 
 from ggml_py import ops
 from ggml_py.backend import Bytes, get_tensor, set_tensor
-from ggml_py.check import Checker, CheckFailed
+from ggml_py.backend.registry import device
 from ggml_py.errors import GGMLError
 from ggml_py.graph import Graph
-from ggml_py.registry import device
-from ggml_py.sched import Scheduler
+from ggml_py.inspection.check import Checker, CheckFailed
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from ggml_py.types import BY_NAME, I32
 from ggml_ref.backend import RefDevice

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ggml_py.dump import diff, dump_json, dump_text, layer_of, records
 from ggml_py.graph import Graph
+from ggml_py.inspection.dump import diff, dump_json, dump_text, layer_of, records
 from ggml_py.ops import add, mul_mat, reshape, scale
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32

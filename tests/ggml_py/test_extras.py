@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ggml_py.extras import install_hint
+from ggml_py.machine.extras import install_hint
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("ggml_py", "llama_py", "backends", "apps", "dev", "docs", "examples", "tests")
@@ -80,4 +80,4 @@ def test_no_text_names_a_package_of_an_index() -> None:
         for i, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if INDEX.search(line)
     ]
-    assert not named, "use ggml_py.extras.install_hint, or '.[extra]' in documents"
+    assert not named, "use ggml_py.machine.extras.install_hint, or '.[extra]' in documents"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ggml_py import ops
-from ggml_py.alloc import plan_memory
 from ggml_py.fusion import Fused, Fusions, in_place
+from ggml_py.fusion.pattern import Match, Pattern
+from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
-from ggml_py.pattern import Match, Pattern
+from ggml_py.plan.alloc import plan_memory
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
-from ggml_py.uses import Uses
 from tests.support.devices import given
 
 NEG_SQR = Pattern("""

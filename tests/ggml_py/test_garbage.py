@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from ggml_py.garbage import collected_later
+from ggml_py.machine.garbage import collected_later
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ggml_py import host
+from ggml_py.machine import host
 
 GIB = 2**30
 

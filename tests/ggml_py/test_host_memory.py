@@ -11,9 +11,9 @@ import numpy as np
 import psutil
 import pytest
 
-from ggml_py import host, host_memory
-from ggml_py.backend import Bytes, HostBuffer, aligned_bytes
-from ggml_py.host_memory import AREA, LARGE, SHORT, SharedPages, zero
+from ggml_py.backend import Bytes, HostBuffer, aligned_bytes, host_memory
+from ggml_py.backend.host_memory import AREA, LARGE, SHORT, SharedPages, zero
+from ggml_py.machine import host
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, LARGE - 1, LARGE, LARGE + 4097, 3 * LARGE + 1])

@@ -12,7 +12,7 @@ from ggml_py import ops
 from ggml_py.backend import CompileOptions, get_tensor, set_tensor
 from ggml_py.errors import OutOfRange
 from ggml_py.graph import Graph
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME, I32, I64
 from tests.support.installed import devices_or_skip

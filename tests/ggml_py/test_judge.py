@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_py.judge import CLOSE, EXACT, NONE, Error, closest, error_of, is_integer
+from ggml_py.inspection.judge import CLOSE, EXACT, NONE, Error, closest, error_of, is_integer
 from ggml_py.types import BY_NAME, F32, I32
 
 Q8_0 = BY_NAME["q8_0"]

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from ggml_py import ops
 from ggml_py.backend import Bytes, CompileOptions, Device, steps_of
 from ggml_py.fusion import Fused, Fusions
+from ggml_py.fusion.match import overlap
+from ggml_py.fusion.pattern import Pattern
+from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
-from ggml_py.match import overlap
-from ggml_py.pattern import Pattern
-from ggml_py.sched import Scheduler
-from ggml_py.taps import Taps, keeps_sources, settled
+from ggml_py.plan.sched import Scheduler
+from ggml_py.plan.taps import Taps, keeps_sources, settled
 from ggml_py.tensor import FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
-from ggml_py.uses import Uses
 from llama_py_tools.test_backend_ops.case import Case, Init, Leaves
 from llama_py_tools.test_backend_ops.cases import all_cases
 from llama_py_tools.test_backend_ops.cases.rows import row_numbers

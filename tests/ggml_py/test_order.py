@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ggml_py import ops
-from ggml_py.alloc import plan_memory
 from ggml_py.backend import CompileOptions, get_tensor, set_tensor
 from ggml_py.graph import Graph
-from ggml_py.order import stored_early
-from ggml_py.sched import Scheduler
+from ggml_py.plan.alloc import plan_memory
+from ggml_py.plan.order import stored_early
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F16, I64
 from tests.support.devices import TestDevice, given

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from ggml_py.match import overlap
+from ggml_py.fusion.match import overlap
 from ggml_py.ops import view
 from ggml_py.tensor import Tensor
 

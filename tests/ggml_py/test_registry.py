@@ -6,9 +6,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from ggml_py import registry
+from ggml_py.backend import registry
 from ggml_py.errors import BackendError
-from ggml_py.extras import install_hint
+from ggml_py.machine.extras import install_hint
 
 
 def _nothing_is_looked_through() -> dict[str, EntryPoint]:

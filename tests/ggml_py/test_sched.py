@@ -13,7 +13,7 @@ from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.errors import BackendError, UnsupportedOp
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32, I32
 from ggml_ref.backend import RefDevice

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import ggml_ref
-from ggml_py import ops, registry
+from ggml_py import ops
+from ggml_py.backend import registry
 from ggml_py.graph import Graph
+from ggml_py.machine.shield import Seal, Shield, let_through, raise_noted
 from ggml_py.plan import Plan
-from ggml_py.sched import Scheduler
-from ggml_py.shield import Seal, Shield, let_through, raise_noted
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_ref.backend import RefProgram
 

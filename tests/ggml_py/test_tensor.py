@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ggml_py.backend.registry import device
 from ggml_py.errors import GGMLError
 from ggml_py.ops import transpose
-from ggml_py.registry import device
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
 

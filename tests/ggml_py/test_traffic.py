@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ggml_py import ops
+from ggml_py.ops.traffic import flops, moved
 from ggml_py.tensor import Tensor
-from ggml_py.traffic import flops, moved
 from ggml_py.types import BY_NAME, F16, F32, I32, I64
 
 Q8_0 = BY_NAME["q8_0"]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ggml_py import ops
 from ggml_py.backend import Device
+from ggml_py.backend.registry import device as device_named
 from ggml_py.errors import ShapeError
-from ggml_py.registry import device as device_named
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32, I32, I64
 from tests.support.strided import (

@@ -15,7 +15,7 @@ from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.plan import PlanInWaves, Split
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from tests.support.devices import MainMemoryDevice, TestDevice, given, random, weight
 

@@ -12,7 +12,7 @@ import pytest
 
 from dev.record.golden import ik
 from dev.record.golden.engines import Ours
-from ggml_py.dump import Record, diff
+from ggml_py.inspection.dump import Record, diff
 from tests.support.graph_models import split
 
 # The number of a function of one argument is another one there; an op's name says which it is.

@@ -7,7 +7,7 @@ import pytest
 from dev.record.golden import store
 from dev.record.golden.known import with_gates_along_keys
 from dev.record.golden.runs import RUNS
-from ggml_py.dump import diff
+from ggml_py.inspection.dump import diff
 from tests.support.golden_models import case, runs_of
 from tests.support.graph_models import split
 

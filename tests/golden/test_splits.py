@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py.check import CheckFailed
 from ggml_py.errors import BackendError
+from ggml_py.inspection.check import CheckFailed
 from ggml_ref.backend import RefDevice
 from tests.support.devices import TestDevice, WrongDevice
 from tests.support.golden_models import path_of, prompt_of

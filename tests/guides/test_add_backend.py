@@ -103,8 +103,12 @@ def test_a_backend_that_does_not_load_is_named(site: Path) -> None:
 
 
 def test_the_guide_has_every_protocol() -> None:
-    source = (ROOT / "ggml_py" / "backend.py").read_text(encoding="utf-8")
-    protocols = set(re.findall(r"^class (\w+)\(Protocol\):", source, re.M))
+    files = (ROOT / "ggml_py" / "backend").glob("*.py")
+    homes = {
+        protocol: path.name
+        for path in files
+        for protocol in re.findall(r"^class (\w+)\(Protocol\):", path.read_text("utf-8"), re.M)
+    }
     table = (ROOT / "backends" / "README.md").read_text(encoding="utf-8").split("## Protocols")[1]
-    rows = re.findall(r"^\| (`.*?) \|", table.split("\n## ")[0], re.M)
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == protocols
+    rows = re.findall(r"^\| (`.*?) \| \[(\w+\.py)\]", table.split("\n## ")[0], re.M)
+    assert {name: file for row, file in rows for name in re.findall(r"`(\w+)`", row)} == homes

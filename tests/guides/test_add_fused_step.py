@@ -13,9 +13,10 @@ from ggml_cpu.fused import fusions
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import kernel
 from ggml_cpu.step import Step
-from ggml_py import ops, registry
+from ggml_py import ops
+from ggml_py.backend import registry
 from ggml_py.fusion import f32_rows, in_place
-from ggml_py.pattern import Match, Pattern
+from ggml_py.fusion.pattern import Match, Pattern
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from tests.support.fused_graphs import compute, error

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_py.registry import device
+from ggml_py.backend.registry import device
 from llama_py.blocks.activation import RELU, SILU, SWIGLU_OAI, Activation
 from llama_py.blocks.experts import GATING, UNNORMED, Experts, ExpertSet, Routing, Weighing
 from tests.support import blocks

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py.crew import Crew
 from ggml_py.errors import ContextError
+from ggml_py.plan.crew import Crew
 from llama_py import Context
 from tests.support.alone import holds_in_fork, run_alone
 from tests.support.commands import DEMO, clean_environment

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ggml_py.backend import HostBuffer, aligned_bytes, get_tensor
+from ggml_py.backend.null import NullDevice
 from ggml_py.errors import ContextError, UnknownArchitecture
 from ggml_py.graph import Graph
-from ggml_py.null import NullDevice
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.batch import Batch
 from llama_py.graph.inputs.attention import InputAttnKV

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ggml_py.backend import set_tensor
+from ggml_py.backend.registry import device
 from ggml_py.errors import ContextError
 from ggml_py.ops import cast, flash_attn_ext
-from ggml_py.registry import device
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.blocks.softmax import _weights as weights_of

@@ -19,9 +19,9 @@ from dev.torture.interrupts import Lines, Story, bombarded, broken
 from ggml_cpu.driver import nothing
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
-from ggml_py.crew import Crew, _Errand
 from ggml_py.errors import BackendError, ContextError
 from ggml_py.plan import Plan
+from ggml_py.plan.crew import Crew, _Errand
 from llama_py.batch import Batch
 from llama_py.context import Context
 from tests.support.limits import SECONDS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_py.null import NullDevice
+from ggml_py.backend.null import NullDevice
 from llama_py.context import Context
 from llama_py.hparams import HParams
 from llama_py.hparams.geometry import unturned_pairs

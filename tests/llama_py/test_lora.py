@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ggml_py.backend.null import NullDevice
 from ggml_py.errors import ContextError, GGUFError, WeightsError
-from ggml_py.null import NullDevice
 from ggml_py.ops.registry import OPS
 from ggml_py.types import BY_NAME, F16
 from llama_py.adapters.lora import Adapter

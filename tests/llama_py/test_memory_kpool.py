@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_py.registry import device
+from ggml_py.backend.registry import device
 from llama_py.batch import UBatch
 from llama_py.memory.kpool import KPoolCache, PoolPlan, pool_pad
 from llama_py.memory.kv_slots import CellLayout

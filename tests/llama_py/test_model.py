@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import llama_py
+from ggml_py.backend.registry import device
 from ggml_py.errors import ContextError, ModelError
-from ggml_py.registry import device
 from llama_py.gguf.file import GGUFFile
 from llama_py.weights.placement import Placement
 from tests.support.commands import DEMO, demo_with_template

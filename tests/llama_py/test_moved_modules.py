@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 
 import pytest
 
-from llama_py._moved import MOVED, new_place
+from ggml_py import _moved as ggml
+from llama_py import _moved as llama
+
+MOVED = [
+    *(("ggml_py", *places) for places in ggml.MOVED.items()),
+    *(("llama_py", *places) for places in llama.MOVED.items()),
+]
 
 
-@pytest.mark.parametrize("old", MOVED)
-def test_former_places(old: str) -> None:
-    new = import_module(f"llama_py.{MOVED[old]}")
-    sys.modules.pop(f"llama_py.{old}", None)
-    with pytest.warns(DeprecationWarning, match=f"llama_py.{old} has moved; import {new.__name__}"):
-        assert import_module(f"llama_py.{old}") is new
+@pytest.mark.parametrize(("package", "old", "new"), MOVED)
+def test_former_places(package: str, old: str, new: str) -> None:
+    found = import_module(f"{package}.{new}")
+    sys.modules.pop(f"{package}.{old}", None)
+    with pytest.warns(
+        DeprecationWarning, match=f"{package}.{old} has moved; import {found.__name__}"
+    ):
+        assert import_module(f"{package}.{old}") is found
+
+
+@pytest.mark.parametrize(("old", "new"), ggml.STABLE.items())
+def test_stable_places_do_not_warn(old: str, new: str) -> None:
+    found = import_module(f"ggml_py.{new}")
+    sys.modules.pop(f"ggml_py.{old}", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert import_module(f"ggml_py.{old}") is found
 
 
 def test_modules_of_a_moved_package_are_the_same() -> None:
@@ -27,8 +45,8 @@ def test_modules_of_a_moved_package_are_the_same() -> None:
 
 
 def test_what_has_not_moved() -> None:
-    assert new_place("llama_py.context") is None
-    assert new_place("llama_py.context.runner") is None
-    assert new_place("reuse") is None
+    assert llama.finder().new_place("llama_py.context") is None
+    assert llama.finder().new_place("llama_py.context.runner") is None
+    assert llama.finder().new_place("reuse") is None
     with pytest.raises(ModuleNotFoundError, match=r"llama_py\.nowhere"):
         import_module("llama_py.nowhere")

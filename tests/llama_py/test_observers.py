@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_py.taps import Taps, keeps_sources
+from ggml_py.plan.taps import Taps, keeps_sources
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.context import Context
 from llama_py.graph.result import GraphResult

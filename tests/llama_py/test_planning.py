@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from ggml_py import registry
-from ggml_py.backend import Device
+from ggml_py.backend import Device, registry
+from ggml_py.backend.planned import PlannedBuffer, planned
 from ggml_py.errors import BackendError
-from ggml_py.planned import PlannedBuffer, planned
 from ggml_py.types import BY_NAME
 from llama_py.context import Context
 from llama_py.fit.planning import PlannedContext, PlannedModel, gpus, header_of, stand_ins

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from ggml_py import building
-from ggml_py.building import Stage
+from ggml_py.machine import building
+from ggml_py.machine.building import Stage
 from llama_py.support import progress
 from llama_py.support.progress import Kernels, shown
 from tests.support.limits import SECONDS

@@ -18,8 +18,8 @@ from ggml_cpu.compile import Following, Progress
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import Library
 from ggml_cpu.store import STORE
-from ggml_py import building
-from ggml_py.building import Stage
+from ggml_py.machine import building
+from ggml_py.machine.building import Stage
 from llama_py import Context, GenerateParams
 from llama_py.context.warmup import make_all_ready, make_ready, sizes, warm_up
 from llama_py.graph.params import GraphParams

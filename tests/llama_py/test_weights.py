@@ -10,8 +10,8 @@ import pytest
 from dev.tiny_models import Tiny
 from dev.tiny_models._invent import Invented
 from ggml_py.backend import Bytes, HostBuffer, aligned_bytes
+from ggml_py.backend.null import NullDevice
 from ggml_py.errors import HParamsError, WeightsError
-from ggml_py.null import NullDevice
 from ggml_py.ops import add, mul, mul_mat_id, repeat
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32

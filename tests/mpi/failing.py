@@ -233,8 +233,8 @@ def at_first(when: str) -> None:
     """What fails in rank 0, in a plan, is what rank 1 waits for."""
     import numpy as np
 
+    from ggml_py.backend.registry import devices
     from ggml_py.graph import Graph
-    from ggml_py.registry import devices
 
     devices("mpi")
     keep(orders.Receive(buffer=devices("mpi")[1].alloc(4), offset=0, size=4, source=0))

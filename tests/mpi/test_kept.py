@@ -16,7 +16,7 @@ import pytest
 from ggml_cpu import store
 from ggml_mpi import kept
 from ggml_mpi.kept import Kept, digest_of
-from ggml_py.folder import Folder
+from ggml_py.machine.folder import Folder
 from llama_py_tools.generate import cli
 from tests.mpi.launching import on_ranks
 from tests.support.commands import DEMO, ROOT, SCRIPTS, clean_environment

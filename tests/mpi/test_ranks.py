@@ -193,7 +193,7 @@ def test_a_rank_that_would_compute_otherwise_ends_all(
 def test_other_ranks_alone_know_no_devices() -> None:
     """A program that does not say `serve` in them is told so."""
     program = (
-        "from ggml_py.registry import device\n"
+        "from ggml_py.backend.registry import device\n"
         "from ggml_mpi.world import world\n"
         "import sys\n"
         "try:\n    world().rank and device('mpi0')\n"
@@ -207,7 +207,11 @@ def test_other_ranks_alone_know_no_devices() -> None:
 def test_without_a_launcher_there_are_no_devices() -> None:
     launcher()
     done = subprocess.run(
-        [sys.executable, "-c", "from ggml_py.registry import devices; print(devices('mpi'))"],
+        [
+            sys.executable,
+            "-c",
+            "from ggml_py.backend.registry import devices; print(devices('mpi'))",
+        ],
         capture_output=True,
         text=True,
         env=clean_environment(),

@@ -12,10 +12,9 @@ from functools import cache, lru_cache
 import numpy as np
 import pytest
 
-from ggml_py import registry
-from ggml_py.backend import Device
+from ggml_py.backend import Device, registry
 from ggml_py.ops.registry import OPS
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT
 from llama_py_tools.test_backend_ops.case import Array, Case
 from llama_py_tools.test_backend_ops.cases import all_cases

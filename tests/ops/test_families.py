@@ -23,7 +23,7 @@ import ggml_py.ops
 import ggml_ref.ops
 from ggml_cpu.table import table as cpu_table
 from ggml_opencl.backend import table as opencl_table
-from ggml_py.backward import all_gradients
+from ggml_py.gradients import all_gradients
 from ggml_py.ops.registry import OPS
 from ggml_ref.backend import table as ref_table
 from llama_py_tools.test_backend_ops import cases

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ggml_py import ops, registry
-from ggml_py.backend import set_tensor
-from ggml_py.backward import all_gradients, build_backward_expand
+from ggml_py import ops
+from ggml_py.backend import registry, set_tensor
 from ggml_py.errors import GGMLError, ShapeError
+from ggml_py.gradients import all_gradients, build_backward_expand
 from ggml_py.graph import Graph
 from ggml_py.ops.registry import OPS
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F16, F32
 from ggml_ref.backend import RefDevice

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from ggml_py import registry
-from ggml_py.backend import CompileOptions
+from ggml_py.backend import CompileOptions, registry
 from ggml_py.errors import BackendError
-from ggml_py.extras import install_hint
+from ggml_py.machine.extras import install_hint
 from ggml_py.types import BY_NAME, F32
 from ggml_ref.backend import RefDevice
 from llama_py_tools.test_backend_ops import main, timing

@@ -6,8 +6,8 @@ import pytest
 
 from ggml_cpu.table import table as cpu_table
 from ggml_opencl.backend import table as opencl_table
-from ggml_py import registry
-from ggml_py.kernels import KernelTable
+from ggml_py.backend import registry
+from ggml_py.backend.kernels import KernelTable
 from ggml_py.tensor import Tensor
 from ggml_ref.backend import table as ref_table
 from llama_py_tools.test_backend_ops.case import Case

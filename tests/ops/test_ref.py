@@ -16,7 +16,7 @@ from ggml_py import ops
 from ggml_py.backend import HostBuffer, get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.ops.rope import IMROPE, MROPE, NEOX, NORMAL
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, TYPES, GGMLType
 from ggml_ref.backend import RefDevice

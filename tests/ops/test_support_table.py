@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ggml_opencl.backend import table as opencl
-from ggml_py import registry
+from ggml_py.backend import registry
 from ggml_py.errors import BackendError
 from ggml_py.tensor import Tensor
 from llama_py_tools.test_backend_ops import main

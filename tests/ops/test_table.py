@@ -12,7 +12,7 @@ import pytest
 from ggml_cpu.table import table as cpu_table
 from ggml_opencl.backend import table as opencl_table
 from ggml_py import ops
-from ggml_py.kernels import FORMS, KernelTable
+from ggml_py.backend.kernels import FORMS, KernelTable
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from ggml_ref.backend import table as ref_table

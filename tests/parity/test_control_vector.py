@@ -11,7 +11,7 @@ import pytest
 
 import llama_py
 from dev import tiny_models as tiny
-from ggml_py.dump import Record, diff, records
+from ggml_py.inspection.dump import Record, diff, records
 from llama_py.adapters.control_vector import load_directions
 from llama_py.steering import train
 from llama_py_tools.graph.peer import Peer

@@ -14,7 +14,7 @@ pytest.importorskip("llama_cpp")
 
 from dev.record.golden.engines import LlamaCpp, Ours
 from dev.record.golden.runs import batch, joined
-from ggml_py.dump import diff
+from ggml_py.inspection.dump import diff
 from tests.support.commands import tiny_model
 from tests.support.live_models import nmse, tokens
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import llama_py
-from ggml_py.dump import Record, diff, records
+from ggml_py.inspection.dump import Record, diff, records
 from llama_py_tools.graph import main
 from llama_py_tools.graph.peer import Peer
 from tests.support.adapters import matrices, pairs, write_adapter

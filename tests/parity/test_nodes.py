@@ -15,7 +15,7 @@ import pytest
 import llama_py
 from dev import tiny_models as tiny
 from ggml_py.backend import HostBuffer
-from ggml_py.dump import Record, diff, records
+from ggml_py.inspection.dump import Record, diff, records
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided
 from llama_py_tools.graph.peer import Peer, Values

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.backend import get_tensor, set_tensor
+from ggml_py.backend.registry import device
 from ggml_py.graph import Graph
-from ggml_py.registry import device
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
 from llama_py.adapters.lora import NO_LORAS

@@ -11,8 +11,8 @@ import pytest
 from ggml_cpu.fused import fusions
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.table import table
-from ggml_py import registry
-from ggml_py.pattern import Pattern
+from ggml_py.backend import registry
+from ggml_py.fusion.pattern import Pattern
 from ggml_py.tensor import Tensor
 
 

@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 
 from ggml_cpu import host_cpu
 from ggml_cpu.targets import NAMED
-from ggml_py import host
+from ggml_py.machine import host
 
 
 def become(name: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dev import tiny_models as tiny
 from dev.tiny_models._invent import NUMBERS, shapes
-from ggml_py.null import NullDevice
+from ggml_py.backend.null import NullDevice
 from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch
 from llama_py.batch.splitter import BatchSplitter

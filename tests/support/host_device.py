@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_py.backend import Buffer, HostBuffer, aligned_bytes
-from ggml_py.null import NullDevice
+from ggml_py.backend.null import NullDevice
 from ggml_py.tensor import Tensor
 
 

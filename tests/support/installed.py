@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ggml_py import registry
-from ggml_py.backend import Device
+from ggml_py.backend import Device, registry
 from ggml_py.errors import BackendError
 
 

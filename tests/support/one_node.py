@@ -12,8 +12,7 @@ from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.table import table
-from ggml_py import registry
-from ggml_py.backend import CompileOptions, HostBuffer, aligned_bytes
+from ggml_py.backend import CompileOptions, HostBuffer, aligned_bytes, registry
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import quantizer

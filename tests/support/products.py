@@ -18,7 +18,7 @@ from ggml_cpu.repack import repack
 from ggml_cpu.table import table
 from ggml_cpu.target import AMX, LANES
 from ggml_py.backend import HostBuffer, aligned_bytes
-from ggml_py.host_memory import SharedPages
+from ggml_py.backend.host_memory import SharedPages
 from ggml_py.tensor import Tensor, strided
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer, quantizer

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from ggml_py import building
-from ggml_py.building import Stage
+from ggml_py.machine import building
+from ggml_py.machine.building import Stage
 
 MANY = 1000  # tests; a few of them need a few kernels only
 EVERY = 5.0  # seconds between two lines

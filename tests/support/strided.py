@@ -14,7 +14,7 @@ from ggml_py import ops
 from ggml_py.backend import Device
 from ggml_py.errors import ShapeError
 from ggml_py.graph import Graph
-from ggml_py.sched import Scheduler
+from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME
 

@@ -14,8 +14,8 @@ import pytest
 
 from ggml_cpu import compile
 from ggml_cpu.store import STORE
-from ggml_py import building
-from ggml_py.building import Stage
+from ggml_py.machine import building
+from ggml_py.machine.building import Stage
 from tests.support import reporting
 from tests.support.commands import ROOT, heed_interrupts
 from tests.support.limits import SECONDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dev.docs import rooms
 
 
@@ -10,11 +12,19 @@ def test_the_page_is_fresh() -> None:
     assert (rooms.ROOT / "docs" / "rooms.md").read_text(encoding="utf-8") == rooms.page(), stale
 
 
-def test_every_room_is_there() -> None:
-    folders = {p.parent.name for p in (rooms.ROOT / "llama_py").glob("*/__init__.py")}
-    assert folders == {*rooms.order(), "data"} - {"model"}
+@pytest.mark.parametrize("package", rooms.PACKAGES)
+def test_every_room_is_there(package: str) -> None:
+    folder = rooms.ROOT / package
+    folders = {p.parent.name for p in folder.glob("*/__init__.py")}
+    loose = {p.stem for p in folder.glob("*.py")}
+    assert folders | loose == {*rooms.order(package), "__init__", "_moved"} | (
+        {"data"} if package == "llama_py" else set()
+    )
 
 
-def test_loose_modules() -> None:
-    loose = {p.stem for p in (rooms.ROOT / "llama_py").glob("*.py")}
-    assert loose == {"__init__", "_moved", "model"}
+@pytest.mark.parametrize(
+    ("package", "loose"),
+    [("ggml_py", {"errors", "graph", "opspec", "tensor", "types"}), ("llama_py", {"model"})],
+)
+def test_loose_modules(package: str, loose: set[str]) -> None:
+    assert {p.stem for p in (rooms.ROOT / package).glob("*.py")} == {"__init__", "_moved", *loose}

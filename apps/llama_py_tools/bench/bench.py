@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ggml_py.building import clock
+from ggml_py.machine.building import clock
 from llama_py.params import ModelParams
 from llama_py.params.texts import device_names, shares
 from llama_py_tools.bench.output import BenchResult, printer, result

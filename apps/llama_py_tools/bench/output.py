@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ggml_py import host
+from ggml_py.machine import host
 from llama_py_tools.bench.params import BenchParams, Test, test_name
 
 if TYPE_CHECKING:

@@ -231,7 +231,7 @@ def combinations(o: BenchParams) -> list[Test]:
 
 
 def _cores() -> int:
-    from ggml_py.host import default_threads
+    from ggml_py.machine.host import default_threads
     from llama_py_tools.command.ranks import n_here
 
     return max(1, default_threads() // n_here())

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from ggml_py.backend import CompileOptions, Device, KernelTime, Meets, Profiles
 from ggml_py.errors import BackendError
 from ggml_py.ops import mul_mat
+from ggml_py.ops.traffic import dense_bytes, flops, moved
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
-from ggml_py.traffic import dense_bytes, flops, moved
 from ggml_py.types import BY_NAME, F32
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ class CpuParams(Params):
 
 def enter(p: CpuParams) -> None:
     """Move this process, before it has threads. ModelError for CPUs that it cannot have."""
-    from ggml_py import host
+    from ggml_py.machine import host
 
     if p.prio:
         _set_priority(p.prio)
@@ -118,7 +118,7 @@ def pin(devices: Sequence[Any], p: CpuParams) -> None:
 def places(p: CpuParams) -> tuple[list[Collection[int]], list[Collection[int]] | None]:
     """The CPUs of thread 0, 1, ... where a token is computed, and where several are (None: the
     same)."""
-    from ggml_py import host
+    from ggml_py.machine import host
 
     if p.numa == "distribute" and (nodes := _nodes()):
         return [*nodes], None
@@ -133,7 +133,7 @@ def places(p: CpuParams) -> tuple[list[Collection[int]], list[Collection[int]] |
 
 
 def _nodes() -> list[list[int]]:
-    from ggml_py import host
+    from ggml_py.machine import host
 
     nodes = host.numa_nodes()
     if len(nodes) > 1:
@@ -143,8 +143,8 @@ def _nodes() -> list[list[int]]:
 
 
 def _usable(cpus: Collection[int]) -> Collection[int]:
-    from ggml_py import host
     from ggml_py.errors import ModelError
+    from ggml_py.machine import host
 
     if not host.has_affinity():
         raise ModelError("this system lets no program choose its CPUs; leave out -C and --cpu-*")

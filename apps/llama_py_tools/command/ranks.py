@@ -196,7 +196,7 @@ def launch(hosts: Hosts) -> list[str]:
     beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
     program = beside or shutil.which("mpiexec")
     if program is None:
-        from ggml_py.extras import install_hint
+        from ggml_py.machine.extras import install_hint
 
         sys.exit(f"error: {FLAG} needs MPI: {install_hint('mpi')}")
     for name, _ in hosts if len(hosts) > 1 else ():

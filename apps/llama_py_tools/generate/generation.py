@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ggml_py.building import clock
+from ggml_py.machine.building import clock
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.params.option import Params, option
 from llama_py.params.texts import on_off_auto

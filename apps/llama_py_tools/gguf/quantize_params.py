@@ -206,7 +206,7 @@ def wishes_of(o: QuantizeParams) -> Wishes:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ggml_py import host
+    from ggml_py.machine import host
     from llama_py_tools.gguf.quantize import quantize
 
     o = read(args, QuantizeParams)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ggml_py.dump import Record
+    from ggml_py.inspection.dump import Record
 
 
 def read_records(path: str) -> list[Record]:

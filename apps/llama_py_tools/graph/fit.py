@@ -21,7 +21,7 @@ from llama_py_tools.graph.plan import PlanParams, columns, mib, ranges
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
-    from ggml_py.planned import Planned
+    from ggml_py.backend.planned import Planned
     from llama_py.fit import Fit
     from llama_py_tools.graph.plan import FitParams
 

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
 def _memory(args: argparse.Namespace, hosts: Hosts) -> list[int]:
     """Bytes of each rank: one size is for all. Without, every machine is as this one, and its ranks
     share what it has free."""
-    from ggml_py.registry import device
+    from ggml_py.backend.registry import device
 
     sizes, n = read(args, PlanParams).memory, sum(n for _, n in hosts)
     if len(sizes) == 1:

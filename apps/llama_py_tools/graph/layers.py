@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from ggml_py.dump import layer_of
 from ggml_py.graph import Graph
+from ggml_py.inspection.dump import layer_of
 from ggml_py.tensor import Tensor
 
 PART = 1000  # of a layer that devices share: 1000 times its number, and that of the part

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
+from ggml_py.inspection.dump import Record
 from llama_py.batch import Batch
 from llama_py_tools.graph.peer_nodes import PeerRecorder, Values, Watch, WatchInput
 

@@ -1,7 +1,7 @@
 """llama-py-graph placement: which device has which tensor and runs which node, and why.
 
 The decisions are those of a model and a context that are made as ever, on devices that only plan;
-the scheduler tells why it made them (ggml_py/assign.py).
+the scheduler tells why it made them (ggml_py/plan/assign.py).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ggml_py import assign
-from ggml_py.assign import MIN_OFFLOADED_BATCH, Assignment, is_view
 from ggml_py.opspec import OPS
+from ggml_py.plan import assign
+from ggml_py.plan.assign import MIN_OFFLOADED_BATCH, Assignment, is_view
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py_tools.graph.plan import ranges
 
 if TYPE_CHECKING:
-    from ggml_py.assign import Causes
-    from ggml_py.sched import Layout
+    from ggml_py.plan.assign import Causes
+    from ggml_py.plan.sched import Layout
     from llama_py.context import Context
     from llama_py.fit.planning import PlannedContext, PlannedModel
     from llama_py.graph.result import GraphResult

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ggml_py import assign
-from ggml_py.dump import layer_of
+from ggml_py.inspection.dump import layer_of
+from ggml_py.plan import assign
 from llama_py_tools.graph.layers import layers_of, shape
 from llama_py_tools.graph.plan import columns, mib, ranges
 

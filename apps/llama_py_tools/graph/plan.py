@@ -18,7 +18,7 @@ from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
-    from ggml_py.planned import Planned
+    from ggml_py.backend.planned import Planned
     from llama_py.fit.planning import PlannedContext, PlannedModel
 
 UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}

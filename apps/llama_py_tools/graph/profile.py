@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggml_py.backend import KernelTime, Profiles
 from ggml_py.errors import BackendError
-from ggml_py.traffic import flops, moved
+from ggml_py.ops.traffic import flops, moved
 from llama_py_tools.graph.layers import groups, shape
 from llama_py_tools.graph.ranks import (
     is_over_ranks,

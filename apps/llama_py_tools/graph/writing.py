@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def render(format: str, graphs: Sequence[Graph]) -> Iterable[str]:
     """The text of the graphs, in pieces."""
-    from ggml_py.dump import dump_json, dump_text
+    from ggml_py.inspection.dump import dump_json, dump_text
 
     if format == "json":
         return (line + "\n" for dec, g in enumerate(graphs) for line in dump_json(g, dec))

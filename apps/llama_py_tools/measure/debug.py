@@ -141,7 +141,7 @@ class NodePrinter:
     def next_graph(self, res: GraphResult, _: object) -> None:
         self.graph, self.index = self.graph + 1, 0
         if self.options.save_tensors:
-            from ggml_py.dump import dump_json
+            from ggml_py.inspection.dump import dump_json
 
             path = Path(self.options.save_tensors) / "nodes.jsonl"
             with path.open("a" if self.graph else "w", encoding="utf-8") as file:

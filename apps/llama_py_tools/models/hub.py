@@ -310,7 +310,7 @@ def _library() -> Any:
     try:
         import huggingface_hub
     except ImportError:
-        from ggml_py.extras import install_hint
+        from ggml_py.machine.extras import install_hint
 
         raise _error(f"-hf needs huggingface_hub: {install_hint('hub')}") from None
     return huggingface_hub

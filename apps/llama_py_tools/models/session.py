@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ggml_py import building
+from ggml_py.machine import building
 from llama_py.params import ContextParams, ModelParams
 from llama_py.support.progress import LINE, Kernels, on_terminal
 from llama_py_tools.command import cpus, logs
@@ -243,7 +243,7 @@ def _check_tensors(path: str) -> None:
 
 
 def _warn_of_threads(flag: str, n: int | None) -> None:
-    from ggml_py.host import logical_cpus
+    from ggml_py.machine.host import logical_cpus
 
     if n is not None and n > len(logical_cpus()):
         log.warning(
@@ -350,8 +350,9 @@ def check_length(ctx: Context, ids: Sequence[int]) -> None:
 
 def list_devices() -> None:
     """This machine, then every device of every installed backend, one a line."""
-    from ggml_py import host, registry
+    from ggml_py.backend import registry
     from ggml_py.errors import BackendError
+    from ggml_py.machine import host
 
     print(f"host: {host.summary()}")
     for backend in registry.backend_names():

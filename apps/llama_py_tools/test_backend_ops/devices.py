@@ -15,7 +15,7 @@ def find_devices(name: str | None, mode: str = "test") -> list[Device]:
 
     In support mode a backend that tells what it can run without a device is one itself.
     """
-    from ggml_py import registry
+    from ggml_py.backend import registry
     from ggml_py.errors import BackendError
 
     names = registry.backend_names()
@@ -31,7 +31,7 @@ def find_devices(name: str | None, mode: str = "test") -> list[Device]:
 
 def _devices_of(backend: str, mode: str) -> Sequence[Device]:
     """A backend's devices; none, and why, if it was not asked for by name and cannot load."""
-    from ggml_py import registry
+    from ggml_py.backend import registry
     from ggml_py.errors import BackendError
 
     try:

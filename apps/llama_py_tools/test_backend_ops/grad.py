@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.backend import CompileOptions, Device
-from ggml_py.backward import build_backward_expand
 from ggml_py.errors import GGMLError, UnsupportedOp
+from ggml_py.gradients import build_backward_expand
 from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32

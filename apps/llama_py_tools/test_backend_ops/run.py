@@ -12,10 +12,10 @@ import numpy as np
 from ggml_py.backend import Buffer, Bytes, CompileOptions, Device, HostBuffer, Work, steps_of
 from ggml_py.errors import UnsupportedOp
 from ggml_py.fusion import Fused
+from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
 from ggml_py.ops.registry import OPS
 from ggml_py.tensor import Tensor
-from ggml_py.uses import Uses
 from ggml_ref.values import load, store
 from llama_py_tools.test_backend_ops.case import Array, Case, Leaves
 from llama_py_tools.test_backend_ops.differences import known_difference

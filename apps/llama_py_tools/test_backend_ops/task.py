@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
-from ggml_py import registry
+from ggml_py.backend import registry
 from llama_py_tools.test_backend_ops.filters import select
 from llama_py_tools.test_backend_ops.grad import evaluate_grad, unpoisoned_gradients
 from llama_py_tools.test_backend_ops.judges import judge

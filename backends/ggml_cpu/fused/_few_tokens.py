@@ -12,7 +12,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.step import Step
 from ggml_cpu.target import LANES
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.tensor import Tensor
 
 TAPS = 4  # of the convolution

@@ -10,7 +10,7 @@ from ggml_cpu.fusion import fuse
 from ggml_cpu.kernels.attention import flash_integers, flash_registers, flash_tiles
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.attention import ATTENTION, over_queries
 
 IN_UNITS = {flash_tiles.__name__, flash_integers.__name__, flash_registers.__name__}

@@ -8,7 +8,7 @@ from ggml_cpu.kernel import kernel
 from ggml_cpu.kernels._common import CHUNK, chunks_of
 from ggml_cpu.step import Step
 from ggml_py.fusion import f32_rows
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.experts import EXPERT_SUM
 
 

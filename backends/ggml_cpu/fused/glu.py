@@ -17,7 +17,7 @@ from ggml_cpu.kernels.matrix._ways import GATING
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
 from ggml_py.fusion import in_place
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.glu import PRODUCTS, gated_by, of_products
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32

@@ -9,7 +9,7 @@ from ggml_cpu.kernels._common import n_rows, row_at
 from ggml_cpu.kernels.norm import rms_factor, scaled
 from ggml_cpu.step import Step
 from ggml_py.fusion import f32_rows, in_place
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.norm import RMS_NORM_MUL, RMS_NORM_SCALE
 
 

@@ -7,7 +7,7 @@ from ggml_cpu.dense import steps_for
 from ggml_cpu.fusion import fuse
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
-from ggml_py.pattern import Match, Pattern
+from ggml_py.fusion.pattern import Match, Pattern
 from ggml_py.patterns.glu import PRODUCTS
 from ggml_py.tensor import Tensor
 

@@ -12,7 +12,7 @@ from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.step import Step
 from ggml_py.fusion import f32_rows
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.ssm import CONCAT_CONV_SILU
 from ggml_py.tensor import Tensor
 

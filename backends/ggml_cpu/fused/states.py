@@ -9,7 +9,7 @@ from ggml_cpu.kernels.ssm.ssm_scan import keep_sources
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
 from ggml_py.fusion import f32_rows
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns import delta_net, linear_attention, ssm
 from ggml_py.patterns.states import rows_of_cache
 

@@ -11,8 +11,8 @@ from ggml_opencl.ops._elements import NUMBERS, numbers
 from ggml_opencl.ops.arithmetic import BINARIES
 from ggml_opencl.ops.matrix import is_of_columns, of_columns
 from ggml_opencl.table import Launch, defines, fuse, items, table
-from ggml_py.chain import Chain
-from ggml_py.pattern import Match
+from ggml_py.fusion.chain import Chain
+from ggml_py.fusion.pattern import Match
 from ggml_py.tensor import Tensor
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_opencl.table import Launch, defines, fuse, items
 from ggml_py.fusion import f32_rows
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.experts import EXPERT_SUM, router
 
 

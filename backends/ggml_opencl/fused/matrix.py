@@ -6,8 +6,8 @@ from ggml_opencl.conditions import float_rows
 from ggml_opencl.ops.matrix import ROWS, is_of_columns, of_columns
 from ggml_opencl.table import Launch, defines, fuse
 from ggml_py.fusion import f32_rows
+from ggml_py.fusion.pattern import Match
 from ggml_py.ops.glu import KINDS
-from ggml_py.pattern import Match
 from ggml_py.patterns.glu import PRODUCTS, of_products
 from ggml_py.patterns.matrix import MUL_MAT_TO_ROWS
 from ggml_py.tensor import Tensor

@@ -6,7 +6,7 @@ from ggml_opencl.conditions import float_rows
 from ggml_opencl.ops.rope import arguments, given
 from ggml_opencl.table import Launch, fuse
 from ggml_py.fusion import apart, f32_rows, in_place
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.rope import turned
 from ggml_py.tensor import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_opencl.ops._states import states_of
 from ggml_opencl.table import Launch, defines, fuse, items
 from ggml_py.fusion import f32_rows
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.ssm import CONCAT_CONV_SILU, CONV_IN_CACHE
 from ggml_py.patterns.states import rows_of_cache
 from ggml_py.tensor import Tensor

@@ -11,7 +11,7 @@ from ggml_opencl.ops.linear_attention import linear_attention_to
 from ggml_opencl.ops.ssm import ssm_scan_to
 from ggml_opencl.table import Launch, fuse, table
 from ggml_py.fusion import f32_rows
-from ggml_py.pattern import Match
+from ggml_py.fusion.pattern import Match
 from ggml_py.patterns import delta_net, linear_attention, ssm
 from ggml_py.patterns.states import States, rows_of_cache
 from ggml_py.tensor import Tensor

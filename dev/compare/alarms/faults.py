@@ -11,8 +11,8 @@ import numpy as np
 
 from dev.compare.alarms.models import LARGE, Outlier
 from ggml_py.backend import CompileOptions, Program, Work
+from ggml_py.backend.registry import device
 from ggml_py.fusion import Fused
-from ggml_py.registry import device
 from ggml_py.tensor import Tensor
 from llama_py.hooks.values import read, write
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import llama_py
-from ggml_py.check import CheckFailed
+from ggml_py.inspection.check import CheckFailed
 from ggml_py.tensor import Tensor
 from llama_py.batch import Batch
 from llama_py_tools.graph.main import main as graph

@@ -89,7 +89,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 def _families() -> list[str]:
     """The files of ops; the one of the registry declares them."""
     names = (path.stem for path in (ROOT / "ggml_py" / "ops").glob("*.py"))
-    return sorted(name for name in names if name not in ("__init__", "registry"))
+    return sorted(name for name in names if name not in ("__init__", "registry", "traffic"))
 
 
 def _linked(page: str) -> Iterator[str]:

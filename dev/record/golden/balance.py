@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ggml_py.dump import Record
+from ggml_py.inspection.dump import Record
 from llama_py_tools.graph.peer import Peer
 
 

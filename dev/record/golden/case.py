@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dev.record.golden.engines import Engine, Open
 from dev.tiny_models import Tiny
-from ggml_py.dump import Record
+from ggml_py.inspection.dump import Record
 from llama_py.batch import Batch
 
 Ids = Sequence[int]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import llama_py
 from dev.tiny_models import Tiny
-from ggml_py.dump import Record, records
+from ggml_py.inspection.dump import Record, records
 from llama_py.batch import Batch
 from llama_py.blocks.known_forms import forms
 from llama_py_tools.graph.peer import Peer

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dev.record.golden.runs import batch
-from ggml_py.dump import Record
+from ggml_py.inspection.dump import Record
 from ggml_py.tensor import shape4
 from ggml_py.types import F32
 from llama_py.gguf.file import GGUFFile, TensorInfo

@@ -17,7 +17,7 @@ from typing import Any
 from dev.record.golden.store import DATA
 from dev.tiny_models import Tiny, every, find, write_file
 from dev.tiny_models._invent import shapes
-from ggml_py.dump import Record
+from ggml_py.inspection.dump import Record
 from llama_py.batch import Batch
 from llama_py.models import architecture
 from llama_py_tools.graph.peer import native_batch

@@ -19,7 +19,7 @@ from dev.record.golden import runs
 from dev.record.golden.engines import LlamaCpp, Ours, target_of
 from dev.record.golden.facts import facts_of
 from dev.record.golden.known import with_gates_along_keys
-from ggml_py.dump import diff
+from ggml_py.inspection.dump import diff
 from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.gguf.file_types import file_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from ggml_py.dump import Record
+from ggml_py.inspection.dump import Record
 
 
 def with_gates_along_keys(nodes: list[Record]) -> list[Record]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dev.record.golden.runs import Facts, Result
 from dev.tiny_models import find
-from ggml_py.dump import Record
+from ggml_py.inspection.dump import Record
 
 DATA = Path(__file__).parents[3] / "tests" / "data" / "golden"
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from dev.record.golden.engines import N_BATCH, N_SEQ
 from dev.record.golden.store import fingerprint
 from dev.tiny_vision import TinyEyes
-from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
+from ggml_py.inspection.dump import Record
 from llama_py_tools.graph.peer import FLASH_ATTN, Peer, _log
 from llama_py_tools.graph.peer_nodes import PeerRecorder
 

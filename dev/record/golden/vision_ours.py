@@ -13,7 +13,7 @@ import llama_py
 from dev.record.golden.engines import N_BATCH, N_SEQ
 from dev.record.golden.vision import TEXTS, Chunk, image, images_of, key, plain, recorded
 from dev.tiny_vision import every
-from ggml_py.dump import Record, records
+from ggml_py.inspection.dump import Record, records
 from llama_py.vision import Image, ImageEncoder
 from llama_py.vision.prompt import ImagePrompt, Picture
 

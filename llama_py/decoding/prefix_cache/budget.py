@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ggml_py.host import memory
+from ggml_py.machine.host import memory
 
 MIB = 2**20
 CACHE_RAM = 8192  # MiB, where nothing is said

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
-from ggml_py.taps import Taps
+from ggml_py.plan.taps import Taps
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
 from ggml_py.types import F32
 from llama_py.graph.result import GraphResult

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ModelError
-from ggml_py.extras import install_hint
+from ggml_py.machine.extras import install_hint
 
 Arrays = dict[str, npt.NDArray[np.float32]]
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"

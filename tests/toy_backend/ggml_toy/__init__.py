@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
-from ggml_py.kernels import KernelTable
+from ggml_py.backend.kernels import KernelTable
 from ggml_py.tensor import Tensor, strided
 
 Kernel = Callable[[Tensor], None]

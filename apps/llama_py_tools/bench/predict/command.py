@@ -125,7 +125,7 @@ def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) 
     file has its weights."""
     if o.speed:
         return MachineLimits(*speed(o.speed), REACHED)
-    from ggml_py.registry import device
+    from ggml_py.backend.registry import device
     from llama_py_tools.bench import roofline
 
     cpu = device("cpu")

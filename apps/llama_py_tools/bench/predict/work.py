@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ggml_py.assign import is_view
-from ggml_py.traffic import flops, moved
+from ggml_py.ops.traffic import flops, moved
+from ggml_py.plan.assign import is_view
 from llama_py.loading.split.walk import attributes, is_block
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ggml_py.backend import Program
-from ggml_py.check import Checker
-from ggml_py.judge import Bound, Error, Values, closest
+from ggml_py.inspection.check import Checker
+from ggml_py.inspection.judge import Bound, Error, Values, closest
 from ggml_py.tensor import Tensor
 from llama_py_tools.graph.diff.found import RunComparison, SharedNode, compare, written
 from llama_py_tools.graph.diff.numbers import type_of

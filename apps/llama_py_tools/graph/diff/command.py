@@ -18,7 +18,7 @@ from llama_py_tools.graph.dumps import read_records
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
-    from ggml_py.dump import Record
+    from ggml_py.inspection.dump import Record
     from llama_py import Context, Model
     from llama_py_tools.graph.diff.found import RunComparison
     from llama_py_tools.graph.diff.run import Key, RecordedRun
@@ -58,7 +58,7 @@ def check_usage(args: argparse.Namespace, parse: Parse, refuse: Callable[[str], 
 def _other(
     args: argparse.Namespace, against: str, parse: Parse, refuse: Callable[[str], Any]
 ) -> Other | None:
-    from ggml_py.registry import backend_names
+    from ggml_py.backend.registry import backend_names
 
     device, file = read(args, ModelParams).device, read(args, FileParams)
     names = device if isinstance(device, (list, tuple)) else [device]
@@ -117,7 +117,7 @@ def _along(
 
 def tell_graphs(a: Sequence[Record], b: Sequence[Record]) -> int:
     """Print the first difference, or that there is none."""
-    from ggml_py.dump import diff
+    from ggml_py.inspection.dump import diff
 
     found = diff(a, b)
     if found is None:
@@ -142,7 +142,7 @@ def _graphs(args: argparse.Namespace, o: GraphDiffParams) -> int:
 def _planned(args: argparse.Namespace) -> tuple[list[Record], bool]:
     """The nodes of graphs that are planned on a device that computes nothing, and whether there
     are logits."""
-    from ggml_py.dump import records
+    from ggml_py.inspection.dump import records
     from llama_py_tools.graph.diff.own import begin
 
     model = session.open_model(args, device="null", n_gpu_layers=-1)
@@ -288,7 +288,7 @@ def _opened(args: argparse.Namespace, **how: Any) -> Iterator[tuple[Context, lis
 
 def _blamed(args: argparse.Namespace, found: RunComparison, o: GraphDiffParams) -> dict[Key, Any]:
     """What each node makes by itself; of the first that are wrong, what the reference says."""
-    from ggml_py.registry import device
+    from ggml_py.backend.registry import device
     from llama_py_tools.graph.diff import blame
 
     with _opened(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
@@ -306,7 +306,7 @@ def _blamed(args: argparse.Namespace, found: RunComparison, o: GraphDiffParams) 
 
 def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:
     """Whether each run's nodes are what their ops mean, where the graphs are not the same."""
-    from ggml_py.check import CheckFailed
+    from ggml_py.inspection.check import CheckFailed
     from llama_py_tools.graph.diff.own import begin
 
     for what, which in ((other.ours, args), (other.theirs, other.args)):

@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ggml_py.dump import Record
 from ggml_py.graph import Graph
-from ggml_py.judge import Error, error_of
+from ggml_py.inspection.dump import Record
+from ggml_py.inspection.judge import Error, error_of
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py_tools.graph.diff.numbers import Stats, Values, is_whole, rounding, type_of

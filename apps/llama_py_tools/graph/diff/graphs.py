@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from ggml_py.dump import Difference, Record
+from ggml_py.inspection.dump import Difference, Record
 from ggml_py.opspec import OPS
 from llama_py.gguf.metadata import printable
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.dump import Record
-from ggml_py.judge import CLOSE, EXACT, is_integer, is_rounded
+from ggml_py.inspection.dump import Record
+from ggml_py.inspection.judge import CLOSE, EXACT, is_integer, is_rounded
 from ggml_py.types import BY_NAME, GGMLType
 
 Values = NDArray[np.float32]  # [ne3, ne2, ne1, ne0]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ggml_py.backend import get_tensor
-from ggml_py.dump import Record, records
 from ggml_py.errors import ContextError
-from ggml_py.taps import Taps
+from ggml_py.inspection.dump import Record, records
+from ggml_py.plan.taps import Taps
 from ggml_py.tensor import FLAG_INPUT, Tensor, numpy_dtype
 from llama_py.hooks.values import read, shape_of, write
 from llama_py_tools.graph.diff.numbers import Values

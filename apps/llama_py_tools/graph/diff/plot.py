@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import GGMLError
-from ggml_py.extras import install_hint
-from ggml_py.judge import Error
+from ggml_py.inspection.judge import Error
+from ggml_py.machine.extras import install_hint
 from llama_py_tools.graph.diff.found import RunComparison
 
 LEAST, MOST = 1e-17, 1e3  # what is smaller, or larger, is shown there

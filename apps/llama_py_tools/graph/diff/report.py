@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from ggml_py.judge import Error, error_of
+from ggml_py.inspection.judge import Error, error_of
 from ggml_py.opspec import OPS
 from ggml_py.types import F32
 from llama_py_tools.graph.diff.blame import Verdict, keys_of

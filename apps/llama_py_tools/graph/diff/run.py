@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
+from ggml_py.inspection.dump import Record
 from llama_py_tools.graph.diff.numbers import Values
 from llama_py_tools.graph.diff.steps import Mask
 from llama_py_tools.graph.dumps import read_records

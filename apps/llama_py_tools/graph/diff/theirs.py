@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ggml_py.dump import Record
+from ggml_py.inspection.dump import Record
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE
 from llama_py.batch import Batch

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ggml_py.buffer import Buffer
-from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
+from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Buffer, Tensor
 from llama_py_tools.graph.view.seen import GraphRecord
 from llama_py_tools.graph.view.tree import is_computed
 
@@ -33,7 +32,7 @@ class Memory:
     """One compute buffer.
 
     alive  bytes in use while each node runs
-    order  the numbers of the nodes, as they run; see ggml_py/order.py
+    order  the numbers of the nodes, as they run; see ggml_py/plan/order.py
     """
 
     device: str

@@ -11,8 +11,8 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
+from ggml_py.inspection.dump import Record
 from ggml_py.tensor import Tensor
 from llama_py_tools.graph.view.seen import GraphRecord, Overlay
 

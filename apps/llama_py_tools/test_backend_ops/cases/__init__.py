@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 
-from ggml_py.kernels import import_families
+from ggml_py.backend.kernels import import_families
 from llama_py_tools.test_backend_ops.case import CASES, Case
 from llama_py_tools.test_backend_ops.gaps import cases_with_gaps
 

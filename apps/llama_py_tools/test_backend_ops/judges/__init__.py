@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py import registry
-from ggml_py.backend import Device
+from ggml_py.backend import Device, registry
 
 JUDGES = ("ref", "cpu", "ggml")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import BackendError, UnsupportedOp
-from ggml_py.extras import install_hint
+from ggml_py.machine.extras import install_hint
 from ggml_py.opspec import OP_PARAMS_SIZE
 
 GRAPH_SIZE = 32  # nodes and leaves

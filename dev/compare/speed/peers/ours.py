@@ -20,7 +20,7 @@ class Loaded(Engine):
 
     def __init__(self, model: str, threads: int) -> None:
         import llama_py
-        from ggml_py import registry
+        from ggml_py.backend import registry
 
         registry.device("cpu").set_threads(threads)
         self.threads = threads

@@ -13,8 +13,8 @@ from dev.torture.fuzz.damage import damaged
 from dev.torture.fuzz.judge import harmful
 from dev.torture.fuzz.kind import Case, Kind
 from dev.torture.fuzz.models import graphs
-from ggml_py.dump import records
 from ggml_py.errors import GGMLError
+from ggml_py.inspection.dump import records
 from llama_py_tools.graph.main import main as graph_main
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
 
+from ggml_py.fusion.pattern import Match, Pattern
+from ggml_py.fusion.uses import Uses
 from ggml_py.opspec import OPS
-from ggml_py.pattern import Match, Pattern
 from ggml_py.tensor import Tensor
-from ggml_py.uses import Uses
 
 
 class Row:

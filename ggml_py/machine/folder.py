@@ -15,7 +15,7 @@ from pathlib import Path
 
 import platformdirs
 
-from ggml_py.environment import number
+from ggml_py.machine.environment import number
 
 ROOT = 0
 PARTIAL = ".part"  # ends the name of a file that is being written

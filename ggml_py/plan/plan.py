@@ -11,9 +11,9 @@ from time import perf_counter_ns
 from typing import Protocol, runtime_checkable
 
 from ggml_py.backend import Device, Pauses, Program, RunsElsewhere, Work, move
-from ggml_py.crew import Crew
 from ggml_py.graph import Graph
-from ggml_py.shield import let_through, raise_noted
+from ggml_py.machine.shield import let_through, raise_noted
+from ggml_py.plan.crew import Crew
 from ggml_py.tensor import Tensor
 
 

@@ -14,8 +14,9 @@ from ggml_py.backend import (
     set_tensor,
     tensor_bytes,
 )
+from ggml_py.backend.kernels import describe
 from ggml_py.errors import GGMLError
-from ggml_py.judge import (
+from ggml_py.inspection.judge import (
     CLOSE,
     ROUNDINGS,
     Bound,
@@ -27,7 +28,6 @@ from ggml_py.judge import (
     sensitive,
     sum_errors,
 )
-from ggml_py.kernels import describe
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_WEIGHT, Tensor, numpy_dtype
 from ggml_py.types import F32

@@ -13,21 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ggml_py.backend import (
-    AsyncDevice,
-    Buffer,
-    Bytes,
-    CompileOptions,
-    Device,
-    Event,
-    Fuses,
-    LaysOut,
-    LimitsBuffers,
-    Program,
-    Work,
-)
+from ggml_py.backend.abilities import Fuses, LaysOut, LimitsBuffers
+from ggml_py.backend.concurrency import AsyncDevice, Event
+from ggml_py.backend.device import Buffer, Bytes, CompileOptions, Device, Program, Work
+from ggml_py.backend.null import NullProgram
 from ggml_py.fusion import Fusions
-from ggml_py.null import NullProgram
 from ggml_py.tensor import Tensor
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ggml_py.backend.null import reader_of
+from ggml_py.fusion.match import written
 from ggml_py.graph import Graph
-from ggml_py.match import written
-from ggml_py.null import reader_of
 from ggml_py.opspec import OPS
-from ggml_py.split import Part
+from ggml_py.plan.split import Part
 from ggml_py.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
 
 

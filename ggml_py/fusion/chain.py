@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ggml_py.match import Row
-from ggml_py.pattern import Match
+from ggml_py.fusion.match import Row
+from ggml_py.fusion.pattern import Match
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 

@@ -15,7 +15,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ggml_py.backend import Device
+from ggml_py.backend.device import Device
 from ggml_py.errors import BackendError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def device(name: str) -> Device:
 
 def gpu_hint() -> str:
     """Return how to make GPUs usable, for errors about devices that no backend has."""
-    from ggml_py.extras import install_hint
+    from ggml_py.machine.extras import install_hint
 
     return f"GPUs are opencl0, ...: {install_hint('opencl')}, with the GPU's OpenCL driver"
 

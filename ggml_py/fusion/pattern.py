@@ -22,8 +22,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ggml_py.fusion.uses import Uses
 from ggml_py.tensor import Tensor
-from ggml_py.uses import Uses
 
 Found = dict[str, tuple[Tensor, ...]]
 Readers = Callable[[Tensor, str], list[Tensor]]

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ggml_py.assign import Assignment, is_view, sources
 from ggml_py.backend import Work
+from ggml_py.backend.null import reader_of
 from ggml_py.graph import Graph
-from ggml_py.null import reader_of
 from ggml_py.opspec import OPS
+from ggml_py.plan.assign import Assignment, is_view, sources
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 
 

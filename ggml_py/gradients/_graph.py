@@ -6,11 +6,10 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 
-from ggml_py import gradients
+from ggml_py.backend.kernels import describe, import_families
 from ggml_py.errors import GGMLError
 from ggml_py.gradients._declare import GRADIENTS, Gradient
 from ggml_py.graph import Graph
-from ggml_py.kernels import describe, import_families
 from ggml_py.ops import add
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
@@ -20,7 +19,7 @@ from ggml_py.types import F32
 @cache
 def all_gradients() -> dict[tuple[str, int], Gradient | None]:
     """By op and number of the source; None where no gradient passes."""
-    import_families(sys.modules[gradients.__name__])
+    import_families(sys.modules[__package__])
     return GRADIENTS
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ggml_py.arena import Arena, PackedArena
 from ggml_py.fusion import Fused
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
+from ggml_py.plan.arena import Arena, PackedArena
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ggml_py.backend import AsyncDevice, Event, tensor_bytes
 from ggml_py.graph import Graph
-from ggml_py.plan import Plan, Split
+from ggml_py.plan.plan import Plan, Split
 
 MAX_COPIES = 4  # GGML_SCHED_MAX_COPIES
 

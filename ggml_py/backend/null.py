@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ggml_py.backend import Buffer, Bytes, CompileOptions, Work
+from ggml_py.backend.device import Buffer, Bytes, CompileOptions, Work
 from ggml_py.tensor import Tensor
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ggml_py.assign import is_view, sources
 from ggml_py.opspec import OPS
-from ggml_py.split import Part
+from ggml_py.plan.assign import is_view, sources
+from ggml_py.plan.split import Part
 from ggml_py.tensor import Tensor
 
 

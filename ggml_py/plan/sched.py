@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ggml_py.alloc import MemoryPlan, plan_memory
-from ggml_py.assign import Assignment, Causes, Devices, is_view
 from ggml_py.backend import (
     AsyncDevice,
     Buffer,
@@ -27,21 +25,23 @@ from ggml_py.backend import (
     Work,
     steps_of,
 )
-from ggml_py.check import Checker
-from ggml_py.collective import AllReduce, Gather, KnowsOthers
-from ggml_py.crew import Crew
+from ggml_py.backend.kernels import describe
 from ggml_py.errors import UnsupportedOp
 from ggml_py.fusion import Fused
+from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
-from ggml_py.kernels import describe
-from ggml_py.order import stored_early
-from ggml_py.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
-from ggml_py.plan import Plan, PlanInWaves, Plans, Split
-from ggml_py.split import Part, Splitter
-from ggml_py.taps import Taps, cut, hold_sources, keeps_sources, settled
+from ggml_py.inspection.check import Checker
+from ggml_py.plan.alloc import MemoryPlan, plan_memory
+from ggml_py.plan.assign import Assignment, Causes, Devices, is_view
+from ggml_py.plan.collective import AllReduce, Gather, KnowsOthers
+from ggml_py.plan.crew import Crew
+from ggml_py.plan.order import stored_early
+from ggml_py.plan.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
+from ggml_py.plan.plan import Plan, PlanInWaves, Plans, Split
+from ggml_py.plan.split import Part, Splitter
+from ggml_py.plan.taps import Taps, cut, hold_sources, keeps_sources, settled
+from ggml_py.plan.waves import in_waves
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
-from ggml_py.uses import Uses
-from ggml_py.waves import in_waves
 
 log = logging.getLogger("llama_py")
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from threading import Lock
 from weakref import ref
 
 import numpy as np
 
-from ggml_py import host
-from ggml_py.buffer import Bytes
 from ggml_py.errors import AllocError
+from ggml_py.machine import host
+from ggml_py.tensor import Bytes
 
 LARGE = 2 << 20  # bytes of a large page, on most machines
 ALIGNMENT = 64
@@ -137,3 +138,33 @@ class _Area(mmap.mmap):
 
 def _address(raw: Bytes) -> int:
     return int(raw.__array_interface__["data"][0])
+
+
+@dataclass(slots=True)
+class HostBuffer:
+    """Plain host memory as a Buffer; `base` is the address of its first byte."""
+
+    data: Bytes
+    is_host: bool = True
+    size: int = field(init=False)
+    base: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.data.size
+        self.base = int(self.data.__array_interface__["data"][0])
+
+    def write(self, offset: int, data: Bytes) -> None:
+        self.data[offset : offset + data.size] = data
+
+    def read(self, offset: int, size: int) -> Bytes:
+        return self.data[offset : offset + size].copy()
+
+    def view(self, offset: int, size: int) -> Bytes:
+        """The bytes themselves, not a copy."""
+        return self.data[offset : offset + size]
+
+    def clear(self, value: int = 0) -> None:
+        if value:
+            self.data[:] = value
+        else:
+            zero(self.data)

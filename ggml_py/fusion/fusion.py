@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ggml_py.chain import Chain
-from ggml_py.match import Row
-from ggml_py.pattern import Match, Pattern
+from ggml_py.fusion.chain import Chain
+from ggml_py.fusion.match import Row
+from ggml_py.fusion.pattern import Match, Pattern
+from ggml_py.fusion.uses import Uses
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I8
-from ggml_py.uses import Uses
 
 K = TypeVar("K")
 Launcher = Callable[[Match], list[K]]

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
-from ggml_py.shield import shielded
+from ggml_py.machine.shield import shielded
 
 Task = Callable[[], None]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from ggml_py.fusion.match import written
 from ggml_py.graph import Graph
-from ggml_py.match import written
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 

@@ -1,0 +1,61 @@
+"""Protocols of what a device can do besides running one node after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.backend.device import Device, Work
+from ggml_py.fusion import Fusions
+from ggml_py.fusion.uses import Uses
+from ggml_py.tensor import Tensor
+
+
+@runtime_checkable
+class Fuses(Protocol):
+    """A device that can run several nodes as one step."""
+
+    @property
+    def fusions(self) -> Fusions[Any]:
+        """The patterns of such nodes."""
+
+
+def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
+    """What the device runs for these nodes, which it computes in a row: several as one, if it can.
+
+    uses  of values in the whole graph
+    """
+    return device.fusions.steps(nodes, uses) if isinstance(device, Fuses) else [*nodes]
+
+
+@runtime_checkable
+class LaysOut(Protocol):
+    """A device that gives weights a layout of its own, and can tell before it does."""
+
+    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+        """The layout that `prepare_weight` would give a weight, and its bytes; None: it stays as it
+        is."""
+
+
+@runtime_checkable
+class LimitsBuffers(Protocol):
+    """A device whose buffers may be no larger than some part of its memory."""
+
+    def largest(self, total: int | None = None) -> int | None:
+        """Bytes of one buffer, at most; as if there were `total` bytes of memory, if given. None:
+        nobody knows."""
+
+
+MaskLogits = Callable[[npt.NDArray[np.float32], bytes], npt.NDArray[np.float32]]
+
+
+@runtime_checkable
+class MasksLogits(Protocol):
+    """A device with a kernel for what a grammar lets come next."""
+
+    def logits_mask(self) -> MaskLogits:
+        """A function of logits [n] and bits, a token's each, the lowest of a byte first: a copy
+        with -inf for tokens without one."""

@@ -1,0 +1,84 @@
+"""The protocols that every backend has: devices, their memory, and programs of nodes
+(ggml-backend-impl.h).
+
+A backend package exports one function named in the entry-point group `ggml_py.backends`; it takes
+nothing and returns the list of its devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from ggml_py.fusion import Fused
+from ggml_py.tensor import Buffer as Buffer
+from ggml_py.tensor import Bytes as Bytes
+from ggml_py.tensor import Tensor
+
+Work = Tensor | Fused[Any]  # what a program runs at a time
+
+
+class Program(Protocol):
+    """Nodes ready to run, again and again, in the order they were compiled."""
+
+    def run(self) -> None:
+        """Run every node. Returns when all results are in memory.
+
+        A program that takes long calls `raise_noted` (ggml_py/machine/shield.py) about every 50 ms.
+        """
+
+
+@dataclass(slots=True)
+class CompileOptions:
+    """How nodes are to be compiled.
+
+    progress    called as progress(done, total, what) while kernels are being built
+    fuse        whether several nodes may be run as one step (False when every node's value is
+                wanted)
+    many        whether the nodes are of a graph of several tokens (`TellsBatches`)
+    """
+
+    progress: Callable[[int, int, str], None] | None = None
+    fuse: bool = True
+    many: bool = False
+
+
+@runtime_checkable
+class Device(Protocol):
+    """One device of a backend: allocates memory, says what it can run, and compiles nodes."""
+
+    name: str
+    description: str
+    kind: str  # "cpu", "gpu", "accel" (works beside the CPU), "ref" or "null"
+    alignment: int
+
+    def memory(self) -> tuple[int, int]:
+        """(free, total) bytes."""
+
+    def alloc(self, size: int) -> Buffer:
+        """New zeroed memory; AllocError if there is none."""
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        """A read-only buffer on bytes the host already has (an mmap), or None if the device must
+        copy.
+        """
+
+    def why_not(self, node: Tensor) -> str:
+        """ "" if this device can run the node, else the reason."""
+
+    def can_read(self, buffer: Buffer) -> bool:
+        """Whether kernels of this device can use a tensor in that buffer as it is."""
+
+    def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
+        """Called once per weight after its bytes are in place, with the ops that will read it; the
+        device
+        may give it a layout of its own."""
+
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
+        """Freeze nodes into a program. All their tensors are allocated. Only a device that `Fuses`
+        is given steps of several nodes.
+        """
+
+    def set_threads(self, n: int) -> None:
+        """Number of host threads, where that means something."""

@@ -1,0 +1,65 @@
+"""Protocols of devices, and of memory, of other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from ggml_py.tensor import Buffer, Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Bytes of a file: ranges of one axis of an array of bytes, one after another.
+
+    offset, shape  of the array in it
+    """
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    axis: int
+    ranges: tuple[tuple[int, int], ...]
+
+    def of(self, data: Bytes) -> Bytes:
+        """The bytes, given the file's; those that lie together are not copied."""
+        n = int(np.prod(self.shape))
+        return ranges_of(data[self.offset : self.offset + n], self.shape, self.axis, self.ranges)
+
+
+def ranges_of(
+    data: Bytes, shape: Sequence[int], axis: int, ranges: Iterable[tuple[int, int]]
+) -> Bytes:
+    """Ranges of one axis of an array of bytes, as bytes; those that lie together are not copied."""
+    rows = data.reshape(shape)
+    parts = [rows[(slice(None),) * axis + (slice(a, b),)] for a, b in ranges]
+    found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
+    return np.ascontiguousarray(found).reshape(-1)
+
+
+@runtime_checkable
+class ReadsFiles(Protocol):
+    """A device in a process that may read files for itself."""
+
+    def from_file(self, part: FilePart) -> Buffer | None:
+        """Memory with bytes of a file; None if it has not that file."""
+
+
+@runtime_checkable
+class RunsElsewhere(Protocol):
+    """A device of another process: its programs are only started by `run`. To read its memory is to
+    wait for them."""
+
+    elsewhere: bool
+
+
+@runtime_checkable
+class PassesOn(Protocol):
+    """Memory of another process, which can send bytes to a third without this one."""
+
+    def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
+        """Copy bytes into another buffer; False if that cannot be done there."""

@@ -1,0 +1,1 @@
+"""Graphs and values for observers: dumps, comparisons, checks by a second device."""

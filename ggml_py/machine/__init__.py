@@ -1,0 +1,1 @@
+"""The machine of a process: cores and memory, files, signals, digests, settings."""
