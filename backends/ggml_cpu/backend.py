@@ -11,7 +11,7 @@ from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import has_noted, lacks, start_compilers
-from ggml_cpu.program import Program, kernels_of, load
+from ggml_cpu.program import CPUProgram, kernels_of, load
 from ggml_cpu.recorded import Recorded
 from ggml_cpu.step import Step
 from ggml_cpu.store import STORE
@@ -124,8 +124,8 @@ class CPUDevice:
     def fusions(self) -> Fusions[Step]:
         return fusions()
 
-    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
-        return Program(_all_steps(nodes), self._executor(options.many), options)
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> CPUProgram:
+        return CPUProgram(_all_steps(nodes), self._executor(options.many), options)
 
     def begin(self, types: Iterable[str]) -> None:
         def repacking() -> list[Kernel]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ggml_cpu.ranges import Pieces, Range
+from ggml_cpu.ranges import Range, RangePieces
 
 
 class Accesses(Protocol):
@@ -32,7 +32,7 @@ def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
     What an entry reads was written in an earlier phase; what it writes, others read and wrote in
     earlier ones. In private memory it may have been in the same phase, for the thread did so.
     """
-    pieces = Pieces([w for e in entries for w in e.writes])
+    pieces = RangePieces([w for e in entries for w in e.writes])
     read, written = [-1] * len(pieces), [-1] * len(pieces)
     found = []
     for e in entries:
@@ -51,7 +51,7 @@ def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
     return found
 
 
-def _changing(pieces: Pieces, ranges: Sequence[Range]) -> list[tuple[Range, slice]]:
+def _changing(pieces: RangePieces, ranges: Sequence[Range]) -> list[tuple[Range, slice]]:
     """Those of the ranges that somebody writes to, with their pieces."""
     found = [(r, pieces.of(r)) for r in ranges]
     return [(r, at) for r, at in found if at.start < at.stop]

@@ -16,7 +16,7 @@ from typing import IO
 
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.shares import Shares
+from ggml_cpu.shares import KernelShares
 from ggml_cpu.store import STORE
 from ggml_py.errors import BackendError
 
@@ -131,7 +131,7 @@ class Children:
         self._begin()
 
     def _begin(self) -> None:
-        self._shares = Shares()
+        self._shares = KernelShares()
         self._results: Results = queue.SimpleQueue()
         self._feeders: list[threading.Thread] = []
 
@@ -198,7 +198,7 @@ class Children:
         self._begin()
 
 
-def _feed(child: _Child, number: int, shares: Shares, results: Results) -> None:
+def _feed(child: _Child, number: int, shares: KernelShares, results: Results) -> None:
     while (kernel := shares.take(number)) is not None:
         failure, code = child.compile(kernel)
         if not failure:

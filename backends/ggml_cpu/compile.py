@@ -19,7 +19,7 @@ from ggml_cpu.children import Children, source
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.store import STORE
 from ggml_py.machine import building, host
-from ggml_py.machine.building import Stage
+from ggml_py.machine.building import BuildStage
 
 Progress = Callable[[int, int, str], None]
 Following = Callable[[], Sequence[Kernel]]
@@ -47,7 +47,7 @@ def compile_kernels(
     if not kernels:
         return codes
     total = len(kernels) if whole else 0
-    building.tell(Stage(0, total))
+    building.tell(BuildStage(0, total))
     here = [k for k in kernels if not source(k.module)]
     there = [k for k in kernels if k not in here]
     with (
@@ -57,7 +57,7 @@ def compile_kernels(
         for finished in (some, others):
             for kernel, code in finished:
                 codes[kernel] = code
-                building.tell(Stage(len(codes), total, kernel.name))
+                building.tell(BuildStage(len(codes), total, kernel.name))
                 if progress is not None:
                     progress(len(codes), len(kernels), kernel.name)
     return codes
@@ -98,11 +98,11 @@ class _Compilers:
         self, kernels: Sequence[Kernel], following: Following
     ) -> Generator[tuple[Kernel, bytes]]:
         """What another thread or process has compiled meanwhile, and the rest when it is done."""
-        from ggml_cpu.lock import Turn
+        from ggml_cpu.lock import CompileTurn
         from ggml_cpu.tidy import tidy
 
         folder, made = STORE.make()
-        with folder or nullcontext(), Turn(folder) as turn:
+        with folder or nullcontext(), CompileTurn(folder) as turn:
             while kernels:
                 ours = turn.has_come()  # before the look: there may be more after it
                 found = STORE.read(kernels)

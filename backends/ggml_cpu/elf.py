@@ -54,7 +54,7 @@ class _Unusual(Exception):
 
 
 @dataclass(frozen=True)
-class Image:
+class LoadedCode:
     """Code in memory, which stays as long as this does.
 
     addresses   of symbols
@@ -159,7 +159,7 @@ def is_possible() -> bool:
     return host.SYSTEM == "linux" and host.machine() == "x86_64" and sys.maxsize > 2**32
 
 
-def place(codes: Mapping[str, bytes], externals: Mapping[str, int]) -> Image | None:
+def place(codes: Mapping[str, bytes], externals: Mapping[str, int]) -> LoadedCode | None:
     """Object files, each by a symbol that it has, in memory to be run. `externals` are addresses of
     functions elsewhere. None where there is nothing to run; those whose code is left to LLVM, or
     damaged, are not among its addresses. Raises BackendError where the system lets nothing run."""
@@ -174,7 +174,7 @@ def place(codes: Mapping[str, bytes], externals: Mapping[str, int]) -> Image | N
             at = view.ctypes.data + int(begin)
             addresses[symbol] = found.put(view[begin:], at, symbol, externals)
     _make_executable(view)
-    return Image({symbol: at for symbol, at in addresses.items() if at}, memory)
+    return LoadedCode({symbol: at for symbol, at in addresses.items() if at}, memory)
 
 
 def _parsed(code: bytes) -> _Object | None:

@@ -38,7 +38,7 @@ KEPT = 16  # places of those that nobody reads any more before the first is used
 
 
 @dataclass(slots=True)
-class Entry:
+class StepEntry:
     """A kernel of a step; `own`: every thread runs all of it."""
 
     kernel: Kernel
@@ -49,7 +49,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Place:
+class ScratchPlace:
     """Bytes of a scratch, from an offset on."""
 
     offset: int
@@ -58,22 +58,22 @@ class Place:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldPlaces:
     """Places in one arena, given back when `n` newer ones were taken."""
 
     arena: Arena | PackedArena
     private: bool
     n: int
-    places: dict[object, Place] = field(default_factory=dict)
+    places: dict[object, ScratchPlace] = field(default_factory=dict)
 
-    def find(self, key: object, nbytes: int) -> tuple[Place, bool]:
+    def find(self, key: object, nbytes: int) -> tuple[ScratchPlace, bool]:
         """The place taken for this key, or a new one, and whether there was one."""
         found = self.places.pop(key, None)
         place = found if found is not None and found.nbytes >= nbytes else None
         if place is None:
             if found is not None:
                 self.arena.give(found.offset, found.nbytes)
-            place = Place(self.arena.take(nbytes), nbytes, self.private)
+            place = ScratchPlace(self.arena.take(nbytes), nbytes, self.private)
         self.places[key] = place
         while len(self.places) > self.n:
             oldest = self.places.pop(next(iter(self.places)))
@@ -95,13 +95,13 @@ class Placed:
 
     own: bool
     local_bytes: int
-    value: Place | None = None
-    scratch: Place | None = None
-    local: Place | None = None
+    value: ScratchPlace | None = None
+    scratch: ScratchPlace | None = None
+    local: ScratchPlace | None = None
     prepare: bool = True
 
 
-class Layout:
+class StepLayout:
     """Entries, in the order of the steps, and their parameter blocks.
 
     often    whether it is to be run so often that it pays to look for what steps depend on; if
@@ -166,7 +166,7 @@ class Layout:
             return None if given is None else range_of(given)
         return self._start(place), self._start(place) + place.nbytes
 
-    def _start(self, place: Place) -> int:
+    def _start(self, place: ScratchPlace) -> int:
         return (self.private[0] if place.private else self.common) + place.offset
 
     def _in_private(self, r: Range | None) -> bool:
@@ -178,22 +178,22 @@ class Layout:
             return self.placed[i].own
         return any(map(self._in_private, (self.scratch[i], *self.ranges[i])))
 
-    def _entries(self, i: int) -> list[Entry]:
-        step, placed, entries = self.steps[i], self.placed[i], list[Entry]()
+    def _entries(self, i: int) -> list[StepEntry]:
+        step, placed, entries = self.steps[i], self.placed[i], list[StepEntry]()
         if not self.often:
             first = step.kernel.prepare if placed.prepare else ()
-            return [Entry(k, i, False) for k in (*first, step.kernel)]
+            return [StepEntry(k, i, False) for k in (*first, step.kernel)]
         scratch = [r for r in (self.scratch[i],) if r is not None]
         alone = placed.own or self._in_private(self.scratch[i])
         for k in step.kernel.prepare if placed.prepare else ():
             anything = k.reads is None
             reads = self._some(i, range(1, len(step.operands)) if k.reads is None else k.reads)
             writes = self._some(i, (0,)) if anything else []
-            entries.append(Entry(k, i, alone, reads, [*writes, *scratch]))
+            entries.append(StepEntry(k, i, alone, reads, [*writes, *scratch]))
         reads = self._some(i, (k for k in range(1, len(step.operands)) if k not in step.ready))
         writes = self._some(i, (0, *step.writes))
         (reads if is_shared(step) else writes).extend(scratch)
-        return [*entries, Entry(step.kernel, i, placed.own, reads, writes)]
+        return [*entries, StepEntry(step.kernel, i, placed.own, reads, writes)]
 
     def _some(self, i: int, operands: Iterable[int]) -> list[Range]:
         ranges = self.ranges[i]
@@ -236,11 +236,14 @@ def _places(
     threads may be anywhere. A step that each thread runs by itself may need more of that."""
     keys = [prepared_by(step, values.makers[i]) or i for i, step in enumerate(steps)]
     last_user = {key: i for i, key in enumerate(keys)}
-    prepared = {False: Held(common, False, PREPARED), True: Held(own, True, OWN_PREPARED)}
-    others = {p: Held(own if p else common, p, TAKEN) for p in (False, True)}
+    prepared = {
+        False: HeldPlaces(common, False, PREPARED),
+        True: HeldPlaces(own, True, OWN_PREPARED),
+    }
+    others = {p: HeldPlaces(own if p else common, p, TAKEN) for p in (False, True)}
     last = {by: i for i, makers in enumerate(values.makers) for by in makers}
-    ends: dict[int, list[Place]] = {}
-    past: dict[bool, list[Place]] = {False: [], True: []}
+    ends: dict[int, list[ScratchPlace]] = {}
+    past: dict[bool, list[ScratchPlace]] = {False: [], True: []}
     found = []
     for i, step in enumerate(steps):
         nbytes, local = step.kernel.scratch(step.node, 1 if values.own[i] else n_threads)
@@ -255,7 +258,7 @@ def _places(
             placed.prepare = not there
             assert there or not step.ready, f"nobody has prepared operands {step.ready} of {step}"
         if local and not often:
-            place = placed.local = Place(0, n_threads * placed.local_bytes, False)
+            place = placed.local = ScratchPlace(0, n_threads * placed.local_bytes, False)
             place.offset = common.take(place.nbytes)
             common.give(place.offset, place.nbytes)
         if nbytes and not often and last_user[keys[i]] == i:
@@ -263,7 +266,7 @@ def _places(
         made = step.operands[0]
         if made is not None and (placed.own or (values.inner[i] and made.nbytes <= INNER)):
             arena = own if placed.own else common
-            placed.value = Place(arena.take(made.nbytes), made.nbytes, placed.own)
+            placed.value = ScratchPlace(arena.take(made.nbytes), made.nbytes, placed.own)
             ends.setdefault(last.get(i, i), []).append(placed.value)
         for place in ends.pop(i, ()):
             past[place.private].append(place)

@@ -18,7 +18,7 @@ LOCK = "lock"  # the file
 PATIENCE = 30.0  # seconds without a new kernel after which one is not waited for any longer
 
 
-class Turn:
+class CompileTurn:
     """One process's wish to compile into a folder; None: without others. Use it in `with`.
 
     The system takes the lock from a process that ends, however it ends. It only saves work: files
@@ -32,7 +32,7 @@ class Turn:
             with suppress(OSError):  # where nothing can be written, nobody waits for us either
                 self._fd = folder.open(LOCK, os.O_RDWR | os.O_CREAT)
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> CompileTurn:
         return self
 
     def __exit__(self, *_: object) -> None:

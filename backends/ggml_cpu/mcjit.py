@@ -9,7 +9,7 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from ggml_cpu.codegen import machine
-from ggml_cpu.elf import Image
+from ggml_cpu.elf import LoadedCode
 from ggml_cpu.symbols import externals
 
 
@@ -19,7 +19,7 @@ def _bind_externals() -> None:
         llvm.add_symbol(name, address)
 
 
-def place(codes: Mapping[str, bytes]) -> Image:
+def place(codes: Mapping[str, bytes]) -> LoadedCode:
     """Object files, each by a symbol that it has, in memory to be run; those that are none, or lack
     theirs, are not among its addresses."""
     _bind_externals()
@@ -29,4 +29,4 @@ def place(codes: Mapping[str, bytes]) -> Image:
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     addresses = {symbol: engine.get_function_address(symbol) for symbol in codes}
-    return Image({symbol: at for symbol, at in addresses.items() if at}, engine)
+    return LoadedCode({symbol: at for symbol, at in addresses.items() if at}, engine)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 DRIVER = "ggml_cpu.driver"
 
 
-class Library:
+class LoadedKernels:
     """Native kernels loaded so far, by the name of their object file."""
 
     def __init__(self) -> None:
         self._addresses: dict[str, int] = {}
-        self._images: list[elf.Image] = []  # while they are kept, so is their code
+        self._images: list[elf.LoadedCode] = []  # while they are kept, so is their code
 
     def load(
         self,
@@ -121,7 +121,7 @@ def _soon(kernels: Sequence[Kernel]) -> list[Kernel]:
     return [k for k in driver if k not in there]
 
 
-_LIBRARY = Library()
+_LIBRARY = LoadedKernels()
 
 
 def load_kernels(

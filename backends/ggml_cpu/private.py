@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ggml_cpu.ranges import Pieces, Range, range_of
+from ggml_cpu.ranges import Range, RangePieces, range_of
 from ggml_cpu.step import Step, address
 from ggml_py.ops.traffic import flops, moved
 from ggml_py.opspec import OPS
@@ -66,7 +66,7 @@ def trace(steps: Sequence[Step], n_threads: int) -> Values:
     inner = [n_threads > 1 and makes_all(s.operands[0]) for s in steps]
     ranges = [[None if t is None else range_of(t) for t in s.operands] for s in steps]
     written = [[r[i] for i in (0, *s.writes)] for s, r in zip(steps, ranges, strict=True)]
-    pieces = Pieces([r for some in written for r in some if r is not None])
+    pieces = RangePieces([r for some in written for r in some if r is not None])
     maker = [-1] * len(pieces)
     makers = list[list[int]]()
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from ggml_cpu.barriers import phases
 from ggml_cpu.bounds import CHECKED
-from ggml_cpu.bounds.extents import Bounds, of_layout
+from ggml_cpu.bounds.extents import AllowedExtents, of_layout
 from ggml_cpu.driver import ENTRY_WORDS, MEET, OWN
 from ggml_cpu.executor import Executor
 from ggml_cpu.faults import BLOCK, FAULT, FOUND, INDEX, LIMIT, new_record
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.layout import Entry, Layout
+from ggml_cpu.layout import StepEntry, StepLayout
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS
 from ggml_cpu.recorded import Recorded
@@ -32,7 +32,7 @@ SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has t
 OFTEN = 32  # runs after which there will be many more
 
 
-class Program:
+class CPUProgram:
     """Steps with their parameter blocks and scratch; no Python between the nodes of a slice.
 
     At first it waits for all threads after each step. What is run often is laid out once more,
@@ -56,7 +56,7 @@ class Program:
             self._lay_out(self.executor.n_threads > 1)
 
     def _lay_out(self, often: bool) -> None:
-        self._layout = layout = Layout(self.steps, self.executor.n_threads, often)
+        self._layout = layout = StepLayout(self.steps, self.executor.n_threads, often)
         layout.blocks[:, FAULT] = self._faults.ctypes.data
         self._bounds = _bounds(layout, self._faults) if CHECKED else None
         layout.settle()
@@ -69,7 +69,7 @@ class Program:
         self.n_barriers = len(ends) if self.executor.n_threads > 1 else 0
         self._slices = self._cut(order, set(ends))
 
-    def _label(self, entry: Entry) -> tuple[Tensor, str]:
+    def _label(self, entry: StepEntry) -> tuple[Tensor, str]:
         return self.steps[entry.step].node, entry.kernel.name
 
     def _link(
@@ -170,8 +170,8 @@ def load(steps: Sequence[Step], options: CompileOptions) -> dict[str, int]:
     return load_kernels(kernels_of(steps), options.progress)
 
 
-def _bounds(layout: Layout, faults: npt.NDArray[np.int64]) -> Bounds:
-    return Bounds(layout.blocks, of_layout(layout), faults)
+def _bounds(layout: StepLayout, faults: npt.NDArray[np.int64]) -> AllowedExtents:
+    return AllowedExtents(layout.blocks, of_layout(layout), faults)
 
 
 def estimate(node: Tensor) -> float:

@@ -17,7 +17,7 @@ def range_of(t: Tensor) -> Range:
     return start, start + t.nbytes
 
 
-class Pieces:
+class RangePieces:
     """Memory cut at all edges of some ranges, so that each of them is whole pieces."""
 
     def __init__(self, ranges: Iterable[Range]) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.bounds import CHECKED
-from ggml_cpu.bounds.extents import Bounds, Extent
+from ggml_cpu.bounds.extents import AllowedExtents, Extent
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.faults import new_record
 from ggml_cpu.kernel import Kernel
@@ -104,7 +104,7 @@ def repack(weight: Tensor, uses: Sequence[str], executor: Executor, memory: Shar
     weight.buffer, weight.offset, weight.layout = panels, 0, LAYOUT
 
 
-def _bounds(blocks: Block, weight: Tensor, panels: HostBuffer) -> Bounds:
+def _bounds(blocks: Block, weight: Tensor, panels: HostBuffer) -> AllowedExtents:
     source = Extent(f"src0 {weight}", int(blocks[0, TENSORS + TENSOR_WORDS]), weight.nbytes, False)
     made = Extent("dst, its panels", panels.base, panels.size, True)
-    return Bounds(blocks, [[made, source]], new_record())
+    return AllowedExtents(blocks, [[made, source]], new_record())

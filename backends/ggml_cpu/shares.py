@@ -15,7 +15,7 @@ from ggml_cpu.kernel import Kernel
 Reached = dict[Hashable, int]  # sizes of functions, by their content
 
 
-class Shares:
+class KernelShares:
     """Kernels that wait for workers, which are numbers.
 
     A worker gets the largest kernel, not counting what another worker has seen and it has not: the

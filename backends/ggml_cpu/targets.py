@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Named(NamedTuple):
+class NamedTarget(NamedTuple):
     """A kind of CPU: what LLVM calls one, and features that it has."""
 
     x86: bool
@@ -30,18 +30,18 @@ AMX_FEATURES = _set("amx-tile amx-int8 amx-bf16")  # an operating system has to 
 _NEON = _set("neon")
 
 NAMED = {
-    "sse2": Named(True, "x86-64", _SSE2),
-    "sse4.2": Named(True, "x86-64-v2", _SSE42),
-    "avx2": Named(True, "x86-64-v3", _AVX2),
-    "avx-vnni": Named(True, "x86-64-v3", _AVX2 | _set("avxvnni")),
-    "avx512": Named(True, "x86-64-v4", _AVX512),
-    "avx512-vnni": Named(True, "x86-64-v4", _VNNI),
-    "avx512-bf16": Named(True, "x86-64-v4", _BF16),
-    "avx512-amx": Named(True, "x86-64-v4", _BF16 | AMX_FEATURES),
-    "neon": Named(False, "generic", _NEON),
-    "neon-dotprod": Named(False, "generic", _NEON | _set("dotprod")),
-    "neon-i8mm": Named(False, "generic", _NEON | _set("dotprod i8mm")),
-    "neon-bf16": Named(False, "generic", _NEON | _set("dotprod i8mm bf16")),
+    "sse2": NamedTarget(True, "x86-64", _SSE2),
+    "sse4.2": NamedTarget(True, "x86-64-v2", _SSE42),
+    "avx2": NamedTarget(True, "x86-64-v3", _AVX2),
+    "avx-vnni": NamedTarget(True, "x86-64-v3", _AVX2 | _set("avxvnni")),
+    "avx512": NamedTarget(True, "x86-64-v4", _AVX512),
+    "avx512-vnni": NamedTarget(True, "x86-64-v4", _VNNI),
+    "avx512-bf16": NamedTarget(True, "x86-64-v4", _BF16),
+    "avx512-amx": NamedTarget(True, "x86-64-v4", _BF16 | AMX_FEATURES),
+    "neon": NamedTarget(False, "generic", _NEON),
+    "neon-dotprod": NamedTarget(False, "generic", _NEON | _set("dotprod")),
+    "neon-i8mm": NamedTarget(False, "generic", _NEON | _set("dotprod i8mm")),
+    "neon-bf16": NamedTarget(False, "generic", _NEON | _set("dotprod i8mm bf16")),
 }
 
 # Of the features, those by which CPUs differ in what kernels do with them.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ggml_cpu.fingerprints import environment
-from ggml_cpu.lock import LOCK, Turn
+from ggml_cpu.lock import LOCK, CompileTurn
 from ggml_cpu.store import MARK, MARKER, OBJECT, SET, cache_path, is_marked, mark, path
 from ggml_py.machine.folder import PARTIAL, Folder, size_limit
 
@@ -77,7 +77,7 @@ def remove(unwanted: Iterable[Environment]) -> list[Environment]:
 
 def _remove(at: Path) -> bool:
     try:
-        with Folder(at) as folder, Turn(folder) as turn:
+        with Folder(at) as folder, CompileTurn(folder) as turn:
             if not is_marked(folder) or not turn.is_ours():
                 return False
             names = [name for name, _ in folder.files()]

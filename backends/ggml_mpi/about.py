@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class RankAbout:
     """target   the kind of CPU that kernels are compiled for, the same on all ranks"""
 
     target: str
@@ -26,10 +26,10 @@ class About:
     description: str
 
 
-def about(device: Device) -> About:
+def about(device: Device) -> RankAbout:
     """Of this rank."""
     target = device.target if isinstance(device, HasTarget) else ""
-    return About(target, platform.node(), device.description)
+    return RankAbout(target, platform.node(), device.description)
 
 
 def compared(comm: MPI.Intracomm) -> list[str]:

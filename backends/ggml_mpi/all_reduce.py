@@ -37,10 +37,10 @@ class AcrossRanks:
                 orders.Meet(handle=handle, part=copy, position=i, ranks=ranks, receivers=receivers),
             )
             there.append(RankProgram(self.world, rank, handle))
-        return Meeting(self.world, there, here)
+        return RankMeeting(self.world, there, here)
 
 
-class Meeting:
+class RankMeeting:
     """there: what each other rank does; here: what this one does, if it has a part"""
 
     def __init__(self, world: World, there: list[RankProgram], here: Program | None) -> None:

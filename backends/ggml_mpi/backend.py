@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ggml_mpi.about import About, about
+from ggml_mpi.about import RankAbout, about
 from ggml_mpi.absent import absent as absent
 from ggml_mpi.all_reduce import AcrossRanks
 from ggml_mpi.device import RankDevice
@@ -35,9 +35,9 @@ def devices() -> list[Device]:
     return [here, *others]
 
 
-def _compare(own: About, other: RankDevice) -> None:
+def _compare(own: RankAbout, other: RankDevice) -> None:
     """BackendError for a rank that would compute otherwise."""
-    theirs: About = other.about
+    theirs: RankAbout = other.about
     if own.target != theirs.target:
         raise BackendError(
             f"rank {other.rank} on {theirs.host} has another kind of CPU than rank 0"

@@ -88,7 +88,7 @@ class RankProgram:
 
     def __init__(self, world: World, rank: int, handle: int) -> None:
         self.rank, self.handle = rank, handle
-        self._run = world.tell, rank, orders.Run(handle=handle)
+        self._run = world.tell, rank, orders.RunProgram(handle=handle)
         end = weakref.finalize(self, world.tell, rank, orders.Drop(handle=handle))
         end.atexit = False
 
@@ -112,7 +112,7 @@ class RankDevice:
         self.all_reduce, self.plan = all_reduce, plan
         self.alignment = like.alignment
         self.repack = True
-        self.about = world.ask(rank, orders.About())
+        self.about = world.ask(rank, orders.DescribeRank())
 
     @property
     def description(self) -> str:
@@ -144,7 +144,7 @@ class RankDevice:
             return 0
         what: dict[str, Any] = {"handle": handle, "size": data.size, "digest": digest_of_all(data)}
         if not self.world.ask(self.rank, orders.Find(**what)):
-            self.world.tell(self.rank, orders.Store(**what), data)
+            self.world.tell(self.rank, orders.StoreBytes(**what), data)
         return data.size
 
     def why_not(self, node: Tensor) -> str:

@@ -31,7 +31,7 @@ _OURS = re.compile(rf"[0-9a-f]{{64}}(\.[0-9a-f]{{12}}{re.escape(PARTIAL)})?")
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class FolderAbout:
     """Of the directory: how many parts, their bytes, and when one was used last."""
 
     path: Path
@@ -40,7 +40,7 @@ class About:
     used: float
 
 
-class Kept:
+class KeptWeights:
     """What one rank finds and keeps there. What it uses itself stays, whatever the limit is."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ def path() -> Path | None:
     return None if root is None else root / "weights"
 
 
-def about() -> About | None:
+def about() -> FolderAbout | None:
     """What is kept here; None if nothing ever was."""
     try:
         with _folder() as folder:
@@ -113,7 +113,7 @@ def about() -> About | None:
         return None
     at = path()
     assert at is not None
-    return About(at, len(found), sum(s.st_size for s in found), used)
+    return FolderAbout(at, len(found), sum(s.st_size for s in found), used)
 
 
 def clear() -> tuple[int, int]:

@@ -39,5 +39,5 @@ class Settle(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class End(Word):
+class EndProcess(Word):
     """The program is over."""

@@ -11,7 +11,7 @@ import numpy as np
 from ggml_mpi.about import about
 from ggml_mpi.exchange import Exchange, Meetings, Staggered
 from ggml_mpi.files import Files
-from ggml_mpi.kept import Kept
+from ggml_mpi.kept import KeptWeights
 from ggml_mpi.order import Order
 from ggml_mpi.wire import Steps, steps_to_run
 from ggml_mpi.world import World
@@ -38,12 +38,12 @@ class Here(Protocol):
     scripts: dict[int, Sequence[Order]]
     meetings: Meetings
     files: Files
-    kept: Kept
+    kept: KeptWeights
 
 
 @dataclass(frozen=True, kw_only=True)
-class About(Order):
-    """What kind of machine this is: see `about.About`."""
+class DescribeRank(Order):
+    """What kind of machine this is: see `about.RankAbout`."""
 
     def obey(self, here: Here) -> Any:
         return about(here.device)
@@ -78,7 +78,7 @@ class Alloc(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held(Order):
+class ReportHeld(Order):
     """Bytes of all buffers that rank 0 knows."""
 
     def obey(self, here: Here) -> int:
@@ -131,7 +131,7 @@ class Find(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Store(Order):
+class StoreBytes(Order):
     """Take the bytes that follow for a buffer, and keep them for `Find`."""
 
     handle: int
@@ -329,7 +329,7 @@ class Meet(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Order):
+class RunProgram(Order):
     handle: int
 
     def obey(self, here: Here) -> None:
@@ -337,7 +337,7 @@ class Run(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join(Run):
+class Join(RunProgram):
     """Run what `Meet` has made."""
 
     meets = True
@@ -374,7 +374,7 @@ class Blank(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent(Order):
+class ReportSent(Order):
     """Messages and bytes that this rank has sent so far."""
 
     def obey(self, here: Here) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from ggml_mpi import orders
-from ggml_mpi.all_reduce import Meeting
+from ggml_mpi.all_reduce import RankMeeting
 from ggml_mpi.device import RankBuffer, RankProgram
 from ggml_mpi.order import Settle
 from ggml_mpi.world import World
@@ -32,7 +32,7 @@ SAMPLE, TIMES = 2**20, 3  # bytes by which that is told, and how often
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class SumPieces:
     """One rank's part of a sum.
 
     head    what comes before the product
@@ -68,12 +68,12 @@ def _rate(world: World, rank: int) -> float:
     return SAMPLE / min(times)
 
 
-def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tuple[int, Pieces]]]:
+def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tuple[int, SumPieces]]]:
     """Of splits that are such a sum, by number: by rank, the number of the split with its product,
     and its pieces."""
     found = {}
     for i, split in enumerate(splits):
-        if isinstance(split.program, Meeting):
+        if isinstance(split.program, RankMeeting):
             makers = _makers(splits, i)
             n_tokens = min((t.ne[1] for t in makers.values()), default=0)
             if n_tokens >= 2 * LEAST and (n := most(world)) > 1:
@@ -115,7 +115,7 @@ def _last(splits: Sequence[Split], before: int, rank: int) -> int:
     """The number of the split that a rank runs last before another; -1: there is none."""
     for i in range(before - 1, -1, -1):
         program = splits[i].program
-        if isinstance(program, Meeting):
+        if isinstance(program, RankMeeting):
             return -1
         if (program.rank if isinstance(program, RankProgram) else 0) == rank:
             return i
@@ -131,7 +131,7 @@ def _is_plain(t: Tensor) -> bool:
     )
 
 
-def _pieces(split: Split, t: Tensor, n: int) -> Pieces:
+def _pieces(split: Split, t: Tensor, n: int) -> SumPieces:
     options = CompileOptions(many=True)
     weight, x = t.src[:2]
     assert x is not None
@@ -144,7 +144,7 @@ def _pieces(split: Split, t: Tensor, n: int) -> Pieces:
         node.op, node.src, node.params = t.op, (weight, _columns(x, start, end)), t.params
         node.flags = t.flags
         each.append((split.device.compile([node], options), end * t.nb[1]))
-    return Pieces(split.device.compile(split.steps[:-1], options), each)
+    return SumPieces(split.device.compile(split.steps[:-1], options), each)
 
 
 def _columns(t: Tensor, start: int, end: int) -> Tensor:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ggml_mpi import orders
-from ggml_mpi.all_reduce import Meeting
+from ggml_mpi.all_reduce import RankMeeting
 from ggml_mpi.device import RankBuffer, RankProgram, handles
 from ggml_mpi.exchange import Exchange, Staggered, tried
 from ggml_mpi.order import Order
-from ggml_mpi.pieces import Pieces, in_pieces
+from ggml_mpi.pieces import SumPieces, in_pieces
 from ggml_mpi.script import Forget, Keep, Play, Put
 from ggml_mpi.world import World
 from ggml_py.backend import Buffer, Program, move, tensor_bytes
@@ -99,7 +99,7 @@ class _Parts:
         for i, split in enumerate(splits):
             for source, copy in split.inputs:
                 self._bring(source, copy)
-            if i in self._pieces and isinstance(split.program, Meeting):
+            if i in self._pieces and isinstance(split.program, RankMeeting):
                 self._stagger(split.program, {r: p for r, (_, p) in self._pieces[i].items()})
             else:
                 self._run(heads.get(i, split.program))
@@ -108,7 +108,7 @@ class _Parts:
         self.orders.setdefault(rank, []).append(order)
         self.given.setdefault(rank, [])
 
-    def _stagger(self, meeting: Meeting, pieces: Mapping[int, Pieces]) -> None:
+    def _stagger(self, meeting: RankMeeting, pieces: Mapping[int, SumPieces]) -> None:
         for one in meeting.there:
             order = orders.Stagger(handle=one.handle, pieces=pieces[one.rank].numbers)
             self._at(one.rank, order)
@@ -116,13 +116,13 @@ class _Parts:
             self.here.append((Staggered(meeting.here, pieces[0].each).run, False))
 
     def _run(self, program: Program) -> None:
-        if isinstance(program, Meeting):
+        if isinstance(program, RankMeeting):
             for one in program.there:
                 self._at(one.rank, orders.Join(handle=one.handle))
             if program.here is not None:
                 self.here.append((program.here.run, True))
         elif isinstance(program, RankProgram):
-            self._at(program.rank, orders.Run(handle=program.handle))
+            self._at(program.rank, orders.RunProgram(handle=program.handle))
         else:
             self.here.append((program.run, False))
 

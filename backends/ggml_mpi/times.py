@@ -56,7 +56,7 @@ class Ran:
 
 
 @dataclass(slots=True)
-class Times:
+class RankTimes:
     """Of one rank. n, n_bytes: messages that it has sent.
 
     ahead  nanoseconds that its clock is ahead of rank 0's
@@ -73,7 +73,7 @@ class _Recorder:
     """Of the rank that it is in."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.times, self.stack = world, Times(), ExitStack()
+        self.world, self.times, self.stack = world, RankTimes(), ExitStack()
         self.kernels: list[KernelTime] = []
         self.mark()
 
@@ -81,7 +81,7 @@ class _Recorder:
         """Messages count from here."""
         self.before = self.world.sent.n, self.world.sent.n_bytes
 
-    def counted(self) -> Times:
+    def counted(self) -> RankTimes:
         self.times.n = self.world.sent.n - self.before[0]
         self.times.n_bytes = self.world.sent.n_bytes - self.before[1]
         return self.times
@@ -149,7 +149,7 @@ class Clock(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start(Order):
+class StartTimes(Order):
     """Note times from now on."""
 
     def obey(self, here: Any) -> None:
@@ -173,7 +173,7 @@ class Mark(Order):
 class Stop(Order):
     """The answer is what was noted."""
 
-    def obey(self, here: Any) -> Times:
+    def obey(self, here: Any) -> RankTimes:
         own = _RECORDERS.pop()
         own.stack.close()
         for handle, kept in here.scripts.items():
@@ -189,15 +189,15 @@ def _ran(t: KernelTime) -> Ran:
 
 
 @contextmanager
-def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[Times]]:
+def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[RankTimes]]:
     """What these plans do meanwhile, by rank, once it is over. Kernels of rank 0 are not in it."""
-    found: list[Times] = []
+    found: list[RankTimes] = []
     own = _Recorder(world)
     before = [plan.parts.here for plan in plans]
     others = range(1, world.size)
     ahead = [0, *(_ahead(world, rank) for rank in others)]
     for rank in others:
-        world.ask(rank, Start())
+        world.ask(rank, StartTimes())
         world.tell(rank, Mark())
     for plan in plans:
         plan.parts.here = [(_noted(own, step), meets) for step, meets in plan.parts.here]
@@ -240,7 +240,7 @@ def _ahead(world: World, rank: int) -> int:
     return found
 
 
-def waits(times: Sequence[Times]) -> list[list[int]]:
+def waits(times: Sequence[RankTimes]) -> list[list[int]]:
     """Of each rank's messages, for how long it only waited for the others to begin theirs, in
     nanoseconds: what is received was sent as the one of the same number, and so with sums."""
     begun: dict[tuple[Any, ...], list[int]] = {}
@@ -251,7 +251,7 @@ def waits(times: Sequence[Times]) -> list[list[int]]:
     return [_waits_of(rank, own, begun) for rank, own in enumerate(times)]
 
 
-def _waits_of(rank: int, own: Times, begun: dict[tuple[Any, ...], list[int]]) -> list[int]:
+def _waits_of(rank: int, own: RankTimes, begun: dict[tuple[Any, ...], list[int]]) -> list[int]:
     seen: dict[tuple[Any, ...], int] = {}
     found = []
     for m in own.messages:

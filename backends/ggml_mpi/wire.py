@@ -30,7 +30,7 @@ class RankMemory:
         self.rank, self.handle = rank, handle
 
 
-class Row(NamedTuple):
+class TensorRow(NamedTuple):
     """A tensor; sources and what it looks at are numbers of earlier ones."""
 
     type: GGMLType
@@ -65,7 +65,7 @@ class FusedStep:
 class Steps:
     """What a device is to run. (Rows, as a chain of tensors is too deep to be pickled.)"""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TensorRow] = field(default_factory=list)
     steps: list[Number | FusedStep] = field(default_factory=list)
 
 
@@ -73,7 +73,7 @@ class _Table:
     """Numbers tensors: nodes of some steps with their sources, all others without."""
 
     def __init__(self, nodes: Iterable[Tensor] = ()) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[TensorRow] = []
         self._nodes = {id(t) for t in nodes}
         self._numbers: dict[int, Number] = {}
 
@@ -83,7 +83,7 @@ class _Table:
             root = self.maybe(t.view_src)
             self._numbers[id(t)] = len(self.rows)
             self.rows.append(
-                Row(
+                TensorRow(
                     t.type,
                     t.ne,
                     t.op,
@@ -143,7 +143,7 @@ def leaf_to_send(t: Tensor) -> Tensor:
     return _tensors(_alone(t))[-1]
 
 
-def _alone(t: Tensor) -> list[Row]:
+def _alone(t: Tensor) -> list[TensorRow]:
     table = _Table()
     table.of(t)
     return table.rows
@@ -158,7 +158,7 @@ def steps_to_run(sent: Steps, device: object) -> list[Work]:
     ]
 
 
-def _tensors(rows: Sequence[Row]) -> list[Tensor]:
+def _tensors(rows: Sequence[TensorRow]) -> list[Tensor]:
     made: list[Tensor] = []
     for r in rows:
         root = None if r.view_src is None else made[r.view_src]

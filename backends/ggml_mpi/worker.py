@@ -11,8 +11,8 @@ import numpy as np
 from ggml_mpi import wire
 from ggml_mpi.exchange import Meetings
 from ggml_mpi.files import Files
-from ggml_mpi.kept import Kept
-from ggml_mpi.order import End, Order
+from ggml_mpi.kept import KeptWeights
+from ggml_mpi.order import EndProcess, Order
 from ggml_mpi.world import World, world
 from ggml_py.backend import Buffer, Bytes, Program
 from ggml_py.backend.null import NullBuffer
@@ -20,7 +20,7 @@ from ggml_py.backend.registry import device as find_device
 from ggml_py.machine import host
 
 
-class Worker:
+class RankWorker:
     """A rank with its device, the buffers and programs that rank 0 knows by numbers."""
 
     def __init__(self, at: World) -> None:
@@ -32,14 +32,14 @@ class Worker:
         self.given: Bytes = np.zeros(0, np.uint8)
         self.meetings = Meetings(at, self.device)
         self.files = Files()
-        self.kept = Kept()
+        self.kept = KeptWeights()
         self._error: Exception | None = None
 
     def serve(self) -> None:
         """Until the end."""
         while True:
-            order: Order | End = wire.loads(self.world.next_order(), self._buffer)
-            if isinstance(order, End):
+            order: Order | EndProcess = wire.loads(self.world.next_order(), self._buffer)
+            if isinstance(order, EndProcess):
                 self._answer(order.number, None)
                 return
             self._obey(order)
@@ -82,7 +82,7 @@ def serve() -> None:
     leave_signals()
     here = world()
     try:
-        Worker(here).serve()
+        RankWorker(here).serve()
         here.part()
     except Exception as e:  # not of an order: this rank cannot go on, nor can others without it
         here.give_up(e)

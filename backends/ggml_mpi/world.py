@@ -26,7 +26,7 @@ from ggml_mpi.about import compared
 from ggml_mpi.keeper import ENDS, JOINS, RUNS, tell
 from ggml_mpi.keeper import n_started as n_started
 from ggml_mpi.lines import connected
-from ggml_mpi.order import End, Settle, Word
+from ggml_mpi.order import EndProcess, Settle, Word
 from ggml_mpi.watch import Watch
 from ggml_py.backend import Bytes
 from ggml_py.errors import BackendError
@@ -65,7 +65,7 @@ def _with_others(method: Callable[Concatenate[World, P], R]) -> Callable[Concate
     return called
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """To a question.
 
     error   what went wrong there since the last one
@@ -79,7 +79,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Sent:
+class SentCount:
     """Messages that this rank has sent, and their bytes; not those that say that it is alive."""
 
     n: int = 0
@@ -117,7 +117,7 @@ class World:
         self.n_local = near.Get_size()
         near.Free()
         self._data = self.comm.Dup()
-        self.sent = Sent()
+        self.sent = SentCount()
         self.failed = False
         self._lock = threading.RLock()
         self._leaving: deque[tuple[MPI.Request, bytes]] = deque()  # with what they send
@@ -146,7 +146,7 @@ class World:
 
     def _farewell(self) -> Exception | None:
         """All ranks end; -> what one of them had not told yet."""
-        numbers = {rank: self._put(rank, End()) for rank in range(1, self.size)}
+        numbers = {rank: self._put(rank, EndProcess()) for rank in range(1, self.size)}
         self._over = True
         problem = None
         for rank, number in numbers.items():
@@ -219,16 +219,16 @@ class World:
             self.tell(rank, question.numbered(self._asked))
             return self._asked
 
-    def _answer(self, rank: int, number: int) -> Answer:
+    def _answer(self, rank: int, number: int) -> Response:
         while True:
-            found: Answer = pickle.loads(self._next(rank, REPLY))
+            found: Response = pickle.loads(self._next(rank, REPLY))
             if found.number == number:  # others were for who did not wait
                 return found
 
     @_with_others
     def reply(self, number: int, error: Exception | None, value: Any) -> None:
         """Answer a question of rank 0, which knows then what went wrong."""
-        answer = Answer(number, error, self.failed, value)
+        answer = Response(number, error, self.failed, value)
         data = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
         self.failed = False
         self.sent.add(len(data))

@@ -19,7 +19,7 @@ from ggml_py.backend import CompileOptions, Work
 from ggml_py.errors import BackendError
 from ggml_py.fusion import Fused
 from ggml_py.machine import building
-from ggml_py.machine.building import Stage
+from ggml_py.machine.building import BuildStage
 from ggml_py.machine.extras import install_hint
 from ggml_py.tensor import Tensor
 
@@ -110,13 +110,13 @@ class Builder:
         """What is not there yet. BackendError for what does not compile."""
         missing = {k: run for run in runs if (k := key(run)) not in self._programs}
         for done, (k, run) in enumerate(missing.items()):
-            building.tell(Stage(done, len(missing), run.family))
+            building.tell(BuildStage(done, len(missing), run.family))
             if options.progress is not None:
                 options.progress(done, len(missing), f"{run.family} {' '.join(k[1])}")
             with building.building():
                 self._programs[k] = self._build(k)
         if missing:
-            building.tell(Stage(len(missing), len(missing)))
+            building.tell(BuildStage(len(missing), len(missing)))
 
     def _build(self, k: ProgramKey) -> cl.Program:
         import pyopencl as cl

@@ -58,10 +58,10 @@ def _of_a_token(name: str, how: str) -> list[tuple[float, float]]:
 
 def _sent() -> Counts:
     """By rank; asking is counted too."""
-    from ggml_mpi.orders import Sent
+    from ggml_mpi.orders import ReportSent
 
     here = world()
-    others: Counts = [here.ask(rank, Sent()) for rank in range(1, here.size)]
+    others: Counts = [here.ask(rank, ReportSent()) for rank in range(1, here.size)]
     return [(here.sent.n, here.sent.n_bytes), *others]
 
 

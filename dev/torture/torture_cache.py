@@ -65,7 +65,7 @@ kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
 wrong = []
 
 def load():
-    library = objcache.Library()
+    library = objcache.LoadedKernels()
     addresses = library.load(KERNELS, None)
     for k, kernel in enumerate(KERNELS, 2):
         word = np.array([10], np.int64)

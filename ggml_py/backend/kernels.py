@@ -33,7 +33,7 @@ def form_of(node: Tensor) -> Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[K]):
+class KernelEntry(Generic[K]):
     """when     returns "" for a node that the kernel takes, by its form, else the reason why not
     rank     of several kernels that take a node, the one of highest rank runs
     first    the only type that it takes the first source of; "": any
@@ -57,17 +57,19 @@ class KernelTable(Generic[K]):
         self._declare = declare
         self._declared: set[str] = set()
         self._declaring = RLock()  # graphs may be planned by several threads
-        self._table: dict[str, list[Entry[K]]] = {}
-        self._by_first: dict[tuple[str, str], list[Entry[K]]] = {}
+        self._table: dict[str, list[KernelEntry[K]]] = {}
+        self._by_first: dict[tuple[str, str], list[KernelEntry[K]]] = {}
         self._found: dict[Form, tuple[K | None]] = {}
 
     def add(self, op: str, kernel: K, when: When = always, rank: int = 0, first: str = "") -> None:
         entries = self._table.setdefault(op, [])
-        bisect.insort(entries, Entry(kernel, when, rank, first), key=lambda entry: -entry.rank)
+        bisect.insort(
+            entries, KernelEntry(kernel, when, rank, first), key=lambda entry: -entry.rank
+        )
         self._by_first.clear()
         self._found.clear()
 
-    def _of(self, op: str) -> list[Entry[K]]:
+    def _of(self, op: str) -> list[KernelEntry[K]]:
         """All of an op."""
         if self._declare is not None and op not in self._declared:
             with self._declaring:
@@ -76,11 +78,11 @@ class KernelTable(Generic[K]):
                     self._declared.add(op)
         return self._table.get(op, [])
 
-    def takers(self, node: Tensor) -> list[Entry[K]]:
+    def takers(self, node: Tensor) -> list[KernelEntry[K]]:
         """The kernels that take a node, highest rank first."""
         return [entry for entry in self._candidates(node) if not entry.when(node)]
 
-    def _candidates(self, node: Tensor) -> list[Entry[K]]:
+    def _candidates(self, node: Tensor) -> list[KernelEntry[K]]:
         """Those for the type of the first source: ops have kernels for dozens of types."""
         source = node.src[0] if node.src else None
         key = node.op, source.type.name if source is not None else ""

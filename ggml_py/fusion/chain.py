@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ggml_py.fusion.match import Row
+from ggml_py.fusion.match import NodeRow
 from ggml_py.fusion.pattern import Match
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
@@ -35,7 +35,7 @@ class Chain:
     def __str__(self) -> str:
         return "a chain"
 
-    def matches(self, row: Row) -> Iterator[Match]:
+    def matches(self, row: NodeRow) -> Iterator[Match]:
         """Every longest chain, as long as none takes nodes of another."""
         for last in reversed(row.nodes):
             if row.is_free(last) and self.member(last):
@@ -43,7 +43,7 @@ class Chain:
                 if (match := next(found, None)) is not None:
                     yield match
 
-    def _from(self, row: Row, last: Tensor) -> Iterator[Match]:
+    def _from(self, row: NodeRow, last: Tensor) -> Iterator[Match]:
         """With the head that comes last in the graph, then with those before it, then without."""
         members = self._members(row, last)
         heads = [h for t in members for s in t.sources() if (h := self._head(row, s, t, last))]
@@ -53,7 +53,7 @@ class Chain:
         if len(members) > 1:
             yield _match(row, members, last)
 
-    def _members(self, row: Row, last: Tensor) -> list[Tensor]:
+    def _members(self, row: NodeRow, last: Tensor) -> list[Tensor]:
         members, n_read = [last], len(last.sources())
         for t in members:
             for s in dict.fromkeys(t.sources()):
@@ -64,7 +64,7 @@ class Chain:
                     n_read = n
         return members
 
-    def _head(self, row: Row, s: Tensor, reader: Tensor, last: Tensor) -> Tensor | None:
+    def _head(self, row: NodeRow, s: Tensor, reader: Tensor, last: Tensor) -> Tensor | None:
         """The node that makes a source, if it can begin the chain."""
         made, whole = s.root, s.ne == last.ne and s.is_contiguous()
         if not (whole and made.n_elements == s.n_elements and made.is_contiguous()):
@@ -72,13 +72,13 @@ class Chain:
         return made if _is_read_by(row, made, reader) and self.head(made) else None
 
 
-def _is_read_by(row: Row, t: Tensor, reader: Tensor) -> bool:
+def _is_read_by(row: NodeRow, t: Tensor, reader: Tensor) -> bool:
     """Whether a free node's value is wanted by nobody else."""
     alone = row.is_free(t) and row.uses.readers(t) == [reader]
     return alone and not row.uses.is_output(t)
 
 
-def _match(row: Row, members: list[Tensor], last: Tensor, head: Tensor | None = None) -> Match:
+def _match(row: NodeRow, members: list[Tensor], last: Tensor, head: Tensor | None = None) -> Match:
     heads = () if head is None else (head,)
     nodes = sorted((*members, *heads), key=row.place)
     read = dict.fromkeys(s for t in nodes for s in t.src if s is not None)

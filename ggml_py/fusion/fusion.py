@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ggml_py.fusion.chain import Chain
-from ggml_py.fusion.match import Row
+from ggml_py.fusion.match import NodeRow
 from ggml_py.fusion.pattern import Match, Pattern
 from ggml_py.fusion.uses import Uses
 from ggml_py.tensor import Tensor
@@ -66,7 +66,7 @@ def in_place(name: str) -> Over:
 
 
 @dataclass(frozen=True)
-class Rule(Generic[K]):
+class StepRule(Generic[K]):
     """How a backend runs what fits a pattern, or chains; see `Fusions.fuse`."""
 
     pattern: Pattern | Chain
@@ -81,7 +81,7 @@ class Rule(Generic[K]):
     def n_lines(self) -> int:
         return len(self.pattern.lines) if isinstance(self.pattern, Pattern) else 0
 
-    def matches(self, row: Row) -> Iterator[Match]:
+    def matches(self, row: NodeRow) -> Iterator[Match]:
         """What fits in a row of nodes, some of which may be taken meanwhile."""
         if isinstance(self.pattern, Chain):
             yield from self.pattern.matches(row)
@@ -118,7 +118,7 @@ class Fusions(Generic[K]):
     """
 
     def __init__(self) -> None:
-        self.rules: list[Rule[K]] = []
+        self.rules: list[StepRule[K]] = []
 
     def fuse(
         self,
@@ -142,7 +142,7 @@ class Fusions(Generic[K]):
         """
 
         def register(launcher: Launcher[K]) -> Launcher[K]:
-            self.rules.append(Rule(pattern, launcher, first, when, over, spent, scratch))
+            self.rules.append(StepRule(pattern, launcher, first, when, over, spent, scratch))
             self.rules.sort(key=lambda rule: -rule.n_lines)
             return launcher
 
@@ -150,7 +150,7 @@ class Fusions(Generic[K]):
 
     def steps(self, nodes: Sequence[Tensor], uses: Uses) -> list[Tensor | Fused[K]]:
         """The nodes, which run one after the other, with those merged that fit a pattern."""
-        row = Row(nodes, uses)
+        row = NodeRow(nodes, uses)
         steps: list[Tensor | Fused[K] | None] = list(nodes)
         for rule in self.rules:
             if not rule.pattern.needs <= row.ops:
@@ -169,7 +169,7 @@ class Fusions(Generic[K]):
         """ "" if a step of this pattern begins with that node, where no other has taken its nodes;
         else the reasons.
         """
-        row = Row(nodes, uses)
+        row = NodeRow(nodes, uses)
         rules = [r for r in self.rules if r.pattern is pattern]
         able = [r for r in rules if r.first(first)]
         if rules and not able:

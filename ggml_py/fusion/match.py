@@ -10,7 +10,7 @@ from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 
 
-class Row:
+class NodeRow:
     """Nodes that one device runs one after the other, some of which steps have taken."""
 
     def __init__(self, nodes: Sequence[Tensor], uses: Uses) -> None:

@@ -32,7 +32,7 @@ _LINE = re.compile(r"(\w+)([!*+]?) = (\w+)\((~?\w+(?:, ~?\w+)*)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PatternLine:
     """One node of a pattern: its name, op and sources; `mark` is "!", "*", "+" or nothing.
 
     reads  of each source that counts: its number, name, and whether it may be looked at by a view
@@ -45,7 +45,7 @@ class Line:
     reads: tuple[tuple[int, str, bool], ...]
 
     @classmethod
-    def parse(cls, text: str) -> Line:
+    def parse(cls, text: str) -> PatternLine:
         parts = _LINE.fullmatch(text.strip())
         if parts is None:
             raise ValueError(f"a line of a pattern is `name = OP(source, ...)`, not {text!r}")
@@ -79,7 +79,7 @@ class Pattern:
     """
 
     def __init__(self, text: str, *when: Callable[[Match], str]) -> None:
-        self.lines = tuple(Line.parse(line) for line in text.strip().splitlines())
+        self.lines = tuple(PatternLine.parse(line) for line in text.strip().splitlines())
         self.when = when
         self.needs = frozenset(line.op for line in self.lines if line.mark != "*")  # ops
         self.anchors: list[str] = []  # for each line, what it reads of earlier ones

@@ -82,7 +82,7 @@ def layer_of(node: Tensor) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class NodeDifference:
     """Where two node lists part: `field` of node `index` (named `name` in the first list)."""
 
     index: int
@@ -96,16 +96,16 @@ class Difference:
         return f"node {self.index} {self.name!r}: {field}: {self.a!r} != {self.b!r}"
 
 
-def diff(a: Sequence[Record], b: Sequence[Record]) -> Difference | None:
+def diff(a: Sequence[Record], b: Sequence[Record]) -> NodeDifference | None:
     """The first difference of two node lists, or None."""
     for index, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             field = next(key for key in (*x, *y) if x.get(key) != y.get(key))
-            return Difference(index, x.get("name", ""), field, x.get(field), y.get(field))
+            return NodeDifference(index, x.get("name", ""), field, x.get(field), y.get(field))
     if len(a) != len(b):
         longer = a if len(a) > len(b) else b
         index = min(len(a), len(b))
-        return Difference(index, longer[index]["name"], "number of nodes", len(a), len(b))
+        return NodeDifference(index, longer[index]["name"], "number of nodes", len(a), len(b))
     return None
 
 

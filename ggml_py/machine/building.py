@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 
-class Stage(NamedTuple):
+class BuildStage(NamedTuple):
     """How far it is.
 
     total     0 where more will follow that is not known yet
@@ -30,7 +30,7 @@ class Stage(NamedTuple):
     stopped: bool = False
 
 
-Display = Callable[[Stage], None]
+Display = Callable[[BuildStage], None]
 
 
 class _Clock(threading.local):
@@ -52,7 +52,7 @@ def building() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        tell(Stage(0, 0, stopped=True))
+        tell(BuildStage(0, 0, stopped=True))
         raise
     finally:
         _CLOCK.running = False
@@ -79,7 +79,7 @@ def is_told() -> bool:
     return bool(_DISPLAYS)
 
 
-def tell(stage: Stage) -> None:
+def tell(stage: BuildStage) -> None:
     """The last who asked for it."""
     if _DISPLAYS:
         _DISPLAYS[-1](stage)

@@ -32,7 +32,7 @@ AT_HWCAP, AT_HWCAP2 = 16, 26
 SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18
 
 
-class Asked(NamedTuple):
+class FeatureQuery(NamedTuple):
     """How a feature is asked for: Linux (getauxval's argument, bit), the last part of a name of
     macOS, a number of Windows (winnt.h: PF_ARM_...)."""
 
@@ -43,9 +43,9 @@ class Asked(NamedTuple):
 
 # By LLVM's names: of the ARM features that kernels use, those that its own list of the host omits.
 ARM_FEATURES = {
-    "dotprod": Asked((AT_HWCAP, 20), "FEAT_DotProd", 43),
-    "i8mm": Asked((AT_HWCAP2, 13), "FEAT_I8MM", 66),
-    "bf16": Asked((AT_HWCAP2, 14), "FEAT_BF16", 68),
+    "dotprod": FeatureQuery((AT_HWCAP, 20), "FEAT_DotProd", 43),
+    "i8mm": FeatureQuery((AT_HWCAP2, 13), "FEAT_I8MM", 66),
+    "bf16": FeatureQuery((AT_HWCAP2, 14), "FEAT_BF16", 68),
 }
 
 
@@ -179,7 +179,7 @@ def arm_features() -> set[str]:
     return {name for name, asked in ARM_FEATURES.items() if _allows(asked)}
 
 
-def _allows(asked: Asked) -> bool:
+def _allows(asked: FeatureQuery) -> bool:
     if SYSTEM == "linux":
         kind, bit = asked.linux
         return bool(_auxiliary(kind) >> bit & 1)

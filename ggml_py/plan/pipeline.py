@@ -13,7 +13,7 @@ from ggml_py.plan.plan import Plan, Split
 MAX_COPIES = 4  # GGML_SCHED_MAX_COPIES
 
 
-class Pipeline:
+class GraphPipeline:
     """Starts splits without waiting for their end.
 
     While a device runs its part of one graph, the one before it can run the next graph. Copies with
@@ -49,7 +49,9 @@ class PipelinedPlan(Plan):
     number  of its copies
     """
 
-    def __init__(self, graph: Graph, splits: list[Split], pipeline: Pipeline, number: int) -> None:
+    def __init__(
+        self, graph: Graph, splits: list[Split], pipeline: GraphPipeline, number: int
+    ) -> None:
         super().__init__(graph, splits)
         self.pipeline = pipeline
         self.number = number

@@ -36,9 +36,9 @@ from ggml_py.plan.assign import Assignment, Causes, Devices, is_view
 from ggml_py.plan.collective import AllReduce, Gather, KnowsOthers
 from ggml_py.plan.crew import Crew
 from ggml_py.plan.order import stored_early
-from ggml_py.plan.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
+from ggml_py.plan.pipeline import MAX_COPIES, GraphPipeline, PipelinedPlan
 from ggml_py.plan.plan import Plan, PlanInWaves, Plans, Split
-from ggml_py.plan.split import Part, Splitter
+from ggml_py.plan.split import GraphPart, Splitter
 from ggml_py.plan.taps import Taps, cut, hold_sources, keeps_sources, settled
 from ggml_py.plan.waves import in_waves
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
@@ -57,8 +57,8 @@ class Layout:
     assignment  of several devices
     """
 
-    parts: list[Part]
-    waves: list[list[Part]]
+    parts: list[GraphPart]
+    waves: list[list[GraphPart]]
     memory: MemoryPlan
     undo: Callable[[], None]
     assignment: Assignment | None = None
@@ -95,7 +95,7 @@ class Scheduler:
         able = all(isinstance(d, AsyncDevice) for d in devices[:-1])
         self._one_by_one = watch is not None or check is not None
         alone = len(devices) == 1 or self._one_by_one
-        self._pipeline = Pipeline() if parallel and able and not alone else None
+        self._pipeline = GraphPipeline() if parallel and able and not alone else None
         self.n_copies = MAX_COPIES if self._pipeline else 1
         self.together = together and not alone
         self._crew = Crew()
@@ -257,7 +257,11 @@ class Scheduler:
             _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
             self.n_splits = 1
             ordered = self._ordered(graph, lambda _: 0)
-            parts = cut([Part(0, ordered.nodes)], stops) if stops else [Part(0, ordered.nodes)]
+            parts = (
+                cut([GraphPart(0, ordered.nodes)], stops)
+                if stops
+                else [GraphPart(0, ordered.nodes)]
+            )
             ordered = hold_sources(ordered, held) if held else ordered
             fused = self._fuse(parts, ordered)
             inputs = {id(t): 1 for t in graph.leafs}  # apart: what is computed fills whole pages
@@ -281,7 +285,7 @@ class Scheduler:
         """The graph as its nodes run; as they are written where each is told of."""
         return graph if self._one_by_one else stored_early(graph, device_of)
 
-    def _fuse(self, parts: list[Part], whole: Graph) -> list[Fused[Any]]:
+    def _fuse(self, parts: list[GraphPart], whole: Graph) -> list[Fused[Any]]:
         """Set what each part runs; returns its steps of several nodes."""
         uses = Uses(whole.nodes) if self.options.fuse and not self._one_by_one else None
         for part in parts:
@@ -312,7 +316,7 @@ class Scheduler:
                 name = self.devices[chosen].name
                 log.info("%s runs on %s: %s cannot: %s", node.op, name, refuser, reason)
 
-    def _splits(self, part: Part) -> list[Split]:
+    def _splits(self, part: GraphPart) -> list[Split]:
         device = self.devices[part.device]
         if part.group is not None:
             group = [None if i is None else self.devices[i] for i in part.group]

@@ -16,7 +16,7 @@ from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 
 
 @dataclass(slots=True)
-class Part:
+class GraphPart:
     """Consecutive nodes of one device; inputs (source, copy) are copied to it before they run.
 
     steps   what it runs, once that is known: nodes, or several of them as one
@@ -62,11 +62,11 @@ class Splitter:
                 self.arena_of[id(t)] = self._arena_of_copies(assignment.of(t))
         self._copies: dict[tuple[int, int], Tensor] = {}
         self._replaced: list[tuple[Tensor, tuple[Tensor | None, ...]]] = []
-        self.parts = [Part(next((self._of(t) for t in graph.nodes if not is_view(t)), 0))]
+        self.parts = [GraphPart(next((self._of(t) for t in graph.nodes if not is_view(t)), 0))]
         for node in graph.nodes:
             self._append(node)
 
-    def with_copies(self, waves: Sequence[Sequence[Part]]) -> Graph:
+    def with_copies(self, waves: Sequence[Sequence[GraphPart]]) -> Graph:
         """The graph for the allocator: copies are made where their part begins.
 
         waves  parts that run at the same time: what one reads of another device's memory stays
@@ -81,7 +81,7 @@ class Splitter:
                 whole.nodes.append(self._end_of(wave))
         return whole
 
-    def _end_of(self, wave: Sequence[Part]) -> Tensor:
+    def _end_of(self, wave: Sequence[GraphPart]) -> Tensor:
         """A node that computes nothing, and reads what is not to be overwritten before."""
         read: dict[int, Tensor] = {}
         for part in wave:
@@ -109,7 +109,7 @@ class Splitter:
             device = self._of(node)
             alone = part.is_reduce or (part.inputs and self._brings_weight(node, device))
             if device != part.device or alone:
-                part = Part(device)
+                part = GraphPart(device)
                 self.parts.append(part)
             self._localize(node, part)
         part.nodes.append(node)
@@ -119,7 +119,7 @@ class Splitter:
         to have the sum. Earlier copies of them are no longer true.
         """
         device = self._of(node)
-        part = Part(device, [node])
+        part = GraphPart(device, [node])
         if self.anyhow or any(self._elsewhere(s, device) for s in sources(node)):
             part.group = [None if s is None else self._of(s) for s in node.src]
         changed = {id(s.root) for s in sources(node)}
@@ -139,7 +139,7 @@ class Splitter:
             s.flags & FLAG_WEIGHT and self._elsewhere(s, device) for s in sources(node)
         )
 
-    def _localize(self, node: Tensor, part: Part) -> None:
+    def _localize(self, node: Tensor, part: GraphPart) -> None:
         src = tuple(
             self._copy(s, part) if s is not None and self._elsewhere(s, part.device) else s
             for s in node.src
@@ -151,7 +151,7 @@ class Splitter:
     def _arena_of_copies(self, device: int) -> int:
         return device if self.number is None else device + len(self.names) * (1 + self.number)
 
-    def _copy(self, source: Tensor, part: Part) -> Tensor:
+    def _copy(self, source: Tensor, part: GraphPart) -> Tensor:
         key = (id(source), part.device)
         copy = self._copies.get(key)
         if copy is None:

@@ -16,7 +16,7 @@ from ggml_py.backend.null import reader_of
 from ggml_py.fusion.match import written
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
-from ggml_py.plan.split import Part
+from ggml_py.plan.split import GraphPart
 from ggml_py.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
 
 
@@ -95,9 +95,9 @@ def hold_sources(graph: Graph, nodes: Iterable[Tensor]) -> Graph:
     return found
 
 
-def cut(parts: Sequence[Part], stops: Sequence[Tensor]) -> list[Part]:
+def cut(parts: Sequence[GraphPart], stops: Sequence[Tensor]) -> list[GraphPart]:
     """Parts that end with each of the nodes."""
-    ends, found = {id(t) for t in stops}, list[Part]()
+    ends, found = {id(t) for t in stops}, list[GraphPart]()
     for part in parts:
         piece = replace(part, nodes=[])
         for node in part.nodes:
@@ -105,7 +105,7 @@ def cut(parts: Sequence[Part], stops: Sequence[Tensor]) -> list[Part]:
             if id(node) in ends:
                 piece.told = [node]
                 found.append(piece)
-                piece = Part(part.device)
+                piece = GraphPart(part.device)
         if piece.nodes or piece.inputs:
             found.append(piece)
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ggml_py.opspec import OPS
 from ggml_py.plan.assign import is_view, sources
-from ggml_py.plan.split import Part
+from ggml_py.plan.split import GraphPart
 from ggml_py.tensor import Tensor
 
 
@@ -27,12 +27,12 @@ class _Touched:
         self.writes |= other.writes
 
 
-def in_waves(parts: list[Part]) -> list[list[Part]]:
+def in_waves(parts: list[GraphPart]) -> list[list[GraphPart]]:
     """Consecutive parts, as many as can run at the same time: those of different devices do not
     touch what another of them writes. Those of one device run in turn. A REDUCE has a wave to
     itself, for all devices wait for it.
     """
-    waves: list[list[Part]] = []
+    waves: list[list[GraphPart]] = []
     by_device: dict[int, _Touched] = {}
     alone = True
     for part in parts:
@@ -47,7 +47,7 @@ def in_waves(parts: list[Part]) -> list[list[Part]]:
     return waves
 
 
-def _touched(part: Part) -> _Touched:
+def _touched(part: GraphPart) -> _Touched:
     found = _Touched({id(source.root) for source, _ in part.inputs})
     for node in part.nodes:
         if not is_view(node):

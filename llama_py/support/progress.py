@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from ggml_py.machine import building
-from ggml_py.machine.building import Stage
+from ggml_py.machine.building import BuildStage
 
 BAR = 16  # characters
 TICK = 0.25  # seconds between two drawings
@@ -86,12 +86,12 @@ class Kernels:
     ) -> None:
         self.before, self.elsewhere = before, elsewhere
         self._earlier = 0  # kernels of which it was not known how many will follow
-        self._stage = Stage(0, 0)
+        self._stage = BuildStage(0, 0)
         self._since = self._start = 0.0
         self._lock = threading.RLock()  # of what is drawn, against `close`
         self._ends: threading.Event | None = None
 
-    def __call__(self, stage: Stage) -> None:
+    def __call__(self, stage: BuildStage) -> None:
         now = monotonic()
         if stage.stopped:
             self.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ggml_cpu import store
-from ggml_cpu.lock import Turn
+from ggml_cpu.lock import CompileTurn
 from ggml_py.machine.folder import Folder
 from llama_py_tools.generate import cli
 
@@ -69,7 +69,7 @@ def test_clear(
 
 
 def test_clear_leaves_what_is_in_use(cpu: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Folder(cpu / "other") as folder, Turn(folder) as turn:
+    with Folder(cpu / "other") as folder, CompileTurn(folder) as turn:
         assert turn.is_ours() and cli.main(["cache", "clear", "--all"]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("removed 1 kernels") and "other is in use" in shown.err

@@ -65,7 +65,7 @@ def new_process(patch: pytest.MonkeyPatch) -> None:
 
 def run(*kernels: Kernel) -> list[int]:
     """Load kernels as a process does that has none yet, and run them."""
-    library = objcache.Library()  # has the code, and so must stay
+    library = objcache.LoadedKernels()  # has the code, and so must stay
     addresses = library.load(kernels, None)
     words = np.zeros(len(kernels), np.int64)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)

@@ -9,7 +9,7 @@ import numpy as np
 from ggml_cpu import vocabulary as v
 from ggml_cpu.executor import Executor
 from ggml_cpu.kernel import kernel
-from ggml_cpu.program import Program
+from ggml_cpu.program import CPUProgram
 from ggml_cpu.step import Step
 from ggml_py import ops
 from ggml_py.backend import Bytes, CompileOptions, HostBuffer, aligned_bytes, get_tensor, set_tensor
@@ -96,7 +96,7 @@ def around(t: Tensor) -> Bytes:
 
 def run(*steps: Step, n_threads: int = 1, times: int = 1) -> str:
     """The message of what was raised."""
-    program = Program(steps, Executor(n_threads), CompileOptions())
+    program = CPUProgram(steps, Executor(n_threads), CompileOptions())
     try:
         for _ in range(times):
             program.run()

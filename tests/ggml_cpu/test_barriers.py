@@ -13,10 +13,10 @@ import pytest
 import llama_py
 from ggml_cpu.backend import CPUDevice
 from ggml_cpu.barriers import phases
-from ggml_cpu.layout import Layout
+from ggml_cpu.layout import StepLayout
 from ggml_cpu.private import ELEMENTS, trace
-from ggml_cpu.program import OFTEN, Program
-from ggml_cpu.ranges import Pieces, Range
+from ggml_cpu.program import OFTEN, CPUProgram
+from ggml_cpu.ranges import Range, RangePieces
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
 from ggml_py import ops
@@ -97,7 +97,7 @@ def test_phases_of_random_accesses() -> None:
 
 
 def test_pieces() -> None:
-    pieces = Pieces([(10, 20), (15, 30), (40, 50)])
+    pieces = RangePieces([(10, 20), (15, 30), (40, 50)])
     names = {(10, 20): [10, 15], (15, 16): [15], (0, 11): [10], (29, 41): [20, 30, 40]}
     for r, starts in names.items():
         assert [e for e in pieces.edges[pieces.of(r)] if e != 50] == starts
@@ -110,7 +110,7 @@ assert LARGE[0] * LARGE[1] > ELEMENTS
 
 def planned(
     build: Build, n_threads: int, *ne: tuple[int, ...], settle: bool = True
-) -> tuple[Tensor, Program, Callable]:
+) -> tuple[Tensor, CPUProgram, Callable]:
     """The result of a graph, its program, and what runs it with given values; `settle`: laid out
     for many runs from the first on."""
     device = CPUDevice()
@@ -123,7 +123,7 @@ def planned(
     plan = Scheduler([device], CompileOptions()).plan(graph)
     (split,) = plan.splits
     program = split.program
-    assert isinstance(program, Program)
+    assert isinstance(program, CPUProgram)
     if settle:
         program.settle()
 
@@ -278,7 +278,7 @@ def test_scratch_of_few_runs_is_used_again_at_once() -> None:
         return ops.add(ops.mul_mat(w[0], x), ops.mul_mat(w[1], x))
 
     _, program, run = planned(build, 2, (96, 70))
-    few, often = (Layout(program.steps, 2, how) for how in (False, True))
+    few, often = (StepLayout(program.steps, 2, how) for how in (False, True))
     sizes = [p.scratch.nbytes for p in few.placed if p.scratch is not None]
     assert len(sizes) == 7
     own = max((p.local.nbytes for p in few.placed if p.local is not None), default=0)
@@ -299,7 +299,7 @@ def test_scratch_of_threads_is_where_that_of_others_was() -> None:
         return ops.add(ops.view(rotated, (64, 96), (256,), 0), ops.mul_mat(weights(128, 64), y))
 
     _, program, run = planned(build, 2, (64, 1, 4000), (128, 96))
-    layout = Layout(program.steps, 2, often=False)
+    layout = StepLayout(program.steps, 2, often=False)
     needs = [s.kernel.scratch(s.node, 2) for s in program.steps]
     shared, own = (max(n) for n in zip(*needs, strict=True))
     assert max(a + 2 * b for a, b in needs) <= layout.memory.nbytes < shared + 2 * own
@@ -398,7 +398,7 @@ def test_inner_values(steps: list[Step], inner: list[bool]) -> None:
 def test_what_a_step_writes_besides_its_result() -> None:
     """Those who read it come after, and so do those who write there."""
     steps = [step(X, OTHER, Y, writes=(2,)), step(TO, Y), step(Y, OTHER)]
-    assert phases(Layout(steps, 2).entries) == [0, 1, 2]
+    assert phases(StepLayout(steps, 2).entries) == [0, 1, 2]
 
 
 def demo_logits(n_threads: int, n_runs: int) -> list[np.ndarray]:

@@ -48,14 +48,14 @@ def compiled(text: str) -> bytes:
     return bytes(machine().emit_object(module))
 
 
-def result(image: elf.Image, i: int) -> float:
+def result(image: elf.LoadedCode, i: int) -> float:
     word = np.full(1, np.nan)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
     kind(image.addresses["a.kernel"])(word.ctypes.data, i, 4)
     return float(word[0])
 
 
-def placed(code: bytes) -> elf.Image:
+def placed(code: bytes) -> elf.LoadedCode:
     image = elf.place({"a.kernel": code}, externals())
     assert image is not None
     return image

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu.kernel import REGISTRY
-from ggml_cpu.shares import Shares, reached
+from ggml_cpu.shares import KernelShares, reached
 from ggml_cpu.table import every_kernel
 from tests.ggml_cpu.fake_kernels import fake
 
@@ -14,7 +14,7 @@ def test_each_worker_keeps_to_what_it_has_typed() -> None:
     ways = ("mul_mat_{}_panels", "mul_mat_{}_panel", "mul_mat_id_{}_panels", "mul_mat_id_{}_panel")
     types = ("q4_K", "q6_K")
     kernels = [REGISTRY.kernels[way.format(name)] for name in types for way in ways]
-    shares = Shares()
+    shares = KernelShares()
     shares.ask(kernels)
     taken: list[list[str]] = [[], []]
     sizes: list[int] = []
@@ -30,7 +30,7 @@ def test_each_worker_keeps_to_what_it_has_typed() -> None:
 
 def test_what_was_asked_for_comes_first() -> None:
     a, b, c = (fake(name, value) for name, value in (("a", 1), ("b", 2), ("c", 3)))
-    shares = Shares()
+    shares = KernelShares()
     shares.ask([a])
     shares.follow([a, b])  # the first of them once
     assert [shares.begin(i) for i in range(3)] == [True, True, False]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ggml_cpu import store, tidy
-from ggml_cpu.lock import Turn
+from ggml_cpu.lock import CompileTurn
 from ggml_py.machine.folder import PARTIAL, Folder
 
 DAY = 86400
@@ -152,7 +152,7 @@ def test_what_was_never_finished_is_removed_later(cpu: Path) -> None:
 def test_what_a_process_compiles_for_stays(cpu: Path) -> None:
     present()
     at = environment(cpu / "busy", 1000)
-    with Folder(at) as folder, Turn(folder) as turn:
+    with Folder(at) as folder, CompileTurn(folder) as turn:
         assert turn.is_ours()
         used(at, 1000)
         run_tidy(made=True)

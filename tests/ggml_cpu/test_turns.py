@@ -13,7 +13,7 @@ import pytest
 from ggml_cpu import compile, lock, store
 from ggml_cpu.children import Children
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.lock import Turn
+from ggml_cpu.lock import CompileTurn
 from ggml_cpu.symbols import symbol_of
 from ggml_py.machine.folder import Folder
 from tests.ggml_cpu.fake_kernels import fake, new_process, stores, value_of
@@ -44,9 +44,9 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_one_has_it(at: Path) -> None:
     with Folder(at) as folder:
-        with Turn(folder) as first, Turn(folder) as second:
+        with CompileTurn(folder) as first, CompileTurn(folder) as second:
             assert first.is_ours() and not second.is_ours() and not second.has_come()
-        with Turn(folder) as third:
+        with CompileTurn(folder) as third:
             assert third.is_ours()
 
 
@@ -58,7 +58,7 @@ def test_of_a_process_that_was_killed(at: Path) -> None:
         text=True,
     )
     assert holder.stdout is not None
-    with holder, Folder(at) as folder, Turn(folder) as turn:
+    with holder, Folder(at) as folder, CompileTurn(folder) as turn:
         assert holder.stdout.readline() == "True\n"
         assert not turn.is_ours()
         holder.kill()
@@ -70,7 +70,7 @@ def test_waiting_in_vain(at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is stopped, say."""
     now = [0.0]
     monkeypatch.setattr(lock.time, "monotonic", lambda: now[0])
-    with Folder(at) as folder, Turn(folder) as holder, Turn(folder) as turn:
+    with Folder(at) as folder, CompileTurn(folder) as holder, CompileTurn(folder) as turn:
         assert holder.is_ours() and not turn.has_come()
         now[0] = lock.PATIENCE
         assert not turn.has_come()
@@ -86,7 +86,7 @@ def test_where_there_can_be_no_lock(at: Path, kind: str) -> None:
     make = {"directory": Path.mkdir, "fifo": os.mkfifo, "link": lambda p: p.symlink_to("x")}
     if kind != "none":
         make[kind](at / lock.LOCK)
-    with Folder(at) as folder, Turn(None if kind == "none" else folder) as turn:
+    with Folder(at) as folder, CompileTurn(None if kind == "none" else folder) as turn:
         assert turn.is_ours()
 
 
@@ -117,7 +117,7 @@ def test_kernels_of_another_process_are_waited_for(
         turn.__exit__()
 
     seen: list[tuple[int, int, str]] = []
-    with Folder(at) as folder, Turn(folder) as turn:
+    with Folder(at) as folder, CompileTurn(folder) as turn:
         assert turn.is_ours()
         monkeypatch.setattr(compile.time, "sleep", other_process)
         codes = compile.compile_kernels([a, b, c], lambda *how: seen.append(how))

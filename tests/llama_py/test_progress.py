@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from ggml_py.machine import building
-from ggml_py.machine.building import Stage
+from ggml_py.machine.building import BuildStage
 from llama_py.support import progress
 from llama_py.support.progress import Kernels, shown
 from tests.support.limits import SECONDS
@@ -41,7 +41,7 @@ def test_a_bar_that_counts_all(now: list[float], monkeypatch: pytest.MonkeyPatch
     """Three kernels before it is known that four follow."""
     terminal = terminal_of(monkeypatch)
     display = Kernels()
-    told = [Stage(0, 0), Stage(3, 0, "c"), Stage(0, 4), Stage(1, 4, "d")]
+    told = [BuildStage(0, 0), BuildStage(3, 0, "c"), BuildStage(0, 4), BuildStage(1, 4, "d")]
     texts = []
     for stage in told:
         now[0] += 1.0
@@ -55,9 +55,9 @@ def test_a_bar_that_counts_all(now: list[float], monkeypatch: pytest.MonkeyPatch
     ]
     now[0] += 2.0
     assert display.text().endswith("| 5 s")
-    display(Stage(4, 4, "g"))
+    display(BuildStage(4, 4, "g"))
     assert terminal.getvalue().endswith("\r") and "4 of 7" in terminal.getvalue()
-    display(Stage(0, 2))  # another model
+    display(BuildStage(0, 2))  # another model
     assert ": 0 of 2" in display.text()
     display.close()
 
@@ -68,16 +68,16 @@ def test_lines_elsewhere(
     lines: list[str] = []
     display = Kernels(elsewhere=lines.append)
     for second in range(15):
-        display(Stage(second, 15, "k"))
+        display(BuildStage(second, 15, "k"))
         now[0] += 1.0
-    display(Stage(15, 15, "k"))
+    display(BuildStage(15, 15, "k"))
     assert [line.split(": ")[1].split(" |")[0] for line in lines] == ["2 of 15", "12 of 15"]
     assert capsys.readouterr().err == ""
 
 
 def building_kernels() -> None:
     for done in range(3):
-        building.tell(Stage(done, 2, "k"))
+        building.tell(BuildStage(done, 2, "k"))
 
 
 def test_python_shows_it_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_an_interrupt_ends_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Kernels, "_tick", ticked)
     with building.telling(display), pytest.raises(KeyboardInterrupt), building.building():
-        building.tell(Stage(1, 4, "k"))
+        building.tell(BuildStage(1, 4, "k"))
         raise KeyboardInterrupt
     terminal.write("> ")
     ticks[0].join(SECONDS)
@@ -119,7 +119,7 @@ def test_python_can_be_told_not_to(given: bool, monkeypatch: pytest.MonkeyPatch)
 
 def test_who_is_told_already_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
-    stages: list[Stage] = []
+    stages: list[BuildStage] = []
     with building.telling(stages.append), shown(None):
         building_kernels()
     assert len(stages) == 3 and terminal.getvalue() == ""

@@ -16,10 +16,10 @@ import llama_py
 from ggml_cpu import logits, objcache
 from ggml_cpu.compile import Following, Progress
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.objcache import Library
+from ggml_cpu.objcache import LoadedKernels
 from ggml_cpu.store import STORE
 from ggml_py.machine import building
-from ggml_py.machine.building import Stage
+from ggml_py.machine.building import BuildStage
 from llama_py import Context, GenerateParams
 from llama_py.context.warmup import make_all_ready, make_ready, sizes, warm_up
 from llama_py.graph.params import GraphParams
@@ -68,18 +68,18 @@ class Cold:
         found = real_read(kernels)
         found |= real_compile([k for k in kernels if k not in found])
         for done in range(len(kernels) + 1):
-            building.tell(Stage(done, len(kernels) if whole else 0))
+            building.tell(BuildStage(done, len(kernels) if whole else 0))
         return found
 
 
-_LIBRARIES: list[Library] = []  # threads of the device may be in their code to the end
+_LIBRARIES: list[LoadedKernels] = []  # threads of the device may be in their code to the end
 real_read, real_compile = STORE.read, objcache.compile_kernels
 
 
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> Cold:
     cold = Cold()
-    _LIBRARIES.append(Library())
+    _LIBRARIES.append(LoadedKernels())
     monkeypatch.setattr(objcache, "_LIBRARY", _LIBRARIES[-1])
     monkeypatch.setattr(STORE, "read", cold.read)
     monkeypatch.setattr(STORE, "has", cold.has)

@@ -34,7 +34,7 @@ def plant(obey: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(obey)
     def run(self: Any, here: Any) -> None:
-        if type(self) is orders.Run:
+        if type(self) is orders.RunProgram:
             Planted.passed()
         obey(self, here)
 
@@ -69,7 +69,7 @@ class Sleep(Order):
 
 
 def main() -> int:
-    orders.Run.obey = plant(orders.Run.obey)  # type: ignore[method-assign]
+    orders.RunProgram.obey = plant(orders.RunProgram.obey)  # type: ignore[method-assign]
     if world().rank:
         from ggml_mpi.worker import serve
 

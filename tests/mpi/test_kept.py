@@ -15,7 +15,7 @@ import pytest
 
 from ggml_cpu import store
 from ggml_mpi import kept
-from ggml_mpi.kept import Kept, digest_of
+from ggml_mpi.kept import KeptWeights, digest_of
 from ggml_py.machine.folder import Folder
 from llama_py_tools.generate import cli
 from tests.mpi.launching import on_ranks
@@ -48,10 +48,10 @@ def is_mapped(data: np.ndarray) -> bool:
 def test_what_was_kept_is_found_by_another(at: Path) -> None:
     data = some(0)
     digest = digest_of(data)
-    assert Kept().find(digest, data.size) is None
-    found = Kept().keep(digest, data)
+    assert KeptWeights().find(digest, data.size) is None
+    found = KeptWeights().keep(digest, data)
     assert is_mapped(found) and names(at) == {digest}
-    again = Kept().find(digest, data.size)
+    again = KeptWeights().find(digest, data.size)
     assert again is not None and is_mapped(again)
     np.testing.assert_array_equal(again, data)
     if sys.platform != "win32":
@@ -62,15 +62,15 @@ def test_what_was_kept_is_found_by_another(at: Path) -> None:
 def test_another_file_of_the_name_is_none(at: Path, how: str) -> None:
     data = some(1)
     digest = digest_of(data)
-    Kept().keep(digest, data)
+    KeptWeights().keep(digest, data)
     content = bytearray(data.tobytes())
     content[MIB // 2] ^= 1
     wrong = {"cut": content[: MIB // 2], "changed": content, "longer": content * 2, "empty": b""}
     (at / digest).write_bytes(wrong[how])
-    assert Kept().find(digest, data.size) is None
+    assert KeptWeights().find(digest, data.size) is None
     assert names(at) == set()
-    Kept().keep(digest, data)
-    assert Kept().find(digest, data.size) is not None
+    KeptWeights().keep(digest, data)
+    assert KeptWeights().find(digest, data.size) is not None
 
 
 WRITES = """
@@ -103,7 +103,7 @@ def test_a_kill_while_writing_leaves_nothing_wrong(at: Path) -> None:
     whole = [name for name in names(at) if len(name) == 64]
     assert len(whole) >= 4
     for name in whole:
-        assert Kept().find(name, MIB) is not None
+        assert KeptWeights().find(name, MIB) is not None
 
 
 def test_a_full_disk_leaves_it_in_memory(
@@ -113,7 +113,7 @@ def test_a_full_disk_leaves_it_in_memory(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "write", full)
-    own, data = Kept(), some(2)
+    own, data = KeptWeights(), some(2)
     at.mkdir(mode=0o700)
     for _ in range(2):
         assert own.keep(digest_of(data), data) is data
@@ -128,20 +128,20 @@ def test_a_full_disk_leaves_it_in_memory(
 @pytest.mark.skipif(sys.platform == "win32", reason="a profile is its user's")
 def test_a_directory_that_others_may_write_to_is_none(at: Path) -> None:
     data = some(3)
-    Kept().keep(digest_of(data), data)
+    KeptWeights().keep(digest_of(data), data)
     at.chmod(0o777)
-    assert Kept().find(digest_of(data), data.size) is None
-    assert Kept().keep(digest_of(data), data) is data
+    assert KeptWeights().find(digest_of(data), data.size) is None
+    assert KeptWeights().keep(digest_of(data), data) is data
     at.chmod(0o700)
     (at / digest_of(data)).chmod(0o666)
-    assert Kept().find(digest_of(data), data.size) is None
+    assert KeptWeights().find(digest_of(data), data.size) is None
 
 
 def test_a_directory_of_others_is_left_alone(at: Path) -> None:
     at.mkdir()
     (at / "letter.txt").write_text("mine")
     data = some(4)
-    assert Kept().keep(digest_of(data), data) is data
+    assert KeptWeights().keep(digest_of(data), data) is data
     assert kept.about() is None and kept.clear() == (0, 0) and names(at) == {"letter.txt"}
 
 
@@ -150,10 +150,10 @@ def test_the_least_lately_used_goes_first(at: Path, monkeypatch: pytest.MonkeyPa
     digests = list(parts)
     for number, (digest, data) in enumerate(parts.items()):
         if number < 3:
-            Kept().keep(digest, data)
+            KeptWeights().keep(digest, data)
             os.utime(at / digest, (number, number))
     monkeypatch.setenv("LLAMA_PY_WEIGHTS_SIZE", "3")
-    own = Kept()
+    own = KeptWeights()
     assert own.find(digests[0], MIB) is not None  # it is used now
     own.keep(digests[3], parts[digests[3]])
     assert names(at) == {digests[0], digests[2], digests[3]}
@@ -164,7 +164,7 @@ def test_the_least_lately_used_goes_first(at: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_command_lists_and_clears(at: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = some(5)
-    Kept().keep(digest_of(data), data)
+    KeptWeights().keep(digest_of(data), data)
     with Folder(at) as folder:
         folder.write("letter.txt", b"mine")
     assert cli.main(["cache"]) == 0

@@ -44,7 +44,7 @@ else:
     ctx = model.context(n_ctx=n_ctx)
     use = {name: {**of, "reuse": 0} for name, of in ctx.memory_breakdown().items()}
     samples = model.devices[1].alignment
-    print(json.dumps([use, world().ask(1, orders.Held()) - samples]))
+    print(json.dumps([use, world().ask(1, orders.ReportHeld()) - samples]))
 """
 
 

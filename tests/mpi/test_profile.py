@@ -98,9 +98,9 @@ def test_a_process_of_the_trace_for_each_rank(tmp_path: Path) -> None:
 def test_waits_are_for_who_begins_last() -> None:
     """By clocks that differ."""
     pytest.importorskip("mpi4py")
-    from ggml_mpi.times import Message, Times, waits
+    from ggml_mpi.times import Message, RankTimes, waits
 
-    here = Times(
+    here = RankTimes(
         messages=[
             Message("send", (1,), 1, 8, 100, 110),
             Message("sum", (1,), 1, 8, 200, 300),
@@ -108,7 +108,7 @@ def test_waits_are_for_who_begins_last() -> None:
             Message("receive", (1,), 0, 0, 500, 600),
         ]
     )
-    there = Times(
+    there = RankTimes(
         ahead=1000,
         messages=[
             Message("receive", (0,), 0, 0, 1050, 1130),
@@ -119,12 +119,12 @@ def test_waits_are_for_who_begins_last() -> None:
     )
     assert waits([here, there]) == [[0, 60, 0, 90], [50, 0, 50, 0]]
     three = [
-        Times(messages=[Message("sum", others, 2, 8, start, 100)])
+        RankTimes(messages=[Message("sum", others, 2, 8, start, 100)])
         for others, start in (((1, 2), 10), ((0, 2), 70), ((0, 1), 30))
     ]
     assert waits(three) == [[60], [0], [40]]
-    alone = Times(messages=[Message("receive", (1,), 0, 0, 5, 9)])
-    assert waits([alone, Times()]) == [[0], []]
+    alone = RankTimes(messages=[Message("receive", (1,), 0, 0, 5, 9)])
+    assert waits([alone, RankTimes()]) == [[0], []]
 
 
 def data_of(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ggml_cpu.backend import CPUDevice
-from ggml_cpu.program import Program
+from ggml_cpu.program import CPUProgram
 from ggml_mpi import wire
 from ggml_mpi.files import Files, digest_of
 from ggml_py.backend import Buffer, CompileOptions, HostBuffer, Work
@@ -33,7 +33,7 @@ class SentCPU(CPUDevice):
         super().__init__()
         self.n_bytes = 0
 
-    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> CPUProgram:
         steps = wire.steps_to_send(nodes, self.fusions)
         buffers: dict[int, Buffer] = {}
         for i, row in enumerate(steps.rows):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ggml_py.machine import building
-from ggml_py.machine.building import Stage
+from ggml_py.machine.building import BuildStage
 
 MANY = 1000  # tests; a few of them need a few kernels only
 EVERY = 5.0  # seconds between two lines
@@ -27,10 +27,10 @@ class CompileProgress:
     def __init__(self, reporter: Any, clock: Callable[[], float] = monotonic) -> None:
         self.reporter, self.clock = reporter, clock
         self.start = clock()
-        self.stage = Stage(0, 0)
+        self.stage = BuildStage(0, 0)
         self.ends = threading.Event()
 
-    def __call__(self, stage: Stage) -> None:
+    def __call__(self, stage: BuildStage) -> None:
         first = not self.stage.total
         if stage.stopped or not stage.total:
             return

@@ -15,7 +15,7 @@ import pytest
 from ggml_cpu import compile
 from ggml_cpu.store import STORE
 from ggml_py.machine import building
-from ggml_py.machine.building import Stage
+from ggml_py.machine.building import BuildStage
 from tests.support import reporting
 from tests.support.commands import ROOT, heed_interrupts
 from tests.support.limits import SECONDS
@@ -57,7 +57,7 @@ def test_kernels_are_counted_from_the_first_on(monkeypatch: pytest.MonkeyPatch) 
     now, terminal = [100.0], Terminal()
     display = CompileProgress(terminal, lambda: now[0])
     for done in range(3):
-        display(Stage(done, 2, f"kernel{done}" if done else ""))
+        display(BuildStage(done, 2, f"kernel{done}" if done else ""))
         now[0] += 2.0
         display.write()
     assert terminal.lines == [
@@ -76,7 +76,7 @@ def test_missing_kernels_are_compiled_with_a_display(monkeypatch: pytest.MonkeyP
 
     def compiled(kernels: Any) -> None:
         asked.extend(k.name for k in kernels)
-        building.tell(Stage(0, len(asked)))
+        building.tell(BuildStage(0, len(asked)))
 
     terminal = Terminal()
     monkeypatch.setattr(STORE, "read", lambda kernels: {k: b"" for k in kernels[3:]})

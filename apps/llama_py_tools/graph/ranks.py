@@ -12,7 +12,7 @@ from ggml_py.backend import KernelTime
 from llama_py_tools.graph.plan import columns
 
 if TYPE_CHECKING:
-    from ggml_mpi.times import Ran, Times
+    from ggml_mpi.times import Ran, RankTimes
     from ggml_py.plan import Plan
     from ggml_py.tensor import Tensor
 
@@ -53,7 +53,7 @@ def is_over_ranks(plans: Sequence[Plan]) -> bool:
     return module is not None and any(isinstance(plan, module.RankPlan) for plan in plans)
 
 
-def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[Times]]:
+def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[RankTimes]]:
     """See ggml_mpi.times.timed."""
     from ggml_mpi import times
     from ggml_mpi.plan import RankPlan
@@ -63,7 +63,7 @@ def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[Times]]:
 
 
 def kernels_and_messages(
-    times: Sequence[Times], plans: Sequence[Plan]
+    times: Sequence[RankTimes], plans: Sequence[Plan]
 ) -> tuple[dict[str, list[KernelTime]], list[OfRank]]:
     """Kernels of other ranks by device, with the nodes of these plans, and what passed between all;
     by rank 0's clock."""
@@ -107,7 +107,7 @@ def own_kernels(
     return [replace(times[i], node=node) for i, node in found]
 
 
-def _kernels(own: Times, nodes: dict[Key, list[Tensor]]) -> Iterator[KernelTime]:
+def _kernels(own: RankTimes, nodes: dict[Key, list[Tensor]]) -> Iterator[KernelTime]:
     for i, node in _found(own.kernels, nodes):
         ran = own.kernels[i]
         threads = tuple((a - own.ahead, b - own.ahead) for a, b in ran.threads)
@@ -132,7 +132,7 @@ def _found(
         yield i, of[turn[key] % len(of)]
 
 
-def _passed(own: Times, waits: Sequence[int]) -> list[Passed]:
+def _passed(own: RankTimes, waits: Sequence[int]) -> list[Passed]:
     words = {
         "send": "send to",
         "receive": "receive from",

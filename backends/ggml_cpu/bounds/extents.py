@@ -32,7 +32,7 @@ from ggml_cpu.bounds.check import (
     ZEROS,
 )
 from ggml_cpu.faults import BOUNDS, FAULT
-from ggml_cpu.layout import Layout
+from ggml_cpu.layout import StepLayout
 from ggml_cpu.params import LOCAL, LOCAL_BYTES, SHARED, TENSOR_WORDS, TENSORS
 from ggml_py.backend import aligned_bytes
 from ggml_py.errors import BoundsError
@@ -56,7 +56,7 @@ class Extent(NamedTuple):
         return not has_first, max(self.start - end, start - self.start - self.nbytes, 0)
 
 
-class Bounds:
+class AllowedExtents:
     """What kernels that are given some blocks may touch, a list for each; and what they did touch
     besides. The blocks lead to it by `faults`, the record of that name (faults.py)."""
 
@@ -113,7 +113,7 @@ def _address(words: npt.NDArray[np.generic]) -> int:
     return int(words.__array_interface__["data"][0])
 
 
-def of_layout(layout: Layout) -> list[list[Extent]]:
+def of_layout(layout: StepLayout) -> list[list[Extent]]:
     """What each of its blocks is for."""
     return [
         list(_extents(layout, i, layout.blocks[row]))
@@ -122,7 +122,7 @@ def of_layout(layout: Layout) -> list[list[Extent]]:
     ]
 
 
-def _extents(layout: Layout, i: int, block: Words) -> Iterator[Extent]:
+def _extents(layout: StepLayout, i: int, block: Words) -> Iterator[Extent]:
     step = layout.steps[i]
     for k, t in enumerate(step.operands):
         if t is not None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from ggml_py.inspection.dump import Difference, Record
+from ggml_py.inspection.dump import NodeDifference, Record
 from ggml_py.opspec import OPS
 from llama_py.gguf.metadata import printable
 
 WORDS = struct.Struct("<16i")
 
 
-def lines(a: Sequence[Record], b: Sequence[Record], found: Difference) -> Iterator[str]:
+def lines(a: Sequence[Record], b: Sequence[Record], found: NodeDifference) -> Iterator[str]:
     """Which field differs, then both nodes, and those before them where they end; nothing in them
     moves a terminal's cursor."""
     yield from map(printable, _lines(a, b, found))
 
 
-def _lines(a: Sequence[Record], b: Sequence[Record], found: Difference) -> Iterator[str]:
+def _lines(a: Sequence[Record], b: Sequence[Record], found: NodeDifference) -> Iterator[str]:
     longer = a if found.index < len(a) else b
     yield f"{found} (graph {longer[found.index]['dec']})"
     for side, nodes in (("first", a), ("second", b)):
