@@ -15,7 +15,7 @@ import argparse
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from queue import SimpleQueue
@@ -57,11 +57,20 @@ Text = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to draft: models by their names in `dev.tiny_models`, and options."""
+    """A way to draft.
+
+    Attributes:
+        target: The model, by its name in `dev.tiny_models`.
+        draft: The model that drafts, if there is one.
+        options: Other options of `SpeculativeParams`.
+        n_texts: Texts of a sequence after which it begins anew, because the drafter drafts less
+            the more it has seen; 0: never.
+    """
 
     target: str = "llama-dense"
     draft: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    n_texts: int = 0
 
 
 KINDS = {
@@ -74,8 +83,12 @@ KINDS = {
     "draft-dflash (pairs)": Kind("qwen3-dense", "dflash-pairs"),
     "draft-dspark": Kind(draft="dflash-markov"),
     "ngram-simple": Kind(options={"spec_ngram_simple_size_n": 1, "spec_ngram_simple_size_m": 3}),
-    "ngram-map-k": Kind(options={"spec_ngram_map_k_size_n": 1, "spec_ngram_map_k_size_m": 3}),
-    "ngram-map-k4v": Kind(options={"spec_ngram_map_k4v_size_n": 1, "spec_ngram_map_k4v_size_m": 3}),
+    "ngram-map-k": Kind(
+        options={"spec_ngram_map_k_size_n": 1, "spec_ngram_map_k_size_m": 3}, n_texts=2
+    ),
+    "ngram-map-k4v": Kind(
+        options={"spec_ngram_map_k4v_size_n": 1, "spec_ngram_map_k4v_size_m": 3}, n_texts=2
+    ),
     "ngram-mod": Kind(
         options={"spec_ngram_mod_n_match": 2, "spec_ngram_mod_n_min": 1, "spec_ngram_mod_n_max": 3}
     ),
@@ -127,10 +140,24 @@ class Run:
     n_accepted: int = 0
 
 
+def parts(n: int, size: int) -> Iterator[range]:
+    """Cut the numbers below n into ranges of a size; 0: a single range."""
+    for first in range(0, n, size or n):
+        yield range(first, min(first + (size or n), n))
+
+
 def by_stream(name: str, n: int, seed: int) -> Run:
     """Continue the prompts n times, one after the other."""
-    ctx, run = Context(model(KINDS[name].target), **HOW), Run()
-    for i in range(n):
+    run = Run()
+    for numbers in parts(n, KINDS[name].n_texts):
+        _stream(name, numbers, seed, run)
+    return run
+
+
+def _stream(name: str, numbers: range, seed: int, run: Run) -> None:
+    """Write texts one after the other, in one context."""
+    ctx = Context(model(KINDS[name].target), **HOW)
+    for i in numbers:
         ctx.clear()
         sampler = Sampler(SamplingParams(**SAMPLING, seed=seed + i), ctx.model.hparams.n_vocab)
         at = i % len(PROMPTS)
@@ -139,13 +166,20 @@ def by_stream(name: str, n: int, seed: int) -> Run:
     for s in Sequences.of(ctx).statistics.values():
         run.n_drafted += s.n_drafted
         run.n_accepted += s.n_accepted
-    return run
 
 
 def by_engine(name: str, n: int, seed: int) -> Run:
     """Continue the prompts n times, several sequences at once."""
+    run = Run()
+    for numbers in parts(n, KINDS[name].n_texts * SEQUENCES):
+        _serve(name, numbers, seed, run)
+    return run
+
+
+def _serve(name: str, numbers: range, seed: int, run: Run) -> None:
+    """Write texts, several sequences at once, by one engine."""
     sizes = {"n_ctx": 64 * SEQUENCES, "n_seq_max": SEQUENCES, "n_ubatch": 64, "n_rs_seq": 3}
-    run, ended = Run(), SimpleQueue[None]()
+    ended = SimpleQueue[None]()
 
     def ask(engine: Engine, i: int) -> None:
         at, tokens = i % len(PROMPTS), list[int]()
@@ -163,15 +197,15 @@ def by_engine(name: str, n: int, seed: int) -> Run:
     drafts = SpeculativeParams(**spec(name))
     how = {**HOW, **sizes, "speculative": drafts}
     with Engine(model(KINDS[name].target), **how) as engine:
-        for i in range(n):
-            if i >= 2 * SEQUENCES:
+        for i in numbers:
+            if i - numbers[0] >= 2 * SEQUENCES:
                 ended.get(timeout=SECONDS)
             ask(engine, i)
-        for _ in range(min(n, 2 * SEQUENCES)):
+        for _ in range(min(len(numbers), 2 * SEQUENCES)):
             ended.get(timeout=SECONDS)
         total = engine.metrics().total
-        run.n_drafted, run.n_accepted = total.n_drafted, total.n_accepted
-    return run
+        run.n_drafted += total.n_drafted
+        run.n_accepted += total.n_accepted
 
 
 class Exact:
