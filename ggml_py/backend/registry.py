@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 GROUP = "ggml_py.backends"
 Load = Callable[[], Callable[[], Sequence[Device]]]
 
+opened: dict[str, tuple[Device, ...]] = {}  # devices in use, by backend
+
 
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
@@ -44,12 +46,17 @@ def backend_names() -> list[str]:
     return sorted(_entry_points())
 
 
-@cache
 def devices(backend: str) -> tuple[Device, ...]:
-    """Devices of one backend; BackendError if it is not installed or fails to load."""
+    """Return the devices of one backend, always the same objects.
+
+    Raises:
+        BackendError: The backend is not installed, or fails to load.
+    """
+    if backend in opened:
+        return opened[backend]
     where, load = _entry(backend)
     try:
-        return tuple(load()())
+        return opened.setdefault(backend, tuple(load()()))
     except BackendError:
         raise
     except Exception as e:  # a broken plug-in must be named, whatever it raises
@@ -121,6 +128,5 @@ def absent(name: str) -> Device | None:
 
 
 def refresh() -> None:
-    """Forget what was found, e.g. after a package was installed."""
+    """Look for backends anew, after a package was installed; devices in use stay."""
     _entry_points.cache_clear()
-    devices.cache_clear()

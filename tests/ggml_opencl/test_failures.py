@@ -22,16 +22,10 @@ GENERATE = ["-p", "ROMEO:", "-n", "2", "--temp", "0", "-c", "256"]
 @pytest.fixture(autouse=True)
 def as_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """`auto` takes the device; what a test breaks is not kept for others."""
-    registry.devices.cache_clear()
+    monkeypatch.delitem(registry.opened, "opencl", raising=False)
     found = devices_or_skip("opencl")
     monkeypatch.setattr(found[0], "kind", "gpu")
     monkeypatch.setattr(placement, "backend_names", lambda: ["opencl"])
-
-
-@pytest.fixture(autouse=True)
-def afterwards() -> Any:
-    yield
-    registry.devices.cache_clear()
 
 
 def no_platform(monkeypatch: pytest.MonkeyPatch) -> str:
@@ -40,7 +34,7 @@ def no_platform(monkeypatch: pytest.MonkeyPatch) -> str:
     def none() -> list[Any]:
         raise cl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
 
-    registry.devices.cache_clear()
+    monkeypatch.delitem(registry.opened, "opencl")
     monkeypatch.setattr(cl, "get_platforms", none)
     return "there is no OpenCL device: install the driver of your GPU"
 

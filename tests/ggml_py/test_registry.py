@@ -26,9 +26,15 @@ def test_a_device_is_had_without_looking_through_all_packages(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(registry, "_entry_points", _nothing_is_looked_through)
-    registry.devices.cache_clear()
+    monkeypatch.delitem(registry.opened, name, raising=False)
     assert registry.device(name).name == name
     assert registry._backend_of(f"{name}12") == name
+
+
+def test_devices_in_use_stay() -> None:
+    before = registry.device("ref")
+    registry.refresh()
+    assert registry.device("ref") is before
 
 
 def test_an_unknown_one_is_told_with_those_that_there_are() -> None:
