@@ -29,7 +29,7 @@ from ggml_py.ops import (
 )
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
-from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.feed_forward import SharedFeedForward
 from llama_py.blocks.functions import split
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import ExpertLinear, Linear
@@ -304,8 +304,8 @@ class SharedExperts:
         """gated  the shared one is multiplied by a sigmoid of the token; name  of the result"""
         self.experts, self.name = experts, name
         self.gate = w.linear("ffn_gate_inp_shexp", hp.n_embd, 1) if gated else None
-        self.shared = FeedForward(
-            w, hp.n_embd, n_ff, "_shexp", act=act, scaled=scaled, name="ffn_shexp"
+        self.shared = SharedFeedForward(
+            w, hp.n_embd, n_ff, act=act, scaled=scaled, name="ffn_shexp"
         )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:

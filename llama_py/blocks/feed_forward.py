@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ggml_py.ops import add, div, mul
+from ggml_py.ops import add, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
 from llama_py.graph.builder import GraphBuilder
@@ -13,40 +13,38 @@ from llama_py.weights import Bias, Weights
 
 
 class FeedForward:
-    """down(act(gate x) * up x), or down(act(up x)) without a gate."""
+    """down(act(gate x) * up x), or down(act(up x)) without a gate.
+
+    stem  names of the matrices in a file
+    """
 
     parts_keep = None
+    stem = "ffn_{}"
 
     def __init__(
         self,
         w: Weights,
         n_embd: int,
         n_ff: int,
-        kind: str = "",
         *,
         act: Activation = SILU,
         gated: bool = True,
         bias: Bias = False,
         scaled: bool | Literal["down"] = True,
         name: str = "ffn_out",
-        act_scales: Tensor | None = None,
-        stem: str = "ffn_",
     ) -> None:
         """scaled  see `Weights.linear`; "down": of ffn_down only
-        kind  "" for ffn_up, ffn_gate, ffn_down; "_shexp" for experts that see every token
-        act_scales  F32 [n_ff] divide what the activation gives, where there is no gate
         name  of the result
-        stem  how names begin
         """
         n_up, both = 2 * n_ff if act.halves else n_ff, scaled is True
         self.gate: Linear | None = None
         if gated and not act.halves:
-            self.gate = w.linear(f"{stem}gate{kind}", n_embd, n_ff, bias=bias, scaled=both)
+            self.gate = w.linear(self.stem.format("gate"), n_embd, n_ff, bias=bias, scaled=both)
         halves = (n_ff, n_ff) if act.halves else ()
-        up = f"{stem}up{kind}"
+        up, down = self.stem.format("up"), self.stem.format("down")
         self.up = w.linear(up, n_embd, n_up, bias=bias, scaled=both, sections=halves)
-        self.down = w.linear(f"{stem}down{kind}", n_ff, n_embd, bias=bias, scaled=bool(scaled))
-        self.act, self.name, self.act_scales = act, name, act_scales
+        self.down = w.linear(down, n_ff, n_embd, bias=bias, scaled=bool(scaled))
+        self.act, self.name = act, name
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n] -> the same"""
@@ -77,7 +75,7 @@ class FeedForward:
         if self.act.then is not None:
             name, function = self.act.then
             cur = g.cb(function(cur), f"ffn_{name}", il)
-        return cur if self.act_scales is None else g.cb(div(cur, self.act_scales), "ffn_act", il)
+        return cur
 
     def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
         """Here the bias comes before the scale."""
@@ -97,3 +95,10 @@ class FeedForward:
     def _scaled(self, g: GraphBuilder, w: Linear, cur: Tensor, x: Tensor) -> Tensor:
         assert w.scale is not None
         return g.params.loras.add_to(mul(cur, w.scale), w.weight, x)
+
+
+class SharedFeedForward(FeedForward):
+    """The expert that every token goes through."""
+
+    parts_keep = None
+    stem = "ffn_{}_shexp"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from ggml_py.ops import (
     add,
@@ -37,32 +38,36 @@ LIGHTNING_INDEXER = Form(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class IndexerHeads:
+    """The heads of an indexer.
+
+    size         channels of a head
+    n_chosen     cells that are chosen for each token
+    rope_offset  the first channel of a head that positions turn
+    rotated      heads are then multiplied by a Hadamard matrix
+    """
+
+    n_head: int
+    size: int
+    n_chosen: int
+    rope_type: int
+    rope_offset: int
+    rotated: bool
+
+
 class Indexer:
     """A key of each token and queries of n_head heads, turned by positions and then by a Hadamard
     matrix; a cell's score is the weighted sum of what is positive of its products."""
 
     def __init__(
-        self,
-        w: Weights,
-        *,
-        n_embd: int,
-        n_lora_q: int,
-        n_head: int,
-        size: int,
-        n_chosen: int,
-        rope_type: int,
-        rope_offset: int = 0,
-        rotated: bool = True,
-        few_names: bool = False,
+        self, w: Weights, n_embd: int, n_lora_q: int, heads: IndexerHeads, few_names: bool = False
     ) -> None:
-        """n_lora_q  channels of the vector that queries are made of; size  of a head
-        rope_offset  the first channel of a head that positions turn
-        rotated      heads are then multiplied by a Hadamard matrix
-        few_names    steps have none
+        """n_lora_q  channels of the vector that queries are made of
+        few_names  steps have none
         """
-        self.n_head, self.size, self.n_chosen = n_head, size, n_chosen
-        self.rope_type, self.rope_offset, self.rotated = rope_type, rope_offset, rotated
-        self.few_names = few_names
+        self.heads, self.few_names = heads, few_names
+        self.n_head, self.size = n_head, size = heads.n_head, heads.size
         self.k_norm = w.norm("indexer.k_norm", size, kind="layer", bias="needed")
         self.proj = w.tensor("indexer.proj.weight", n_embd, n_head)
         self.attn_k = w.tensor("indexer.attn_k.weight", n_embd, size)
@@ -92,13 +97,13 @@ class Indexer:
             g.fused(LIGHTNING_INDEXER.kind, g.cb(scores, "indexer_score", il))
         else:
             scores = self._scores(g, q, k, weights, inp.kq_mask, il)
-        return g.cb(cont(top_k(scores, min(scores.ne[0], self.n_chosen))), "top_k", il)
+        return g.cb(cont(top_k(scores, min(scores.ne[0], self.heads.n_chosen))), "top_k", il)
 
     def _turned(self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int) -> Tensor:
         """[size * H, n_tokens] -> [size, H, n_tokens]"""
         x = reshape(x, self.size, x.ne[0] // self.size, g.n_tokens)
-        x = g.cb(rope(g, x, il, type=self.rope_type, offset=self.rope_offset), name, il)
-        if not self.rotated:
+        x = g.cb(rope(g, x, il, type=self.heads.rope_type, offset=self.heads.rope_offset), name, il)
+        if not self.heads.rotated:
             return x
         assert rot is not None
         return g.cb(mul_mat(rot, x), name, il)

@@ -15,9 +15,8 @@ from typing import ClassVar
 from ggml_py.ops import concat, cont, mul_mat, permute, repeat_4d, reshape, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, attend, attend_latent
-from llama_py.blocks.functions import heads
+from llama_py.blocks.functions import heads, inv_sqrt
 from llama_py.blocks.indexer import only
-from llama_py.blocks.rope import RopeFactors, rope
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear, Norm
@@ -25,7 +24,6 @@ from llama_py.memory.kept import KeysValues
 from llama_py.weights import Weights
 
 Turn = Callable[[GraphBuilder, Tensor, int, int], Tensor]  # (g, x, il, first channel)
-Temper = Callable[[GraphBuilder, Tensor, int], Tensor]  # (g, queries, il)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,14 @@ def absorbed(w: Weights) -> bool:
 class LatentAttention:
     """Attention whose keys and values come out of one vector per token.
 
-    output  the projection; None: the caller's
+    output     the projection; None: the caller's
+    sinks      F32 [n_head] a score for each head of attending to nothing
+    few_names  steps on the way to what is turned or cached have none
     """
 
     parts_keep: ClassVar[type | tuple[type, ...]] = KeysValues
+    sinks: Tensor | None = None
+    few_names: bool = False
 
     def __init__(
         self,
@@ -70,29 +72,16 @@ class LatentAttention:
         absorbed: bool,
         output: Linear | None = None,
         turn: Turn | None = None,
-        factors: RopeFactors | None = None,
-        temper: Temper | None = None,
-        kq_scale: Callable[[GraphBuilder], float],
-        split_queries: bool = True,
+        kq_scale: Callable[[GraphBuilder], float] | None = None,
         name: str = "",
-        k_norm: Norm | None = None,
-        sinks: Tensor | None = None,
-        few_names: bool = False,
     ) -> None:
         """
         turn      rotates channels of heads by position; None: none are
-        factors   of RoPE's frequencies; then heads are turned by RoPE
-        temper    scales queries by position; None: they are not
-        split_queries  False: queries are views of all heads' row
+        kq_scale  on products of queries and keys, if it is not 1 / sqrt(d_k)
         name      of the projected result
-        k_norm    of the keys' part that all heads share
-        sinks     F32 [n_head] a score for each head of attending to nothing
-        few_names steps on the way to what is turned or cached have none
         """
-        self.k_norm, self.sinks, self.few_names = k_norm, sinks, few_names
         self.n, self.output, self.absorbed, self.name = n, output, absorbed, name
-        self.turn, self.factors, self.temper, self.kq_scale = turn, factors, temper, kq_scale
-        self.split_queries = split_queries or not absorbed
+        self.turn, self.kq_scale = turn, kq_scale or (lambda _: inv_sqrt(n.d_k))
         self._declare_queries(w)
         self.kv_a = w.linear("attn_kv_a_mqa", n.n_embd, n.n_lora_kv + n.n_rot, scaled=False)
         self.kv_a_norm = w.norm("attn_kv_a_norm", n.n_lora_kv)
@@ -125,9 +114,7 @@ class LatentAttention:
         kv = self._step(g, self.kv_a(g, cur), "kv_cmpr_pe", il)
         latent = self._step(g, view(kv, (n.n_lora_kv, g.n_tokens)), "kv_cmpr", il)
         k_pe = heads(kv, n.n_rot, 1, g.n_tokens, offset=n.n_lora_kv, step=kv.ne[0])
-        self._step(g, k_pe, "k_pe", il)
-        if self.k_norm is not None:
-            k_pe = self.k_norm(g, k_pe, "k_pe", il)
+        k_pe = self.shared_key(g, self._step(g, k_pe, "k_pe", il), il)
         k_pe = g.cb(self._turned(g, k_pe, il), _finer(g, "k_pe_rope", "k_pe"), il)
         latent = self.kv_a_norm(g, latent, _finer(g, "kv_cmpr_norm", "kv_cmpr"), il)
         if self.absorbed:
@@ -149,16 +136,19 @@ class LatentAttention:
         input."""
         return attended
 
+    def shared_key(self, g: GraphBuilder, k_pe: Tensor, il: int) -> Tensor:
+        """The keys' part that all heads share [n_rot, 1, n_tokens], before it is turned."""
+        return k_pe
+
+    def tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
+        """Queries, scaled by position where the model does that."""
+        return q
+
     def _step(self, g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
         return x if self.few_names else g.cb(x, name, il)
 
     def _turned(self, g: GraphBuilder, x: Tensor, il: int, offset: int = 0) -> Tensor:
-        if self.factors is not None:
-            return rope(g, x, il, self.factors(g.cparams), offset=offset)
         return x if self.turn is None else self.turn(g, x, il, offset)
-
-    def _tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
-        return q if self.temper is None else self.temper(g, q, il)
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
         """Which cells are attended to, where latent vectors are cached; None: all that the mask
@@ -179,8 +169,9 @@ class LatentAttention:
     def _queries(self, g: GraphBuilder, small: Tensor, il: int) -> Tensor:
         """-> [d_k, n_head, n_tokens], or the heads of a token joined"""
         q = self._step(g, self.q(g, small), "q", il)
-        if not self.split_queries:
-            return q
+        return q if self.absorbed else self._split(g, q, il)
+
+    def _split(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
         return g.cb(reshape(q, self.n.d_k, self.n.n_head, g.n_tokens), "q", il)
 
     def _absorbed(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
@@ -198,7 +189,7 @@ class LatentAttention:
         )  # [n_lora_kv + n_rot, n_head, T]
         values = self._step(g, reshape(latent, n.n_lora_kv, 1, n_tokens), "kv_cmpr_reshape", il)
         keys = self._step(g, concat(values, k_pe, 0), "Kcur", il)
-        return QKV(self._tempered(g, queries, il), keys, self._step(g, values, "Vcur", il))
+        return QKV(self.tempered(g, queries, il), keys, self._step(g, values, "Vcur", il))
 
     def _unpacked(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
         """Keys and values of every head. A head's key is [nope, pe] as its query is; llama.cpp has
@@ -212,7 +203,7 @@ class LatentAttention:
         queries = g.cb(self._turned(g, q, il, n.nope), "Qcur", il)
         k_pe = repeat_4d(k_pe, n.n_rot, n.n_head, n_tokens, 1)
         keys = g.cb(concat(k_nope, k_pe, 0), "Kcur", il)
-        return QKV(self._tempered(g, queries, il), keys, values)
+        return QKV(self.tempered(g, queries, il), keys, values)
 
 
 def _finer(g: GraphBuilder, name: str, usual: str) -> str:

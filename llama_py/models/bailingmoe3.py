@@ -11,7 +11,6 @@ from ggml_py.ops import add, cont, mul, reshape, scale, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import limited_silu
 from llama_py.blocks.delta_net import Delta, build_recurrent_attn
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.blocks.state import slots
@@ -119,21 +118,12 @@ class BailingMoe3Attention(LatentAttention):
     """Each head's result is multiplied by a gate."""
 
     parts_keep = KeysValues
+    few_names = True
 
     def __init__(self, w: Weights, hp: BailingMoe3HParams, absorbed: bool) -> None:
-        kq_scale = inv_sqrt(hp.n_embd_head_k_mla)
         output = w.linear("attn_output", hp.n_embd_values(w.il), hp.n_embd, scaled=False)
-        super().__init__(
-            w,
-            hp.latent(w.il),
-            absorbed=absorbed,
-            output=output,
-            turn=turn,
-            kq_scale=lambda _: kq_scale,
-            split_queries=False,
-            name="mla_out",
-            few_names=True,
-        )
+        sizes = hp.latent(w.il)
+        super().__init__(w, sizes, absorbed=absorbed, output=output, turn=turn, name="mla_out")
         self.gate = w.linear("attn_gate", hp.n_embd, self.n.n_head, scaled=False)
 
     def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:

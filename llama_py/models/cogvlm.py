@@ -58,7 +58,7 @@ class CogVLM(Decoder):
             w.norm("ffn_norm", hp.n_embd),
             TextOrImage(
                 FeedForward(w, hp.n_embd, n_ff, scaled=False, name=""),
-                FeedForward(image, hp.n_embd, n_ff, scaled=False, name="", stem=""),
+                ImageFeedForward(image, hp.n_embd, n_ff, scaled=False, name=""),
             ),
         )
 
@@ -72,6 +72,11 @@ class CogVLM(Decoder):
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         super().finish(g, cur, selected=True)  # none are left out
+
+
+class ImageFeedForward(FeedForward):
+    parts_keep = None
+    stem = "{}"
 
 
 class TextOrImage:

@@ -11,6 +11,7 @@ from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.dsa import DRAFT_NAMES_DSA
 from llama_py.models.trunks.latent import Latent, YarnLatentHParams, kq_scale, turn
@@ -47,6 +48,30 @@ class Deepseek2HParams(YarnLatentHParams):
         return 1 + GATING_FUNCS.index("sigmoid" if glm else "softmax")
 
 
+class DeepseekAttention(LatentAttention):
+    parts_keep = KeysValues
+
+    def tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
+        assert isinstance(g.hp, Deepseek2HParams)
+        length, factor = g.hp.attn_temp_length, g.hp.attn_temp_scale
+        if not factor:
+            return q
+        temp = g.shared(
+            "attn_temp", lambda: g.add_input(InputAttnTemp(length, factor, 0.0, g.n_tokens))
+        )
+        return g.cb(mul(q, temp.attn_scale), "Qcur_attn_temp_scaled", il)
+
+
+class TrunkAttention(DeepseekAttention):
+    """Queries are split into heads, also where these are views of a row."""
+
+    parts_keep = KeysValues
+
+    def _queries(self, g: GraphBuilder, small: Tensor, il: int) -> Tensor:
+        q = super()._queries(g, small, il)
+        return self._split(g, q, il) if self.absorbed else q
+
+
 class Deepseek2(DraftingDecoder, Latent):
     arch = "deepseek2"
     HParams = Deepseek2HParams
@@ -60,15 +85,13 @@ class Deepseek2(DraftingDecoder, Latent):
         output = w.linear("attn_output", hp.n_embd_values(il), hp.n_embd)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            LatentAttention(
+            (DeepseekAttention if drafts else TrunkAttention)(
                 w,
                 hp.latent(il),
                 absorbed=self.absorbed,
                 output=output,
                 turn=turn,
-                temper=self.temper if hp.attn_temp_scale else None,
                 kq_scale=kq_scale,
-                split_queries=not drafts,
                 name="attn_out" if drafts else "",
             ),
             w.norm("ffn_norm", hp.n_embd),
@@ -83,11 +106,3 @@ class Deepseek2(DraftingDecoder, Latent):
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
-
-    def temper(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
-        """Queries scaled by position."""
-        length, factor = self.hp.attn_temp_length, self.hp.attn_temp_scale
-        temp = g.shared(
-            "attn_temp", lambda: g.add_input(InputAttnTemp(length, factor, 0.0, g.n_tokens))
-        )
-        return g.cb(mul(q, temp.attn_scale), "Qcur_attn_temp_scaled", il)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from ggml_py.ops import mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.latent_attention import LatentSizes
 from llama_py.gguf.keys import Keys, base, uint
 from llama_py.graph.builder import GraphBuilder
@@ -73,10 +72,12 @@ class Dots3NoteAttention(ChoosingAttention):
     """Results of heads are multiplied by a gate each."""
 
     def __init__(self, w: Weights, hp: Dots3NoteHParams) -> None:
-        kq_scale = inv_sqrt(hp.latent(w.il).d_k)
-        k_norm = w.norm("attn_k_norm", hp.n_rot)
-        super().__init__(w, hp, kq_scale=lambda _: kq_scale, name="attn_output", k_norm=k_norm)
+        self.k_norm = w.norm("attn_k_norm", hp.n_rot)
+        super().__init__(w, hp, kq_scale=None, name="attn_output")
         self.gate = w.linear("attn_gate", hp.n_embd, hp.layers[w.il].n_head, scaled=False)
+
+    def shared_key(self, g: GraphBuilder, k_pe: Tensor, il: int) -> Tensor:
+        return self.k_norm(g, k_pe, "k_pe", il)
 
     def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
         n = self.n

@@ -10,7 +10,6 @@ from ggml_py.ops import add, cast, concat, mul, repeat_4d, reshape, scale, sigmo
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.activation import clamped_silu
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.streams import mixes, row, stream, weighted
 from llama_py.gguf.keys import Keys, number, numbers, trunk_layers, uint, uints
 from llama_py.graph.builder import GraphBuilder
@@ -31,7 +30,6 @@ class HyV4HParams(ChoosingHParams):
     usual_gating = "softmax"
     indexer_rope = ROPE_NORMAL
     indexer_rotated = False
-    few_names = True
     n_stream: int = uint("hyper_connection.count", least=1)
     stream_eps: float = number("hyper_connection.epsilon", least=0)
     stream_gain: float = number("hyper_connection.magnitude")
@@ -65,10 +63,11 @@ class HyV4HParams(ChoosingHParams):
 class HyV4Attention(SharingAttention):
     """Results of heads are gated channel by channel."""
 
+    few_names = True
+
     def __init__(self, w: Weights, hp: HyV4HParams) -> None:
-        kq_scale = inv_sqrt(hp.latent(w.il).d_k)
-        sinks = w.tensor("attn_sinks.weight", hp.layers[w.il].n_head)
-        super().__init__(w, hp, kq_scale=lambda _: kq_scale, sinks=sinks, scaled=False)
+        self.sinks = w.tensor("attn_sinks.weight", hp.layers[w.il].n_head)
+        super().__init__(w, hp, kq_scale=None, scaled=False)
         self.gate = w.linear("attn_gate", hp.n_embd, hp.n_embd_values(w.il), scaled=False)
 
     def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:

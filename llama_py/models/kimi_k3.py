@@ -9,7 +9,6 @@ from ggml_py.ops import add, mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import Activation
 from llama_py.blocks.experts import Experts, ExpertSet, Routing, Weighing
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import BoundedKDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
@@ -100,10 +99,8 @@ class GatedLatentAttention:
     parts_keep = KeysValues
 
     def __init__(self, w: Weights, hp: KimiK3HParams, absorbed: bool) -> None:
-        kq_scale, n_values = inv_sqrt(hp.n_embd_head_k_mla), hp.n_embd_values(w.il)
-        self.attention = LatentAttention(
-            w, hp.latent(w.il), absorbed=absorbed, kq_scale=lambda _: kq_scale, split_queries=False
-        )
+        n_values = hp.n_embd_values(w.il)
+        self.attention = LatentAttention(w, hp.latent(w.il), absorbed=absorbed)
         self.gate = w.optional_linear("attn_gate", hp.n_embd, n_values, scaled=False)
         self.output = w.linear("attn_output", n_values, hp.n_embd, scaled=False)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from ggml_py.ops import add, cont, mul, reshape, sigmoid, softplus
 from ggml_py.tensor import Tensor
 from llama_py.blocks.delta_net import Delta, build_recurrent_attn
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.graph.builder import GraphBuilder
@@ -87,16 +86,9 @@ class KimiLinear(Latent):
         if hp.layers[il].recurrent:
             attention = KimiLinearKDA(w, n_embd, *hp.kda_sizes)
         else:
-            kq_scale = inv_sqrt(hp.n_embd_head_k_mla)
             output = w.linear("attn_output", hp.n_embd_values(il), n_embd)
             attention = LatentAttention(
-                w,
-                hp.latent(il),
-                absorbed=self.absorbed,
-                output=output,
-                kq_scale=lambda _: kq_scale,
-                split_queries=False,
-                name="mla_out",
+                w, hp.latent(il), absorbed=self.absorbed, output=output, name="mla_out"
             )
         return EarlyNormLayer(
             w.norm("attn_norm", n_embd),

@@ -3,7 +3,7 @@ limited, or queries and keys normed over all heads (models/mpt.cpp)."""
 
 from __future__ import annotations
 
-from ggml_py.ops import cont, reshape
+from ggml_py.ops import cont, div, reshape
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
@@ -53,16 +53,22 @@ class Mpt(LayerNormDecoder):
 
     def feed_forward(self, w: Weights) -> FeedForward:
         n_embd, n_ff = self.hp.n_embd, self.hp.layers[w.il].n_ff
-        return FeedForward(
-            w,
-            n_embd,
-            n_ff,
-            act=self.act,
-            gated=False,
-            bias=True,
-            scaled=False,
-            act_scales=w.optional_tensor("ffn.act.scales", n_ff),
+        made = DividedFeedForward(
+            w, n_embd, n_ff, act=self.act, gated=False, bias=True, scaled=False
         )
+        made.act_scales = w.optional_tensor("ffn.act.scales", n_ff)
+        return made
+
+
+class DividedFeedForward(FeedForward):
+    """What the activation gives may be divided by factors F32 [n_ff]."""
+
+    parts_keep = None
+    act_scales: Tensor | None = None
+
+    def _activated(self, g: GraphBuilder, up: Tensor, il: int) -> Tensor:
+        cur = super()._activated(g, up, il)
+        return cur if self.act_scales is None else g.cb(div(cur, self.act_scales), "ffn_act", il)
 
 
 class NormedRows(Attention):

@@ -12,7 +12,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import RELU_SQR, Activation
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts, ExpertSet, Routing, Weighing
-from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.feed_forward import FeedForward, SharedFeedForward
 from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.mamba import Mamba2, SSMHParams
 from llama_py.gguf.keys import Keys, flag, number, uint, uints
@@ -98,8 +98,8 @@ class NemotronH(Decoder):
             weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
             act=EXPERT_ACT,
         )
-        shared = FeedForward(
-            w, hp.n_embd, hp.n_ff_shexp, "_shexp", act=RELU_SQR, gated=False, name="ffn_shexp"
+        shared = SharedFeedForward(
+            w, hp.n_embd, hp.n_ff_shexp, act=RELU_SQR, gated=False, name="ffn_shexp"
         )
         return LatentExperts(w, hp, experts, shared)
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ggml_py.tensor import Tensor
-from llama_py.blocks.indexer import Indexer
+from llama_py.blocks.indexer import Indexer, IndexerHeads
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.graph.linear import Norm
 from llama_py.hparams.geometry import ROPE_NEOX, ROPE_NORMAL
 from llama_py.memory.kept import Index, Kept, KeysValues
 from llama_py.models.trunks.latent import Latent, LatentHParams, kq_scale, turn
@@ -50,13 +49,11 @@ class ChoosingHParams(LatentHParams):
     """indexer_n_head, indexer_head_size   of the indexer; indexer_top_k  tokens it chooses
     indexer_rope  how positions turn its heads, from channel indexer_offset on
     indexer_rotated   whether a Hadamard matrix then does
-    few_names     as of the blocks
     """
 
     rope_type = ROPE_NORMAL
     indexer_rope: ClassVar[int] = ROPE_NEOX
     indexer_rotated: ClassVar[bool] = True
-    few_names: ClassVar[bool] = False
     indexer_offset = 0
     f_norm_eps = 1e-6  # of the indexer's norm
     n_lora_q: int = uint("attention.q_lora_rank", least=1)
@@ -77,6 +74,17 @@ class ChoosingHParams(LatentHParams):
                 "attention.indexer.key_length",
                 f"it must be a power of two, and not below rope.dimension_count = {self.n_rot}",
             )
+
+    @property
+    def indexer_heads(self) -> IndexerHeads:
+        return IndexerHeads(
+            self.indexer_n_head,
+            self.indexer_head_size,
+            self.indexer_top_k,
+            self.indexer_rope,
+            self.indexer_offset,
+            self.indexer_rotated,
+        )
 
     def indexer_of(self, il: int) -> int:
         """The layer whose indexer chooses for layer il; -1 where none does."""
@@ -106,10 +114,8 @@ class ChoosingAttention(LatentAttention):
         w: Weights,
         hp: ChoosingHParams,
         *,
-        kq_scale: Callable[[GraphBuilder], float] = kq_scale,
+        kq_scale: Callable[[GraphBuilder], float] | None = kq_scale,
         name: str = "attn_out",
-        k_norm: Norm | None = None,
-        sinks: Tensor | None = None,
         scaled: bool = True,
     ) -> None:
         output = w.linear("attn_output", hp.n_embd_values(w.il), hp.n_embd, scaled=scaled)
@@ -120,27 +126,12 @@ class ChoosingAttention(LatentAttention):
             output=output,
             turn=turn,
             kq_scale=kq_scale,
-            split_queries=False,
             name=name,
-            k_norm=k_norm,
-            sinks=sinks,
-            few_names=hp.few_names,
         )
         self.declare_indexer(w, hp)
 
     def declare_indexer(self, w: Weights, hp: ChoosingHParams) -> None:
-        self.indexer = Indexer(
-            w,
-            n_embd=hp.n_embd,
-            n_lora_q=hp.n_lora_q,
-            n_head=hp.indexer_n_head,
-            size=hp.indexer_head_size,
-            n_chosen=hp.indexer_top_k,
-            rope_type=hp.indexer_rope,
-            rope_offset=hp.indexer_offset,
-            rotated=hp.indexer_rotated,
-            few_names=hp.few_names,
-        )
+        self.indexer = Indexer(w, hp.n_embd, hp.n_lora_q, hp.indexer_heads, self.few_names)
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
         return None if il >= g.hp.n_layer else self.indexer(g, cur, small, il)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.latent_attention import LatentAttention
-from llama_py.blocks.rope import RopeFactors
+from llama_py.blocks.rope import RopeFactors, rope
+from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.cparams import CParams
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
-from llama_py.models.trunks.latent import LatentDecoder, turn
+from llama_py.models.trunks.latent import LatentDecoder
 from llama_py.weights import Weights
 
 NAMES = {
@@ -41,18 +41,18 @@ class LatentDense(LatentDecoder):
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return None if self.factors is None else self.factors(cparams)
 
+    def turn(self, g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
+        return rope(g, x, il, self.rope_factors(g.cparams, il), offset=offset)
+
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n = self.hp, self.hp.latent(il)
-        kq_scale = inv_sqrt(n.d_k)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             LatentAttention(
                 w,
                 n,
                 absorbed=False,
-                turn=turn,
-                factors=self.factors,
-                kq_scale=lambda _: kq_scale,
+                turn=self.turn,
                 output=w.linear("attn_output", hp.n_embd_values(il), hp.n_embd),
             ),
             w.norm("ffn_norm", hp.n_embd),
