@@ -61,18 +61,11 @@ class CheckedBatch:
         memory: Positions | None = None,
         outputs: Wanted = "last",
         output_all: bool = False,
-        hidden: bool = False,
     ) -> None:
         """outputs     which tokens are outputs if the batch does not say
         output_all  all are, whatever the batch says
-        hidden      `embd` must be there: the hidden states before the tokens
         """
         self.n_pos = n_pos
-        if hidden and batch.embd is None:
-            raise ContextError(
-                "a NextN layer needs the hidden state before each token; give a Batch whose embd"
-                " are rows of h_nextn"
-            )
         self._read_input(batch, n_vocab, n_embd)
         self._read_seq_ids(batch, n_seq_max)
         self._read_pos(batch, memory)

@@ -218,7 +218,7 @@ def splitter_of(
     """What `Context.decode` was given, checked.
 
     reads   as an encoder does, which gives something for each token
-    hidden  of the tokens, hidden states may be given
+    hidden  `embd` must be there: the hidden states before the tokens
 
     Raises ContextError for a batch that is malformed, or has to be computed in one piece and is
     too large for that.
@@ -226,6 +226,11 @@ def splitter_of(
     batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
     if wanted not in ("last", "all", "none"):
         raise ContextError(f'logits must be "last", "all" or "none", not {wanted!r}')
+    if hidden and batch.embd is None:
+        raise ContextError(
+            "a NextN layer needs the hidden state before each token; give a Batch whose embd"
+            " are rows of h_nextn"
+        )
     width = hp.n_embd_inp_enc if reads else hp.n_embd_inp
     n_embd = width if batch.tokens is None else hp.n_embd_beside
     splitter = BatchSplitter(
@@ -237,7 +242,6 @@ def splitter_of(
         memory=memory,
         outputs=wanted,
         output_all=cparams.embeddings or reads,
-        hidden=hidden,
     )
     pooled = cparams.embeddings and cparams.pooling not in ("none", "last")
     if (pooled or not cparams.causal_attn) and splitter.n_tokens > cparams.n_ubatch:

@@ -47,7 +47,6 @@ class Projections:
         scaled: bool = True,
         joined: bool = False,
         needed: Literal["qkv", "qk", "q"] = "qkv",
-        named: bool = True,
     ) -> None:
         """n_embd_head_q: when queries carry more than their head (a gate)
         joined: it must be one matrix
@@ -60,7 +59,7 @@ class Projections:
             (shape.n_embd_head_v, shape.n_head_kv),
         )
         sizes = [d * n for d, n in self.heads]
-        self.named, stems = named, ("attn_q", "attn_k", "attn_v")
+        stems = "attn_q", "attn_k", "attn_v"
         self.joint: Linear | None = None
         self.parts: Sequence[Linear] = ()
         self.old_biases: Sequence[Tensor | None] = ()
@@ -96,10 +95,13 @@ class Projections:
                 reshape(self._part(g, w, cur, name, il), d, n_head, g.n_tokens)
                 for w, name, (d, n_head) in zip(self.parts, names, self.heads, strict=True)
             ]
-        if self.named:
-            for t, name in zip(parts, names, strict=True):
-                g.cb(t, name, il)
-        return QKV(*parts)
+        return self.named(g, QKV(*parts), il)
+
+    def named(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        """Heads with their names."""
+        for t, name in zip(qkv, ("Qcur", "Kcur", "Vcur"), strict=True):
+            g.cb(t, name, il)
+        return qkv
 
     def rows(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
         """The heads of a token joined, without names. cur [n_embd, n_tokens]"""
@@ -193,13 +195,27 @@ def expand_together(g: GraphBuilder, qkv: QKV) -> None:
         g.expand(t)
 
 
+HeadNorms = tuple[Norm | None, Norm | None]
+
+
+def head_norms(w: Weights, hp: HParams, bias: Bias = False) -> HeadNorms:
+    """Norms of the queries of each head, and of the keys."""
+    d = hp.layers[w.il].n_embd_head_k
+    return w.norm("attn_q_norm", d, bias=bias), w.norm("attn_k_norm", d, bias=bias)
+
+
 class Attention:
     """Attention of many heads: project, norm queries and keys, turn, attend, project.
 
     An architecture overrides the step that differs.
+
+    out_scaled  see `Weights.linear`, for the projection from heads
+    sinks       F32 [n_head] a score for each head of attending to nothing
     """
 
     parts_keep = KeysValues
+    out_scaled = True
+    sinks: Tensor | None = None
 
     def __init__(
         self,
@@ -207,31 +223,18 @@ class Attention:
         hp: HParams,
         *,
         qkv: Projections | None = None,
-        bias: Bias = True,
         out_bias: Bias = False,
-        q_norm: Norm | None = None,
-        k_norm: Norm | None = None,
-        q_scale: float = 0.0,
-        kq_scale: float = 0.0,
+        norms: HeadNorms = (None, None),
         factors: RopeFactors | None = None,
-        sinks: Tensor | None = None,
         name: str = "",
-        norm_late: bool = False,
         turned: tuple[str, str] = ("Qcur", "Kcur"),
-        joined: bool = False,
-        out_scaled: bool = True,
     ) -> None:
-        """qkv     projections to heads, if they are others
-        bias, out_bias  of the projections to and from heads
-        q_norm, k_norm   of each head; norm_late: after RoPE
-        q_scale   queries are multiplied by this; then kq_scale is 1 unless given
-        kq_scale  on products of queries and keys; 0: 1 / sqrt(d)
+        """qkv      projections to heads, if they are others
+        out_bias  of the projection from heads
+        norms     of queries and keys, head by head
         factors   of RoPE's frequencies
-        sinks     F32 [n_head] a score for each head of attending to nothing
         name      of the result
         turned    what queries and keys are called after RoPE
-        joined    queries, keys and values must be made by one matrix
-        out_scaled  see `Weights.linear`, for the projection from heads
         """
         shape = hp.layers[w.il]
         if not (shape.n_head and shape.n_head_kv):
@@ -239,20 +242,17 @@ class Attention:
                 f"{hp.arch}.attention.head_count is {shape.n_head} and head_count_kv is"
                 f" {shape.n_head_kv} in layer {w.il}, which attends; both must be at least 1"
             )
-        self.qkv = qkv or Projections(w, hp.n_embd, shape, bias=bias, joined=joined)
+        self.qkv = qkv or Projections(w, hp.n_embd, shape)
         self.output = w.linear(
-            "attn_output", shape.n_embd_v_out, hp.n_embd, bias=out_bias, scaled=out_scaled
+            "attn_output", shape.n_embd_v_out, hp.n_embd, bias=out_bias, scaled=self.out_scaled
         )
-        self.q_norm, self.k_norm, self.factors = q_norm, k_norm, factors
-        self.q_scale = q_scale
-        self.kq_scale = kq_scale or (1.0 if q_scale else inv_sqrt(shape.n_embd_head_k))
-        self.sinks, self.cached, self.name = sinks, hp.cached, name
-        self.norm_late, self.turned = norm_late, turned
+        (self.q_norm, self.k_norm), self.factors, self.turned = norms, factors, turned
+        self.kq_scale = hp.attention_scale or inv_sqrt(shape.n_embd_head_k)
+        self.cached, self.name = hp.cached, name
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
-        qkv = self.project(g, cur, il)
-        return self.attended(g, qkv if self.norm_late else self.normed(g, qkv, il), il)
+        return self.attended(g, self.normed(g, self.project(g, cur, il), il), il)
 
     def attended(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         """From heads to the result. -> [n_embd, n_tokens]"""
@@ -262,10 +262,6 @@ class Attention:
     def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         """What heads find, joined. -> [d_v * n_head, n_tokens]"""
         q, k = self.place(g, qkv, il)
-        if self.norm_late:
-            q, k, _ = self.normed(g, QKV(q, k, qkv.v), il)
-        if self.q_scale:
-            q = g.cb(scale(q, self.q_scale), "Qcur_scaled", il)
         how = self.scores(g, il)
         return (attend if self.cached else attend_within)(g, QKV(q, k, qkv.v), il, how)
 
@@ -291,3 +287,30 @@ class Attention:
         factors = None if self.factors is None else self.factors(g.cparams)
         q, k = (rope(g, x, il, factors) for x in (qkv.q, qkv.k))
         return g.cb(q, self.turned[0], il), g.cb(k, self.turned[1], il)
+
+
+class LateNormedAttention(Attention):
+    """Queries and keys are normed after they are turned."""
+
+    parts_keep = KeysValues
+
+    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        return qkv
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        q, k = super().place(g, qkv, il)
+        q, k, _ = super().normed(g, QKV(q, k, qkv.v), il)
+        return q, k
+
+
+class ScaledAttention(Attention):
+    """Queries are scaled, not their products with keys."""
+
+    parts_keep = KeysValues
+
+    def scores(self, g: GraphBuilder, il: int) -> Scores:
+        return Scores(1.0, self.sinks)
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        q, k = super().place(g, qkv, il)
+        return g.cb(scale(q, self.kq_scale), "Qcur_scaled", il), k

@@ -29,7 +29,7 @@ from ggml_py.ops import (
 )
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, I32
-from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.attention import QKV, Attention, head_norms
 from llama_py.blocks.rope import rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.blocks import InputBlocks
@@ -57,10 +57,8 @@ class BlockAttention(Attention):
     """With flash attention and a cache of its own for each sequence to the chosen blocks, else to
     all that the mask lets see."""
 
-    def __init__(
-        self, w: Weights, hp: HParams, sizes: BlockSizes, *, q_norm: Norm, k_norm: Norm
-    ) -> None:
-        super().__init__(w, hp, q_norm=q_norm, k_norm=k_norm)
+    def __init__(self, w: Weights, hp: HParams, sizes: BlockSizes) -> None:
+        super().__init__(w, hp, norms=head_norms(w, hp))
         n_head, d = hp.layers[w.il].n_head_kv, sizes.n_embd_head
         self.sizes, self.n_group = sizes, n_head
         self.index_q = w.linear("indexer.q_proj", hp.n_embd, n_head * d, scaled=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import mul, sigmoid
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.attention import QKV, Attention, head_norms
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.memory.kept import KeysValues
@@ -18,17 +18,10 @@ class GatedHeads(Attention):
     parts_keep = KeysValues
 
     def __init__(self, w: Weights, hp: HParams) -> None:
-        shape = hp.layers[w.il]
-        d = shape.n_embd_head_k
         super().__init__(
-            w,
-            hp,
-            q_norm=w.norm("attn_q_norm", d),
-            k_norm=w.norm("attn_k_norm", d),
-            turned=("Qcur_rope", "Kcur_rope"),
-            name="attn_o_proj",
+            w, hp, norms=head_norms(w, hp), turned=("Qcur_rope", "Kcur_rope"), name="attn_o_proj"
         )
-        self.gate = w.linear("attn_gate", hp.n_embd, shape.n_embd_v_out, scaled=False)
+        self.gate = w.linear("attn_gate", hp.n_embd, hp.layers[w.il].n_embd_v_out, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         gate = g.cb(self.gate(g, cur), "attn_gate_proj", il)

@@ -25,10 +25,10 @@ class NormedRows(Attention):
     def __init__(self, w: Weights, hp: HParams) -> None:
         shape = hp.layers[w.il]
         sizes = shape.n_embd_q, shape.n_embd_k_gqa
-        norms = [
+        q_norm, k_norm = (
             Norm(w.tensor(f"attn_{x}_norm.weight", n)) for x, n in zip("qk", sizes, strict=True)
-        ]
-        super().__init__(w, hp, q_norm=norms[0], k_norm=norms[1])
+        )
+        super().__init__(w, hp, norms=(q_norm, k_norm))
         d = shape.n_embd_head_k
         self.n_rows = d * hp.n_head[w.il], d * hp.n_head_kv[w.il]
 

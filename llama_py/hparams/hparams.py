@@ -66,6 +66,7 @@ class HParams(Declared):
     n_deepstack   later layers that such embeddings have more channels for, n_embd each
     yarn_*      what YaRN's parameters are where nobody says otherwise
     embedding_scale   on embeddings; 0: none
+    attention_scale   on products of queries and keys; 0: 1 / sqrt(n_embd_head_k)
     layers      the sizes of each layer, of NextN layers too
     n_head_first  heads of the first layer that has some
     rope_type   ggml's RoPE mode; ROPE_NONE if positions are not encoded
@@ -93,6 +94,7 @@ class HParams(Declared):
     n_layer_bare: int = 0
     n_deepstack: int = 0
     rope_sections: tuple[int, ...] = (0, 0, 0, 0)
+    attention_scale: float = 0.0
     attn_logit_softcap: float = 0.0
     final_logit_softcap: float = 0.0
     max_alibi_bias: float = 0.0

@@ -8,7 +8,7 @@ from functools import partial
 from ggml_py.ops import xielu
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import Activation
-from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.attention import QKV, Attention, head_norms
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import numbers
 from llama_py.graph.builder import GraphBuilder
@@ -37,16 +37,13 @@ class Apertus(Plain, LongDecoder):
     layer_sum = "ffn_out"
 
     def attention(self, w: Weights, il: int) -> Block:
-        d = self.hp.layers[il].n_embd_head_k
-        q_norm, k_norm = (w.norm(f"attn_{x}_norm", d, bias="unread") for x in "qk")
         return ApertusAttention(
             w,
             self.hp,
             out_bias=True,
             factors=self.factors,
             name="attn_out",
-            q_norm=q_norm,
-            k_norm=k_norm,
+            norms=head_norms(w, self.hp, "unread"),
             turned=("Qcur_pos", "Kcur_pos"),
         )
 

@@ -3,7 +3,7 @@ head (models/bailingmoe2.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections, head_norms
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
@@ -32,11 +32,11 @@ class BailingMoe2(Decoder):
     sizes = {20: "16B.A1B", 32: "100B.A6B"}
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        hp = self.hp
+        qkv = Projections(w, hp.n_embd, hp.layers[il], bias=False, joined=True)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, bias=False, joined=True, q_norm=norms[0], k_norm=norms[1]),
+            Attention(w, hp, qkv=qkv, norms=head_norms(w, hp)),
             w.norm("ffn_norm", hp.n_embd),
             expert_layer(w, hp, il),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import div, mul, scale, sqr, sqrt, sum_rows
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
@@ -42,8 +42,9 @@ class SubNormedAttention(Attention):
     parts_keep = KeysValues
 
     def __init__(self, w: Weights, hp: HParams) -> None:
-        super().__init__(w, hp, bias=False, name="attn_out")
         shape = hp.layers[w.il]
+        qkv = Projections(w, hp.n_embd, shape, bias=False)
+        super().__init__(w, hp, qkv=qkv, name="attn_out")
         self.sub_norm = w.norm("attn_sub_norm", shape.n_embd_v_out)
         self.n_all = shape.n_embd_head_v * hp.n_head[w.il]
 

@@ -74,7 +74,7 @@ class Chameleon(Decoder):
             w.norm(f"attn_{x}_norm", shape.n_embd_head_k, n, kind="layer", bias=True)
             for x, n in (("q", shape.n_head), ("k", shape.n_head_kv))
         )
-        attention = Attention(w, hp, q_norm=q_norm, k_norm=k_norm)
+        attention = Attention(w, hp, norms=(q_norm, k_norm))
         feed_forward = FeedForward(w, hp.n_embd, shape.n_ff, scaled=False)
         kind = SwinLayer if hp.swin_norm else Layer
         return kind(attn_norm, attention, ffn_norm, feed_forward)

@@ -54,7 +54,7 @@ class CogVLM(Decoder):
         hp, image, n_ff = self.hp, w.scope("vis_", il), self.hp.layers[il].n_ff
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            TextOrImage(self._attention(w), self._attention(image, out_scaled=False)),
+            TextOrImage(self._attention(w, PlainRope), self._attention(image, ImageAttention)),
             w.norm("ffn_norm", hp.n_embd),
             TextOrImage(
                 FeedForward(w, hp.n_embd, n_ff, scaled=False, name=""),
@@ -62,10 +62,10 @@ class CogVLM(Decoder):
             ),
         )
 
-    def _attention(self, w: Weights, out_scaled: bool = True) -> Block:
+    def _attention(self, w: Weights, kind: type[PlainRope]) -> Block:
         hp = self.hp
         qkv = Projections(w, hp.n_embd, hp.layers[w.il], bias=False, scaled=False, joined=True)
-        return PlainRope(w, hp, qkv=qkv, out_scaled=out_scaled, name="attn_out")
+        return kind(w, hp, qkv=qkv, name="attn_out")
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return False
@@ -106,3 +106,8 @@ class PlainRope(Attention):
             for x in qkv[:2]
         )
         return q, k
+
+
+class ImageAttention(PlainRope):
+    parts_keep = KeysValues
+    out_scaled = False

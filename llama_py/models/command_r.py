@@ -43,4 +43,4 @@ class CommandR(LayerNormDecoder):
             w.norm(f"attn_{x}_norm", shape.n_embd_head_k, n, kind="layer")
             for x, n in (("q", shape.n_head), ("k", shape.n_head_kv))
         )
-        return Attention(w, hp, q_norm=q_norm, k_norm=k_norm)
+        return Attention(w, hp, norms=(q_norm, k_norm))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.gguf.keys import number
 from llama_py.hparams.geometry import ROPE_NEOX
@@ -29,9 +29,10 @@ class Dbrx(LayerNormDecoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
+        qkv = Projections(w, hp.n_embd, hp.layers[il], bias=False, joined=True)
         return Layer(
             self.norm(w, "attn_norm"),
-            Attention(w, hp, bias=False, joined=True),
+            Attention(w, hp, qkv=qkv),
             self.norm(w, "attn_output_norm"),
             Experts(w, hp, hp.layers[il].n_ff, experts=UNSCALED),
         )

@@ -3,7 +3,7 @@ window of tokens, and the others have no RoPE (models/exaone4.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, head_norms
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
@@ -41,13 +41,10 @@ class Exaone4(Plain, LongDecoder):
     sizes = {30: "1.2B", 64: "32B"}
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        hp = self.hp
         return Layer(
             None,
-            Attention(
-                w, hp, q_norm=norms[0], k_norm=norms[1], factors=self.factors, name="attn_out"
-            ),
+            Attention(w, hp, norms=head_norms(w, hp), factors=self.factors, name="attn_out"),
             None,
             self.feed_forward(w, il),
             attn_post_norm=w.norm("post_attention_norm", hp.n_embd),

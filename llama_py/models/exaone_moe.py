@@ -3,7 +3,7 @@ and only those are turned by positions (models/exaone-moe.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, head_norms
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
@@ -39,13 +39,10 @@ class ExaoneMoe(LongDecoder):
     sizes = {32: "30B.A3B", 48: "235B.A22B"}
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        hp = self.hp
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(
-                w, hp, q_norm=norms[0], k_norm=norms[1], factors=self.factors, name="attn_out"
-            ),
+            Attention(w, hp, norms=head_norms(w, hp), factors=self.factors, name="attn_out"),
             w.norm("ffn_norm", hp.n_embd),
             expert_layer(w, hp, il),
         )

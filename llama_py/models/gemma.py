@@ -5,9 +5,8 @@ from __future__ import annotations
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import GELU
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import ScaledAttention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block
@@ -29,7 +28,7 @@ class Gemma(Plain):
         return g.cb(scale(super().embed(g), self.hp.n_embd**0.5), "inp_scaled")
 
     def attention(self, w: Weights, il: int) -> Block:
-        return Attention(w, self.hp, q_scale=inv_sqrt(self.hp.n_embd_head_k))
+        return ScaledAttention(w, self.hp)
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         return FeedForward(w, self.hp.n_embd, self.hp.layers[il].n_ff, act=GELU, scaled=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import ScaledAttention
 from llama_py.gguf.keys import Keys, base, divisor, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.models.trunks.decoder import Layer
@@ -39,4 +39,4 @@ class Gemma2(GemmaDecoder):
         return g.cb(scale(super().embed(g), self.hp.n_embd**0.5), "inp_scaled")
 
     def layer(self, w: Weights, il: int) -> Layer:
-        return self.layer_around(w, il, Attention(w, self.hp, q_scale=self.hp.attention_scale))
+        return self.layer_around(w, il, ScaledAttention(w, self.hp))

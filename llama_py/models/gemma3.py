@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import ScaledAttention, head_norms
 from llama_py.gguf.keys import divisor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.models.trunks.decoder import Layer
@@ -31,7 +31,6 @@ class Gemma3(GemmaDecoder):
         return g.cb(scale(super().embed(g), factor), "inp_scaled")
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", n_embd_head), w.norm("attn_k_norm", n_embd_head)
-        attention = Attention(w, hp, q_norm=norms[0], k_norm=norms[1], q_scale=hp.attention_scale)
+        hp = self.hp
+        attention = ScaledAttention(w, hp, norms=head_norms(w, hp))
         return self.layer_around(w, il, attention)

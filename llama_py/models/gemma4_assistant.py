@@ -35,6 +35,7 @@ from llama_py.weights import Weights
 class Gemma4AssistantHParams(WindowedHParams):
     """n_embd_out  channels of the model that it drafts for"""
 
+    attention_scale = 1.0
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)

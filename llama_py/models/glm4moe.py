@@ -61,14 +61,10 @@ class Glm4Moe(DraftingDecoder):
         return super().embed(g)
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
+        hp, n_embd, d = self.hp, self.hp.n_embd, self.hp.layers[il].n_embd_head_k
+        q_norm, k_norm = (w.optional_norm(f"attn_{x}_norm", d) for x in "qk")
         attention = NamedAttention(
-            w,
-            hp,
-            q_norm=w.optional_norm("attn_q_norm", shape.n_embd_head_k),
-            k_norm=w.optional_norm("attn_k_norm", shape.n_embd_head_k),
-            turned=("Qcur_rope", "Kcur_rope"),
-            name="attn_out",
+            w, hp, norms=(q_norm, k_norm), turned=("Qcur_rope", "Kcur_rope"), name="attn_out"
         )
         attention.output.prec = "f32"
         return Layer(

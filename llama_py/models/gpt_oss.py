@@ -49,10 +49,11 @@ class GptOss(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd = self.hp, self.hp.n_embd
-        sinks = w.tensor("attn_sinks.weight", hp.layers[il].n_head)
+        attention = Attention(w, hp, out_bias="needed", name="attn_out")
+        attention.sinks = w.tensor("attn_sinks.weight", hp.layers[il].n_head)
         return Layer(
             w.norm("attn_norm", n_embd),
-            Attention(w, hp, out_bias="needed", sinks=sinks, name="attn_out"),
+            attention,
             w.norm("post_attention_norm", n_embd),
             Experts(
                 w,

@@ -23,7 +23,6 @@ from llama_py.weights import Weights
 
 class ScaledHParams(HParams):
     """residual_scale   on what attention and feed-forward give; 0: none
-    attention_scale  on products of queries and keys; 0: 1 / sqrt(d)
     logits_divided   they must be
     """
 
@@ -87,14 +86,7 @@ class Scaled(LongDecoder):
         )
 
     def attention(self, w: Weights, il: int) -> Block:
-        return Attention(
-            w,
-            self.hp,
-            out_bias=True,
-            kq_scale=self.hp.attention_scale,
-            factors=self.factors,
-            name="attn_out",
-        )
+        return Attention(w, self.hp, out_bias=True, factors=self.factors, name="attn_out")
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff

@@ -34,16 +34,9 @@ class GraniteSwa(Stacked):
     sizes = {32: "3B", 40: "3B"}
 
     def attention(self, w: Weights, il: int) -> Block:
-        sinks = w.tensor("attn_sinks.weight", self.hp.layers[il].n_head)
-        return Attention(
-            w,
-            self.hp,
-            out_bias=True,
-            kq_scale=self.hp.attention_scale,
-            factors=self.factors,
-            sinks=sinks,
-            name="attn_out",
-        )
+        attention = Attention(w, self.hp, out_bias=True, factors=self.factors, name="attn_out")
+        attention.sinks = w.tensor("attn_sinks.weight", self.hp.layers[il].n_head)
+        return attention
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff

@@ -45,9 +45,9 @@ class GatedChannels(Attention):
 
     def __init__(self, w: Weights, hp: HParams, turn: Weights) -> None:
         """turn  llama.cpp reads the scales of each turn under the turn's own number"""
-        own = turn.il == w.il
+        self.out_scaled = own = turn.il == w.il
         qkv = Projections(w, hp.n_embd, hp.layers[w.il], scaled=own)
-        super().__init__(w, hp, qkv=qkv, out_scaled=own, name="attn_out")
+        super().__init__(w, hp, qkv=qkv, name="attn_out")
         if not own:
             joint = qkv.joint
             parts = zip("qkv", qkv.parts, strict=True) if joint is None else [("qkv", joint)]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.experts import (
     GATING_FUNCS,
     Experts,
@@ -61,11 +61,10 @@ class HyV3(DraftingDecoder):
     nextn_ends = NextNEnds(scaled=False)
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        hp = self.hp
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, q_norm=norms[0], k_norm=norms[1], turned=("", ""), name="attn_out"),
+            Attention(w, hp, norms=head_norms(w, hp), turned=("", ""), name="attn_out"),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il),
         )

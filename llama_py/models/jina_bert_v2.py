@@ -53,13 +53,12 @@ class JinaBertV2(BertEncoder):
 
     def attention(self, w: Weights) -> Block:
         hp, shape = self.hp, self.hp.layers[w.il]
-        norms = [
+        q_norm, k_norm = (
             w.optional_norm(f"attn_{part}_norm", n, kind="layer", bias=True)
             for part, n in (("q", shape.n_embd_q), ("k", shape.n_embd_k_gqa))
-        ]
-        return JinaAttention(
-            w, hp, out_bias="needed", q_norm=norms[0], k_norm=norms[1], name="kqv_out"
         )
+        norms = q_norm, k_norm
+        return JinaAttention(w, hp, out_bias="needed", norms=norms, name="kqv_out")
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         """With a gate of its own, with a gate beside `up` in one tensor, or without."""

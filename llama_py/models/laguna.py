@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ggml_py.ops import mul, softplus
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.functions import times_by_head
 from llama_py.gguf.keys import Keys, base, number, uint
 from llama_py.graph.builder import GraphBuilder
@@ -51,14 +51,8 @@ class SoftplusGate(Attention):
 
     def __init__(self, w: Weights, hp: HParams) -> None:
         shape = hp.layers[w.il]
-        q_norm, k_norm = (w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
         super().__init__(
-            w,
-            hp,
-            q_norm=q_norm,
-            k_norm=k_norm,
-            turned=("Qcur_rope", "Kcur_rope"),
-            name="attn_o_proj",
+            w, hp, norms=head_norms(w, hp), turned=("Qcur_rope", "Kcur_rope"), name="attn_o_proj"
         )
         info = w.info("attn_gate.weight")
         self.by_head = info is None or info.ne[1] != shape.n_embd_v_out

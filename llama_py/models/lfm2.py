@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.attention import QKV, Attention, head_norms
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.rope import rope
 from llama_py.blocks.short_conv import ShortConv
@@ -99,9 +99,7 @@ class Lfm2(Decoder):
                 w, n_embd, hp.n_embd_conv, hp.n_shortconv_l_cache, causal=hp.causal_attn
             )
         else:
-            d = hp.layers[il].n_embd_head_k
-            norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
-            operator = Lfm2Attention(w, hp, q_norm=norms[0], k_norm=norms[1], name="attn_out")
+            operator = Lfm2Attention(w, hp, norms=head_norms(w, hp), name="attn_out")
         return OperatorLayer(
             w.norm("attn_norm", n_embd),
             operator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.experts import UNSCALED, Experts, Routing, Weighing
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
@@ -33,11 +33,10 @@ class LladaMoe(Decoder):
     norm_w: ClassVar[bool] = False
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", n_embd_head), w.norm("attn_k_norm", n_embd_head)
+        hp = self.hp
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, q_norm=norms[0], k_norm=norms[1]),
+            Attention(w, hp, norms=head_norms(w, hp)),
             w.norm("ffn_norm", hp.n_embd),
             Experts(
                 w,

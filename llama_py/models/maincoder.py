@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import LateNormedAttention, head_norms
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, WholeHParams
@@ -20,8 +20,5 @@ class Maincoder(Plain):
     names = {"Qcur_normed": "Qcur", "Kcur_normed": "Kcur"}
 
     def attention(self, w: Weights, il: int) -> Block:
-        d = self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
-        return Attention(
-            w, self.hp, q_norm=norms[0], k_norm=norms[1], norm_late=True, turned=("", "")
-        )
+        norms = head_norms(w, self.hp)
+        return LateNormedAttention(w, self.hp, norms=norms, turned=("", ""))

@@ -4,7 +4,7 @@ hidden values (models/maple.cpp)."""
 from __future__ import annotations
 
 from llama_py.blocks.activation import clamped_silu
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.gguf.keys import Keys, base, number, numbers, uint
 from llama_py.hparams import RMS_EPS, WindowedHParams
@@ -40,12 +40,11 @@ class Maple(Decoder):
     sizes = {24: "20B"}
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", n_embd_head), w.norm("attn_k_norm", n_embd_head)
+        hp = self.hp
         act = clamped_silu(hp.swiglu_clamp_exp[il])
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, q_norm=norms[0], k_norm=norms[1], name="attn_out"),
+            Attention(w, hp, norms=head_norms(w, hp), name="attn_out"),
             w.norm("ffn_norm", hp.n_embd),
             Experts(w, hp, hp.n_ff_exp[il], experts=UNSCALED, act=act),
         )

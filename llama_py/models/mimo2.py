@@ -57,6 +57,11 @@ class Mimo2HParams(FlaggedWindows):
         self.n_rot = self.n_rot_swa = self.n_rot_swa if self.swa_layers[0] else self.n_rot
 
 
+class UnnamedProjections(Projections):
+    def named(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        return qkv
+
+
 class Mimo2Attention(Attention):
     """With a scale on its result."""
 
@@ -64,11 +69,10 @@ class Mimo2Attention(Attention):
 
     def __init__(self, w: Weights, hp: Mimo2HParams) -> None:
         shape = hp.layers[w.il]
-        qkv = Projections(
-            w, hp.n_embd, shape, bias="unread", scaled=w.il >= hp.n_layer, named=False
-        )
-        sinks = w.optional_tensor("attn_sinks.weight", shape.n_head)
-        super().__init__(w, hp, qkv=qkv, sinks=sinks, name="attn_out")
+        drafts = w.il >= hp.n_layer
+        qkv = UnnamedProjections(w, hp.n_embd, shape, bias="unread", scaled=drafts)
+        super().__init__(w, hp, qkv=qkv, name="attn_out")
+        self.sinks = w.optional_tensor("attn_sinks.weight", shape.n_head)
         self.value_scale = 0.0 if hp.value_scale == 1 else hp.value_scale
 
     def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:

@@ -4,7 +4,7 @@ positions and have experts (models/minimax-m3.cpp)."""
 from __future__ import annotations
 
 from llama_py.blocks.activation import SWIGLU_OAI
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.block_sparse import BlockAttention, BlockSizes
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS
@@ -58,12 +58,11 @@ class MinimaxM3(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        q_norm, k_norm = (w.norm(f"attn_{x}_norm", hp.n_embd_head_k) for x in "qk")
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, q_norm=q_norm, k_norm=k_norm)
+            Attention(w, hp, norms=head_norms(w, hp))
             if il < hp.n_layer_dense_lead
-            else BlockAttention(w, hp, hp.blocks, q_norm=q_norm, k_norm=k_norm),
+            else BlockAttention(w, hp, hp.blocks),
             w.norm("ffn_norm", hp.n_embd),
             expert_layer(w, hp, il, bias="needed", act=SWIGLU_OAI),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_py.ops import gelu
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import GEGLU, REGLU, SWIGLU
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import Classifier
 from llama_py.gguf.keys import Keys, number, text, uint
@@ -62,9 +62,10 @@ class ModernBert(Encoder):
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
         declare = w.norm if il else w.optional_norm
+        qkv = Projections(w, hp.n_embd, hp.layers[il], bias=False)
         return Layer(
             declare("attn_norm", hp.n_embd, kind="layer"),
-            Attention(w, hp, bias=False, name="kqv_out"),
+            Attention(w, hp, qkv=qkv, name="kqv_out"),
             self.norm(w, "ffn_norm"),
             FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=hp.act, scaled=False, name=""),
         )

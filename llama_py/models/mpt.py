@@ -49,7 +49,7 @@ class Mpt(LayerNormDecoder):
             if parts[0] is None:
                 return super().attention(w)
             k_norm = Norm(parts[0], parts[1], "layer")
-        return NormedRows(w, self.hp, out_bias=True, q_norm=q_norm, k_norm=k_norm)
+        return NormedRows(w, self.hp, out_bias=True, norms=(q_norm, k_norm))
 
     def feed_forward(self, w: Weights) -> FeedForward:
         n_embd, n_ff = self.hp.n_embd, self.hp.layers[w.il].n_ff

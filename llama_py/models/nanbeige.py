@@ -6,6 +6,7 @@ from __future__ import annotations
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.rope import RopeFactors
 from llama_py.gguf.keys import Keys, flag, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import MAX_LAYERS, RMS_EPS, HParams
@@ -37,7 +38,15 @@ class NanbeigeHParams(HParams):
 
 
 class LoopedAttention(Attention):
-    """Each loop keeps its own keys, so that it is not divided among devices."""
+    """Each loop keeps its own keys, so that it is not divided among devices.
+
+    first  whether it is of the first loop
+    """
+
+    def __init__(self, w: Weights, hp: HParams, first: bool, factors: RopeFactors) -> None:
+        self.out_scaled = first
+        qkv = Projections(w, hp.n_embd, hp.layers[w.il], scaled=first)
+        super().__init__(w, hp, qkv=qkv, factors=factors, name="attn_out")
 
 
 class Nanbeige(LongDecoder):
@@ -56,14 +65,7 @@ class Nanbeige(LongDecoder):
         first = il < hp.n_layer_phys
         return Layer(
             w.norm("attn_norm", n_embd),
-            LoopedAttention(
-                w,
-                hp,
-                qkv=Projections(w, n_embd, shape, scaled=first),
-                out_scaled=first,
-                factors=self.factors,
-                name="attn_out",
-            ),
+            LoopedAttention(w, hp, first, self.factors),
             w.norm("ffn_norm", n_embd),
             FeedForward(w, n_embd, shape.n_ff, scaled=first),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SWIGLU
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import classifier
 from llama_py.gguf.keys import number
@@ -35,9 +35,10 @@ class NeoBert(Encoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff
+        qkv = Projections(w, hp.n_embd, hp.layers[il], bias=False)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, bias=False, name="kqv_out"),
+            Attention(w, hp, qkv=qkv, name="kqv_out"),
             w.norm("ffn_norm", hp.n_embd),
             FeedForward(w, hp.n_embd, n_ff, act=SWIGLU, scaled=False, name=""),
         )

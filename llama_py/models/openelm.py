@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_py.ops import add, reshape, view
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import QKV, Attention, Projections
+from llama_py.blocks.attention import QKV, Attention, Projections, head_norms
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import Layer
@@ -29,12 +29,11 @@ class OpenElm(Plain):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, shape = self.hp, self.hp.layers[il]
-        norms = [w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk"]
         qkv = HeadsFirst(w, hp.n_embd, shape, bias=False, scaled=False, joined=True)
         return OpenElmLayer(
             w.norm("attn_norm", hp.n_embd),
             # llama.cpp gives the queries, once they are turned, the values' name.
-            Attention(w, hp, qkv=qkv, q_norm=norms[0], k_norm=norms[1], turned=("Vcur", "Kcur")),
+            Attention(w, hp, qkv=qkv, norms=head_norms(w, hp), turned=("Vcur", "Kcur")),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il),
         )

@@ -3,8 +3,7 @@ the head too (models/phi2.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
-from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.attention import Attention, ScaledAttention
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import ParallelLayer
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
@@ -31,5 +30,4 @@ class Phi2(LayerNormDecoder):
         return ParallelLayer(norm, attention, self.feed_forward(w), order="(af)x")
 
     def attention(self, w: Weights) -> Attention:
-        scale = inv_sqrt(self.hp.layers[w.il].n_embd_head_k)
-        return Attention(w, self.hp, out_bias=self.out_bias, q_scale=scale)
+        return ScaledAttention(w, self.hp, out_bias=self.out_bias)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SWIGLU
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import ScaledAttention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NEOX
@@ -39,10 +38,10 @@ class Phi3(LongDecoder):
     long_factors = True
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
+        hp = self.hp
         return Phi3Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, factors=self.factors, q_scale=inv_sqrt(d)),
+            ScaledAttention(w, hp, factors=self.factors),
             w.norm("ffn_norm", hp.n_embd),
             FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=SWIGLU, scaled=False),
         )

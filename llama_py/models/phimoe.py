@@ -3,9 +3,8 @@ contexts (models/phimoe.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import ScaledAttention
 from llama_py.blocks.experts import UNSCALED, Experts
-from llama_py.blocks.functions import inv_sqrt
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
@@ -36,10 +35,10 @@ class PhiMoe(LongDecoder):
         self.output.before_bias = "result_output_no_bias"
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, scale = self.hp, inv_sqrt(self.hp.layers[il].n_embd_head_k)
+        hp = self.hp
         return Phi3Layer(
             w.norm("attn_norm", hp.n_embd, bias="needed"),
-            Attention(w, hp, out_bias="needed", factors=self.factors, q_scale=scale),
+            ScaledAttention(w, hp, out_bias="needed", factors=self.factors),
             w.norm("ffn_norm", hp.n_embd, bias="needed"),
             Experts(w, hp, hp.layers[il].n_ff, experts=UNSCALED),
         )

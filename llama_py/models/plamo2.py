@@ -44,6 +44,7 @@ class Plamo2HParams(MixedHParams, SSMHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
+        self.attention_scale = inv_sqrt(self.n_embd_head_v)
         if self.ssm_d_inner % self.ssm_dt_rank:
             raise keys.error(
                 "ssm.time_step_rank", f"it must divide inner_size = {self.ssm_d_inner}"
@@ -84,10 +85,11 @@ class Plamo2(Decoder):
         return Attention(
             w,
             self.hp,
-            kq_scale=inv_sqrt(shape.n_embd_head_v),
             qkv=Projections(w, self.hp.n_embd, shape, bias=False, scaled=False, joined=True),
-            q_norm=w.norm("attn_q_norm", d, shape.n_head),
-            k_norm=w.norm("attn_k_norm", d, shape.n_head_kv),
+            norms=(
+                w.norm("attn_q_norm", d, shape.n_head),
+                w.norm("attn_k_norm", d, shape.n_head_kv),
+            ),
             turned=("", ""),
             name="attn_out",
         )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.activation import SWIGLU
-from llama_py.blocks.attention import Attention, Projections
+from llama_py.blocks.attention import Attention, Projections, head_norms
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
 from llama_py.graph.linear import Norm
@@ -39,15 +39,13 @@ class Plamo3(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
-        q_norm, k_norm = (w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
         return Layer(
             w.norm("attn_norm", n_embd),
             Attention(
                 w,
                 hp,
                 qkv=Projections(w, n_embd, shape, bias=False, scaled=False, joined=True),
-                q_norm=q_norm,
-                k_norm=k_norm,
+                norms=head_norms(w, hp),
                 turned=("", ""),
                 name="attn_out",
             ),

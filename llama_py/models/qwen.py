@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.hparams.geometry import ROPE_NEOX, LayerShape
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, PlainHParams
@@ -27,4 +27,5 @@ class Qwen(Plain):
     sizes = {32: "7B", 40: "13B"}
 
     def attention(self, w: Weights, il: int) -> Block:
-        return Attention(w, self.hp, bias="needed")
+        qkv = Projections(w, self.hp.n_embd, self.hp.layers[il], bias="needed")
+        return Attention(w, self.hp, qkv=qkv)

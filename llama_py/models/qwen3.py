@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ggml_py.ops import soft_max
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import Classifier
 from llama_py.gguf.keys import number
@@ -37,11 +37,10 @@ class Qwen3(Decoder):
             self.classifier = Classifier(out=out, after=soft_max)
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", n_embd_head), w.norm("attn_k_norm", n_embd_head)
+        hp = self.hp
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, q_norm=norms[0], k_norm=norms[1]),
+            Attention(w, hp, norms=head_norms(w, hp)),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il),
         )

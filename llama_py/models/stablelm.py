@@ -36,8 +36,10 @@ class StableLm(Decoder):
         attention = Attention(
             w,
             self.hp,
-            q_norm=w.optional_norm("attn_q_norm", d, shape.n_head, kind="layer"),
-            k_norm=w.optional_norm("attn_k_norm", d, shape.n_head_kv, kind="layer"),
+            norms=(
+                w.optional_norm("attn_q_norm", d, shape.n_head, kind="layer"),
+                w.optional_norm("attn_k_norm", d, shape.n_head_kv, kind="layer"),
+            ),
         )
         feed_forward = FeedForward(w, n_embd, shape.n_ff, scaled=False)
         ffn_norm = w.optional_norm("ffn_norm", n_embd, kind="layer", bias=True)

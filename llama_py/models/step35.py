@@ -105,8 +105,7 @@ class HeadGate(Attention):
         super().__init__(
             w,
             hp,
-            q_norm=q_norm,
-            k_norm=k_norm,
+            norms=(q_norm, k_norm),
             factors=factors,
             turned=("Qcur_pos", "Kcur_pos"),
             name="attn_proj",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import add, mul
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import LateNormedAttention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
@@ -40,12 +40,10 @@ class Talkie(Decoder):
 
     def layer(self, w: Weights, il: int) -> AnyLayer:
         hp, shape = self.hp, self.hp.layers[il]
-        attention = Attention(
+        attention = LateNormedAttention(
             w,
             hp,
-            q_norm=Norm(w.tensor("attn_q_norm.weight", 1, shape.n_head)),
-            k_norm=Norm(),
-            norm_late=True,
+            norms=(Norm(w.tensor("attn_q_norm.weight", 1, shape.n_head)), Norm()),
             turned=("", ""),
             name="attn_out",
         )

@@ -8,7 +8,7 @@ from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
-from llama_py.gguf.keys import number
+from llama_py.gguf.keys import Keys, number
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import Decoder, Layer
@@ -23,11 +23,10 @@ class GemmaHParams(WindowedHParams):
     n_layer_27b: ClassVar[int]
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
 
-    @property
-    def attention_scale(self) -> float:
-        """On queries."""
-        largest = self.n_layer == self.n_layer_27b
-        return inv_sqrt(self.n_embd // self.n_head_first if largest else self.n_embd_head_k)
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if self.n_layer == self.n_layer_27b:
+            self.attention_scale = inv_sqrt(self.n_embd // self.n_head_first)
 
 
 class GemmaDecoder(Decoder):

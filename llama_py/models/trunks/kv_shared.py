@@ -23,6 +23,7 @@ class SharedKVHParams(WindowedHParams):
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
+    attention_scale = 1.0
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     final_logit_softcap: float = divisor("final_logit_softcapping", 30.0)
     n_swa: int = uint("attention.sliding_window", least=1)
@@ -73,7 +74,7 @@ class NormedValues(Attention):
         qkv: Projections | None = None,
         freqs: Tensor | None = None,
     ) -> None:
-        super().__init__(w, hp, qkv=qkv, q_norm=q_norm, k_norm=k_norm, kq_scale=1.0)
+        super().__init__(w, hp, qkv=qkv, norms=(q_norm, k_norm))
         self.freqs = freqs
 
     def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:

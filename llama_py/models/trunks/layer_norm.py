@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from llama_py.blocks.activation import GELU, Activation
-from llama_py.blocks.attention import Attention
+from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
 from llama_py.graph.linear import Norm
@@ -54,7 +54,8 @@ class LayerNormDecoder(Decoder):
         )
 
     def attention(self, w: Weights) -> Attention:
-        return Attention(w, self.hp, bias=self.qkv_bias, out_bias=self.out_bias)
+        qkv = Projections(w, self.hp.n_embd, self.hp.layers[w.il], bias=self.qkv_bias)
+        return Attention(w, self.hp, qkv=qkv, out_bias=self.out_bias)
 
     def feed_forward(self, w: Weights) -> FeedForward:
         return FeedForward(
