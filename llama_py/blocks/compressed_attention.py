@@ -23,7 +23,7 @@ from llama_py.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CompressedSizes:
     """Of one layer.
 
     size       channels of a head, n_rot of them turned by positions
@@ -51,7 +51,7 @@ class CompressedAttention:
     def __init__(
         self,
         w: Weights,
-        sizes: Sizes,
+        sizes: CompressedSizes,
         *,
         n_window: int,
         indexer: CompressedIndexer | None = None,

@@ -34,7 +34,7 @@ def inp_compressed(g: GraphBuilder, kind: str, f16: bool) -> InputCompressed:
     return g.shared(f"compressed {kind}", lambda: g.add_input(InputCompressed(g.params, kind, f16)))
 
 
-class State(NamedTuple):
+class CompressorState(NamedTuple):
     """What keys are made of, and the scores that weigh it. [n_embd_state, n] each"""
 
     kv: Tensor
@@ -53,21 +53,23 @@ class Compressor:
         self.ape = w.tensor(f"{stem}_ape.weight", n, kept.ratio)
         self.norm = w.norm(f"{stem}_norm", kept.n_embd_head)
 
-    def state(self, g: GraphBuilder, cur: Tensor, inp: InputCompressed, il: int) -> State:
+    def state(self, g: GraphBuilder, cur: Tensor, inp: InputCompressed, il: int) -> CompressorState:
         """What keys are made of each token. cur [n_embd, n_tokens] -> [n_embd_state, n_tokens]"""
         name = f"{self.kept.kind}_state"
         kv = g.cb(self.wkv(g, cur), f"{name}_kv", il)
         score = g.cb(self.gate(g, cur), f"{name}_score", il)
         score = add(score, get_rows(self.ape, inp.state_pos))
-        return State(kv, g.cb(score, f"{name}_score_ape", il))
+        return CompressorState(kv, g.cb(score, f"{name}_score_ape", il))
 
-    def store(self, g: GraphBuilder, own: State, inp: InputCompressed, turn: Turn, il: int) -> None:
+    def store(
+        self, g: GraphBuilder, own: CompressorState, inp: InputCompressed, turn: Turn, il: int
+    ) -> None:
         """Make the keys that are complete, and keep what the next ones will be made of."""
         mem, kind = inp.tensors, f"{self.kept.kind}_state_compress"
         held = mem.kv[il], mem.score[il]
-        old = State(*(self._restored(inp, t) for t in held))
-        before = State(*(view(t, (t.ne[0], mem.sizes.n_rows)) for t in old))
-        source = State(*(concat(a, b, 1) for a, b in zip(before, own, strict=True)))
+        old = CompressorState(*(self._restored(inp, t) for t in held))
+        before = CompressorState(*(view(t, (t.ne[0], mem.sizes.n_rows)) for t in old))
+        source = CompressorState(*(concat(a, b, 1) for a, b in zip(before, own, strict=True)))
         make = self._overlapping if self.kept.overlap else self._apart
         key = self._key(g, *make(g, source, inp, il), inp, turn, il)
         if inp.k_rot is not None:
@@ -94,7 +96,7 @@ class Compressor:
         return inp.tensors.set_state(t, get_rows(rows, src), dst)
 
     def _apart(
-        self, g: GraphBuilder, source: State, inp: InputCompressed, il: int
+        self, g: GraphBuilder, source: CompressorState, inp: InputCompressed, il: int
     ) -> tuple[Tensor, Tensor]:
         """Values and scores of the tokens of each key. -> [n_embd_head, ratio, n_keys] each"""
         d, n = self.kept.n_embd_head, self.kept.ratio
@@ -104,12 +106,12 @@ class Compressor:
         return values, scores
 
     def _overlapping(
-        self, g: GraphBuilder, source: State, inp: InputCompressed, il: int
+        self, g: GraphBuilder, source: CompressorState, inp: InputCompressed, il: int
     ) -> tuple[Tensor, Tensor]:
         """Likewise -> [n_embd_head, 2 * ratio, n_keys] each"""
         d, n, n_keys = self.kept.n_embd_head, self.kept.ratio, inp.write_pos.ne[0]
         name, n_read = f"{self.kept.kind}_state_compress", n * n_keys
-        nothing = State(_with_row(source.kv, 0.0), _with_row(source.score, -math.inf))
+        nothing = CompressorState(_with_row(source.kv, 0.0), _with_row(source.score, -math.inf))
         rows = [get_rows(t, inp.read) for t in nothing]
         halves = []
         for t in rows:

@@ -17,14 +17,11 @@ from llama_py.weights import Bias, Weights
 
 
 class GatedAttention:
-    """Full attention; each query head comes with a gate for its result.
-
-    joint_4d  the row of queries and gates is reshaped first
-    """
+    """Full attention; each query head comes with a gate for its result."""
 
     parts_keep = KeysValues
 
-    def __init__(self, w: Weights, hp: HParams, joint_4d: bool = False, bias: Bias = True) -> None:
+    def __init__(self, w: Weights, hp: HParams, bias: Bias = True) -> None:
         self.shape = shape = hp.layers[w.il]
         d = shape.n_embd_head_k
         self.qkv = Projections(  # queries with gates
@@ -32,7 +29,6 @@ class GatedAttention:
         )
         self.q_norm, self.k_norm = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
         self.output = w.linear("attn_output", shape.n_embd_q, hp.n_embd)
-        self.joint_4d = joint_4d
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         d, n_head, n_head_kv = (self.shape.n_embd_head_k, self.shape.n_head, self.shape.n_head_kv)
@@ -41,8 +37,7 @@ class GatedAttention:
         q_gate, k, v = self.qkv.rows(g, cur, il)
         for t, name in ((q_gate, "Qcur_full"), (k, "Kcur_full"), (v, "Vcur_full")):
             g.cb(t, name, il)
-        if self.joint_4d and g.params.gtype == "decoder":
-            q_gate = reshape(q_gate, 2 * d, n_head, n_tokens, 1)
+        q_gate = self.joint(g, q_gate)
         q = g.cb(view(q_gate, (d, n_head, n_tokens), strides), "Qcur_reshaped", il)
         q = self.q_norm(g, q, "Qcur_normed", il)
         k = self.k_norm(g, reshape(k, d, n_head_kv, n_tokens), "Kcur_normed", il)
@@ -58,6 +53,10 @@ class GatedAttention:
         g.cb(cur, "attn_pregate", il)  # [d * n_head, n_tokens]
         cur = g.cb(mul(cur, g.cb(sigmoid(gate), "gate_sigmoid", il)), "attn_gated", il)
         return g.cb(self.output(g, cur), "attn_output", il)
+
+    def joint(self, g: GraphBuilder, q_gate: Tensor) -> Tensor:
+        """The rows of queries and gates, as they are cut. [2 * d * n_head, n_tokens]"""
+        return q_gate
 
     def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor | None:
         """Which cells are attended to; None: all that the mask lets see. cur [n_embd, n_tokens]

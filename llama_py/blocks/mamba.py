@@ -125,7 +125,7 @@ class _Mamba:
         return silu(x if self.conv1d_b is None else add(x, self.conv1d_b))
 
 
-class Mamba(_Mamba):
+class MambaMixer(_Mamba):
     """Steps, inputs and outputs chosen by each token (build_mamba_layer)."""
 
     parts_keep = State
@@ -196,7 +196,7 @@ class Scanned(NamedTuple):
     c: Tensor  # [d_state, n_group, T, B]
 
 
-class Mamba2(_Mamba):
+class Mamba2Mixer(_Mamba):
     """Heads that decay as one, groups that share inputs and outputs (build_mamba2_layer).
     ssm_dt_rank is the number of heads."""
 

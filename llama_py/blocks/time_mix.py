@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MIXED = "wkvrg"  # what has a mixture of its own: decay, key, value, receptance, gate
 
 
-class Rwkv6HParams(RwkvHParams):
+class TimeMixHParams(RwkvHParams):
     """time_mix_extra_dim, time_decay_extra_dim   ranks of what depends on the token
     rescale_every_n_layers   results are halved every so many layers; 0: never
     wkv_n_head_kv   heads of keys and values
@@ -67,7 +67,7 @@ class TimeMix6:
 
     parts_keep = State
 
-    def __init__(self, w: Weights, hp: Rwkv6HParams) -> None:
+    def __init__(self, w: Weights, hp: TimeMixHParams) -> None:
         n, rank = hp.n_embd, hp.time_decay_extra_dim
         self.hp, self.size = hp, hp.wkv_head_size
         self.n_head, self.n_inner = hp.wkv_n_head, hp.wkv_n_inner

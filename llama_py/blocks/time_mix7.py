@@ -34,7 +34,7 @@ Act = Callable[[Tensor], Tensor]
 LOG_DECAY = -0.606531  # the lowest: of e^(-1/2)
 
 
-class Rwkv7HParams(RwkvHParams):
+class TimeMix7HParams(RwkvHParams):
     """Ranks of what depends on the token: decay, learning rate in the context, how much of the
     first layer's value is added, gate."""
 
@@ -73,7 +73,7 @@ class TimeMix7:
     """The state's part of a layer (build_rwkv7_time_mix). Later layers add the first one's values
     to theirs, so that devices cannot share one without the others: each stays whole."""
 
-    def __init__(self, w: Weights, hp: Rwkv7HParams, *, optional: bool = False) -> None:
+    def __init__(self, w: Weights, hp: TimeMix7HParams, *, optional: bool = False) -> None:
         """optional  there may be no gate, and no norm of the heads"""
         n, self.hp, self.size = hp.n_embd, hp, hp.wkv_head_size
         self.decay = LowRank(w, "w", n, hp.n_lora_decay, tanh)

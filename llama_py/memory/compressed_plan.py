@@ -16,7 +16,7 @@ N_KEYS_STEP = 256  # keys that attention looks at grow in steps, so that graphs 
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CompressedLayout:
     """Of one kind of compressed keys.
 
     n_keys    of each sequence; n_stream  sequences
@@ -80,7 +80,7 @@ class Plan:
 class _Tokens:
     """Where the rows of a ubatch's tokens are."""
 
-    def __init__(self, ubatch: UBatch, sizes: Sizes) -> None:
+    def __init__(self, ubatch: UBatch, sizes: CompressedLayout) -> None:
         self.sizes = sizes
         self.n = ubatch.n_tokens
         self.pos = [int(p) for p in ubatch.pos[: self.n]]
@@ -133,7 +133,7 @@ class _Made:
         self.write_pos.append(0)
 
 
-def plan_of(ubatch: UBatch, sizes: Sizes, back: Mapping[int, int]) -> Plan:
+def plan_of(ubatch: UBatch, sizes: CompressedLayout, back: Mapping[int, int]) -> Plan:
     """Of a ubatch whose tokens are of one sequence each, with positions one after another.
 
     back  by sequence, tokens that are taken back before: the plane of its state
@@ -205,7 +205,7 @@ def _i32(values: list[int]) -> I32:
     return np.array(values, np.int32)
 
 
-def largest_plan(n_tokens: int, n_seqs: int, sizes: Sizes) -> Plan:
+def largest_plan(n_tokens: int, n_seqs: int, sizes: CompressedLayout) -> Plan:
     """As large as any of so many tokens may be (dsv4_build_reserve_comp_plan)."""
     kept = sizes.kept
     n_made = n_tokens // kept.ratio + max(1, n_seqs)

@@ -12,7 +12,7 @@ from ggml_py.ops import set_rows, view
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, GGMLType
 from llama_py.memory.base import allocate, read_part, write_part
-from llama_py.memory.compressed_plan import N_KEYS_STEP, Sizes
+from llama_py.memory.compressed_plan import N_KEYS_STEP, CompressedLayout
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kept import Compressed
 from llama_py.memory.kv_rot import Rotation
@@ -38,7 +38,7 @@ class CompressedTensors:
     ) -> None:
         n_keys = max(1, -(-n_ctx // kept.ratio))
         n_keys = -(-n_keys // N_KEYS_STEP) * N_KEYS_STEP
-        self.kept, self.sizes = kept, Sizes(kept, n_keys, n_stream, n_rs_seq)
+        self.kept, self.sizes = kept, CompressedLayout(kept, n_keys, n_stream, n_rs_seq)
         kv = [KVLayer(il, 1, kept.n_embd_head, 0, on) for il, on in layers]
         self.keys = KVTensors(kv, n_keys, n_stream, RowLayout(type_k, type_k))
         self.rotation = Rotation(kv, type_k, type_k, always=kept.rotated)

@@ -141,7 +141,7 @@ class MemoryPart(ABC):
         """Replace sequences by written ones; ContextError if they do not fit."""
 
 
-class Entry(Protocol):
+class CacheEntry(Protocol):
     """A sequence's record: its last position, and how many of its last tokens can be removed."""
 
     pos: int
@@ -190,7 +190,7 @@ class StateMemory(MemoryPart):
         """Take the ubatch's place. A sequence that starts does so from zeros."""
 
     @abstractmethod
-    def _entry(self, seq_id: int) -> Entry | None:
+    def _entry(self, seq_id: int) -> CacheEntry | None:
         """The record of a sequence; None if it is empty."""
 
     @abstractmethod
@@ -272,7 +272,7 @@ class StateMemory(MemoryPart):
             entry.n_back = 0
             entry.pos //= d
 
-    def _entry_in(self, seq_id: int, p0: int, p1: int) -> Entry | None:
+    def _entry_in(self, seq_id: int, p0: int, p1: int) -> CacheEntry | None:
         """The record of a sequence whose last position is in [p0, p1)."""
         check_seqs(self.size, seq_id)
         entry = self._entry(seq_id)

@@ -33,7 +33,7 @@ from llama_py.memory.recurrent_cells import steps_of_one
 
 
 @dataclass(slots=True)
-class Slot:
+class StateSlot:
     """What a sequence has.
 
     pos      last position of the state, -1 if there is none
@@ -61,7 +61,7 @@ class SlotMemory(NumberedStates):
     ) -> None:
         super().__init__(size, n_rs_seq, causal)
         self.layers = layers
-        self.slots = [Slot() for _ in range(size)]
+        self.slots = [StateSlot() for _ in range(size)]
         self.s_l: dict[LayerKey, Tensor] = {}
         self.steps: dict[LayerKey, tuple[Tensor, Tensor]] = {}  # of the inputs, of the states
         placed: list[tuple[Device, Tensor]] = []
@@ -125,12 +125,12 @@ class SlotMemory(NumberedStates):
             slot.n_steps = n if kept else 0
             slot.n_back = steps_of_one(pos[i]) if kept else 0
 
-    def _entry(self, seq_id: int) -> Slot | None:
+    def _entry(self, seq_id: int) -> StateSlot | None:
         slot = self.slots[seq_id]
         return slot if slot.pos >= 0 else None
 
     def _forget(self, seq_id: int) -> None:
-        self.slots[seq_id] = Slot()
+        self.slots[seq_id] = StateSlot()
 
     def _roll_back(self, seq_id: int, back: int) -> bool:
         """Put a checkpoint into the row (llama_kv_cache::per_step_restore); earlier ones stay."""
@@ -177,7 +177,7 @@ class SlotMemory(NumberedStates):
 
     def _read(self, io: StateReader, seq_id: int, pos: int, partial: bool) -> None:
         read_row(io, self._whole_rows(), seq_id)
-        self.slots[seq_id] = Slot(pos)
+        self.slots[seq_id] = StateSlot(pos)
 
 
 class SlotContext(StateWalk):

@@ -6,12 +6,12 @@ own.
 
 from __future__ import annotations
 
-from llama_py.blocks.time_mix7 import Rwkv7HParams, TimeMix7
+from llama_py.blocks.time_mix7 import TimeMix7, TimeMix7HParams
 from llama_py.models.trunks.rwkv import SIZES_7, ShiftedDecoder
 from llama_py.weights import Weights
 
 
-class Arwkv7HParams(Rwkv7HParams):
+class Arwkv7HParams(TimeMix7HParams):
     n_shifts = 1
 
 

@@ -17,7 +17,7 @@ from ggml_py.ops.hyper_connections import STREAMS
 from ggml_py.tensor import Tensor
 from ggml_py.types import I32
 from llama_py.blocks.activation import clamped_silu
-from llama_py.blocks.compressed_attention import CompressedAttention, Sizes
+from llama_py.blocks.compressed_attention import CompressedAttention, CompressedSizes
 from llama_py.blocks.compressed_indexer import CompressedIndexer
 from llama_py.blocks.experts import (
     GATING,
@@ -237,7 +237,7 @@ class Deepseek4(DraftingDecoder):
 
     def _attention(self, w: Weights, il: int) -> CompressedAttention:
         hp, index = self.hp, self.hp.index(il)
-        sizes = Sizes(
+        sizes = CompressedSizes(
             hp.n_embd,
             hp.n_head[il],
             hp.n_embd_head_k,

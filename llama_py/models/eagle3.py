@@ -54,7 +54,7 @@ class Eagle3HParams(HParams):
         return N_TARGETS * self.n_embd_target
 
 
-class RowsFirst(Projections):
+class JoinedProjections(Projections):
     """Of tokens and states side by side; heads have no name before they are turned."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
@@ -91,7 +91,7 @@ class Eagle3(Architecture):
         self.attention = Attention(
             first,
             hp,
-            qkv=RowsFirst(first, 2 * n_embd, hp.layers[0], bias=False, scaled=False),
+            qkv=JoinedProjections(first, 2 * n_embd, hp.layers[0], bias=False, scaled=False),
             turned=("Qcur_rope", "Kcur_rope"),
             factors=self.factors,
         )

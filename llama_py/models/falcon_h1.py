@@ -12,14 +12,14 @@ from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.blocks.mamba import Mamba2Mixer, SSMHParams
 from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import Kept, KeysValues, State
-from llama_py.models.trunks.decoder import Block, Blocks, LongDecoder
+from llama_py.models.trunks.decoder import Block, BlockSum, LongDecoder
 from llama_py.weights import Weights
 
 NAMES = {"mamba_out": "ssm_out"}
@@ -57,7 +57,7 @@ class FalconH1Layer:
     ssm: Block
     ffn_norm: Norm
     feed_forward: Block
-    both: Blocks | None = None
+    both: BlockSum | None = None
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         both = g.cb(self._both(g, cur, il), "layer_out", il)
@@ -97,7 +97,7 @@ class FalconH1(LongDecoder):
                 turned=("Qcur-post-rope", "Kcur-post-rope"),
                 name="attn_out",
             ),
-            Mamba2(w, hp, conv_bias=True, normed=False),
+            Mamba2Mixer(w, hp, conv_bias=True, normed=False),
             Norm(w.tensor("ffn_norm", n_embd)),  # the file has it without .weight
             FeedForward(w, n_embd, hp.layers[il].n_ff, bias=True, scaled=False),
         )

@@ -9,11 +9,11 @@ from llama_py.blocks.attention import ScaledAttention
 from llama_py.gguf.keys import Keys, base, divisor, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.models.trunks.decoder import Layer
-from llama_py.models.trunks.gemma import GemmaDecoder, GemmaHParams
+from llama_py.models.trunks.gemma import GemmaDecoder, PostNormHParams
 from llama_py.weights import Weights
 
 
-class Gemma2HParams(GemmaHParams):
+class Gemma2HParams(PostNormHParams):
     n_pattern = 2
     n_layer_27b = 46
     n_swa: int = uint("attention.sliding_window", 4096)

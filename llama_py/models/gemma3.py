@@ -9,11 +9,11 @@ from llama_py.blocks.attention import ScaledAttention, head_norms
 from llama_py.gguf.keys import divisor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.models.trunks.decoder import Layer
-from llama_py.models.trunks.gemma import GemmaDecoder, GemmaHParams
+from llama_py.models.trunks.gemma import GemmaDecoder, PostNormHParams
 from llama_py.weights import Weights
 
 
-class Gemma3HParams(GemmaHParams):
+class Gemma3HParams(PostNormHParams):
     n_pattern = 6
     n_layer_27b = 62
     final_logit_softcap: float = divisor("final_logit_softcapping", 0.0)

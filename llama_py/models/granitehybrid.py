@@ -5,7 +5,7 @@ The states' inner size may be any; llama.cpp ends where it is not twice the chan
 
 from __future__ import annotations
 
-from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.blocks.mamba import Mamba2Mixer, SSMHParams
 from llama_py.gguf.keys import Keys, divisor
 from llama_py.models.granite import Scaled, SwitchedHParams
 from llama_py.models.trunks.architecture import AnyHParams
@@ -36,5 +36,5 @@ class GraniteHybrid(Scaled):
 
     def attention(self, w: Weights, il: int) -> Block:
         if self.hp.layers[il].recurrent:
-            return Mamba2(w, self.hp, conv_bias=True)
+            return Mamba2Mixer(w, self.hp, conv_bias=True)
         return super().attention(w, il)

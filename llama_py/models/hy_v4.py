@@ -76,7 +76,7 @@ class HyV4Attention(SharingAttention):
         return g.cb(mul(attended, gate), "attn_gated", il)
 
 
-class Streams:
+class HyV4Streams:
     """The weights by which a block reads the residual streams, and its result is added to each."""
 
     def __init__(self, w: Weights, hp: HyV4HParams, kind: str) -> None:
@@ -121,10 +121,10 @@ def _weighted(x: Tensor, weights: Tensor) -> Tensor:
 
 @dataclass(slots=True)
 class HyV4Layer:
-    attn_streams: Streams
+    attn_streams: HyV4Streams
     attn_norm: Norm
     attention: Block
-    ffn_streams: Streams
+    ffn_streams: HyV4Streams
     ffn_norm: Norm
     feed_forward: Block
 
@@ -154,10 +154,10 @@ class HyV4(Choosing):
     def layer(self, w: Weights, il: int) -> HyV4Layer:
         hp = self.hp
         return HyV4Layer(
-            Streams(w, hp, "attn"),
+            HyV4Streams(w, hp, "attn"),
             w.norm("attn_norm", hp.n_embd),
             HyV4Attention(w, hp),
-            Streams(w, hp, "ffn"),
+            HyV4Streams(w, hp, "ffn"),
             w.norm("ffn_norm", hp.n_embd),
             expert_layer(w, hp, il, routed_act=clamped_silu(hp.swiglu_clamp_exp[il])),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import UNNORMED, UNSCALED, Experts
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.mamba import Mamba, SSMHParams
+from llama_py.blocks.mamba import MambaMixer, SSMHParams
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
 from llama_py.models.trunks.decoder import Block, Decoder
@@ -33,7 +33,7 @@ class Jamba(Decoder):
         recurrent = hp.layers[il].recurrent
         return OperatorLayer(
             w.norm("attn_norm", n_embd),
-            Mamba(w, hp, normed=True) if recurrent else Attention(w, hp),
+            MambaMixer(w, hp, normed=True) if recurrent else Attention(w, hp),
             w.norm("ffn_norm", n_embd),
             self.feed_forward(w, il),
             "ffn_inp",

@@ -85,7 +85,7 @@ class Llama4(LongDecoder):
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd, n_ff_exp = self.hp, self.hp.n_embd, self.hp.n_ff_exp[il]
         norm, ffn_norm = w.norm("attn_norm", n_embd), w.norm("ffn_norm", n_embd)
-        attention = TemperedAttention(w, hp, factors=self.factors, name="attn_out")
+        attention = Llama4Attention(w, hp, factors=self.factors, name="attn_out")
         if not hp.is_moe(il):
             feed_forward = FeedForward(w, n_embd, hp.layers[il].n_ff, scaled=False)
             return Layer(norm, attention, ffn_norm, feed_forward)
@@ -103,7 +103,7 @@ class Llama4(LongDecoder):
         return ExpertLayer(norm, attention, ffn_norm, shared)
 
 
-class TemperedAttention(Attention):
+class Llama4Attention(Attention):
     """Queries and keys are normed after RoPE; without it, queries are scaled by position."""
 
     parts_keep = KeysValues

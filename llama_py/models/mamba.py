@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.mamba import Mamba as Block
+from llama_py.blocks.mamba import MambaMixer
 from llama_py.gguf.keys import Keys
 from llama_py.models.trunks.decoder import Decoder
 from llama_py.models.trunks.ssm import PureSSMHParams, SSMLayer
@@ -31,4 +31,4 @@ class Mamba(Decoder):
     hp: MambaHParams
 
     def layer(self, w: Weights, il: int) -> SSMLayer:
-        return SSMLayer(w.norm("attn_norm", self.hp.n_embd), Block(w, self.hp))
+        return SSMLayer(w.norm("attn_norm", self.hp.n_embd), MambaMixer(w, self.hp))

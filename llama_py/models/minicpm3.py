@@ -11,6 +11,7 @@ from llama_py.blocks.rope import RopeFactors
 from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.models.trunks.decoder import EarlyScaleDecoder
 from llama_py.models.trunks.latent import LatentSizesHParams
 from llama_py.models.trunks.latent_dense import LatentDense
 from llama_py.weights import Weights
@@ -29,11 +30,10 @@ class MiniCpm3HParams(LatentSizesHParams):
         self.logit_scale = N_EMBD_BASE / self.n_embd
 
 
-class MiniCpm3(LatentDense):
+class MiniCpm3(EarlyScaleDecoder, LatentDense):
     arch = "minicpm3"
     HParams = MiniCpm3HParams
     sizes = {62: "4B"}
-    scales_early = True
 
     def declare(self, w: Weights) -> None:
         self.factors = RopeFactors(w, self.hp, long=True)

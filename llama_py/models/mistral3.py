@@ -36,11 +36,11 @@ class Mistral3(Llama):
     sizes = {26: "3B", 34: "8B", 40: "14B"}
 
     def attention(self, w: Weights, il: int) -> Block:
-        kind = TemperedAttention if self.hp.attn_temp_scale else Attention
+        kind = Mistral3Attention if self.hp.attn_temp_scale else Attention
         return kind(w, self.hp, out_bias=True, factors=self.factors, name="attn_out")
 
 
-class TemperedAttention(Attention):
+class Mistral3Attention(Attention):
     """Queries are scaled by position, in steps of the trained context."""
 
     parts_keep = KeysValues

@@ -49,7 +49,7 @@ class Mpt(LayerNormDecoder):
             if parts[0] is None:
                 return super().attention(w)
             k_norm = Norm(parts[0], parts[1], "layer")
-        return NormedRows(w, self.hp, out_bias=True, norms=(q_norm, k_norm))
+        return MptAttention(w, self.hp, out_bias=True, norms=(q_norm, k_norm))
 
     def feed_forward(self, w: Weights) -> FeedForward:
         n_embd, n_ff = self.hp.n_embd, self.hp.layers[w.il].n_ff
@@ -71,7 +71,7 @@ class DividedFeedForward(FeedForward):
         return cur if self.act_scales is None else g.cb(div(cur, self.act_scales), "ffn_act", il)
 
 
-class NormedRows(Attention):
+class MptAttention(Attention):
     """Queries and keys are normed over all heads, so that devices cannot share them."""
 
     def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:

@@ -14,7 +14,7 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts, ExpertSet, Routing, Weighing
 from llama_py.blocks.feed_forward import FeedForward, SharedFeedForward
 from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
-from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.blocks.mamba import Mamba2Mixer, SSMHParams
 from llama_py.gguf.keys import Keys, flag, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import EPS, RMS_EPS
@@ -74,7 +74,7 @@ class NemotronH(Decoder):
     def layer(self, w: Weights, il: int) -> AnyLayer:
         block: Block
         if self.hp.is_recr(il):
-            block = Mamba2(w, self.hp, conv_bias=True)
+            block = Mamba2Mixer(w, self.hp, conv_bias=True)
         elif self.hp.is_ffn(il):
             block = self.feed_forward(w, il)
         else:

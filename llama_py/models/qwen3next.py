@@ -6,9 +6,11 @@ from __future__ import annotations
 from ggml_py.ops import concat, cont, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import split
+from llama_py.blocks.gated_attention import GatedAttention
 from llama_py.blocks.linear_attention import DeltaProjections
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.hybrid import NAMES, HybridMoe, HybridMoeHParams
 from llama_py.models.trunks.nextn import DRAFT_NAMES, EarlyNextN
 from llama_py.weights import Weights
@@ -88,6 +90,18 @@ class Qwen3NextProjections(DeltaProjections):
         return g.cb(concat(concat(q, k, 0), v, 0), "qkv_mixed", il), z
 
 
+class SplitGatedAttention(GatedAttention):
+    """In the trunk the rows of queries and gates are split by heads first."""
+
+    parts_keep = KeysValues
+
+    def joint(self, g: GraphBuilder, q_gate: Tensor) -> Tensor:
+        d, n_head = self.shape.n_embd_head_k, self.shape.n_head
+        return (
+            reshape(q_gate, 2 * d, n_head, g.n_tokens, 1) if g.params.gtype == "decoder" else q_gate
+        )
+
+
 class Qwen3Next(HybridMoe):
     arch = "qwen3next"
     HParams = Qwen3NextHParams
@@ -100,5 +114,5 @@ class Qwen3Next(HybridMoe):
     }
     draft_names = DRAFT_NAMES | {"Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur"}
     projections = Qwen3NextProjections
-    joint_4d = True
+    full = SplitGatedAttention
     nextn = EarlyNextN

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.rwkv import ChannelMixHParams
-from llama_py.blocks.time_mix import Rwkv6HParams as TimeMixHParams
-from llama_py.blocks.time_mix import TimeMix6
+from llama_py.blocks.time_mix import TimeMix6, TimeMixHParams
 from llama_py.models.trunks.rwkv import SIZES_6, RwkvDecoder, RwkvLayer
 from llama_py.weights import Weights
 

@@ -7,13 +7,13 @@ own.
 
 from __future__ import annotations
 
-from llama_py.blocks.time_mix import GatedTimeMix, Rwkv6HParams
+from llama_py.blocks.time_mix import GatedTimeMix, TimeMixHParams
 from llama_py.gguf.keys import Keys
 from llama_py.models.trunks.rwkv import SIZES_6, ShiftedDecoder
 from llama_py.weights import Weights
 
 
-class Rwkv6Qwen2HParams(Rwkv6HParams):
+class Rwkv6Qwen2HParams(TimeMixHParams):
     n_shifts = 1
 
     def load(self, keys: Keys) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from llama_py.blocks.rwkv import ChannelMixHParams
-from llama_py.blocks.time_mix7 import Rwkv7HParams as TimeMixHParams
-from llama_py.blocks.time_mix7 import TimeMix7
+from llama_py.blocks.time_mix7 import TimeMix7, TimeMix7HParams
 from llama_py.models.trunks.rwkv import SIZES_7, RwkvDecoder, RwkvLayer
 from llama_py.weights import Weights
 
 
-class Rwkv7HParams(TimeMixHParams, ChannelMixHParams):
+class Rwkv7HParams(TimeMix7HParams, ChannelMixHParams):
     pass
 
 

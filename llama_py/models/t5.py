@@ -14,11 +14,11 @@ from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
 from llama_py.memory.kept import Kept, KeysValues
 from llama_py.models.trunks.architecture import AnyHParams
-from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.decoder import EarlyScaleDecoder, Layer
 from llama_py.models.trunks.t5 import (
     BucketHParams,
+    CrossAttention,
     Distances,
-    Reading,
     Tables,
     feed_forward,
     reader,
@@ -73,14 +73,13 @@ class ReadingLayer(Layer):
         return self.attn_norm(g, x, "attn_norm_cross", il)
 
 
-class T5(Decoder):
+class T5(EarlyScaleDecoder):
     arch = "t5"
     HParams = T5HParams
     sizes = {6: "60M", 8: "80M"}
     hp: T5HParams
     gtypes = ("decoder", "encoder")
     layer_sum = "ffn_out"
-    scales_early = True
 
     @classmethod
     def size_name(cls, hp: AnyHParams) -> str:
@@ -119,7 +118,7 @@ class T5(Decoder):
             SelfAttention(w, hp, self.written(w)),
             ReadingLayer(
                 w.norm("cross_attn_norm", hp.n_embd),
-                Reading(w, hp, "cross_attn"),
+                CrossAttention(w, hp, "cross_attn"),
                 w.norm("ffn_norm", hp.n_embd),
                 feed_forward(w, hp),
             ),

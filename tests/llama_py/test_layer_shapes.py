@@ -16,7 +16,7 @@ from dev.tiny_models import _invent
 from ggml_py.errors import HParamsError
 from llama_py import models
 from llama_py.blocks.attention import Attention
-from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.blocks.mamba import Mamba2Mixer, SSMHParams
 from llama_py.context import Context, state
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
@@ -96,7 +96,7 @@ class Toy(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, norm = self.hp, w.norm("attn_norm", self.hp.n_embd)
-        mixer = Mamba2(w, hp) if hp.is_recr(il) else Attention(w, hp)
+        mixer = Mamba2Mixer(w, hp) if hp.is_recr(il) else Attention(w, hp)
         return Layer(norm, mixer, None, None)
 
 

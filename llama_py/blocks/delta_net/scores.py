@@ -31,7 +31,7 @@ Pair = tuple[Tensor, Tensor]
 BLOCK = 16  # tokens of a block within a chunk
 
 
-class Scores(Rule):
+class DeltaScores(Rule):
     """Three ways to the same scores. All take, of chunks of CS tokens, q, k and k * beta
     [S, CS, n_chunks, HB] and g [CS, 1 or S, n_chunks, HB], and give two [CS, CS, n_chunks, HB]: of
     k * beta and of q with k. What is above the diagonal (keys after the token) means nothing.

@@ -34,7 +34,7 @@ from ggml_py.ops import (
 )
 from ggml_py.tensor import Tensor
 from llama_py.blocks.delta_net.rule import Delta, Outcome, Rule
-from llama_py.blocks.delta_net.scores import Scores
+from llama_py.blocks.delta_net.scores import DeltaScores
 from llama_py.blocks.functions import inv_sqrt
 
 CHUNK = 64  # tokens, one gate per head
@@ -98,7 +98,7 @@ class Unfused(Rule):
         cs = CHUNK_KDA if kda and not blocks else CHUNK
         q, k, k_b, v_b, g = self._split_chunks(x, cs)
         g_cs = self.cb(cumsum(cont(transpose(g))), "g_cs")  # [CS, 1 or S, n_chunks, HB]
-        scores = Scores(self.builder, self.il)
+        scores = DeltaScores(self.builder, self.il)
         make = scores.in_blocks if blocks else scores.per_channel if kda else scores.per_head
         kb, kq = make(q, k, k_b, g_cs)
         kq = self.cb(tri(kq, "lower_diag"), "kq")

@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class Blocks:
+class PooledBlocks:
     """Those of the sequences that the tokens of a stream are of; only whole ones count.
 
     owner   by block, the number of its sequence
@@ -102,14 +102,14 @@ def _up_to(keys: Ints, key: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     return np.asarray(found)
 
 
-def blocks_of(lines: list[Line], size: int, n_kv: int) -> Blocks:
+def blocks_of(lines: list[Line], size: int, n_kv: int) -> PooledBlocks:
     """Those of several sequences of a stream, of which no two share a cell."""
     starts = [line.blocks(size) for line in lines]
     pairs = [*zip(lines, starts, strict=True)]
     cells = np.concatenate([line.runs(i, size) for line, i in pairs])
     of = np.full(n_kv, -1)
     of[cells.reshape(-1)] = np.arange(len(cells)).repeat(size)
-    return Blocks(
+    return PooledBlocks(
         np.repeat(np.arange(len(lines)), [i.size for i in starts]),
         np.concatenate([line.places[i] for line, i in pairs]),
         np.concatenate([line.positions(i) for line, i in pairs], 1),
@@ -175,7 +175,7 @@ class InputPooledBlocks:
         write(self.blk_pos, blk_pos.reshape(-1))
         write(self.bias, bias)
 
-    def _bias(self, found: Blocks, number: int, tail: Ints) -> npt.NDArray[np.float32]:
+    def _bias(self, found: PooledBlocks, number: int, tail: Ints) -> npt.NDArray[np.float32]:
         """Of the blocks of sequence `number`, for tokens to which everything from `tail` [n] on
         counts. -> [n, blocks]"""
         ahead = self.causal & (found.first >= tail[:, None])

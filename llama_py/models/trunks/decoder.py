@@ -24,7 +24,7 @@ class Block(Protocol):
         """[n_embd, n] -> the same"""
 
 
-class Blocks(Protocol):
+class BlockSum(Protocol):
     """Several blocks whose results are added."""
 
     def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
@@ -146,7 +146,7 @@ class ParallelLayer:
     ffn_norm: Norm | None = None
     order: Literal["f(ax)", "(af)x", "(fa)x", "(fx)a"] = "(fx)a"
     sum_name: str = ""
-    both: Blocks | None = None
+    both: BlockSum | None = None
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         x, attended = cur, self.norm(g, cur, "attn_norm", il)
@@ -180,12 +180,10 @@ class Decoder(Architecture):
 
     layer_sum    what a layer's result is called before a control vector is added
     output_bias  whether the head may have one
-    scales_early   logit_scale is applied before the head, not after
     """
 
     layer_sum: ClassVar[str] = ""
     output_bias: ClassVar[Bias] = False
-    scales_early: ClassVar[bool] = False
 
     def declare(self, w: Weights) -> None:
         self.token_embd = self.embeddings(w)
@@ -260,19 +258,28 @@ class Decoder(Architecture):
     def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
         """The graph's end: logits of `cur` [n_embd, n_outputs], by the head of the context, another
         one, or the model's."""
-        factor = self.hp.logit_scale
-        if factor and self.scales_early:
-            cur = g.cb(scale(cur, factor), "lmhead_scaling")
-        logits = self.logits(g, cur, output)
-        if factor and not self.scales_early:
-            logits = scale(logits, factor)
+        logits = self.scaled_logits(g, cur, output)
         if cap := self.hp.final_logit_softcap:
             logits = scale(tanh(scale(logits, 1.0 / cap)), cap)
         g.res.t_logits = g.expand(g.cb(logits, "result_output"))
 
+    def scaled_logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
+        """Before the cap. [n_embd, n_outputs] -> [n_vocab, n_outputs]"""
+        logits, factor = self.logits(g, cur, output), self.hp.logit_scale
+        return scale(logits, factor) if factor else logits
+
     def logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
         """Before scale and cap. [n_embd, n_outputs] -> [n_vocab, n_outputs]"""
         return (g.params.head or output or self.output)(g, cur)
+
+
+class EarlyScaleDecoder(Decoder):
+    """The factor on logits is applied before the head."""
+
+    def scaled_logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
+        if factor := self.hp.logit_scale:
+            cur = g.cb(scale(cur, factor), "lmhead_scaling")
+        return self.logits(g, cur, output)
 
 
 class LongDecoder(Decoder):

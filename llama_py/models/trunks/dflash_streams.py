@@ -7,7 +7,7 @@ from ggml_py.ops import reshape
 from ggml_py.ops.hyper_connections import STREAMS
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import clamped_silu
-from llama_py.blocks.compressed_attention import CompressedAttention, Sizes
+from llama_py.blocks.compressed_attention import CompressedAttention, CompressedSizes
 from llama_py.blocks.experts import (
     GATING_FUNCS,
     UNSCALED,
@@ -78,7 +78,7 @@ class StreamBlockLayer:
 
     def __init__(self, w: Weights, hp: HParams, s: StreamSizes) -> None:
         n_embd, il = hp.n_embd, w.il
-        sizes = Sizes(
+        sizes = CompressedSizes(
             n_embd,
             hp.n_head[il],
             hp.n_embd_head_k,

@@ -15,7 +15,7 @@ from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 
-class GemmaHParams(WindowedHParams):
+class PostNormHParams(WindowedHParams):
     """n_layer_27b: layers of the largest model"""
 
     rope_type = ROPE_NEOX

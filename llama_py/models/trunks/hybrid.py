@@ -144,7 +144,7 @@ class Hybrid(DraftingDecoder):
     """Layers of delta nets, and some of full attention with a gate (models/qwen35.cpp).
 
     projections   matrices of a delta net
-    joint_4d      see GatedAttention
+    full          the block of full attention
     """
 
     hp: HybridHParams
@@ -152,7 +152,7 @@ class Hybrid(DraftingDecoder):
     draft_names = DRAFT_NAMES
     in_slots = True
     projections: ClassVar[type[DeltaProjections]] = DeltaProjections
-    joint_4d: ClassVar[bool] = False
+    full: ClassVar[type[GatedAttention]] = GatedAttention
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd = self.hp, self.hp.n_embd
@@ -168,7 +168,7 @@ class Hybrid(DraftingDecoder):
         """Make the first block of a layer."""
         if self.hp.layers[il].recurrent:
             return DeltaAttention(w, self.hp, self.projections)
-        return GatedAttention(w, self.hp, self.joint_4d)
+        return self.full(w, self.hp)
 
     @abstractmethod
     def feed_forward(self, w: Weights, il: int) -> Block:

@@ -47,7 +47,7 @@ class Distances:
         return g.cb(cont(permute(cur, 2, 0, 1, 3)), "pos_bias")
 
 
-class Reading:
+class CrossAttention:
     """Attention to rows that are all there: the encoder's own, or what it gave to the decoder.
 
     stem       of the weights
@@ -111,7 +111,7 @@ class Tables:
 def reader(w: Weights, hp: HParams, distances: Distances) -> Layer:
     """A layer of an encoder."""
     norm = w.norm("attn_norm", hp.n_embd)
-    attention = Reading(w, hp, "attn", distances)
+    attention = CrossAttention(w, hp, "attn", distances)
     return Layer(norm, attention, w.norm("ffn_norm", hp.n_embd), feed_forward(w, hp))
 
 
