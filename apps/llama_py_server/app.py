@@ -29,7 +29,7 @@ from llama_py_server.routes import (
     vertex,
 )
 from llama_py_server.stream.replay import SavedStreams, begin_stream
-from llama_py_server.wire.access import Cors, KeyCheck
+from llama_py_server.wire.access import Cors, HostCheck, KeyCheck, check_origin
 from llama_py_server.wire.errors import HTTPError, as_http_error
 from llama_py_server.wire.limits import BodyLimit
 from llama_py_server.wire.responses import GONE, as_error
@@ -94,6 +94,22 @@ STREAMED = (
     chat.messages,
 )
 
+# Handlers of requests that compute something and leave the server as it is: any page may send them
+# that `--cors-origins` lets read the answer. All others that are not GET are for known pages.
+COMPUTE = (
+    *STREAMED,
+    chat.count_messages,
+    chat.count_chat,
+    chat.count_responses,
+    chat.apply_template,
+    tokens.tokenize,
+    tokens.detokenize,
+    embeddings.native,
+    embeddings.openai,
+    embeddings.rerank,
+    streams.lookup,
+)
+
 
 def app(
     shelf: Shelf,
@@ -102,10 +118,14 @@ def app(
 ) -> Starlette:
     """The whole application, which answers what needs a model once the shelf is ready."""
     prefix = listen.api_prefix
-    handles = {key: _told(_of_all(handler, shelf)) for key, handler in ALWAYS.items()}
+    handles = {}
+    for (method, path), of_all in ALWAYS.items():
+        checked = _checked(_of_all(of_all, shelf), listen, method, of_all)
+        handles[method, path] = _told(checked)
     for method, handlers in (("GET", GET), ("POST", POST)):
         for path, handler in handlers.items():
-            handles[method, path] = _told(_of_one(handler, shelf))
+            checked = _checked(_of_one(handler, shelf), listen, method, handler)
+            handles[method, path] = _told(checked)
     handles |= vertex.handles(handles, _told)
     routes = [
         Route(prefix + path, handle, methods=[method]) for (method, path), handle in handles.items()
@@ -114,6 +134,7 @@ def app(
         routes += [Route(prefix + path, page.file(name)) for path, name in page.PATHS.items()]
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     middleware = [
+        Middleware(HostCheck, listen=listen),
         Middleware(Cors, listen=listen),
         Middleware(KeyCheck, keys=listen.keys(), public=public),
         Middleware(BodyLimit, most=listen.max_body << 20, seconds=listen.timeout_read),
@@ -161,6 +182,18 @@ def _of_one(handler: Handler, shelf: Shelf) -> Handle:
                 request.app.state.streams.drop(saved)
 
     return handle
+
+
+def _checked(handle: Handle, listen: ListenParams, method: str, handler: object) -> Handle:
+    """Refuse a page of another origin, if the request may change the server."""
+    if method == "GET" or handler in COMPUTE:
+        return handle
+
+    async def checked(request: Request) -> Any:
+        check_origin(request, listen)
+        return await handle(request)
+
+    return checked
 
 
 def _told(handle: Handle) -> Handle:

@@ -33,6 +33,14 @@ class ListenParams(Params):
         "what every path begins with, without a slash at the end",
         metavar="PREFIX",
     )
+    allowed_host: tuple[str, ...] = option(
+        (),
+        "--allowed-host",
+        "more names by which clients may ask for this server, such as a proxy's (*: any name)",
+        parse=words,
+        many=True,
+        metavar="NAME,...",
+    )
     api_key: tuple[str, ...] = option(
         (),
         "--api-key",
@@ -54,7 +62,7 @@ class ListenParams(Params):
     cors_origins: str = option(
         "*",
         "--cors-origins",
-        "web pages that may read answers; localhost: those of this machine",
+        "web pages that may read answers, by commas; localhost: those of this machine",
         metavar="ORIGINS",
     )
     cors_methods: str = option(
@@ -64,7 +72,10 @@ class ListenParams(Params):
         "*", "--cors-headers", "and the headers that they may send", metavar="HEADERS"
     )
     cors_credentials: bool = option(
-        True, "--cors-credentials", "pages may send cookies and keys", off="--no-cors-credentials"
+        True,
+        "--cors-credentials",
+        "pages of this machine, and those that --cors-origins names, may send cookies and keys",
+        off="--no-cors-credentials",
     )
     timeout: int = option(
         3600,

@@ -21,6 +21,7 @@ from llama_py_tools.command.options import read
 from tests.support.limits import SECONDS
 
 WAIT = SECONDS
+LOCAL = "http://localhost"  # where a client of Starlette thinks the server is
 TEMPLATES = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
 SMALL = ("-c", "2048", "-np", "2", "--temp", "0", "-n", "12", "--no-warmup")
 TOOL = {
@@ -60,7 +61,7 @@ def served(*flags: str) -> Iterator[tuple[TestClient, ModelState]]:
     shelf.ready = True
     try:
         made = app(shelf, read(args, ListenParams))
-        yield TestClient(made, raise_server_exceptions=False), state
+        yield TestClient(made, base_url=LOCAL, raise_server_exceptions=False), state
     finally:
         shelf.close()
 

@@ -14,7 +14,7 @@ from llama_py_server.models.shelf import Shelf, holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream.replies import running
-from tests.server.served import WAIT, until
+from tests.server.served import LOCAL, WAIT, until
 from tests.serving.engines import held
 
 KEY = "a-secret"
@@ -22,7 +22,9 @@ KEY = "a-secret"
 
 def client_of(state: ModelState | None, **options: Any) -> TestClient:
     shelf = Shelf([]) if state is None else holding(state)
-    return TestClient(app(shelf, ListenParams(**options)), raise_server_exceptions=False)
+    return TestClient(
+        app(shelf, ListenParams(**options)), base_url=LOCAL, raise_server_exceptions=False
+    )
 
 
 def test_keys(state: ModelState) -> None:
@@ -46,7 +48,9 @@ def test_keys_of_a_file(state: ModelState, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "origins, origin, allowed",
     [
-        ("*", "http://any.where", "http://any.where"),
+        ("*", "http://any.where", "*"),
+        ("*", "http://localhost:3000", "http://localhost:3000"),
+        ("http://one, http://two", "http://two", "http://two"),
         ("localhost", "http://127.0.0.1:3000", "http://127.0.0.1:3000"),
         ("localhost", "http://localhost.evil.com", None),
         ("http://one", "http://other", "http://one"),
@@ -58,8 +62,71 @@ def test_origins(state: ModelState, origins: str, origin: str, allowed: str | No
     assert asked.status_code == 200
     assert asked.headers["access-control-allow-methods"] == "GET, POST, DELETE, OPTIONS"
     assert asked.headers.get("access-control-allow-origin") == allowed
+    known = "true" if allowed == origin else "false"
+    assert asked.headers["access-control-allow-credentials"] == known
     got = client.get("/health", headers={"origin": origin})
     assert got.headers.get("access-control-allow-origin") == allowed
+
+
+@pytest.mark.parametrize(
+    "host, status",
+    [
+        ("example.com", 403),
+        ("example.com:80", 403),
+        ("localhost.example.com", 403),
+        ("127.0.0.1.example.com", 403),
+        ("[::1", 403),
+        ("127.0.0.1:8080", 200),
+        ("[::1]:8080", 200),
+        ("192.168.7.7:8080", 200),
+        ("LOCALHOST", 200),
+        ("box.local:8080", 200),
+        ("host.docker.internal:8080", 200),
+        ("proxy.example", 200),
+        ("", 200),
+    ],
+)
+def test_hosts(state: ModelState, host: str, status: int) -> None:
+    client = client_of(state, allowed_host=("proxy.example",))
+    got = client.get("/health", headers={"host": host})
+    assert got.status_code == status
+    assert client_of(state, allowed_host=("*",)).get("/health").status_code == 200
+    if status != 200:
+        assert got.json()["error"] == {
+            "code": 403,
+            "message": f"{host!r} is no name of this server; --allowed-host permits it",
+            "type": "permission_error",
+        }
+
+
+OTHER, LISTED = "http://example.com", "http://app.example"
+
+
+def test_only_known_pages_change_the_server(state: ModelState) -> None:
+    client = client_of(state, cors_origins=f"*, {LISTED}")
+    made: Any = client.app
+    refused = set()
+    for route in made.routes:
+        for method in route.methods - {"GET", "HEAD"}:
+            path = route.path.format_map({"id_slot": "0"})
+            found = client.request(method, path, content=b"{", headers={"origin": OTHER})
+            if found.status_code == 403:
+                refused.add((method, route.path))
+            own = (LISTED, "http://127.0.0.1:1", LOCAL, "")
+            for origin in own if found.status_code == 403 else ():
+                found = client.request(method, path, content=b"{", headers={"origin": origin})
+                assert found.status_code != 403 or OTHER not in found.text
+                assert "pages of" not in found.text
+    assert refused == {
+        ("POST", "/models"),
+        ("DELETE", "/models"),
+        ("POST", "/models/load"),
+        ("POST", "/models/unload"),
+        ("DELETE", "/v1/stream"),
+        ("POST", "/props"),
+        ("POST", "/slots/{id_slot}"),
+        ("POST", "/lora-adapters"),
+    }
 
 
 def test_a_model_that_is_being_loaded() -> None:

@@ -21,7 +21,7 @@ from llama_py_server.params import ListenParams
 from llama_py_server.routes import hub as hub_routes
 from llama_py_server.wire.errors import HTTPError
 from tests.cli.hub_server import hub
-from tests.server.served import SMALL, WAIT, until
+from tests.server.served import LOCAL, SMALL, WAIT, until
 from tests.support.commands import DEMO, SCRIPTS
 
 SMALL_Q8, SMALL_Q4, SLOW = "alice/Small-GGUF:Q8_0", "alice/Small-GGUF:Q4_K_M", "alice/Slow:F16"
@@ -192,7 +192,7 @@ def test_who_may(
     args = parser().parse_args([*SMALL, "--models-dir", str(tmp_path), "--models-cached", *flags])
     args.given = [*SMALL]
     shelf = shelf_of(args)
-    made = TestClient(app(shelf, ListenParams(api_key=(key,) if key else ())), client=client)
+    made = TestClient(app(shelf, ListenParams(api_key=(key,) if key else ())), LOCAL, client=client)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     assert made.post("/models", json={}, headers=headers).status_code == status
     removed = made.delete("/models", params={"model": "a"}, headers=headers)

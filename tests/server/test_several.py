@@ -18,7 +18,7 @@ from llama_py_server.models.shelf import Shelf
 from llama_py_server.models.state import ModelRecord, ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream.replies import running
-from tests.server.served import SMALL, WAIT, events, until
+from tests.server.served import LOCAL, SMALL, WAIT, events, until
 from tests.serving.engines import held
 from tests.support.commands import DEMO
 
@@ -30,7 +30,7 @@ def made(*flags: str) -> Shelf:
 
 
 def client_of(shelf: Shelf) -> TestClient:
-    return TestClient(app(shelf, ListenParams()), raise_server_exceptions=False)
+    return TestClient(app(shelf, ListenParams()), base_url=LOCAL, raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="module")

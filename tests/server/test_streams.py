@@ -17,7 +17,7 @@ from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream import replay
 from llama_py_server.stream.replies import running
-from tests.server.served import ASK, WAIT, events, until
+from tests.server.served import ASK, LOCAL, WAIT, events, until
 from tests.serving.engines import held
 
 BODY = {"prompt": "To be", "n_predict": 30, "ignore_eos": True, "stream": True}
@@ -32,7 +32,9 @@ def shelf(serving: tuple[TestClient, ModelState]) -> Shelf:
 @pytest.fixture(scope="module")
 def client(shelf: Shelf) -> Iterator[TestClient]:
     """All of its requests are in one loop, as those of a server."""
-    with TestClient(app(shelf, ListenParams()), raise_server_exceptions=False) as found:
+    with TestClient(
+        app(shelf, ListenParams()), base_url=LOCAL, raise_server_exceptions=False
+    ) as found:
         yield found
 
 
@@ -168,8 +170,8 @@ def test_answers_that_go_on_are_bounded_together(monkeypatch: pytest.MonkeyPatch
 def test_a_key_has_its_own_streams(state: ModelState) -> None:
     made = app(holding(state), ListenParams(api_key=("k", "other")))
     with (
-        TestClient(made, headers={"authorization": "Bearer k"}) as mine,
-        TestClient(made, headers={"x-api-key": "other"}) as theirs,
+        TestClient(made, LOCAL, headers={"authorization": "Bearer k"}) as mine,
+        TestClient(made, LOCAL, headers={"x-api-key": "other"}) as theirs,
     ):
         said, ids = ask(mine, n_predict=2).content, {"conversation_ids": [ID]}
         assert resumed(mine).content == said and resumed(theirs).status_code == 404
@@ -183,7 +185,7 @@ def test_predictions(state: ModelState, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("AIP_MODE", "PREDICTION")
     monkeypatch.setenv("AIP_HEALTH_ROUTE", "alive")
     made = app(holding(state), ListenParams(api_key=("k",)))
-    client = TestClient(made, raise_server_exceptions=False)
+    client = TestClient(made, base_url=LOCAL, raise_server_exceptions=False)
     assert client.get("/alive").json() == {"status": "ok"}
     talk = {"@requestFormat": "chatCompletions", "messages": ASK, "max_tokens": 3, "stream": True}
     more = [

@@ -11,13 +11,11 @@ import asyncio
 import ipaddress
 import time
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from llama_py_server.wire.access import is_local
 from llama_py_server.wire.body import object_of, text
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import as_json
@@ -92,9 +90,7 @@ def _check_may(request: Request, shelf: Shelf) -> None:
     """What is fetched takes the disk, and what is removed is gone: not for whoever passes by."""
     if not shelf.several:
         raise HTTPError("not_found_error", "File Not Found")
-    who, origin = shelf.manages.who, request.headers.get("origin", "")
-    if origin and not is_local(origin) and urlsplit(origin).netloc != request.headers.get("host"):
-        raise HTTPError("permission_error", f"pages of {origin} may not change models")
+    who = shelf.manages.who
     if who == "none":
         raise HTTPError("permission_error", shelf.manages.why)
     has_key = hasattr(request.state, "holder")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
+import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from llama_py_server.params import ListenParams
 
 _HERE = ("localhost", "127.0.0.1", "::1")
+_PRIVATE = (".localhost", ".local", ".internal")  # no public name server has such names
 
 
 class KeyCheck:
@@ -47,6 +51,71 @@ def given_key(headers: Headers) -> str:
     return given.removeprefix("Bearer ")
 
 
+class HostCheck:
+    """Refuses requests for a host that is not this server.
+
+    A page can point its own name at this machine (DNS rebinding). Its requests are of the same
+    origin for a browser, but their Host is that name.
+    """
+
+    def __init__(self, app: ASGIApp, listen: ListenParams) -> None:
+        own = socket.gethostname()
+        self.app, self.any = app, "*" in listen.allowed_host
+        self.names = {n.lower() for n in (*_HERE, own, *listen.host, *listen.allowed_host)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self.any:
+            host = Headers(scope=scope).get("host", "")
+            if host and not self._is_own(host):
+                why = f"{host!r} is no name of this server; --allowed-host permits it"
+                await as_error(HTTPError("permission_error", why))(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _is_own(self, host: str) -> bool:
+        name = _name_of(f"//{host}")
+        return name in self.names or name.endswith(_PRIVATE) or _is_address(name)
+
+
+def _name_of(url: str) -> str:
+    """Return the host of a URL in small letters; "" without one."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def check_origin(request: Request, listen: ListenParams) -> None:
+    """Let only known pages change the state of the server.
+
+    Raises:
+        HTTPError: The page is neither the server's own, nor of this machine, nor in
+            `--cors-origins`.
+    """
+    origin = request.headers.get("origin", "")
+    own = urlsplit(origin).netloc == request.headers.get("host") if _name_of(origin) else False
+    if origin and not own and not is_known(origin, listen):
+        why = f"pages of {origin!r} may not change this server; --cors-origins permits it"
+        raise HTTPError("permission_error", why)
+
+
+def is_known(origin: str, listen: ListenParams) -> bool:
+    """Return True if a page is of this machine or named by `--cors-origins`."""
+    return is_local(origin) or origin in _listed(listen)
+
+
+def _listed(listen: ListenParams) -> list[str]:
+    return [one.strip() for one in listen.cors_origins.split(",")]
+
+
 class Cors:
     """Which pages may read answers; questions of browsers before a request are answered here."""
 
@@ -57,7 +126,8 @@ class Cors:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        allowed = self._allowed(Headers(scope=scope).get("origin", ""))
+        origin = Headers(scope=scope).get("origin", "")
+        allowed = self._allowed(origin)
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -68,35 +138,33 @@ class Cors:
             await send(message)
 
         if scope["method"] == "OPTIONS":
-            await self._answer()(scope, receive, with_headers)
+            await self._answer(origin)(scope, receive, with_headers)
         else:
             await self.app(scope, receive, with_headers)
 
     def _allowed(self, origin: str) -> str:
-        """What the header is; none where it is empty."""
-        p = self.listen
-        if p.cors_origins == "*" and p.cors_credentials:
-            return origin  # with credentials a browser takes no *
-        if p.cors_origins == "localhost":
-            return origin if is_local(origin) else ""
-        return p.cors_origins
+        """Return the header's value; "" for no header."""
+        listed = _listed(self.listen)
+        if origin in listed or (is_local(origin) and {"*", "localhost"} & {*listed}):
+            return origin
+        return listed[0] if listed[0] != "localhost" else ""
 
-    def _answer(self) -> Response:
+    def _answer(self, origin: str) -> Response:
         p = self.listen
+        trusted = p.cors_credentials and is_known(origin, p)
+        # in a list of headers, * does not stand for Authorization
+        headers = "*, Authorization" if p.cors_headers == "*" else p.cors_headers
         found = Response(b"", media_type="text/html")
         found.raw_headers += as_written(
             {
-                "Access-Control-Allow-Credentials": "true" if p.cors_credentials else "false",
+                "Access-Control-Allow-Credentials": "true" if trusted else "false",
                 "Access-Control-Allow-Methods": p.cors_methods,
-                "Access-Control-Allow-Headers": p.cors_headers,
+                "Access-Control-Allow-Headers": headers,
             }
         )
         return found
 
 
 def is_local(origin: str) -> bool:
-    """Whether a page is of this machine."""
-    try:
-        return urlsplit(origin).hostname in _HERE
-    except ValueError:
-        return False
+    """Return True if a page is of this machine."""
+    return _name_of(origin) in _HERE
