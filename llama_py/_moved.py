@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ggml_py._moved import Finder
 
 MOVED = {  # within llama_py; a package takes its modules along
-    "calling": "text.tool_calls",
+    "calling": "text.chat_prompt",
     "checked_batch": "batch.checked_batch",
     "closing": "support.closing",
     "context_shift": "decoding.keep",

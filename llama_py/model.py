@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -20,12 +19,8 @@ from llama_py.support.signature import describe, described, takes
 # What makes text of logits is imported by the methods: who computes only needs none of it.
 if TYPE_CHECKING:
     from llama_py.chat.answer import ChatAnswer
-    from llama_py.chat.stream import AnswerParser
-    from llama_py.sampler import Constraint
-    from llama_py.text.chat_prompt import Message
-    from llama_py.text.conversation import Pieces
-    from llama_py.text.generate import Piece
-    from llama_py.text.tool_calls import Tool
+    from llama_py.text.chat_prompt import ChatPrompt, ChatReader, Message, Tool
+    from llama_py.text.generate import Piece, Pieces
     from llama_py.vision.messages import Given
     from llama_py.vision.prompt import ImagePrompt
 
@@ -58,17 +53,15 @@ class Model(Loaded):
         if an answer of a `json_schema` does not meet what no grammar enforces of it (with the
         jsonschema package; `Piece.error` of `stream`).
         """
-        from llama_py.text.tool_calls import join_pieces
+        from llama_py.text.generate import join_pieces
 
         return join_pieces(self.stream(prompt, **options))
 
     @takes(AnswerParams)
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """`generate`, piece by piece. It ends the answer before."""
-        from llama_py.text.tool_calls import check_pieces
-
         p = AnswerParams(**options)
-        return check_pieces(self._started(ids_of(self.tokenizer, prompt), p), p)
+        return self._started(ids_of(self.tokenizer, prompt), p)
 
     @takes(AnswerParams)
     def infill(
@@ -76,8 +69,8 @@ class Model(Loaded):
     ) -> str:
         """The text between two texts, of a model that was trained for it; `extra` has others, as
         `llama_py.text.infill.infill_ids` takes them. TokenizerError for another model."""
+        from llama_py.text.generate import join_pieces
         from llama_py.text.infill import infill_ids
-        from llama_py.text.tool_calls import check_pieces, join_pieces
 
         p = AnswerParams(**options)
         ids = infill_ids(
@@ -88,7 +81,7 @@ class Model(Loaded):
             n_ctx=self.hparams.n_ctx_train,
             n_predict=max(p.max_tokens, 0),
         )
-        return join_pieces(check_pieces(self._started(ids, p), p))
+        return join_pieces(self._started(ids, p))
 
     def see(self, text: str, images: Sequence[Given]) -> ImagePrompt:
         """A prompt for `generate` and `stream`: a text with images where it has "<__media__>".
@@ -97,30 +90,17 @@ class Model(Loaded):
 
         return image_prompt(self.tokenizer, self.hparams, self.eyes, text, images)
 
-    def _started(
-        self,
-        ids: list[int],
-        p: AnswerParams,
-        messages: Sequence[Message] = (),
-        constraint: Constraint | None = None,
-    ) -> Pieces:
+    def _started(self, ids: list[int], p: AnswerParams, chat: ChatPrompt | None = None) -> Pieces:
         self._stop()
-        self._answering = self._answer(ids, p, messages, constraint)
+        self._answering = self._answer(ids, p, chat)
         return self._answering
 
     def _stop(self) -> None:
         if self._answering is not None:
             self._answering.close()
 
-    def _answer(
-        self,
-        ids: list[int],
-        p: AnswerParams,
-        messages: Sequence[Message],
-        constraint: Constraint | None,
-    ) -> Pieces:
+    def _answer(self, ids: list[int], p: AnswerParams, chat: ChatPrompt | None) -> Pieces:
         from llama_py.sampler import Sampler
-        from llama_py.text.chat_prompt import marks
         from llama_py.text.generate import stream
 
         n_back = 0
@@ -129,11 +109,10 @@ class Model(Loaded):
 
             n_back = n_planes(p)
         prefix = self._prefix(n_cells(ids) + max(p.max_tokens, 0), n_back, n_whole(ids))
-        rest = prefix.start(ids, marks(prefix.ctx, messages, ids) if messages else None)
+        rest = prefix.start(ids, None if chat is None else chat.marks(prefix.ctx, ids))
         done: list[int] = []
-        sampler = p.sampler or Sampler(
-            p.part(SamplingParams), self.hparams.n_vocab, self.tokenizer, constraint
-        )
+        sampling, n_vocab = p.part(SamplingParams), self.hparams.n_vocab
+        sampler = p.sampler or Sampler(sampling, n_vocab, self.tokenizer)
         more = {"sampler": sampler, "before": ids[: len(ids) - len(rest)]}
         how = vars(p.part(GenerateParams)) | more
         try:
@@ -223,17 +202,12 @@ class Model(Loaded):
         What is in common with the call before is not computed again. AnswerError is raised as by
         `generate`.
         """
-        from llama_py.text.tool_calls import join_pieces
+        from llama_py.text.generate import join_pieces
 
-        if tools is None:
-            seen = self.stream_chat(messages, images=images, media_path=media_path, **options)
-            return join_pieces(seen)
-        messages = _with_images(_messages(messages), images)
-        called = messages, tools, tool_choice, parallel_tool_calls, media_path, options
-        pieces, parser = self._called(*called)
-        for _ in pieces:
-            pass
-        return parser.answer
+        how = tools, tool_choice, parallel_tool_calls
+        pieces, reader = self._chat(messages, images, media_path, options, *how)
+        text = join_pieces(pieces)
+        return text if tools is None else reader.answer
 
     @described(AnswerParams)
     def stream_chat(
@@ -249,58 +223,26 @@ class Model(Loaded):
     ) -> Iterator[Piece]:
         """`chat`, piece by piece; thoughts are in `Piece.thought`, calls of tools in `Piece.calls`.
         It ends the answer before."""
-        from llama_py.chat.ends import turn_end
-        from llama_py.chat.thinking import control_tokens, thinking_of
-        from llama_py.text.chat_prompt import stops_of, template_of, tokens_of
-        from llama_py.text.conversation import Conversation, parted_pieces
-        from llama_py.text.tool_calls import check_pieces
+        how = tools, tool_choice, parallel_tool_calls
+        return self._chat(messages, images, media_path, options, *how)[0]
 
-        messages = _with_images(_messages(messages), images)
-        if tools is not None:
-            called = messages, tools, tool_choice, parallel_tool_calls, media_path, options
-            return self._called(*called)[0]
-        prompt, p = Conversation.text(self, messages), AnswerParams(**options)
-        template = template_of(self)
-        p = replace(p, stop=stops_of(turn_end(template, self.tokenizer), p.stop))
-        ids = tokens_of(self, prompt, messages, media_path)
-        if template.thinking is None:
-            return check_pieces(self._started(ids, p, messages), p)
-        p = replace(
-            p,
-            preserved_tokens=control_tokens(template.thinking, self.tokenizer),
-            thinking=thinking_of(template.thinking, prompt),
-        )
-        pieces = self._started(ids, p, messages)
-        return check_pieces(parted_pieces(pieces, template.thinking, prompt), p)
-
-    def _called(
+    def _chat(
         self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        choice: str | Message,
-        parallel: bool | None,
+        messages: str | Sequence[Message],
+        images: Sequence[Given],
         media_path: str | Path | None,
         options: Mapping[str, Any],
-    ) -> tuple[Iterator[Piece], AnswerParser]:
-        """An answer that may call tools, and what reads it."""
-        from llama_py.chat.ends import turn_end
-        from llama_py.chat.functions import tools_of
-        from llama_py.chat.tools import format_of
-        from llama_py.text.chat_prompt import template_of, tokens_of, without_images
-        from llama_py.text.tool_calls import asked_with, read_pieces
+        tools: Sequence[Tool] | None,
+        choice: str | Message,
+        parallel: bool | None,
+    ) -> tuple[Iterator[Piece], ChatReader]:
+        """Return the pieces of an answer, and its reader."""
+        from llama_py.text.chat_prompt import ChatOptions, ChatPrompt
 
-        p, template = AnswerParams(**options), template_of(self)
-        form = format_of(
-            template,
-            without_images(messages),
-            tools=tools_of(tools),
-            tool_choice=choice,
-            parallel_tool_calls=parallel,
-        )
-        end = turn_end(template, self.tokenizer)
-        p, constraint = asked_with(form, p, end, self.tokenizer)
-        ids, parser = tokens_of(self, form.prompt, messages, media_path), form.parser()
-        return read_pieces(self._started(ids, p, messages, constraint), parser), parser
+        how = ChatOptions(tool_choice=choice, parallel_tool_calls=parallel)
+        chat = ChatPrompt(self, _with_images(_messages(messages), images), tools, how)
+        p, reader = chat.answer(AnswerParams(**options)), chat.reader()
+        return chat.read(self._started(chat.ids(media_path), p, chat), p, reader), reader
 
     def apply_chat_template(
         self,

@@ -138,6 +138,20 @@ class ChatTemplate:
             return tags_of(self.source, self.render)
 
     @cached_property
+    def answer_end(self) -> str:
+        """The text between an answer and the next message; "" if it is unknown."""
+        texts = ("U_FIRST_MSG", "A_FIRST_MSG", "U_NEXT_MSG")
+        roles = ("user", "assistant", "user")
+        messages = [{"role": r, "content": text} for r, text in zip(roles, texts, strict=True)]
+        try:
+            text = self.render(messages, add_generation_prompt=False)
+        except ModelError:  # it takes no such conversation
+            return ""
+        _, answered, rest = text.rpartition(texts[1])
+        end, following, _ = rest.partition(texts[2])
+        return end if answered and following else ""
+
+    @cached_property
     def _template(self) -> Template:
         from llama_py.chat.sandbox import Sandbox
 

@@ -204,12 +204,6 @@ def begun(text: str, tags: tuple[str, ...]) -> int:
     return 0
 
 
-def parted(text: str, tags: Tags, prompt: str = "") -> tuple[str, str]:
-    """Thoughts and what is said of a whole answer."""
-    thought, said = Thoughts(tags, prompt).push(text, final=True)
-    return thought.lstrip("\n"), said
-
-
 def control_tokens(tags: Tags, tokenizer: Tokenizer) -> tuple[int, ...]:
     """The control tokens that tags are made of: they must be seen to be found."""
     ids = tokenizer.tokenize("".join((tags.start, *tags.ends, tags.answer)), add_special=False)

@@ -41,7 +41,7 @@ from llama_py.serving.slots import SlotInfo
 from llama_py.serving.tasks import Steps, Task, at_once
 from llama_py.support.closing import Closing
 from llama_py.support.signature import takes
-from llama_py.text.chat_prompt import Message, marks
+from llama_py.text.chat_prompt import ChatPrompt
 from llama_py.text.rerank import check_reranks, pair
 
 log = logging.getLogger("llama_py")
@@ -174,14 +174,9 @@ class Engine(Closing):
         check_reranks(self.model)
         return self.embed([pair(self.model, [query, text]) for text in texts], "rank")
 
-    def marks(
-        self,
-        messages: Sequence[Message],
-        ids: Sequence[int],
-        variables: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """`Request.marks` of a conversation, of which ids are the prompt."""
-        return marks(self._ctx, messages, ids, variables)
+    def marks(self, chat: ChatPrompt, ids: Sequence[int]) -> list[int]:
+        """Return `Request.marks` of a conversation whose prompt has these ids."""
+        return chat.marks(self._ctx, ids)
 
     def slots(self) -> tuple[SlotInfo, ...]:
         """What each sequence is doing."""

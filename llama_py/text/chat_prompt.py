@@ -1,19 +1,272 @@
-"""Messages as prompts: through the model's chat template, and where other prompts may go on."""
+"""Messages as prompts: their text, and how the answers to them are generated and read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ggml_py.errors import ModelError
+from ggml_py.errors import GrammarError, ModelError
 from llama_py.chat import ChatTemplate
+from llama_py.chat.budget import ThoughtBudget
+from llama_py.chat.ends import turn_end
 from llama_py.chat.messages import has_images
+from llama_py.chat.plain import PlainFormat, PlainReader
+from llama_py.chat.thinking import control_tokens
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.loading.model import Loaded
+from llama_py.params import AnswerParams, SamplingParams
+from llama_py.text.generate import Pieces, schema_of
+
+if TYPE_CHECKING:
+    from llama_py.chat.answer import ChatAnswer, ToolCall
+    from llama_py.chat.arguments import Arguments
+    from llama_py.chat.stream import AnswerDelta
+    from llama_py.chat.tools import ChatFormat
+    from llama_py.sampler import Constraint
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
+Tool: TypeAlias = Mapping[str, Any] | Callable[..., Any]
+
+
+class ChatReader(Protocol):
+    """Reads one answer, whose text comes piece by piece."""
+
+    def feed(self, text: str) -> list[AnswerDelta]: ...
+
+    def rest(self) -> list[AnswerDelta]: ...
+
+    @property
+    def answer(self) -> ChatAnswer: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatOptions:
+    """How the prompt of messages is made, and how its answers are read.
+
+    Attributes:
+        tool_choice: "auto", "none", "required", or a function's name in OpenAI's form.
+        parallel_tool_calls: An answer may have several calls; None: if the template does.
+        json_schema: The schema of the answer; None: any text.
+        reasoning_format: "none": reasoning is part of the content.
+        add_generation_prompt: The prompt ends where an answer begins.
+        continue_final_message: The last message goes on: True, or which part of it.
+        budget: Most tokens of reasoning (-1: any number).
+        budget_message: Text before the tag that ends reasoning over the budget.
+        variables: Variables for the template, such as {"enable_thinking": False}.
+        plain: All of an answer is content.
+    """
+
+    tool_choice: str | Mapping[str, Any] = "auto"
+    parallel_tool_calls: bool | None = None
+    json_schema: Mapping[str, Any] | bool | None = None
+    reasoning_format: str = "auto"
+    add_generation_prompt: bool = True
+    continue_final_message: bool | str = False
+    budget: int = -1
+    budget_message: str = ""
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    plain: bool = False
+
+
+class ChatPrompt:
+    """The prompt of messages, and how its answers are generated and read.
+
+    Attributes:
+        messages: The messages.
+        tools: Functions that answers may call, in the form of the OpenAI API; None: `PlainFormat`.
+        options: How the prompt is made.
+        format: What an answer may be.
+        text: The prompt.
+    """
+
+    def __init__(
+        self,
+        model: Loaded,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] | None = None,
+        options: ChatOptions | None = None,
+    ) -> None:
+        """Render the prompt.
+
+        Args:
+            model: The model that answers.
+            messages: A conversation in the form of the OpenAI API.
+            tools: Functions that answers may call; None: answers are text and reasoning, whatever
+                the options say of calls, schemas and messages that go on.
+            options: How the prompt is made.
+
+        Raises:
+            ModelError: The template does not take the messages.
+        """
+        self.model, self.messages, self.options = model, messages, options or ChatOptions()
+        self.tools = self._described(tools)
+        self._tokenizer, template = model.tokenizer, template_of(model)
+        self._tags, self._end = template.thinking, turn_end(template, model.tokenizer)
+        self.format = self._format(template)
+        self.text = self.format.prompt
+
+    def _described(self, tools: Sequence[Tool] | None) -> list[Mapping[str, Any]] | None:
+        if not tools:
+            return None if tools is None else []
+        from llama_py.chat.functions import tools_of  # it is not light
+
+        return tools_of(tools)
+
+    def _format(self, template: ChatTemplate) -> PlainFormat | ChatFormat:
+        o, messages = self.options, without_images(self.messages)
+        if self.tools is None:
+            return PlainFormat(
+                template.render(messages, **o.variables),
+                template.thinking,
+                bool(o.variables.get("enable_thinking", True)),
+                o.reasoning_format != "none",
+            )
+        from llama_py.chat.tools import format_of
+
+        return format_of(
+            template,
+            messages,
+            tools=self.tools or None,
+            tool_choice=o.tool_choice,
+            parallel_tool_calls=o.parallel_tool_calls,
+            json_schema=o.json_schema,
+            reasoning_format=o.reasoning_format,
+            add_generation_prompt=o.add_generation_prompt,
+            continue_final_message=o.continue_final_message,
+            **o.variables,
+        )
+
+    def ids(self, media_path: str | Path | None = None, n_most: int | None = None) -> list[int]:
+        """Return the tokens of the prompt; see `tokens_of`."""
+        return tokens_of(self.model, self.text, self.messages, media_path, n_most)
+
+    def params(self, p: AnswerParams) -> AnswerParams:
+        """Return the options of one answer, with what the template and the format add to them."""
+        f, tags = self.format, self._tags
+        end = (self._end,) if self._end and not f.ends_itself else ()
+        shown = () if tags is None else control_tokens(tags, self._tokenizer)
+        return replace(
+            p,
+            stop=p.stop if isinstance(p.stop, str) else _once(p.stop, f.stops, end),
+            preserved_tokens=_once(p.preserved_tokens, f.shown(self._tokenizer), shown),
+            thinking=f.thinking if p.constraints or p.sampler is not None else p.thinking,
+            logits_processors=(*p.logits_processors, *self._budget()),
+        )
+
+    def _budget(self) -> tuple[ThoughtBudget, ...]:
+        o = self.options
+        if o.budget < 0 or self._tags is None:
+            return ()
+        return (ThoughtBudget(self._tokenizer, self._tags, o.budget, self.text, o.budget_message),)
+
+    def constraint(self, max_tokens: int) -> Constraint | None:
+        """Return the constraint of one answer of at most `max_tokens` tokens (-1: any number).
+
+        Raises:
+            GrammarError: The schema cannot be kept.
+        """
+        return self.format.constraint(self._tokenizer, None if max_tokens < 0 else max_tokens)
+
+    def answer(self, p: AnswerParams) -> AnswerParams:
+        """Return `params` of one answer, with the sampler that chooses its tokens.
+
+        Raises:
+            GrammarError: The format and the options both have a grammar.
+            ModelError: The format has a grammar, and a sampler is given.
+        """
+        from llama_py.sampler import Sampler
+
+        constraint = self.constraint(p.max_tokens)
+        if constraint is not None and p.constraints:
+            given = " and ".join(p.constraints)
+            raise GrammarError(f"tools and {given} are given; an answer can meet only one of them")
+        if constraint is not None and p.sampler is not None:
+            raise ModelError(
+                "calls of tools have a grammar, which a sampler that is given does not know; give"
+                " temp, top_p, ... instead of it"
+            )
+        p, n_vocab = self.params(p), self.model.hparams.n_vocab
+        sampling = p.part(SamplingParams)
+        sampler = p.sampler or Sampler(sampling, n_vocab, self._tokenizer, constraint)
+        return replace(p, sampler=sampler)
+
+    def reader(self) -> ChatReader:
+        """Return a reader of one answer."""
+        return PlainReader() if self.options.plain else self.format.parser()
+
+    def read(self, pieces: Pieces, p: AnswerParams, reader: ChatReader) -> Pieces:
+        """Yield the pieces of an answer with its reasoning and calls apart from its text.
+
+        The last piece has the error of content that does not meet its schema.
+        """
+        response = self.format.response or schema_of(p.sampler)
+        with closing(pieces):
+            for piece in pieces:
+                deltas, error = reader.feed(piece.text), ""
+                if piece.finish_reason is not None:
+                    deltas += reader.rest()
+                    error = _problem(response, reader.answer)
+                yield replace(
+                    piece,
+                    text="".join(delta.content for delta in deltas),
+                    thought="".join(delta.reasoning for delta in deltas),
+                    calls=tuple(delta for delta in deltas if delta.index is not None),
+                    error=error,
+                )
+
+    def marks(self, ctx: Context, ids: Sequence[int]) -> list[int]:
+        """Return where other prompts may go on from the tokens of this one.
+
+        That is before the text of the last message (after its images), which may be another; where
+        the answer will be written differently once it is an earlier message (reasoning is left
+        out); or before the last token.
+        """
+        if ctx.memory.goes_back or not self.messages:
+            return []
+        messages = without_images(self.messages)
+        template, (*before, last) = template_of(self.model), messages
+        said = str(last.get("content", ""))
+        images, said = _behind_images(said) if has_images(self.messages[-1:]) else ("", said)
+        other = {**last, "content": f"{images}{'>' if said.startswith('<') else '<'}{said}"}
+        answered = [*messages, {"role": "assistant", "content": "x"}, last]
+        more = {**self.options.variables, "tools": self.tools or None}
+        try:
+            text = template.render(messages, **more)
+            later = (
+                template.render([*before, other], **more),
+                template.render(answered, add_generation_prompt=False, **more),
+            )
+        except ModelError:  # it takes no such messages
+            return []
+        return [_token_at(self.model, ids, text[common(text, t) :]) for t in later]
+
+
+def _problem(response: Arguments | None, answer: ChatAnswer) -> str:
+    """Return why an answer does not meet its schema, if no grammar enforces it; "" if it does."""
+    is_call = answer.tool_calls and not answer.content
+    if response is None or not response.left_out or is_call:
+        return ""
+    return response.problem(answer.content)
+
+
+def _once(*parts: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the items of several sequences, each once."""
+    return tuple(dict.fromkeys(item for part in parts for item in part))
+
+
+def calls_of(message: Mapping[str, Any]) -> list[ToolCall]:
+    """Return the calls of a message."""
+    from llama_py.chat.answer import ToolCall
+
+    found = message.get("tool_calls") or ()
+    return [
+        ToolCall(call["function"]["name"], call["function"]["arguments"], call.get("id", ""))
+        for call in found
+    ]
 
 
 def without_images(messages: Sequence[Message]) -> Sequence[Message]:
@@ -28,11 +281,6 @@ def without_images(messages: Sequence[Message]) -> Sequence[Message]:
 def template_of(model: Loaded) -> ChatTemplate:
     """The model's chat template; a plain one, with a warning, if it has none."""
     return model.chat_template or model.default_template
-
-
-def stops_of(end: str, stop: Sequence[str]) -> Sequence[str]:
-    """Texts that end an answer besides the model's tokens: `stop`, the template's next turn."""
-    return stop if not end or isinstance(stop, str) else (*stop, end)
 
 
 def tokens_of(
@@ -65,35 +313,6 @@ def tokens_of(
             n_most=n_most,
         )
     return model.tokenizer.tokenize(prompt, add_special=not has_bos)
-
-
-def marks(
-    ctx: Context,
-    messages: Sequence[Message],
-    ids: Sequence[int],
-    variables: Mapping[str, Any] | None = None,
-) -> list[int]:
-    """Where other prompts may go on from the tokens of a conversation: before the text of its last
-    message (behind its images), which may be another, and where the answer will be written
-    differently once it is an earlier message (thinking is left out), or before the last token."""
-    if ctx.memory.goes_back or not messages:
-        return []
-    seen, messages = has_images(messages[-1:]), without_images(messages)
-    template, (*before, last) = template_of(ctx.model), messages
-    said = str(last.get("content", ""))
-    images, said = _behind_images(said) if seen else ("", said)
-    other = {**last, "content": f"{images}{'>' if said.startswith('<') else '<'}{said}"}
-    answered = [*messages, {"role": "assistant", "content": "x"}, last]
-    more = variables or {}
-    try:
-        text = template.render(messages, **more)
-        later = (
-            template.render([*before, other], **more),
-            template.render(answered, add_generation_prompt=False, **more),
-        )
-    except ModelError:  # it takes no such messages
-        return []
-    return [_token_at(ctx.model, ids, text[common(text, t) :]) for t in later]
 
 
 def _behind_images(text: str) -> tuple[str, str]:

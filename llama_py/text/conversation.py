@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ContextError
 from llama_py.batch.prompts import n_cells
-from llama_py.chat.budget import ThoughtBudget
-from llama_py.chat.ends import turn_end
 from llama_py.chat.messages import IMAGE, has_images, parts_of
-from llama_py.chat.thinking import (
-    Tags,
-    Thoughts,
-    begins_inside,
-    control_tokens,
-    parted,
-    thinking_of,
-)
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.loading.model import Loaded
+from llama_py.params import AnswerParams, GenerateParams
 from llama_py.text.chat_prompt import (
+    ChatOptions,
+    ChatPrompt,
     Message,
-    marks,
-    stops_of,
+    Tool,
+    calls_of,
     template_of,
     tokens_of,
     without_images,
 )
-from llama_py.text.generate import Piece, stream
-from llama_py.text.text_stream import TextStream
-from llama_py.text.tool_calls import Tool, Tools, calls_of
+from llama_py.text.generate import Pieces, stream
 
 if TYPE_CHECKING:
     from llama_py.chat.answer import ToolCall
-    from llama_py.chat.tools import ChatFormat
     from llama_py.vision.messages import Given
 
-Pieces = Generator[Piece, None, None]
 ROUNDS = 8  # answers with calls of functions, at most, before `run` ends
 ROOM = 4  # this part of a context is left for an answer, if older turns can leave for it
 
@@ -82,14 +70,12 @@ class Conversation:
         self.system = system
         self.prefix = Prefix(ctx, seq_id)
         self.variables = dict(variables or {})
-        self.tools = Tools(tools, parallel_tool_calls) if tools else None
+        self.tools, self.parallel_tool_calls = tools, parallel_tool_calls
         self.budget, self.budget_message = budget, budget_message
         self.tags = template_of(ctx.model).thinking
-        self._end = turn_end(template_of(ctx.model), ctx.model.tokenizer)
         self.thoughts = thoughts and self.tags is not None
         self.n_left = 0
-        self._prompt = ""  # the last
-        self._stops: Sequence[str] = ()  # of the last answer
+        self._chat: ChatPrompt | None = None  # the last
         self._before: list[Message] = []  # the last message, but the system's
         self._answering: Pieces | None = None
 
@@ -130,11 +116,10 @@ class Conversation:
     def _added(self, more: Sequence[Message]) -> list[int]:
         self._stop()
         messages: list[Message] = [*self.messages, *more]
-        n_all, (messages, prompt, ids) = len(messages), self._fitted(messages)
+        n_all, (messages, chat, ids) = len(messages), self._fitted(messages)
         self._before = self.messages[len(self.start) :]
-        self.n_left, self.messages, self._prompt = n_all - len(messages), messages, prompt
-        with_tools = {"tools": self.tools.given} if self.tools else {}
-        return self.prefix.start(ids, marks(self.ctx, messages, ids, self.variables | with_tools))
+        self.n_left, self.messages, self._chat = n_all - len(messages), messages, chat
+        return self.prefix.start(ids, chat.marks(self.ctx, ids))
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -155,7 +140,7 @@ class Conversation:
         yield from self.ask(text, images, **options)
         options.pop("tool_choice", None)
         for _ in range(ROUNDS):
-            functions = self.tools.functions if self.tools else []
+            functions = [tool for tool in self.tools if not isinstance(tool, Mapping)]
             known = {function.__name__ for function in functions}
             if not self.calls or not all(call.name in known for call in self.calls):
                 return
@@ -190,34 +175,34 @@ class Conversation:
         self.start = [m for m in messages[:1] if m["role"] == "system"]
         self.messages = list(messages)
 
-    def _fitted(self, messages: list[Message]) -> tuple[list[Message], str, list[int]]:
+    def _fitted(self, messages: list[Message]) -> tuple[list[Message], ChatPrompt, list[int]]:
         """As much of the end of a conversation as leaves room for an answer, and its prompt."""
         n_ctx = self.ctx.cparams.n_ctx_seq
         while True:
-            prompt = self._text(messages)
-            ids = tokens_of(self.ctx.model, prompt, messages)
+            chat = self._prompt_of(messages)
+            ids = chat.ids()
             fewer = _without_oldest(messages)
             if fewer is None or n_cells(ids) <= n_ctx - n_ctx // ROOM:
                 self._check_length(ids)
-                return messages, prompt, ids
+                return messages, chat, ids
             messages = fewer
 
-    def _text(self, messages: Sequence[Message]) -> str:
-        """The prompt of the conversation with these messages."""
-        if self.tools is None:
-            return self.text(self.ctx.model, messages, **self.variables)
-        return self._form(messages).prompt
-
-    def _form(self, messages: Sequence[Message], choice: Any = "auto") -> ChatFormat:
-        assert self.tools is not None
-        how = self.variables | {"reasoning_format": "auto" if self.thoughts else "none"}
-        template = template_of(self.ctx.model)
-        return self.tools.form(template, without_images(messages), choice, **how)
+    def _prompt_of(self, messages: Sequence[Message], choice: Any = "auto") -> ChatPrompt:
+        how = ChatOptions(
+            tool_choice=choice,
+            parallel_tool_calls=self.parallel_tool_calls,
+            reasoning_format="auto" if self.thoughts else "none",
+            budget=self.budget,
+            budget_message=self.budget_message,
+            variables=self.variables,
+        )
+        return ChatPrompt(self.ctx.model, messages, self.tools or None, how)
 
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
-        """What follows the tokens of `say`, piece by piece; options are those of GenerateParams,
-        with tools of AnswerParams, and tool_choice (auto, none, required, or a function's name as
-        the OpenAI API has it); `Piece.calls` are what comes of calls.
+        """What follows the tokens of `say`, piece by piece; options are those of AnswerParams (but
+        `temp` is 0), and with tools tool_choice (auto, none, required, or a function's name as the
+        OpenAI API has it); `Piece.calls` are what comes of calls. `Piece.error` is why an answer
+        does not meet a `json_schema`.
 
         What was answered when the caller stops, or an error comes, is kept as the answer; where an
         error comes before any, the message leaves the conversation.
@@ -227,9 +212,15 @@ class Conversation:
 
     def _answer(self, ids: Sequence[int], options: dict[str, Any]) -> Pieces:
         answer: list[int] = []
-        failed = False
+        failed, choice = False, options.pop("tool_choice", "auto")
+        chat = self._chat
+        reader = None if chat is None else chat.reader()
         try:
-            for piece in self._pieces(ids, options):
+            if chat is None or choice != "auto":
+                chat = self._prompt_of(self.messages, choice)
+            p, reader = chat.answer(self._params(options)), chat.reader()
+            pieces = stream(self.ctx, ids, **vars(p.part(GenerateParams)))
+            for piece in chat.read(pieces, p, reader):
                 if piece.token is not None:
                     answer.append(piece.token)
                 yield piece
@@ -240,60 +231,24 @@ class Conversation:
             self.prefix.add([*ids, *answer])
             if failed and not answer:
                 self.messages = [*self.start, *self._before]
-            else:
-                self.messages.append(self._said(answer))
+            elif reader is not None:
+                reader.rest()
+                self.messages.append(reader.answer.message())
 
-    def _pieces(self, ids: Sequence[int], options: dict[str, Any]) -> Iterator[Piece]:
-        model, tags = self.ctx.model, self.tags
-        given_stops = options.get("stop", ())
-        self._stops = stops_of(self._end, given_stops)
-        options |= {"seq_id": self.prefix.seq_id, "stop": self._stops}
-        if options.get("context_shift"):
-            options["n_keep"] = self._n_keep(options.get("n_keep", 0))
-        if self.tools is not None:
-            form = self._form(self.messages, options.pop("tool_choice", "auto"))
-            options["stop"] = given_stops
-            return self.tools.pieces(self.ctx, ids, form, options, self._end)
-        if tags is None:
-            return stream(self.ctx, ids, **options)
-        options["preserved_tokens"] = control_tokens(tags, model.tokenizer)
-        thinks = bool(self.variables.get("enable_thinking", True))
-        options["thinking"] = thinking_of(tags, self._prompt, thinks)
-        if self.budget >= 0:
-            end = ThoughtBudget(
-                model.tokenizer, tags, self.budget, self._prompt, self.budget_message
-            )
-            options["logits_processors"] = [*options.get("logits_processors", ()), end]
-        pieces = stream(self.ctx, ids, **options)
-        if self.thoughts:
-            return parted_pieces(pieces, tags, self._prompt)
-        return opened(pieces, tags.start) if begins_inside(tags, self._prompt) else pieces
+    def _params(self, options: Mapping[str, Any]) -> AnswerParams:
+        how = {"temp": 0.0} | dict(options) | {"seq_id": self.prefix.seq_id}
+        if how.get("context_shift"):
+            how["n_keep"] = self._n_keep(how.get("n_keep", 0))
+        return AnswerParams(**how)
 
     def _n_keep(self, n_keep: int) -> int:
         """What the system says stays, whatever else leaves a full context."""
         if n_keep < 0 or not self.start:
             return n_keep
         other = [*self.start, {"role": "user", "content": "x"}]
-        texts = [self._text(m) for m in (self.messages, other)]
+        texts = [self._prompt_of(m).text for m in (self.messages, other)]
         start = texts[0][: common(*texts)]
         return max(n_keep, len(tokens_of(self.ctx.model, start)))
-
-    def _said(self, answer: Sequence[int]) -> Message:
-        """The message that an answer is: its text up to where it was stopped."""
-        if self.tools is not None and self.tools.parser is not None:
-            return self.tools.parser.answer.message()
-        tokenizer, tags = self.ctx.model.tokenizer, self.tags
-        shown = () if tags is None else control_tokens(tags, tokenizer)
-        stream = TextStream(tokenizer, self._stops, preserved=shown)
-        text = "".join([*map(stream.push, answer), stream.flush()])
-        if tags is None:
-            return {"role": "assistant", "content": text}
-        if not self.thoughts:
-            start = tags.start if begins_inside(tags, self._prompt) else ""
-            return {"role": "assistant", "content": start + text}
-        thought, said = parted(text, tags, self._prompt)
-        found = {"role": "assistant", "content": said}
-        return found | ({"reasoning_content": thought} if thought else {})
 
     def clear(self) -> None:
         """Forget all but the system's message, which is not computed again."""
@@ -325,21 +280,6 @@ class Conversation:
                 f"the conversation has {n_cells(ids)} tokens, but the context {n_ctx}; use a larger"
                 " n_ctx, or clear it"
             )
-
-
-def parted_pieces(pieces: Iterator[Piece], tags: Tags, prompt: str) -> Pieces:
-    """The pieces of an answer to a prompt, with thoughts in their `thought`."""
-    parts = Thoughts(tags, prompt)
-    for piece in pieces:
-        thought, said = parts.push(piece.text, final=piece.finish_reason is not None)
-        yield replace(piece, text=said, thought=thought)
-
-
-def opened(pieces: Iterator[Piece], start: str) -> Iterator[Piece]:
-    """The pieces of an answer, with the tag before the first that the prompt ended with."""
-    for piece in pieces:
-        yield replace(piece, text=start + piece.text)
-        start = ""
 
 
 def _said_again(message: Message, text: str | None) -> Any:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ggml_py.errors import ContextError, ModelError
+from ggml_py.errors import AnswerError, ContextError, ModelError
 from ggml_py.machine.building import clock
 from llama_py.batch import F32, Batch
 from llama_py.batch.prompts import Mixed, Prompt, ids_of, is_mixed, n_cells
@@ -20,13 +21,14 @@ from llama_py.context.warmup import make_ready
 from llama_py.decoding.keep import keep_rule
 from llama_py.decoding.sequences import Sequences
 from llama_py.decoding.speculator import drafting_of
-from llama_py.params import GenerateParams
+from llama_py.params import GenerateParams, SamplingParams
 from llama_py.params.choosers import Answers, Chooser
 from llama_py.sampler.constraint import Ended
 from llama_py.support.signature import takes
 from llama_py.text.text_stream import TextStream
 
 if TYPE_CHECKING:
+    from llama_py.chat.arguments import Arguments
     from llama_py.chat.stream import AnswerDelta
 
 log = logging.getLogger("llama_py")
@@ -66,8 +68,8 @@ class Piece:
     n_discarded    tokens of the sequence that left a full context so far
     logprob        of the token, before sampling changes anything; with `logprobs`
     top            the most likely tokens with theirs, as many as `logprobs` says
-    error          on the last piece of `Model.stream` and `stream_chat`: why the answer does not
-                   meet its JSON schema, if no grammar enforces all of that
+    error          on the last piece: why the answer does not meet its JSON schema, if no grammar
+                   enforces all of that
     """
 
     text: str
@@ -95,8 +97,11 @@ class Piece:
         return max(self.gen_tokens - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
 
 
+Pieces = Generator[Piece, None, None]
+
+
 @takes(GenerateParams)
-def stream(ctx: Context, prompt: Prompt, **options: Any) -> Iterator[Piece]:
+def stream(ctx: Context, prompt: Prompt, **options: Any) -> Pieces:
     """Continue a sequence with a prompt and yield the answer as it is made.
 
     options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
@@ -105,10 +110,43 @@ def stream(ctx: Context, prompt: Prompt, **options: Any) -> Iterator[Piece]:
     The last token of the answer is not in the memory yet: the next prompt should begin with it.
     Raises ContextError if the prompt does not fit.
     """
-    return _stream(ctx, prompt, GenerateParams(**options))
+    p = GenerateParams(**options)
+    response, pieces = schema_of(p.sampler), _stream(ctx, prompt, p)
+    return pieces if response is None else _checked(pieces, response)
 
 
-def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
+def schema_of(sampler: Chooser | None) -> Arguments | None:
+    """Return the schema of a sampler's answers, if no grammar enforces all of it; else None."""
+    params = getattr(sampler, "params", None)
+    if not isinstance(params, SamplingParams) or not params.constraints:
+        return None
+    from llama_py.chat.arguments import response_of
+
+    response = response_of(params)
+    return response if response is not None and response.left_out else None
+
+
+def _checked(pieces: Pieces, response: Arguments) -> Pieces:
+    """Mark the last piece of an answer that does not meet its schema."""
+    text = ""
+    with closing(pieces):
+        for piece in pieces:
+            text += piece.text
+            ends = piece.finish_reason is not None
+            yield replace(piece, error=response.problem(text)) if ends else piece
+
+
+def join_pieces(pieces: Iterator[Piece]) -> str:
+    """Return the text of an answer. Raises AnswerError if it does not meet its schema."""
+    text = error = ""
+    for piece in pieces:
+        text, error = text + piece.text, piece.error
+    if error:
+        raise AnswerError(f"the answer does not meet its JSON schema: {error}", text)
+    return text
+
+
+def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
     if not ctx.memory.parts:
         raise ContextError(
             f"models of architecture {ctx.model.arch!r} keep nothing of what they have read, so"

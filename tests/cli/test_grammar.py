@@ -29,6 +29,14 @@ def test_answers(options: tuple[str, ...], takes: str) -> None:
     assert "stop: eos" in done.stderr
 
 
+@pytest.mark.parametrize("how", [("-st",), ()])
+def test_an_answer_that_no_grammar_enforces_is_checked(how: tuple[str, ...]) -> None:
+    schema = '{"const": "a", "not": {"maxLength": 8}}'
+    done = run("llama-py-cli", *QUICK, *how, "-j", schema, "-s", "1", "-p", "Speak!")
+    assert json.loads(done.stdout) == "a"
+    assert "the answer does not meet its JSON schema: $: 'a' should not be valid" in done.stderr
+
+
 def test_files_and_what_is_wrong(tmp_path: Path) -> None:
     schema = tmp_path / "a.json"
     schema.write_text('{"type": "array", "items": {"type": "null"}, "minItems": 2, "maxItems": 2}')

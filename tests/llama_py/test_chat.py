@@ -10,7 +10,7 @@ import pytest
 
 from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
-from llama_py.chat.thinking import Tags, Thoughts, parted
+from llama_py.chat.thinking import Tags, Thoughts
 
 CHATML = """{{ bos_token }}
 {%- for message in messages %}
@@ -229,7 +229,7 @@ ANSWERS = {
 def test_answers_are_parted_however_they_come(
     tags: Tags, prompt: str, answer: str, thought: str, said: str
 ) -> None:
-    found_thought, found_said = parted(answer, tags, prompt)
+    found_thought, found_said = Thoughts(tags, prompt).push(answer, final=True)
     assert (found_thought.strip(), found_said) == (thought, said)
     for n in (1, 2, 7):
         parts = Thoughts(tags, prompt)

@@ -15,6 +15,7 @@ from llama_py import Model
 from llama_py.chat.answer import ChatAnswer
 from llama_py.chat.template import ChatTemplate
 from llama_py.chat.tools import format_of
+from llama_py.sampler.draw import GreedyDraw
 
 TOOLS = [
     {
@@ -63,6 +64,11 @@ def test_a_call_is_an_answer(model: Model) -> None:
     [call] = answer.tool_calls
     assert call.name == "weather" and json.loads(call.arguments) == {"days": 3}
     assert len(call.id) == 32 and answer.message()["tool_calls"][0]["id"] == call.id
+
+
+def test_a_sampler_that_does_not_know_the_tools_is_refused(model: Model) -> None:
+    with pytest.raises(ModelError, match="have a grammar, which a sampler"):
+        model.chat("And?", tools=TOOLS, sampler=GreedyDraw(), tool_choice="required")
 
 
 def test_pieces_have_the_calls(model: Model) -> None:

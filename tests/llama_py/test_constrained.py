@@ -208,6 +208,12 @@ def test_answers_are_checked_where_no_grammar_enforces_them(
     for stream in (model.stream, model.stream_chat):
         pieces = [*stream("Now", **how)]
         assert "not be valid" in pieces[-1].error and not any(p.error for p in pieces[:-1])
+    answers = [
+        llama_py.stream(model.context(256), "Now", max_tokens=60, sampler=made(json_schema=given)),
+        llama_py.Conversation(model.context(256)).ask("Now", **how),
+        llama_py.Conversation(model.context(256)).ask("Now", sampler=made(json_schema=given)),
+    ]
+    assert all("not be valid" in [*pieces][-1].error for pieces in answers)
     assert model.generate("Now", json_schema={"const": 7, "not": {"const": 8}}) == "7"
     with pytest.raises(AnswerError, match="not JSON"):  # it was cut
         model.generate("Now", **{**how, "max_tokens": 1})
@@ -367,6 +373,10 @@ def test_chat_with_thoughts(tmp_path: Path) -> None:
             pieces = [*talk.ask("Speak!", max_tokens=40, sampler=made(regex="(yes|no)!"))]
             assert "".join(piece.text for piece in pieces) in ("yes!", "no!")
             assert "".join(piece.thought for piece in pieces)
+        for fails in (False, True):
+            schema = {"const": "yes", "not": {"const": "yes" if fails else "no"}}
+            pieces = [*talk.ask("Speak!", json_schema=schema, max_tokens=40)]
+            assert talk.messages[-1]["content"] == '"yes"' and bool(pieces[-1].error) == fails
 
 
 @pytest.mark.parametrize(

@@ -271,5 +271,5 @@ def test_thoughts_may_be_left_in_the_text_or_out_altogether(thoughtful: llama_py
     assert "reasoning_content" not in talk.messages[-1]
     quiet = Conversation(thoughtful.context(256), variables={"enable_thinking": False})
     quiet.say("Speak!")
-    assert quiet._prompt.endswith("assistant:")
+    assert quiet._chat is not None and quiet._chat.text.endswith("assistant:")
     assert thoughtful.chat("Speak!", max_tokens=3, temp=0) == ""  # it was still thinking

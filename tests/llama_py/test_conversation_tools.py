@@ -72,6 +72,20 @@ def test_functions_are_called_and_what_they_give_is_told(model: llama_py.Model) 
     assert talk.say("And in Oslo?") and talk.prefix.n_reused > n // 2  # nothing is read again
 
 
+def test_thoughts_before_calls_have_a_budget(tmp_path: Path) -> None:
+    template = (
+        "{% for m in messages %}{{ m.role }}:"
+        "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+        "{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:<think>{% endif %}"
+    )
+    with llama_py.Model(demo_with_template(tmp_path, template), "cpu") as thinking:
+        talk = Conversation(thinking.context(2048), tools=[TOLD], budget=4)
+        pieces = [*talk.ask("Speak!", max_tokens=40, tool_choice="none")]
+    thought = "".join(piece.thought for piece in pieces)
+    assert 0 < len(thinking.tokenizer.tokenize(thought, False)) <= 4
+    assert talk.messages[-1]["reasoning_content"] == thought and pieces[-1].gen_tokens > 20
+
+
 def test_calls_of_what_is_only_described_are_the_callers(model: llama_py.Model) -> None:
     talk = Conversation(model.context(2048), tools=[TOLD], parallel_tool_calls=False)
     for _ in talk.run("How warm?", tool_choice="required", max_tokens=400):

@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py.chat import ChatTemplate
+from llama_py.chat.tools import ChatFormat
 from llama_py_server.models.state import ModelState
 from llama_py_server.schema.chat import read_chat
 from tests.server.served import ASK, TOOL, events, template
@@ -49,9 +50,9 @@ def test_parallel_calls_default_to_the_template(
     state: ModelState, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], parallel: bool
 ) -> None:
     source = template("meta-llama-Llama-3.1-8B-Instruct")  # it takes one call per message
-    monkeypatch.setitem(vars(state), "template", ChatTemplate(source))
-    answering = read_chat(state, {"messages": ASK, "tools": [TOOL], **body}).task.answering
-    assert answering is not None and answering.format.asked.parallel == parallel
+    monkeypatch.setitem(vars(state.model), "chat_template", ChatTemplate(source))
+    chat, _ = read_chat(state, {"messages": ASK, "tools": [TOOL], **body})
+    assert isinstance(chat.format, ChatFormat) and chat.format.asked.parallel == parallel
 
 
 def test_streams_say_the_same(client: TestClient) -> None:

@@ -30,8 +30,8 @@ def answered(writer: Any, size: int, text: str = TEXT) -> tuple[Reply, list[Any]
     """The text in pieces of so many characters: the answer, and the events of a stream. A text
     that is not whole is one that was cut."""
     form = format_of(ChatTemplate(template("Qwen-Qwen3-0.6B")), ASK, tools=[TOOL])
-    answering: Any = SimpleNamespace(reader=lambda: form.parser(lambda: "id"), format=form)
-    task = ReplyTask(sampling=SamplingParams(), stream=True, answering=answering)
+    chat: Any = SimpleNamespace(reader=lambda: form.parser(lambda: "id"), format=form)
+    task = ReplyTask(sampling=SamplingParams(), stream=True, chat=chat)
     answer, found = Reply(0, [1, 2, 3], task), []
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
     for n, piece in enumerate(pieces, 1):

@@ -125,13 +125,11 @@ def values(kind: Any) -> list[Any]:
 def understood(state: ModelState, convert: Convert, body: Body) -> Any:
     """What a request becomes, or the words of its refusal."""
     try:
-        found = read_chat(state, convert(body))
+        prompt, task = read_chat(state, convert(body))
     except (HTTPError, ModelError) as e:
         return str(e)
-    answering: Any = found.task.answering
-    asked = answering._input
-    said = found.prompt + str(asked.messages)  # a template may leave thoughts out
-    return said, replace(asked, messages=()), replace(found.task, answering=None)
+    said = prompt.text + str(prompt.messages)  # a template may leave thoughts out
+    return said, prompt.tools, prompt.options, replace(task, chat=None)
 
 
 def chat(message: Body) -> Body:

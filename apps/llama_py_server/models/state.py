@@ -10,7 +10,6 @@ from importlib.metadata import version
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
-from llama_py.chat.ends import turn_end
 from llama_py.serving.metrics import Metrics, Now
 from llama_py.text.chat_prompt import template_of
 from llama_py_server.models.rates import RateWindow
@@ -133,12 +132,6 @@ class ModelState:
     @property
     def tokenizer(self) -> Tokenizer:
         return self.model.tokenizer
-
-    @cached_property
-    def turn_end(self) -> tuple[str, ...]:
-        """What stands behind an answer where that is no token of its own."""
-        end = turn_end(self.template, self.tokenizer)
-        return (end,) if end else ()
 
     @cached_property
     def template(self) -> ChatTemplate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
@@ -11,7 +12,7 @@ from starlette.responses import Response
 
 from llama_py.batch.prompts import MARKER, n_cells
 from llama_py.chat.messages import has_images
-from llama_py.text.chat_prompt import tokens_of
+from llama_py.text.chat_prompt import ChatPrompt
 from llama_py_server.schema import from_anthropic, from_responses
 from llama_py_server.schema.chat import read_chat
 from llama_py_server.stream.response import respond
@@ -42,18 +43,16 @@ async def _respond(
 
 
 def _read(state: ModelState, body: Body, convert: Convert) -> tuple[list[int], ReplyTask]:
-    prompt, task, messages = read_chat(state, convert(body))
-    ids = _tokens(state, prompt, messages)
-    assert task.answering is not None
-    task.answering.mark(ids)
-    return ids, task
+    prompt, task = read_chat(state, convert(body))
+    ids = _ids(state, prompt)
+    return ids, replace(task, marks=state.engine.marks(prompt, ids))
 
 
-def _tokens(state: ModelState, prompt: str, messages: list[Body]) -> list[int]:
-    if not has_images(messages):
-        return tokens_of(state.model, prompt)
+def _ids(state: ModelState, chat: ChatPrompt) -> list[int]:
+    if not has_images(chat.messages):
+        return chat.ids()
     with state.decoding:
-        return tokens_of(state.model, prompt, messages, n_most=state.engine.n_ctx)
+        return chat.ids(n_most=state.engine.n_ctx)
 
 
 async def chat(request: Request, state: ModelState) -> Response:
@@ -76,8 +75,7 @@ async def _counted(request: Request, state: ModelState, convert: Convert) -> int
     body = await object_of(request)
 
     def n_tokens() -> int:
-        prompt, _, messages = read_chat(state, convert(body))
-        return n_cells(_tokens(state, prompt, messages))
+        return n_cells(_ids(state, read_chat(state, convert(body))[0]))
 
     return await run_in_threadpool(n_tokens)
 
@@ -99,8 +97,8 @@ async def count_messages(request: Request, state: ModelState) -> Response:
 async def apply_template(request: Request, state: ModelState) -> Response:
     """The prompt of a conversation, without an answer; with marks where images are."""
     body = await object_of(request)
-    found = await run_in_threadpool(read_chat, state, body)
-    prompt = found.prompt
+    found, _ = await run_in_threadpool(read_chat, state, body)
+    prompt = found.text
     if has_images(found.messages):
         from llama_py.vision.messages import PLACE
 

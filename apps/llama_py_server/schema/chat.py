@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from llama_py.text.chat_prompt import ChatOptions, ChatPrompt
 from llama_py_server.schema import completion as tasks
-from llama_py_server.schema.answering import Answering
-from llama_py_server.schema.chat_input import ChatInput, PromptOptions
 from llama_py_server.schema.chat_messages import messages_of
 from llama_py_server.schema.constraints import REPLACED, constraint_of, unconstrained
 from llama_py_server.schema.media import Media
@@ -23,16 +22,13 @@ _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 N_PROBS = 20  # of `logprobs` without `top_logprobs`
 
 
-class ChatTask(NamedTuple):
-    """What a conversation becomes."""
+def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, ReplyTask]:
+    """Return the prompt of a conversation, and how it is continued.
 
-    prompt: str
-    task: ReplyTask
-    messages: list[Body]
-
-
-def read_chat(state: ModelState, body: Body) -> ChatTask:
-    """Raises HTTPError for what no conversation can be, ModelError where the template does."""
+    Raises:
+        HTTPError: The body is no conversation.
+        ModelError: The template does not take it.
+    """
     check_unsupported(body, _UNSUPPORTED)
     body = _with_tools(body)
     if body.get("modalities") not in (None, [], ["text"]):
@@ -44,14 +40,13 @@ def read_chat(state: ModelState, body: Body) -> ChatTask:
     limit = constraint_of(body)
     schema = limit.value if limit is not None and limit.kind == "json_schema" else None
     messages = messages_of(body, Media(state))
-    options = _options(state, body, messages)
+    options = _options(state, body, messages, choice, schema)
     if tools and choice != "none" and limit is not None and schema is None:
         raise invalid("Cannot use custom grammar constraints with tools.")
-    if options.continued and isinstance(messages[-1].get("content"), list):
+    if options.continue_final_message and isinstance(messages[-1].get("content"), list):
         texts = (part["text"] for part in messages[-1]["content"] if "text" in part)
         messages[-1] = {**messages[-1], "content": "\n\n".join(texts)}  # as llama-server joins it
-    chat_input = ChatInput(messages, tools, choice, schema, options, state.talk.skip_chat_parsing)
-    answering = Answering(state.engine, state.template, chat_input)
+    chat = ChatPrompt(state.model, messages, tools, options)
     n_probs = _n_probs(body)
     body = {**body, "n_probs": n_probs, "logprobs": None}
     if schema is not None:  # the format of the answer has it
@@ -59,11 +54,11 @@ def read_chat(state: ModelState, body: Body) -> ChatTask:
     task = tasks.read(body, state)
     task = replace(
         task,
-        answering=answering,
+        chat=chat,
         has_logprobs=n_probs is not None,
         n_predict=task.n_predict or 1,  # llama-server checks the limit after a token
     )
-    return ChatTask(answering.prompt, task, messages)
+    return chat, task
 
 
 def _with_tools(body: Body) -> Body:
@@ -102,19 +97,24 @@ def _tool_choice(body: Body) -> Any:
     return choice
 
 
-def _options(state: ModelState, body: Body, messages: list[Body]) -> PromptOptions:
+def _options(
+    state: ModelState, body: Body, messages: list[Body], choice: Any, schema: Any
+) -> ChatOptions:
     talk = state.talk
     budget = value(body, "reasoning_budget_tokens", value(body, "thinking_budget_tokens", -1))
     continued, prompted = _continued(state, body, messages)
     parallel = body.get("parallel_tool_calls")
-    return PromptOptions(
+    return ChatOptions(
+        tool_choice=choice,
+        json_schema=schema,
         add_generation_prompt=prompted,
-        continued=continued,
+        continue_final_message=continued,
         parallel_tool_calls=parallel if isinstance(parallel, bool) else None,
         reasoning_format=text(body, "reasoning_format", talk.reasoning_format),
         budget=talk.reasoning_budget if budget < 0 else budget,
         budget_message=text(body, "reasoning_budget_message", talk.reasoning_budget_message),
         variables=_variables(state, body),
+        plain=state.talk.skip_chat_parsing,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,9 @@ from llama_py_server.schema.fields import (
 from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
+    from llama_py.text.chat_prompt import ChatPrompt
     from llama_py.tokenizer import Tokenizer
     from llama_py_server.models.state import ModelOptions, ModelState
-    from llama_py_server.schema.answering import Answering
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
@@ -38,7 +38,8 @@ class ReplyTask:
     """How prompts are continued, and what is told of that.
 
     sampling      how tokens are chosen
-    answering     how what is written becomes a message; None: it is plain text
+    chat          the prompt of a conversation, whose replies are messages; None: they are text
+    marks         where other prompts may go on from it
     lora          scales of adapters by number; None: as the server has them
     echo          the response begins with the prompt
     has_logprobs  the response has log probabilities, even if n_probs is 0
@@ -68,25 +69,25 @@ class ReplyTask:
     preserved_tokens: tuple[int, ...] = ()
     response_fields: tuple[str, ...] = ()
     lora: Mapping[int, float] | None = None
-    answering: Answering | None = field(default=None, repr=False)
+    chat: ChatPrompt | None = field(default=None, repr=False)
+    marks: Sequence[int] | None = None
 
     @property
     def response(self) -> Arguments | None:
         """The schema of the response; None: it is no JSON of a schema."""
-        if self.answering is not None and self.answering.format.response is not None:
-            return self.answering.format.response
-        return response_of(self.sampling)
+        found = None if self.chat is None else self.chat.format.response
+        return found or response_of(self.sampling)
 
     @property
     def is_checked(self) -> bool:
         """Whether the end of an answer needs a check, which may take long."""
-        called = self.answering is not None and bool(self.answering.format.arguments)
+        called = self.chat is not None and bool(self.chat.format.arguments)
         return called or (self.response is not None and bool(self.response.left_out))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Lines about assertions of schemas that no grammar enforces."""
-        found = () if self.answering is None else self.answering.format.warnings
+        found = () if self.chat is None else self.chat.format.warnings
         response = self.response
         return found or ((response.warning,) if response and response.warning else ())
 

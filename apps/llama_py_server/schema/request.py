@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 def request_of(state: ModelState, prompt: Sequence[int], task: ReplyTask) -> Request:
     """Return what the engine is asked for. HTTPError for a slot or an adapter that is none."""
-    answering = task.answering
+    chat = task.chat
     if task.id_slot >= state.engine.n_slots:
         raise invalid(f"id_slot = {task.id_slot}: there are slots 0 to {state.engine.n_slots - 1}")
     params, constraint = _params(state, task), None
-    if answering is not None and not task.sampling.constraints:
+    if chat is not None:
+        params = chat.params(params)
         room = state.engine.n_ctx - n_cells(prompt)
-        constraint = answering.constraint(room if task.n_predict < 0 else task.n_predict)
+        if not params.constraints:
+            constraint = chat.constraint(room if task.n_predict < 0 else task.n_predict)
     return Request(
         prompt=prompt,
         params=params,
@@ -32,7 +34,7 @@ def request_of(state: ModelState, prompt: Sequence[int], task: ReplyTask) -> Req
         loras=None if task.lora is None else state.adapters_of(task.lora),
         id_slot=task.id_slot,
         cache_prompt=task.cache_prompt,
-        marks=None if answering is None else answering.marks,
+        marks=task.marks,
         prompt_logprobs=task.logprobs if task.echo else None,
         post_sampling_probs=task.post_sampling_probs,
         n_indent=task.n_indent,
@@ -44,23 +46,14 @@ def request_of(state: ModelState, prompt: Sequence[int], task: ReplyTask) -> Req
 
 def _params(state: ModelState, task: ReplyTask) -> AnswerParams:
     """Return how the engine chooses tokens, and where it ends."""
-    stops, preserved = task.stop, task.preserved_tokens
-    if task.answering is not None:
-        end = () if task.answering.format.ends_itself else state.turn_end
-        stops = (*stops, *end, *task.answering.stops)
-        preserved = (*preserved, *task.answering.preserved_tokens)
-    s, thinking = task.sampling, None
-    if task.answering is not None and s.constraints:
-        thinking = task.answering.thinking
+    s = task.sampling
     return AnswerParams(
         **{f.name: getattr(s, f.name) for f in fields(SamplingParams)},
         max_tokens=task.n_predict,
-        stop=tuple(dict.fromkeys(stops)),
+        stop=task.stop,
         special=state.options.generate.special,
-        preserved_tokens=preserved,
+        preserved_tokens=task.preserved_tokens,
         context_shift=state.options.generate.context_shift,
         n_keep=task.n_keep,
         logprobs=task.logprobs,
-        thinking=thinking,
-        logits_processors=() if task.answering is None else task.answering.processors(),
     )

@@ -101,7 +101,7 @@ class Reply:
         self.timings, self.slot = Timings(n_prompt=n_cells(prompt)), -1
         self.stop_type, self.stopping_word, self.truncated = "none", "", False
         self.said = ReplyMessage()
-        self._reader = None if task.answering is None else task.answering.reader()
+        self._reader = None if task.chat is None else task.chat.reader()
         self._waiting: list[int] = []
         self.scores: list[Score] = []
         self.error = ""
@@ -164,7 +164,7 @@ class Reply:
     def _check(self) -> None:
         """Check a response of a schema that its grammar does not enforce as a whole."""
         response = self.task.response
-        is_message = self.task.answering is not None
+        is_message = self.task.chat is not None
         if response is None or not response.left_out or (self.said.calls and not self.said.content):
             return
         self.error = response.problem(self.said.content if is_message else self.text)

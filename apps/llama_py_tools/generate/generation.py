@@ -297,6 +297,9 @@ class GenerationRun:
             self.summary.answers.append(piece)
         self.summary.answers[-1] = piece
         self.write(piece.text)
+        if piece.error:
+            self.end_line()
+            session.log.warning("the answer does not meet its JSON schema: %s", piece.error)
         if self.text.print_token_count > 0:
             self._tell_count(self.text.print_token_count)
 

@@ -18,7 +18,7 @@ from llama_py_tools.command.escapes import unescape
 from llama_py_tools.command.streams import next_line
 
 if TYPE_CHECKING:
-    from llama_py.text.conversation import Pieces
+    from llama_py.text.generate import Pieces
     from llama_py_tools.generate.generation import GenerationRun
 
 

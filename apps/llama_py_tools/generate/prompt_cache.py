@@ -14,7 +14,7 @@ from llama_py_tools.models import session
 
 if TYPE_CHECKING:
     from llama_py.decoding.prefix import Prefix
-    from llama_py.text.conversation import Pieces
+    from llama_py.text.generate import Pieces
     from llama_py_tools.generate.generation import GenerationRun
 
 

@@ -1,0 +1,98 @@
+"""The format of answers that are text and reasoning: they call no tools and have no schema.
+
+It has what `ChatFormat` has, but needs neither grammars nor the formats of calls, which take a
+while to import.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from llama_py.chat.answer import ChatAnswer
+from llama_py.chat.stream import AnswerDelta
+from llama_py.chat.thinking import Tags, Thoughts, begins_inside, control_tokens, thinking_of
+
+if TYPE_CHECKING:
+    from llama_py.chat.arguments import Arguments
+    from llama_py.params.choosers import Thinking
+    from llama_py.sampler import Constraint
+    from llama_py.tokenizer import Tokenizer
+
+
+class PlainReader:
+    """Reads an answer piece by piece.
+
+    Attributes:
+        answer: The answer so far.
+    """
+
+    def __init__(self, thoughts: Thoughts | None = None, start: str = "") -> None:
+        """Read an answer that begins with a text of the prompt.
+
+        Args:
+            thoughts: Separates reasoning from content; None: all is content.
+            start: The part of the answer that the prompt has.
+        """
+        self._thoughts, self._start = thoughts, start
+        self.answer = ChatAnswer()
+
+    def feed(self, text: str) -> list[AnswerDelta]:
+        """Return what is certain with the next piece of the answer."""
+        return self._read(text, final=False)
+
+    def rest(self) -> list[AnswerDelta]:
+        """Return what remains at the end of the answer."""
+        return self._read("", final=True)
+
+    def _read(self, text: str, final: bool) -> list[AnswerDelta]:
+        thought, said, self._start = "", self._start + text, ""
+        if self._thoughts is not None:
+            thought, said = self._thoughts.push(said, final)
+        known = self.answer
+        self.answer = ChatAnswer(known.content + said, (known.reasoning + thought).lstrip("\n"))
+        return [AnswerDelta(said, thought)] if said or thought else []
+
+
+@dataclass(frozen=True)
+class PlainFormat:
+    """How an answer without calls is generated and read.
+
+    Attributes:
+        prompt: The text of the whole prompt.
+        tags: The template's tags around reasoning; None: it has none.
+        thinks: The model may open reasoning itself.
+        separates: Reasoning is separated from content.
+    """
+
+    prompt: str
+    tags: Tags | None = None
+    thinks: bool = True
+    separates: bool = True
+    stops: tuple[str, ...] = ()
+    ends_itself: bool = False
+    arguments: tuple[Arguments, ...] = ()
+    response: Arguments | None = None
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def thinking(self) -> Thinking | None:
+        """How the reasoning of an answer begins and ends."""
+        return None if self.tags is None else thinking_of(self.tags, self.prompt, self.thinks)
+
+    def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:
+        """Return the control tokens of the tags."""
+        return () if self.tags is None else control_tokens(self.tags, tokenizer)
+
+    def constraint(self, tokenizer: Tokenizer, most: int | None = None) -> Constraint | None:
+        """Return None: an answer may be any text."""
+        return None
+
+    def parser(self) -> PlainReader:
+        """Return a reader of one answer."""
+        if self.tags is None:
+            return PlainReader()
+        if self.separates:
+            return PlainReader(Thoughts(self.tags, self.prompt))
+        return PlainReader(start=self.tags.start if begins_inside(self.tags, self.prompt) else "")
