@@ -41,7 +41,6 @@ from llama_py.serving.slots import SlotInfo
 from llama_py.serving.tasks import Steps, Task, at_once
 from llama_py.support.closing import Closing
 from llama_py.support.signature import takes
-from llama_py.text.chat_prompt import ChatPrompt
 from llama_py.text.rerank import check_reranks, pair
 
 log = logging.getLogger("llama_py")
@@ -125,6 +124,7 @@ class Engine(Closing):
         self._check_open()
         self._check_answers()
         self._check(request)
+        request = self._with_chat(request)
         job = Job(next(self._ids), Answer(request, self.model), told)
         with self._changed:
             self._check_open()
@@ -174,9 +174,16 @@ class Engine(Closing):
         check_reranks(self.model)
         return self.embed([pair(self.model, [query, text]) for text in texts], "rank")
 
-    def marks(self, chat: ChatPrompt, ids: Sequence[int]) -> list[int]:
-        """Return `Request.marks` of a conversation whose prompt has these ids."""
-        return chat.marks(self._ctx, ids)
+    def _with_chat(self, request: Request) -> Request:
+        """Return a request with what the format of its conversation says of one answer."""
+        chat = request.chat
+        if chat is None:
+            return request
+        p, room = chat.params(request.params), self.n_ctx - n_cells(request.prompt)
+        most = room if p.max_tokens < 0 else p.max_tokens
+        constraint = None if p.constraints else chat.constraint(most)
+        marks = chat.marks(self._ctx, request.prompt)
+        return replace(request, params=p, constraint=constraint, marks=marks)
 
     def slots(self) -> tuple[SlotInfo, ...]:
         """What each sequence is doing."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ggml_py.errors import GGMLError
 from llama_py.adapters.lora import Adapter
 from llama_py.params import AnswerParams
 from llama_py.sampler.constraint import Constraint
+
+if TYPE_CHECKING:
+    from llama_py.text.chat_prompt import ChatPrompt
 
 # A stop string (or a grammar's end, without an end token), a limit, the model's end token, a
 # grammar that the vocabulary cannot go on with, the time limit, whoever asked does not want more.
@@ -32,11 +35,13 @@ class Request:
                   answer is not drafted, and ends with the context
     params        how it is answered: every field of `AnswerParams` but those that say how to draft
                   (`Engine` has them for all), `seq_id` and `before`
+    chat          the conversation of this prompt, which completes `params`, `constraint` and
+                  `marks`; None: the prompt is no conversation
     constraint    what the answer must be, if it is none of those that `params` name
     loras         adapters of the model and their scales; None: those of the engine
     id_slot       the sequence that is to answer; -1: the one that has most of the prompt
     cache_prompt  whether what is held of the prompt is not computed again
-    marks         where other prompts may go on, see `PrefixCache.start` and `Engine.marks`
+    marks         where other prompts may go on, see `PrefixCache.start`
     n_drafts      tokens that are drafted at most; 0: none, None: as many as the engine may
     prompt_logprobs  the prompt's tokens have log probabilities, and as many of the most likely
                      tokens; the whole prompt is computed. None: they have none
@@ -49,6 +54,7 @@ class Request:
 
     prompt: Sequence[int]
     params: AnswerParams = field(default_factory=AnswerParams)
+    chat: ChatPrompt | None = field(default=None, repr=False)
     constraint: Constraint | None = None
     loras: Mapping[Adapter, float] | None = None
     id_slot: int = -1

@@ -51,7 +51,7 @@ def test_parallel_calls_default_to_the_template(
 ) -> None:
     source = template("meta-llama-Llama-3.1-8B-Instruct")  # it takes one call per message
     monkeypatch.setitem(vars(state.model), "chat_template", ChatTemplate(source))
-    chat, _ = read_chat(state, {"messages": ASK, "tools": [TOOL], **body})
+    chat, *_ = read_chat(state, {"messages": ASK, "tools": [TOOL], **body})
     assert isinstance(chat.format, ChatFormat) and chat.format.asked.parallel == parallel
 
 

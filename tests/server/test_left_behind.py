@@ -15,11 +15,11 @@ from starlette.applications import Starlette
 from ggml_py.errors import AllocError
 from llama_py import serving
 from llama_py.model import Model
-from llama_py.params import SamplingParams
+from llama_py.serving import Request
 from llama_py_server.command import Loader, parser, shelf_of
 from llama_py_server.models.shelf import Shelf
 from llama_py_server.models.state import ModelState
-from llama_py_server.schema.completion import ReplyTask
+from llama_py_server.schema.completion import Delivery
 from llama_py_server.stream import replies
 from llama_py_server.stream.replay import SavedStream
 from tests.server.served import SMALL
@@ -75,12 +75,12 @@ def test_who_leaves_while_answers_are_prepared_cancels_all(monkeypatch: pytest.M
 
     engine = type("Engine", (), {"submit": staticmethod(submit), "n_slots": 1})()
     state = cast("ModelState", SimpleNamespace(engine=engine, loss=None))
-    monkeypatch.setattr(replies, "request_of", lambda *_: None)
     made = replies.PendingReplies._submit
     monkeypatch.setattr(replies.PendingReplies, "_submit", lambda self: (made(self), done.set()))
 
     async def run() -> None:
-        asked = replies.PendingReplies(state, [[1], [2]], ReplyTask(sampling=SamplingParams()))
+        requests = [Request(prompt=[1]), Request(prompt=[2])]
+        asked = replies.PendingReplies(state, requests, Delivery())
         task = asyncio.ensure_future(asked.__aenter__())
         await asyncio.to_thread(begun.wait, WAIT)
         task.cancel()

@@ -10,9 +10,8 @@ import pytest
 
 from llama_py.chat import ChatTemplate
 from llama_py.chat.tools import format_of
-from llama_py.params import SamplingParams
-from llama_py.serving import Event, Timings
-from llama_py_server.schema.completion import ReplyTask
+from llama_py.serving import Event, Request, Timings
+from llama_py_server.schema.completion import Delivery
 from llama_py_server.stream.reply import Reply
 from llama_py_server.stream.writers.anthropic import AnthropicWriter
 from llama_py_server.stream.writers.openai_chat import ChatWriter
@@ -31,8 +30,8 @@ def answered(writer: Any, size: int, text: str = TEXT) -> tuple[Reply, list[Any]
     that is not whole is one that was cut."""
     form = format_of(ChatTemplate(template("Qwen-Qwen3-0.6B")), ASK, tools=[TOOL])
     chat: Any = SimpleNamespace(reader=lambda: form.parser(lambda: "id"), format=form)
-    task = ReplyTask(sampling=SamplingParams(), stream=True, chat=chat)
-    answer, found = Reply(0, [1, 2, 3], task), []
+    answer = Reply(0, Request(prompt=[1, 2, 3], chat=chat), Delivery(stream=True))
+    found: list[Any] = []
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
     for n, piece in enumerate(pieces, 1):
         reason: Any = ("eos" if text == TEXT else "length") if n == len(pieces) else None

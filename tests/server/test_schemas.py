@@ -125,11 +125,12 @@ def values(kind: Any) -> list[Any]:
 def understood(state: ModelState, convert: Convert, body: Body) -> Any:
     """What a request becomes, or the words of its refusal."""
     try:
-        prompt, task = read_chat(state, convert(body))
+        prompt, *asked = read_chat(state, convert(body))
     except (HTTPError, ModelError) as e:
         return str(e)
     said = prompt.text + str(prompt.messages)  # a template may leave thoughts out
-    return said, prompt.tools, prompt.options, replace(task, chat=None)
+    request, delivery = asked
+    return said, prompt.tools, prompt.options, replace(request, chat=None), delivery
 
 
 def chat(message: Body) -> Body:

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
 from llama_py.batch.prompts import MARKER, n_cells
 from llama_py.chat.messages import has_images
-from llama_py.text.chat_prompt import ChatPrompt
 from llama_py_server.schema import from_anthropic, from_responses
 from llama_py_server.schema.chat import read_chat
 from llama_py_server.stream.response import respond
@@ -24,8 +23,10 @@ from llama_py_server.wire.body import Body, inner, object_of, text
 from llama_py_server.wire.responses import as_json
 
 if TYPE_CHECKING:
+    from llama_py.serving import Request
+    from llama_py.text.chat_prompt import ChatPrompt
     from llama_py_server.models.state import ModelState
-    from llama_py_server.schema.completion import ReplyTask
+    from llama_py_server.schema.completion import Delivery
 
 Convert = Callable[[Body], Body]
 
@@ -35,17 +36,16 @@ def _same(body: Body) -> Body:
 
 
 async def _respond(
-    request: Request, state: ModelState, convert: Convert, writer: ReplyWriter
+    http: HTTPRequest, state: ModelState, convert: Convert, writer: ReplyWriter
 ) -> Response:
-    body = await object_of(request)
-    ids, task = await run_in_threadpool(_read, state, body, convert)
-    return await respond(request, state, [ids], task, writer)
+    body = await object_of(http)
 
+    def read() -> tuple[Request, Delivery]:
+        chat, request, delivery = read_chat(state, convert(body))
+        return replace(request, prompt=_ids(state, chat)), delivery
 
-def _read(state: ModelState, body: Body, convert: Convert) -> tuple[list[int], ReplyTask]:
-    prompt, task = read_chat(state, convert(body))
-    ids = _ids(state, prompt)
-    return ids, replace(task, marks=state.engine.marks(prompt, ids))
+    request, delivery = await run_in_threadpool(read)
+    return await respond(http, state, [request], delivery, writer)
 
 
 def _ids(state: ModelState, chat: ChatPrompt) -> list[int]:
@@ -55,24 +55,24 @@ def _ids(state: ModelState, chat: ChatPrompt) -> list[int]:
         return chat.ids(n_most=state.engine.n_ctx)
 
 
-async def chat(request: Request, state: ModelState) -> Response:
-    body = await object_of(request)
+async def chat(http: HTTPRequest, state: ModelState) -> Response:
+    body = await object_of(http)
     forced = text(inner(body, "function_call"), "name")
     writer = ChatWriter(state, body.get("functions") is not None, forced)
-    return await _respond(request, state, _same, writer)
+    return await _respond(http, state, _same, writer)
 
 
-async def responses(request: Request, state: ModelState) -> Response:
-    writer = ResponsesWriter(state, await object_of(request))
-    return await _respond(request, state, from_responses.chat_body, writer)
+async def responses(http: HTTPRequest, state: ModelState) -> Response:
+    writer = ResponsesWriter(state, await object_of(http))
+    return await _respond(http, state, from_responses.chat_body, writer)
 
 
-async def messages(request: Request, state: ModelState) -> Response:
-    return await _respond(request, state, from_anthropic.chat_body, AnthropicWriter(state))
+async def messages(http: HTTPRequest, state: ModelState) -> Response:
+    return await _respond(http, state, from_anthropic.chat_body, AnthropicWriter(state))
 
 
-async def _counted(request: Request, state: ModelState, convert: Convert) -> int:
-    body = await object_of(request)
+async def _counted(http: HTTPRequest, state: ModelState, convert: Convert) -> int:
+    body = await object_of(http)
 
     def n_tokens() -> int:
         return n_cells(_ids(state, read_chat(state, convert(body))[0]))
@@ -80,24 +80,24 @@ async def _counted(request: Request, state: ModelState, convert: Convert) -> int
     return await run_in_threadpool(n_tokens)
 
 
-async def count_chat(request: Request, state: ModelState) -> Response:
-    n = await _counted(request, state, _same)
+async def count_chat(http: HTTPRequest, state: ModelState) -> Response:
+    n = await _counted(http, state, _same)
     return as_json({"input_tokens": n, "object": "response.input_tokens"})
 
 
-async def count_responses(request: Request, state: ModelState) -> Response:
-    n = await _counted(request, state, from_responses.chat_body)
+async def count_responses(http: HTTPRequest, state: ModelState) -> Response:
+    n = await _counted(http, state, from_responses.chat_body)
     return as_json({"input_tokens": n, "object": "response.input_tokens"})
 
 
-async def count_messages(request: Request, state: ModelState) -> Response:
-    return as_json({"input_tokens": await _counted(request, state, from_anthropic.chat_body)})
+async def count_messages(http: HTTPRequest, state: ModelState) -> Response:
+    return as_json({"input_tokens": await _counted(http, state, from_anthropic.chat_body)})
 
 
-async def apply_template(request: Request, state: ModelState) -> Response:
+async def apply_template(http: HTTPRequest, state: ModelState) -> Response:
     """The prompt of a conversation, without an answer; with marks where images are."""
-    body = await object_of(request)
-    found, _ = await run_in_threadpool(read_chat, state, body)
+    body = await object_of(http)
+    found, *_ = await run_in_threadpool(read_chat, state, body)
     prompt = found.text
     if has_images(found.messages):
         from llama_py.vision.messages import PLACE

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
 from llama_py.text.infill import infill_ids
-from llama_py_server.schema import completion as tasks
+from llama_py_server.schema.completion import Delivery, read, with_params
 from llama_py_server.schema.prompts import prompts_of
 from llama_py_server.stream.response import respond
 from llama_py_server.stream.writers.native import NativeWriter
@@ -19,55 +19,60 @@ from llama_py_server.wire.body import Body, object_of, objects, text, value
 from llama_py_server.wire.errors import invalid, not_supported
 
 if TYPE_CHECKING:
+    from llama_py.serving import Request
     from llama_py_server.models.state import ModelState
-    from llama_py_server.schema.completion import ReplyTask
 
 
-async def native(request: Request, state: ModelState) -> Response:
-    body = await object_of(request)
-    prompts, task = await run_in_threadpool(_read, state, body)
-    return await respond(request, state, prompts, task, NativeWriter(state))
+async def native(http: HTTPRequest, state: ModelState) -> Response:
+    body = await object_of(http)
+    found = await run_in_threadpool(_read, state, body)
+    return await respond(http, state, *found, NativeWriter(state))
 
 
-async def openai(request: Request, state: ModelState) -> Response:
-    body = await object_of(request)
+async def openai(http: HTTPRequest, state: ModelState) -> Response:
+    body = await object_of(http)
     if body.get("best_of") not in (None, 1):
         raise invalid("'best_of' is not supported; use 'n'")
     suffix, echo = text(body, "suffix"), value(body, "echo", False)
     if suffix and echo:
         raise invalid("Cannot use both suffix and echo")
-    read = _read_suffix if suffix else _read
-    prompts, task = await run_in_threadpool(read, state, body)
-    wanted = body.get("logprobs") is not None and body["logprobs"] is not False  # 0 is
-    task = replace(task, has_logprobs=wanted, echo=echo)
-    return await respond(request, state, prompts, task, CompletionWriter(state))
+    read_one = _read_suffix if suffix else _read
+    requests, delivery = await run_in_threadpool(read_one, state, body)
+    if body.get("logprobs") is not None and body["logprobs"] is not False:  # 0 is wanted
+        requests = [with_params(one, logprobs=one.params.logprobs or 0) for one in requests]
+    if echo:
+        requests = [replace(one, prompt_logprobs=one.params.logprobs) for one in requests]
+    delivery = replace(delivery, echo=echo)
+    return await respond(http, state, requests, delivery, CompletionWriter(state))
 
 
-def _read_suffix(state: ModelState, body: Body) -> tuple[list[list[int]], ReplyTask]:
+def _read_suffix(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
     """Prompts for the text between a prompt and the suffix."""
     if missing := _missing(state):
         raise invalid(f"'suffix' is not supported by this model: {missing}")
-    _, task = _read(state, body)
+    (request, *_), delivery = _read(state, body)
     given = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
     if not all(isinstance(one, str) for one in given):
         raise invalid("a request with 'suffix' must have a string, or strings, as 'prompt'")
-    return [_between(state, one, body["suffix"]) for one in given], task
+    prompts = [_between(state, one, body["suffix"]) for one in given]
+    return [replace(request, prompt=prompt) for prompt in prompts], delivery
 
 
-def _read(state: ModelState, body: Body) -> tuple[list[list[int]], ReplyTask]:
+def _read(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
     if "prompt" not in body:
         raise invalid('"prompt" is required')
-    task = tasks.read(body, state)
-    return prompts_of(state.tokenizer, body["prompt"], state.see if state.sees else None), task
+    request, delivery = read(body, state)
+    prompts = prompts_of(state.tokenizer, body["prompt"], state.see if state.sees else None)
+    return [replace(request, prompt=prompt) for prompt in prompts], delivery
 
 
-async def infill(request: Request, state: ModelState) -> Response:
+async def infill(http: HTTPRequest, state: ModelState) -> Response:
     """What stands between two texts."""
     if missing := _missing(state):
         raise not_supported(f"Infill is not supported by this model: {missing}")
-    body = await object_of(request)
-    ids, task = await run_in_threadpool(_read_infill, state, body)
-    return await respond(request, state, [ids], task, NativeWriter(state))
+    body = await object_of(http)
+    request, delivery = await run_in_threadpool(_read_infill, state, body)
+    return await respond(http, state, [request], delivery, NativeWriter(state))
 
 
 def _missing(state: ModelState) -> str:
@@ -90,7 +95,7 @@ def _between(state: ModelState, prefix: str, suffix: str, **more: Any) -> list[i
     )
 
 
-def _read_infill(state: ModelState, body: Body) -> tuple[list[int], ReplyTask]:
+def _read_infill(state: ModelState, body: Body) -> tuple[Request, Delivery]:
     for name in ("input_prefix", "input_suffix"):
         if not isinstance(body.get(name), str):
             raise invalid(f'"{name}" is required')
@@ -102,6 +107,7 @@ def _read_infill(state: ModelState, body: Body) -> tuple[list[int], ReplyTask]:
             raise invalid('extra_context chunk must contain a "text" field with a string value')
         if not isinstance(chunk.get("filename", ""), str):
             raise invalid('extra_context chunk\'s "filename" field must be a string')
-    task = tasks.read(body, state)
+    request, delivery = read(body, state)
     more = {"prompt": text(body, "prompt"), "extra": extra}
-    return _between(state, body["input_prefix"], body["input_suffix"], **more), task
+    prompt = _between(state, body["input_prefix"], body["input_suffix"], **more)
+    return replace(request, prompt=prompt), delivery

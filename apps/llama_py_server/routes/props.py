@@ -43,7 +43,7 @@ async def get(request: Request, shelf: Shelf) -> Response:
         return GONE
     entry, summary = known
     o = summary.options
-    params = {"params": settings(defaults_of(o), o), "n_ctx": summary.model["meta"]["n_ctx"]}
+    params = {"params": settings(*defaults_of(o), o), "n_ctx": summary.model["meta"]["n_ctx"]}
     found = {"default_generation_settings": params, **summary.props}
     return as_json({**found, "ui": ui, "is_sleeping": shelf.info(entry).asleep})
 

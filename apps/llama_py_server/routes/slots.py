@@ -48,7 +48,7 @@ def _shown(slot: SlotInfo, state: ModelState) -> dict[str, Any]:
         "n_prompt_tokens": slot.n_prompt,
         "n_prompt_tokens_processed": slot.n_done - reply.n_cached,
         "n_prompt_tokens_cache": reply.n_cached,
-        "params": settings(reply.task, state.options),
+        "params": settings(reply.request, reply.delivery, state.options),
         "next_token": [
             {
                 "has_next_token": True,

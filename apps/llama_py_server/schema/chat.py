@@ -1,4 +1,4 @@
-"""Requests of conversations: from messages, tools and options to a prompt and a task
+"""Requests of conversations: from messages, tools and options to the engine's request
 (server-common.cpp:oaicompat_chat_params_parse)."""
 
 from __future__ import annotations
@@ -7,23 +7,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llama_py.text.chat_prompt import ChatOptions, ChatPrompt
-from llama_py_server.schema import completion as tasks
 from llama_py_server.schema.chat_messages import messages_of
+from llama_py_server.schema.completion import Delivery, read, with_params
 from llama_py_server.schema.constraints import REPLACED, constraint_of, unconstrained
 from llama_py_server.schema.media import Media
 from llama_py_server.wire.body import Body, check_unsupported, inner, objects, text, value
 from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
+    from llama_py.serving import Request
     from llama_py_server.models.state import ModelState
-    from llama_py_server.schema.completion import ReplyTask
 
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 N_PROBS = 20  # of `logprobs` without `top_logprobs`
 
 
-def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, ReplyTask]:
-    """Return the prompt of a conversation, and how it is continued.
+def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Delivery]:
+    """Return the prompt of a conversation, what is asked of the engine, and how it is answered.
+
+    The request lacks the ids of the prompt.
 
     Raises:
         HTTPError: The body is no conversation.
@@ -51,14 +53,10 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, ReplyTask]:
     body = {**body, "n_probs": n_probs, "logprobs": None}
     if schema is not None:  # the format of the answer has it
         body = unconstrained(body)
-    task = tasks.read(body, state)
-    task = replace(
-        task,
-        chat=chat,
-        has_logprobs=n_probs is not None,
-        n_predict=task.n_predict or 1,  # llama-server checks the limit after a token
-    )
-    return chat, task
+    request, delivery = read(body, state)
+    most = request.params.max_tokens or 1  # llama-server checks the limit after a token
+    request = with_params(request, max_tokens=most, logprobs=n_probs)
+    return chat, replace(request, chat=chat), delivery
 
 
 def _with_tools(body: Body) -> Body:

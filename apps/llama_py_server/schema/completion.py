@@ -1,16 +1,19 @@
-"""What a completion asks for: the fields of a request (server-schema.cpp), each declared once."""
+"""From JSON to the engine's request and its delivery: each field is declared once.
+
+server-schema.cpp has the same fields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
-from llama_py.chat.arguments import Arguments, response_of
-from llama_py.params import SamplingParams
+from llama_py.params import AnswerParams, SamplingParams
 from llama_py.params.sampling import CONSTRAINTS
+from llama_py.serving import Request
 from llama_py_server.schema.constraints import constraint_of
 from llama_py_server.schema.fields import (
     RequestField,
@@ -25,7 +28,6 @@ from llama_py_server.schema.fields import (
 from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
-    from llama_py.text.chat_prompt import ChatPrompt
     from llama_py.tokenizer import Tokenizer
     from llama_py_server.models.state import ModelOptions, ModelState
 
@@ -34,83 +36,61 @@ INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplyTask:
-    """How prompts are continued, and what is told of that.
+class Delivery:
+    """How the replies to prompts are delivered: whole or as a stream, and with which fields.
 
-    sampling      how tokens are chosen
-    chat          the prompt of a conversation, whose replies are messages; None: they are text
-    marks         where other prompts may go on from it
-    lora          scales of adapters by number; None: as the server has them
-    echo          the response begins with the prompt
-    has_logprobs  the response has log probabilities, even if n_probs is 0
+    Attributes:
+        n_cmpl: Number of replies to each prompt.
+        echo: A reply begins with its prompt.
+        lora: Scales of adapters by number, as the request has them.
     """
 
-    sampling: SamplingParams
-    n_predict: int = -1
-    n_keep: int = 0
-    n_discard: int = 0
-    n_indent: int = 0
     n_cmpl: int = 1
-    n_probs: int = 0
     echo: bool = False
-    has_logprobs: bool = False
-    t_max_predict_ms: int = -1
-    post_sampling_probs: bool = False
     stream: bool = False
     include_usage: bool = False
-    cache_prompt: bool = True
     return_tokens: bool = False
     return_progress: bool = False
     timings_per_token: bool = False
     verbose: bool = False
     sse_ping_interval: int = 30
-    id_slot: int = -1
-    stop: tuple[str, ...] = ()
-    preserved_tokens: tuple[int, ...] = ()
     response_fields: tuple[str, ...] = ()
     lora: Mapping[int, float] | None = None
-    chat: ChatPrompt | None = field(default=None, repr=False)
-    marks: Sequence[int] | None = None
-
-    @property
-    def response(self) -> Arguments | None:
-        """The schema of the response; None: it is no JSON of a schema."""
-        found = None if self.chat is None else self.chat.format.response
-        return found or response_of(self.sampling)
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether the end of an answer needs a check, which may take long."""
-        called = self.chat is not None and bool(self.chat.format.arguments)
-        return called or (self.response is not None and bool(self.response.left_out))
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Lines about assertions of schemas that no grammar enforces."""
-        found = () if self.chat is None else self.chat.format.warnings
-        response = self.response
-        return found or ((response.warning,) if response and response.warning else ())
-
-    @property
-    def logprobs(self) -> int | None:
-        """How many of the most likely tokens each token has; None for no log probabilities."""
-        return self.n_probs if self.n_probs or self.has_logprobs else None
 
 
-# Fields of ReplyTask by their names in a request; those behind the first are other names.
-_TASK: dict[str, RequestField] = {
-    "verbose": flag(), "timings_per_token": flag(), "stream": flag(), "cache_prompt": flag(),
-    "return_tokens": flag(), "return_progress": flag(), "post_sampling_probs": flag(),
+def _seconds(value: Any) -> float:
+    return float(max(integer(-1, INT64).read(value), 0) / 1000)
+
+
+# Fields of Delivery by their names in a request; `others` are further names.
+_DELIVERY: dict[str, RequestField] = {
+    "verbose": flag(),
+    "timings_per_token": flag(),
+    "stream": flag(),
+    "return_tokens": flag(),
+    "return_progress": flag(),
     "sse_ping_interval": integer(-1, INT32),
-    "n_predict": integer(-1, INT32, others=("max_completion_tokens", "max_tokens")),
-    "n_indent": integer(0, INT32), "n_keep": integer(-1, INT32),
-    "n_discard": integer(0, INT32),
-    "t_max_predict_ms": integer(-1, INT64), "n_probs": integer(0, INT32, others=("logprobs",)),
-    "id_slot": integer(-1, INT32), "response_fields": strings(), "stop": stops(),
-}  # fmt: skip
+    "response_fields": strings(),
+}
 
-# Fields of SamplingParams; `into` where it has another name.
-_SAMPLING: dict[str, RequestField] = {
+# Fields of the engine's Request; `into` is their name there.
+_REQUEST: dict[str, RequestField] = {
+    "cache_prompt": flag(),
+    "post_sampling_probs": flag(),
+    "n_indent": integer(0, INT32),
+    "n_discard": integer(0, INT32),
+    "t_max_predict_ms": RequestField(_seconds, into="t_max_predict"),
+    "id_slot": integer(-1, INT32),
+}
+
+# Fields of AnswerParams.
+_PARAMS: dict[str, RequestField] = {
+    "n_predict": integer(
+        -1, INT32, others=("max_completion_tokens", "max_tokens"), into="max_tokens"
+    ),
+    "n_keep": integer(-1, INT32),
+    "n_probs": integer(0, INT32, others=("logprobs",), into="logprobs"),
+    "stop": stops(),
     "top_k": integer(0, INT32, clamped=True), "top_p": number(0, 1), "min_p": number(0, 1),
     "top_n_sigma": number(), "xtc_probability": number(0, 1), "xtc_threshold": number(0, 1),
     "typical_p": number(0, 1), "temperature": number(0, into="temp"),
@@ -132,51 +112,69 @@ def names(fields: Mapping[str, RequestField]) -> set[str]:
     return {other for name, f in fields.items() for other in (name, *f.others)}
 
 
-KNOWN = names(_TASK) | names(_SAMPLING)
+KNOWN = names(_DELIVERY) | names(_REQUEST) | names(_PARAMS)
 
 
-def defaults_of(o: ModelOptions) -> ReplyTask:
-    """Return the task of a request that leaves everything open."""
-    return ReplyTask(
-        sampling=o.sampling,
-        n_predict=max(o.generate.max_tokens, -1),
+def defaults_of(o: ModelOptions) -> tuple[Request, Delivery]:
+    """Return what a request that leaves everything open becomes; it has no prompt yet."""
+    params = AnswerParams(
+        **{f.name: getattr(o.sampling, f.name) for f in fields(SamplingParams)},
+        max_tokens=max(o.generate.max_tokens, -1),
         n_keep=o.generate.n_keep,
         stop=tuple(o.generate.stop),
-        cache_prompt=o.server.cache_prompt,
-        sse_ping_interval=o.listen.sse_ping_interval,
-        verbose=o.verbose,
+        special=o.generate.special,
+        context_shift=o.generate.context_shift,
     )
+    cached, t_max = o.server.cache_prompt, float(o.listen.timeout)
+    request = Request(prompt=(), params=params, cache_prompt=cached, t_max=t_max)
+    ping = o.listen.sse_ping_interval
+    return request, Delivery(sse_ping_interval=ping, verbose=o.verbose)
 
 
-def read(body: Mapping[str, Any], state: ModelState) -> ReplyTask:
-    """The task that a request describes. HTTPError, with the field's name, for what none can be;
-    a null is as if it were not there."""
-    defaults = defaults_of(state.options)
-    found = _taken(body, _TASK, defaults)
-    sampling = _taken(body, _SAMPLING, defaults.sampling)
-    if isinstance(sampling.get("samplers"), str):  # characters
-        sampling["sampler_seq"], sampling["samplers"] = sampling["samplers"], ()
+def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]:
+    """Return what a request asks of the engine, without a prompt, and how it is answered.
+
+    A null is as if it were not there.
+
+    Raises:
+        HTTPError: A field has a wrong value; the error names it.
+    """
+    request, delivery = defaults_of(state.options)
+    given, told = _taken(body, _REQUEST, request), _taken(body, _DELIVERY, delivery)
+    params = _taken(body, _PARAMS, request.params)
+    if isinstance(params.get("samplers"), str):  # characters
+        params["sampler_seq"], params["samplers"] = params["samplers"], ()
     else:
-        sampling |= {"sampler_seq": ""} if "samplers" in sampling else {}
+        params |= {"sampler_seq": ""} if "samplers" in params else {}
     options = body.get("stream_options")
     if isinstance(options, Mapping) and "include_usage" in options:
-        found["include_usage"] = _of("include_usage", flag(), options["include_usage"])
+        told["include_usage"] = _of("include_usage", flag(), options["include_usage"])
     for name, read_one in _MORE.items():
         if body.get(name) is not None:
             more = _of(name, RequestField(partial(read_one, tokenizer=state.tokenizer)), body[name])
-            (sampling if name == "logit_bias" else found)[name] = more
+            (told if name == "lora" else params)[name] = more
     cmpl = next((n for n in ("n_cmpl", "n") if body.get(n) is not None), None)
     if cmpl is not None:
-        found["n_cmpl"] = _of(cmpl, integer(1, state.engine.n_slots), body[cmpl])
+        told["n_cmpl"] = _of(cmpl, integer(1, state.engine.n_slots), body[cmpl])
     if (limit := constraint_of(body)) is not None:
-        sampling |= dict.fromkeys(CONSTRAINTS, "") | {limit.kind: limit.value}
-    if not found.get("stop"):
-        found.pop("stop", None)
+        params |= dict.fromkeys(CONSTRAINTS, "") | {limit.kind: limit.value}
+    if not params.get("stop"):
+        params.pop("stop", None)
+    params["logprobs"] = params.get("logprobs") or None
+    if (id := given.get("id_slot", -1)) >= state.engine.n_slots:
+        raise invalid(f"id_slot = {id}: there are slots 0 to {state.engine.n_slots - 1}")
+    if "lora" in told:
+        given["loras"] = state.adapters_of(told["lora"])
     try:
-        made = replace(defaults.sampling, **sampling)
+        given["params"] = replace(request.params, **params)
     except ModelError as e:
         raise invalid(str(e)) from None
-    return replace(defaults, sampling=made, **found)
+    return replace(request, **given), replace(delivery, **told)
+
+
+def with_params(request: Request, **changes: Any) -> Request:
+    """Return a request with other options of its answer."""
+    return replace(request, params=replace(request.params, **changes))
 
 
 def _taken(

@@ -36,7 +36,7 @@ def _flag(value: Any) -> bool:
 
 
 def integer(
-    low: int, high: int, others: tuple[str, ...] = (), clamped: bool = False
+    low: int, high: int, others: tuple[str, ...] = (), clamped: bool = False, into: str = ""
 ) -> RequestField:
     """An integer; outside of the limits it is an error, or with `clamped` the limit."""
 
@@ -50,7 +50,7 @@ def integer(
             return max(low, min(high, found))
         return int(_within(found, low, high))
 
-    return RequestField(read, others)
+    return RequestField(read, others, into)
 
 
 def number(

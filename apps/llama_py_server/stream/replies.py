@@ -8,20 +8,20 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from starlette.concurrency import run_in_threadpool
 
 from llama_py.serving import Busy, Event, Handle, Timings
-from llama_py_server.schema.request import request_of
+from llama_py_server.schema.completion import with_params
 from llama_py_server.stream.reply import Change, Reply
 from llama_py_server.wire.errors import HTTPError, as_http_error
 
 if TYPE_CHECKING:
-    from llama_py.serving import Engine
+    from llama_py.serving import Engine, Request
     from llama_py_server.models.state import ModelState
-    from llama_py_server.schema.completion import ReplyTask
+    from llama_py_server.schema.completion import Delivery
 
 
 EACH_SLOT = 2  # replies of one request that are asked for at a time
@@ -35,13 +35,6 @@ def running(state: ModelState) -> dict[int, Reply]:
     return _RUNNING.setdefault(state.engine, {})
 
 
-class News(NamedTuple):
-    """What came of a reply: a change, or None where it is about the prompt."""
-
-    reply: Reply
-    change: Change | None
-
-
 class PendingReplies:
     """All replies of a request; leaving `async with` cancels those that have not ended.
 
@@ -49,14 +42,12 @@ class PendingReplies:
     are asked for at a time, so that they neither fill the queue nor keep others waiting.
     """
 
-    def __init__(
-        self, state: ModelState, prompts: Sequence[Sequence[int]], task: ReplyTask
-    ) -> None:
-        self.state, self._running = state, running(state)
+    def __init__(self, state: ModelState, requests: Sequence[Request], delivery: Delivery) -> None:
+        self.state, self.delivery, self._running = state, delivery, running(state)
         self.replies = [
-            Reply(i * task.n_cmpl + j, prompt, _of_copy(task, j))
-            for i, prompt in enumerate(prompts)
-            for j in range(task.n_cmpl)
+            Reply(i * delivery.n_cmpl + j, _copy(request, j), delivery)
+            for i, request in enumerate(requests)
+            for j in range(delivery.n_cmpl)
         ]
         self._todo, self._left = deque(self.replies), len(self.replies)
         self._asking: asyncio.Future[None] | None = None
@@ -91,9 +82,8 @@ class PendingReplies:
                     self._todo.popleft()
                     self._tell(reply, Event(reply.timings, finish_reason="length"))
                     continue
-                request = request_of(self.state, reply.prompt, reply.task)
                 try:
-                    handle = self.state.engine.submit(request, partial(self._tell, reply))
+                    handle = self.state.engine.submit(reply.request, partial(self._tell, reply))
                 except Busy:
                     if self._n_running:
                         return  # once one of these has ended
@@ -153,7 +143,7 @@ class PendingReplies:
             handle.cancel()
             self._running.pop(handle.id, None)
 
-    async def next(self) -> News | None:
+    async def next(self) -> Change | None:
         """What happens next; None after the end of all."""
         if self._left == 0:
             return None
@@ -172,7 +162,7 @@ class PendingReplies:
             timer.cancel()
         return self._first is None
 
-    def soon(self) -> News | None:
+    def soon(self) -> Change | None:
         """The next, if it is there already, and no error: what came before is to be sent first."""
         while self._left and self._first is None and not self._events.empty():
             self._first = self._events.get_nowait()
@@ -181,34 +171,33 @@ class PendingReplies:
         if self._is_slow(*self._first):
             return None
         (reply, event), self._first = self._first, None
-        return self._news(reply, event, reply.take(event))
+        return self._noted(reply.take(event))
 
     def _is_slow(self, reply: Reply, event: Event) -> bool:
         """Return True for an end that is checked by a schema."""
-        return event.finish_reason is not None and reply.task.is_checked
+        return event.finish_reason is not None and reply.is_checked
 
-    async def _checked(self, reply: Reply, event: Event) -> News:
+    async def _checked(self, reply: Reply, event: Event) -> Change:
         if event.error is not None:
             raise as_http_error(event.error)
         if self._is_slow(reply, event):
-            return self._news(reply, event, await run_in_threadpool(reply.take, event))
-        return self._news(reply, event, reply.take(event))
+            return self._noted(await run_in_threadpool(reply.take, event))
+        return self._noted(reply.take(event))
 
-    def _news(self, reply: Reply, event: Event, change: Change) -> News:
-        if event.finish_reason is not None:
+    def _noted(self, change: Change) -> Change:
+        if change.reply.ended:
             self._left -= 1
             self._ask_more()
-        about_prompt = event.token is None and event.finish_reason is None
-        return News(reply, None if about_prompt else change)
+        return change
 
-    async def __aiter__(self) -> AsyncIterator[News]:
-        while (news := await self.next()) is not None:
-            yield news
+    async def __aiter__(self) -> AsyncIterator[Change]:
+        while (change := await self.next()) is not None:
+            yield change
 
 
-def _of_copy(task: ReplyTask, i: int) -> ReplyTask:
-    """Of several replies to one prompt, each has its own seed."""
-    s = task.sampling
-    if i == 0 or not s.has_seed:
-        return task
-    return replace(task, sampling=replace(s, seed=(s.seed + i) % (2**32 - 1)), id_slot=-1)
+def _copy(request: Request, i: int) -> Request:
+    """Return the request of a prompt's i-th reply: each has its own seed."""
+    p = request.params
+    if i == 0 or not p.has_seed:
+        return request
+    return replace(with_params(request, seed=(p.seed + i) % (2**32 - 1)), id_slot=-1)

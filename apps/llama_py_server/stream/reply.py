@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llama_py.batch.prompts import n_cells
+from llama_py.chat.arguments import response_of
 from llama_py.serving import Timings
 
 if TYPE_CHECKING:
+    from llama_py.chat.arguments import Arguments
     from llama_py.chat.stream import AnswerDelta
-    from llama_py.serving import Event, Score
-    from llama_py_server.schema.completion import ReplyTask
+    from llama_py.serving import Event, Request, Score
+    from llama_py_server.schema.completion import Delivery
 
 _STOP_TYPES = {"eos": "eos", "stop": "word"}  # all else is a limit
 Top = tuple[tuple[int, float], ...]
@@ -70,15 +73,25 @@ class ChosenToken:
 class Change:
     """What one token brought: text, the tokens since the last text, parts of the message.
 
+    reply       the reply so far, and this
     of_content  the chosen tokens since the last part, if this part is content
+    is_progress  it is about the prompt
     """
 
+    reply: Reply
     text: str = ""
     tokens: list[int] = field(default_factory=list)
     deltas: list[AnswerDelta] = field(default_factory=list)
     chosen: list[ChosenToken] = field(default_factory=list)
     of_content: list[ChosenToken] = field(default_factory=list)
     first: bool = False
+    is_progress: bool = False
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a stream shows it before the end."""
+        shown = self.first or self.text or self.deltas or self.chosen
+        return bool(shown or (self.tokens and self.reply.delivery.return_tokens))
 
 
 class Reply:
@@ -93,21 +106,47 @@ class Reply:
     stop_type "none" before the end; then "eos", "word" (`stopping_word`) or "limit"
     """
 
-    def __init__(self, index: int, prompt: Sequence[int], task: ReplyTask) -> None:
-        self.index, self.prompt, self.task = index, prompt, task
+    def __init__(self, index: int, request: Request, delivery: Delivery) -> None:
+        self.index, self.request, self.delivery = index, request, delivery
         self.text = ""
         self.tokens: list[int] = []
         self.chosen: list[ChosenToken] = []
-        self.timings, self.slot = Timings(n_prompt=n_cells(prompt)), -1
+        self.timings, self.slot = Timings(n_prompt=n_cells(request.prompt)), -1
         self.stop_type, self.stopping_word, self.truncated = "none", "", False
         self.said = ReplyMessage()
-        self._reader = None if task.chat is None else task.chat.reader()
+        self._reader = None if request.chat is None else request.chat.reader()
         self._waiting: list[int] = []
         self.scores: list[Score] = []
         self.error = ""
         self.n_reasoning = self._n_read = 0
         self.of_content: list[ChosenToken] = []
         self._unread: list[ChosenToken] = []
+
+    @property
+    def prompt(self) -> Sequence[int]:
+        """The tokens of the prompt."""
+        return self.request.prompt
+
+    @cached_property
+    def response(self) -> Arguments | None:
+        """The schema of the reply; None: it is no JSON of a schema."""
+        chat = self.request.chat
+        found = None if chat is None else chat.format.response
+        return found or response_of(self.request.params)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the end of the reply needs a check, which may take long."""
+        chat = self.request.chat
+        called = chat is not None and bool(chat.format.arguments)
+        return called or (self.response is not None and bool(self.response.left_out))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Lines about assertions of schemas that no grammar enforces."""
+        chat, response = self.request.chat, self.response
+        found = () if chat is None else chat.format.warnings
+        return found or ((response.warning,) if response and response.warning else ())
 
     @property
     def ended(self) -> bool:
@@ -141,13 +180,14 @@ class Reply:
 
     def take(self, event: Event) -> Change:
         """What an event adds."""
-        change = Change(event.text, first=not self.tokens and event.token is not None)
+        change = Change(self, event.text, first=not self.tokens and event.token is not None)
+        change.is_progress = event.token is None and event.finish_reason is None
         self.timings, self.slot = event.timings, event.slot
         self.text += event.text
         self.scores += event.scores
         if event.token is not None:
             self._take_token(event.token, event, change)
-        at_once = self.task.return_tokens  # though the text of some is empty, or held back
+        at_once = self.delivery.return_tokens  # though the text of some is empty, or held back
         if event.text or event.finish_reason or change.chosen or change.first or at_once:
             change.tokens, self._waiting = self._waiting, []
         if self._reader is not None and event.text:
@@ -163,8 +203,7 @@ class Reply:
 
     def _check(self) -> None:
         """Check a response of a schema that its grammar does not enforce as a whole."""
-        response = self.task.response
-        is_message = self.task.chat is not None
+        response, is_message = self.response, self.request.chat is not None
         if response is None or not response.left_out or (self.said.calls and not self.said.content):
             return
         self.error = response.problem(self.said.content if is_message else self.text)
@@ -186,7 +225,7 @@ class Reply:
         if event.logprob is None:
             return
         value, top = event.logprob, event.top
-        if self.task.post_sampling_probs:
+        if self.request.post_sampling_probs:
             value = math.exp(value)
             top = tuple((id, math.exp(log)) for id, log in top if log > -math.inf)
         change.chosen = [ChosenToken(id, event.data, value, top)]

@@ -1,4 +1,4 @@
-"""From prompts and a task to the HTTP response, whole or as a stream
+"""From the engine's requests to the HTTP response, whole or as a stream
 (server-context.cpp:handle_completions_impl)."""
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
+from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from llama_py_server.stream.replay import Replay, saved_stream
-from llama_py_server.stream.replies import News, PendingReplies
+from llama_py_server.stream.replies import PendingReplies
 from llama_py_server.stream.writers import Frame, ReplyWriter
 from llama_py_server.wire.clients import left, stopped, unless_gone
 from llama_py_server.wire.errors import as_http_error
@@ -21,8 +21,10 @@ from llama_py_server.wire.responses import GONE, as_json
 from llama_py_server.wire.sse import PING, encode
 
 if TYPE_CHECKING:
+    from llama_py.serving import Request
     from llama_py_server.models.state import ModelState
-    from llama_py_server.schema.completion import ReplyTask
+    from llama_py_server.schema.completion import Delivery
+    from llama_py_server.stream.reply import Change
 
 AT_ONCE = 1 << 16  # bytes of events that came meanwhile are sent together
 WARNING = "x-schema-warning"  # header with a line about assertions that no grammar enforces
@@ -30,16 +32,18 @@ MAX_WARNINGS, MAX_WARNING = 8, 300  # in that header, and characters of one
 
 
 async def respond(
-    request: Request,
+    http: HTTPRequest,
     state: ModelState,
-    prompts: Sequence[Sequence[int]],
-    task: ReplyTask,
+    requests: Sequence[Request],
+    delivery: Delivery,
     writer: ReplyWriter,
 ) -> Response:
-    """The replies to prompts. Where the client leaves before the end, they are cancelled."""
-    found = await _respond(request, PendingReplies(state, prompts, task), writer)
-    if task.warnings and found is not GONE:
-        found.headers[WARNING] = _shortened(task.warnings)
+    """Return the replies to prompts; they are cancelled if the client leaves before the end."""
+    pending = PendingReplies(state, requests, delivery)
+    found = await _respond(http, pending, writer)
+    warnings = pending.replies[0].warnings
+    if warnings and found is not GONE:
+        found.headers[WARNING] = _shortened(warnings)
     return found
 
 
@@ -50,13 +54,13 @@ def _shortened(warnings: Sequence[str]) -> str:
     return "; ".join(texts).encode("ascii", "backslashreplace").decode()
 
 
-async def _respond(request: Request, pending: PendingReplies, writer: ReplyWriter) -> Response:
-    if not pending.replies[0].task.stream:
-        return await unless_gone(request, _whole(pending, writer)) or GONE
-    saved = saved_stream(request)
+async def _respond(http: HTTPRequest, pending: PendingReplies, writer: ReplyWriter) -> Response:
+    if not pending.delivery.stream:
+        return await unless_gone(http, _whole(pending, writer)) or GONE
+    saved = saved_stream(http)
     if saved is not None:
         first = await saved.unless_stopped(_begun(pending))
-        lease = request.state.lease
+        lease = http.state.lease
         lease.keep()
 
         def end() -> None:
@@ -65,7 +69,7 @@ async def _respond(request: Request, pending: PendingReplies, writer: ReplyWrite
 
         saved.run(Stream(pending, writer, first).chunks(), end)
         return Replay(saved)
-    begun = await unless_gone(request, _begun(pending))
+    begun = await unless_gone(http, _begun(pending))
     return Stream(pending, writer, begun) if begun is not None else GONE
 
 
@@ -76,7 +80,7 @@ async def _whole(pending: PendingReplies, writer: ReplyWriter) -> Response:
         return as_json(writer.whole(pending.replies))
 
 
-async def _begun(pending: PendingReplies) -> News:
+async def _begun(pending: PendingReplies) -> Change:
     """The first that is heard of a stream: an error before is a response of its own, as OpenAI has
     it. The work goes on."""
     await pending.__aenter__()
@@ -94,11 +98,11 @@ class Stream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, pending: PendingReplies, writer: ReplyWriter, first: News) -> None:
+    def __init__(self, pending: PendingReplies, writer: ReplyWriter, first: Change) -> None:
         super().__init__(headers={"cache-control": "no-cache"})
         del self.headers["content-length"]
         self.pending, self.writer, self.first = pending, writer, first
-        self.ping = max(pending.replies[0].task.sse_ping_interval, 0)
+        self.ping = max(pending.delivery.sse_ping_interval, 0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
@@ -121,39 +125,28 @@ class Stream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        news: News | None = self.first
+        change: Change | None = self.first
         try:
-            while news is not None:
-                chunk = self._written(news)
-                while len(chunk) < AT_ONCE and (news := self.pending.soon()) is not None:
-                    chunk += self._written(news)
+            while change is not None:
+                chunk = self._written(change)
+                while len(chunk) < AT_ONCE and (change := self.pending.soon()) is not None:
+                    chunk += self._written(change)
                 if chunk:
                     yield chunk
                 while await self.pending.is_quiet(self.ping):
                     yield PING
-                news = await self.pending.next()
+                change = await self.pending.next()
             if self.writer.end:
                 yield self.writer.end
         except Exception as e:
             yield encode(self.writer.error(as_http_error(e)))
 
-    def _written(self, news: News) -> bytes:
-        return b"".join(map(encode, self._events(news)))
+    def _written(self, change: Change) -> bytes:
+        return b"".join(map(encode, self._frames(change)))
 
-    def _events(self, news: News) -> list[Frame]:
-        reply, change = news
-        if change is None:
-            return self.writer.progress(reply) if reply.task.return_progress else []
-        found = self.writer.partial(reply, change) if _shows(news) else []
+    def _frames(self, change: Change) -> list[Frame]:
+        reply = change.reply
+        if change.is_progress:
+            return self.writer.progress(reply) if reply.delivery.return_progress else []
+        found = self.writer.partial(reply, change) if change.is_shown else []
         return [*found, *self.writer.final(reply)] if reply.ended else found
-
-
-def _shows(news: News) -> bool:
-    change = news.change
-    return change is not None and bool(
-        change.first
-        or change.text
-        or change.deltas
-        or change.chosen
-        or (change.tokens and news.reply.task.return_tokens)
-    )

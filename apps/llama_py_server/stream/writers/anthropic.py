@@ -126,7 +126,7 @@ def stop_reason(reply: Reply) -> str:
         return "max_tokens"
     if reply.said.calls:
         return "tool_use"
-    return "stop_sequence" if reply.stopping_word in reply.task.stop else "end_turn"
+    return "stop_sequence" if reply.stopping_word in reply.request.params.stop else "end_turn"
 
 
 def _block(call: ReplyCall) -> dict[str, Any]:

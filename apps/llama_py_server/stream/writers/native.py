@@ -34,11 +34,11 @@ class NativeWriter:
 
     def partial(self, reply: Reply, change: Change) -> list[Frame]:
         body = self._partial(reply, change.text, change.tokens)
-        if reply.task.timings_per_token:
+        if reply.delivery.timings_per_token:
             body["timings"] = timings(reply)
         if change.chosen:
             body["completion_probabilities"] = probabilities(
-                self.state.tokenizer, change.chosen, reply.task.post_sampling_probs
+                self.state.tokenizer, change.chosen, reply.request.post_sampling_probs
             )
         return [Frame(body)]
 
@@ -62,17 +62,17 @@ class NativeWriter:
 
 def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
     """A reply that has ended. In a stream its text was sent before."""
-    task = reply.task
+    told = reply.delivery
     body: dict[str, Any] = {
         "index": reply.index,
-        "content": "" if task.stream else reply.text,
-        "tokens": reply.tokens if task.return_tokens and not task.stream else [],
+        "content": "" if told.stream else reply.text,
+        "tokens": reply.tokens if told.return_tokens and not told.stream else [],
         "id_slot": reply.slot,
         "stop": True,
         "model": state.name,
         "tokens_predicted": reply.n_generated,
         "tokens_evaluated": reply.n_prompt,
-        "generation_settings": all_settings(task, state),
+        "generation_settings": all_settings(reply.request, told, state),
         "prompt": shown(state, reply.prompt),
         "has_new_line": reply.has_new_line,
         "truncated": reply.truncated,
@@ -82,11 +82,11 @@ def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
         "timings": timings(reply),
         **reply.mark,
     }
-    if reply.chosen and not task.stream:
+    if reply.chosen and not told.stream:
         body["completion_probabilities"] = probabilities(
-            state.tokenizer, reply.chosen, task.post_sampling_probs
+            state.tokenizer, reply.chosen, reply.request.post_sampling_probs
         )
-    return nested(body, task.response_fields) if task.response_fields else body
+    return nested(body, told.response_fields) if told.response_fields else body
 
 
 def shown(state: ModelState, ids: Sequence[int]) -> str:

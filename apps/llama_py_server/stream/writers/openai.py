@@ -63,7 +63,7 @@ class OpenAIWriter(ABC):
         shown = without_end(self.state.tokenizer, chosen)
         if not shown:
             return None
-        after = reply.task.post_sampling_probs
+        after = reply.request.post_sampling_probs
         return {"content": probabilities(self.state.tokenizer, shown, after)}
 
     @abstractmethod
@@ -73,7 +73,7 @@ class OpenAIWriter(ABC):
     def whole(self, replies: Sequence[Reply]) -> Any:
         body = self.body([self.choice(a) for a in replies], False)
         body |= {"usage": usage(replies), "timings": timings(replies[0])}
-        if replies[0].task.verbose:
+        if replies[0].delivery.verbose:
             body["__verbose"] = whole(self.state, replies[0])
         return body
 
@@ -115,11 +115,11 @@ class CompletionWriter(OpenAIWriter):
 
     def _echoed(self, reply: Reply) -> tuple[str, list[ChosenToken]]:
         """Return the prompt and the probabilities of its tokens, once per reply."""
-        if not reply.task.echo or reply.index in self._echoing:
+        if not reply.delivery.echo or reply.index in self._echoing:
             return "", []
         self._echoing.add(reply.index)
         text, t = prompt_text(self.state, reply.prompt), self.state.tokenizer
-        if reply.task.logprobs is None:
+        if reply.request.params.logprobs is None:
             return text, []
         found = scored(t, reply)
         self._completed[reply.index] = CompletionLogprobs.of_prompt(t, text, found)
@@ -143,9 +143,9 @@ class CompletionWriter(OpenAIWriter):
     def partial(self, reply: Reply, change: Change) -> list[Frame]:
         self.note(reply)
         chunk = self._chunk(reply, change.text, change.chosen)
-        if reply.task.timings_per_token:
+        if reply.delivery.timings_per_token:
             chunk["timings"] = timings(reply)
-        if reply.task.verbose:
+        if reply.delivery.verbose:
             chunk["__verbose"] = {"tokens": change.tokens, "content": change.text}
         return [Frame(chunk)]
 
@@ -166,7 +166,7 @@ class CompletionWriter(OpenAIWriter):
         chunk = self._chunk(reply, "", reason=finish_reason(reply))
         chunk["choices"][0] |= reply.mark
         chunk |= {"usage": usage([reply]), "timings": timings(reply)}
-        if reply.task.verbose:
+        if reply.delivery.verbose:
             chunk["__verbose"] = whole(self.state, reply)
         return [Frame(chunk)]
 

@@ -77,7 +77,7 @@ class ChatWriter(OpenAIWriter):
         chunks = [self._chunk(reply, one) for one in said]
         if logprobs is not None:
             chunks[-1]["choices"][0]["logprobs"] = logprobs
-        if chunks and reply.task.timings_per_token:
+        if chunks and reply.delivery.timings_per_token:
             chunks[-1]["timings"] = timings(reply)
         return [Frame(chunk) for chunk in (*start, *chunks)]
 
@@ -93,9 +93,9 @@ class ChatWriter(OpenAIWriter):
         cut = [self._chunk(reply, one) for one in [self._cut(reply)] if one]
         chunks = [*self._start(reply), *cut, self._chunk(reply, {}, self._reason(reply))]
         chunks[-1]["choices"][0] |= reply.mark
-        if reply.task.verbose:
+        if reply.delivery.verbose:
             chunks[-1]["__verbose"] = whole(self.state, reply)
-        if self.is_last(reply) and reply.task.include_usage:
+        if self.is_last(reply) and reply.delivery.include_usage:
             chunks.append({**self.body([], True), "usage": usage(self._ended)})
         chunks[-1]["timings"] = timings(reply)
         return [Frame(chunk) for chunk in chunks]

@@ -18,7 +18,7 @@ def progress_of(reply: Reply) -> dict[str, int]:
 def with_progress(reply: Reply, body: dict[str, Any]) -> dict[str, Any]:
     """An object of a stream, with how much of the prompt was read."""
     found = {**body, "prompt_progress": progress_of(reply)}
-    return found | ({"timings": timings(reply)} if reply.task.timings_per_token else {})
+    return found | ({"timings": timings(reply)} if reply.delivery.timings_per_token else {})
 
 
 def timings(reply: Reply) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class ResponsesWriter:
         }
 
     def _head(self, reply: Reply, status: str) -> dict[str, Any]:
-        asked, sampling = self.asked, reply.task.sampling
+        asked, sampling = self.asked, reply.request.params
         given = {key: v for key, v in asked.items() if key in _ECHOED and v is not None}
         parallel = asked.get("parallel_tool_calls")
         if not isinstance(parallel, bool):
@@ -117,7 +117,7 @@ class ResponsesWriter:
         return _call(said.calls[int(kind.removeprefix("call "))], status)
 
     def _logprobs(self, reply: Reply, chosen: Sequence[ChosenToken]) -> list[Item]:
-        after = reply.task.post_sampling_probs
+        after = reply.request.post_sampling_probs
         t = self.state.tokenizer
         return probabilities(t, without_end(t, chosen), after)
 
@@ -163,7 +163,7 @@ class ResponsesWriter:
         for delta in change.deltas:
             found += self._added(delta, reply, logprobs)
             logprobs = [] if delta.content else logprobs
-        if found and change.deltas and reply.task.timings_per_token:
+        if found and change.deltas and reply.delivery.timings_per_token:
             found[-1].data["timings"] = timings(reply)
         return found
 

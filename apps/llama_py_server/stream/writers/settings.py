@@ -7,8 +7,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llama_py.params import AnswerParams
+    from llama_py.serving import Request
     from llama_py_server.models.state import ModelOptions, ModelState
-    from llama_py_server.schema.completion import ReplyTask
+    from llama_py_server.schema.completion import Delivery
 
 _SAME = (
     "seed",
@@ -36,9 +38,9 @@ _SAME = (
 )
 
 
-def settings(task: ReplyTask, options: ModelOptions) -> dict[str, Any]:
+def settings(request: Request, delivery: Delivery, options: ModelOptions) -> dict[str, Any]:
     """Return the settings that are never long."""
-    s = task.sampling
+    s, chat = request.params, request.chat
     body: dict[str, Any] = {name: getattr(s, name) for name in _SAME}
     if not s.has_seed:
         body["seed"] = 2**32 - 1
@@ -47,39 +49,39 @@ def settings(task: ReplyTask, options: ModelOptions) -> dict[str, Any]:
         "dynatemp_exponent": s.dynatemp_exp,
         "mirostat_tau": s.mirostat_ent,
         "mirostat_eta": s.mirostat_lr,
-        "max_tokens": task.n_predict,
-        "n_predict": task.n_predict,
-        "n_keep": task.n_keep,
-        "n_discard": task.n_discard,
-        "stream": task.stream,
-        "n_probs": task.n_probs,
-        "chat_format": "Content-only" if task.chat is None else "peg",
-        "reasoning_format": "none" if task.chat is None else task.chat.options.reasoning_format,
+        "max_tokens": s.max_tokens,
+        "n_predict": s.max_tokens,
+        "n_keep": s.n_keep,
+        "n_discard": request.n_discard,
+        "stream": delivery.stream,
+        "n_probs": s.logprobs or 0,
+        "chat_format": "Content-only" if chat is None else "peg",
+        "reasoning_format": "none" if chat is None else chat.options.reasoning_format,
         "samplers": list(s.chain),
         "speculative.types": ",".join(options.drafters) or "none",
-        "timings_per_token": task.timings_per_token,
-        "post_sampling_probs": task.post_sampling_probs,
-        "lora": [{"id": id, "scale": scale} for id, scale in (task.lora or {}).items()],
+        "timings_per_token": delivery.timings_per_token,
+        "post_sampling_probs": request.post_sampling_probs,
+        "lora": [{"id": id, "scale": scale} for id, scale in (delivery.lora or {}).items()],
     }
 
 
-def all_settings(task: ReplyTask, state: ModelState) -> dict[str, Any]:
-    """Return all settings of a task."""
-    s = task.sampling
+def all_settings(request: Request, delivery: Delivery, state: ModelState) -> dict[str, Any]:
+    """Return all settings of a request."""
+    s = request.params
     biases = dict(s.logit_bias)
     if s.ignore_eos:
         biases |= dict.fromkeys(sorted(state.tokenizer.eog), -math.inf)
-    return settings(task, state.options) | {
+    return settings(request, delivery, state.options) | {
         "dry_sequence_breakers": list(s.dry_sequence_breakers),
-        "stop": list(task.stop),
+        "stop": list(s.stop),
         "logit_bias": [{"bias": bias, "token": id} for id, bias in biases.items()],
-        "grammar": _constraint(task),
-        "preserved_tokens": list(task.preserved_tokens),
+        "grammar": _constraint(s),
+        "preserved_tokens": list(s.preserved_tokens),
     }
 
 
-def _constraint(task: ReplyTask) -> str:
-    for name in task.sampling.constraints:
-        value = getattr(task.sampling, name)
+def _constraint(params: AnswerParams) -> str:
+    for name in params.constraints:
+        value = getattr(params, name)
         return value if isinstance(value, str) else json.dumps(value)
     return ""
