@@ -129,6 +129,16 @@ class Projections:
         return _clamped(g, part, name, il)
 
 
+class RowProjections(Projections):
+    """Queries, keys and values are named, then split into heads."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
+        rows = self.rows(g, cur, il)
+        for t, name in zip(rows, ("Qcur", "Kcur", "Vcur"), strict=True):
+            g.cb(t, name, il)
+        return QKV(*(reshape(t, *n, g.n_tokens) for t, n in zip(rows, self.heads, strict=True)))
+
+
 def _clamped(g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
     """Between the model's bounds, if it has some."""
     most = g.hp.clamp_kqv

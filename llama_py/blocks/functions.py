@@ -8,6 +8,8 @@ import numpy as np
 
 from ggml_py.ops import mul, reshape, view
 from ggml_py.tensor import Tensor
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.tokens import InputAttnTemp
 
 
 def inv_sqrt(n: int) -> float:
@@ -48,3 +50,12 @@ def times_by_head(x: Tensor, gate: Tensor) -> Tensor:
     n_head, n = gate.ne[:2]
     by_head = reshape(x, x.ne[0] // n_head, n_head, n)
     return reshape(mul(by_head, reshape(gate, 1, n_head, n)), *x.ne[:2])
+
+
+def tempered(g: GraphBuilder, q: Tensor, length: int, factor: float, offset: float = 0.0) -> Tensor:
+    """Queries scaled by position, in steps of `length`. [d, n_head, n_tokens] -> the same"""
+
+    def make() -> InputAttnTemp:
+        return g.add_input(InputAttnTemp(length, factor, offset, g.n_tokens))
+
+    return mul(q, g.shared("attn_temp", make).attn_scale)

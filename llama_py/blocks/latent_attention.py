@@ -55,7 +55,6 @@ def absorbed(w: Weights) -> bool:
 class LatentAttention:
     """Attention whose keys and values come out of one vector per token.
 
-    output     the projection; None: the caller's
     sinks      F32 [n_head] a score for each head of attending to nothing
     few_names  steps on the way to what is turned or cached have none
     """
@@ -70,7 +69,7 @@ class LatentAttention:
         n: LatentSizes,
         *,
         absorbed: bool,
-        output: Linear | None = None,
+        output: Linear,
         turn: Turn | None = None,
         kq_scale: Callable[[GraphBuilder], float] | None = None,
         name: str = "",
@@ -106,7 +105,7 @@ class LatentAttention:
             self.q = w.linear("attn_q", n.n_embd, n_q, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """cur [n_embd, n_tokens] -> the same, without output [d_v * n_head, n_tokens]"""
+        """cur [n_embd, n_tokens] -> the same"""
         n = self.n
         small = self._small(g, cur, il)
         chosen = self.choose(g, cur, small, il)
@@ -127,8 +126,7 @@ class LatentAttention:
             how = Scores(self.kq_scale(g), self.sinks)
             attended = attend(g, self._unpacked(g, q, latent, k_pe, il), il, how)
         cur = self.gated(g, attended, cur, il)
-        if self.output is not None:
-            cur = self.output(g, cur)
+        cur = self.output(g, cur)
         return g.cb(cur, self.name, il) if self.name else cur
 
     def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:

@@ -9,28 +9,25 @@ import numpy as np
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.gated_heads import GatedHeads
-from llama_py.gguf.keys import Keys, base, number
+from llama_py.gguf.keys import base, number
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS, WindowedHParams
+from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
 from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
+from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 ROPE_PERIOD = 4  # the last of so many layers has no RoPE
 
 
-class AfMoeHParams(WindowedHParams, LeadingDenseHParams):
+class AfMoeHParams(ScaledWindows, LeadingDenseHParams):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
     usual_gating = "sigmoid"
     n_pattern = 4
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.rope_freq_scale_swa = self.rope_freq_scale_train
 
     def rope(self, il: int) -> Rope | None:
         return None if (il + 1) % ROPE_PERIOD == 0 else super().rope(il)

@@ -19,7 +19,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.memory.kept import KeysValues, State
 from llama_py.models.trunks.architecture import AnyHParams
-from llama_py.models.trunks.axes import AxesHParams, check_axes
+from llama_py.models.trunks.axes import AxesDecoder, AxesHParams
 from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import expert_layer
 from llama_py.models.trunks.kimi import KimiHParams
@@ -142,7 +142,7 @@ class BailingMoe3Attention(LatentAttention):
         return q if self.q_a is None else g.cb(q, "q_b", il)
 
 
-class BailingMoe3(DraftingDecoder, Latent):
+class BailingMoe3(AxesDecoder, DraftingDecoder, Latent):
     arch = "bailingmoe3"
     HParams = BailingMoe3HParams
     hp: BailingMoe3HParams
@@ -155,10 +155,6 @@ class BailingMoe3(DraftingDecoder, Latent):
     def size_name(cls, hp: AnyHParams) -> str:
         names = {(24, 1536, 128): "7.9B.A1.3B", (42, 2560, 512): "124B.A5.1B"}
         return names.get((hp.n_layer, hp.n_embd, hp.n_expert), "?B")
-
-    def embed(self, g: GraphBuilder) -> Tensor:
-        check_axes(g)
-        return super().embed(g)
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
@@ -180,6 +176,3 @@ class BailingMoe3(DraftingDecoder, Latent):
         if self.hp.layers[il].recurrent:
             return BailingMoe3KDA(w, self.hp)
         return BailingMoe3Attention(w, self.hp, self.absorbed)
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return g.cparams.embeddings_nextn_masked

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from llama_py.blocks.experts import ExpertSet, SharedExperts
 from llama_py.gguf.keys import Keys, number, uint
-from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm, NormKind
 from llama_py.hparams import EPS, RMS_EPS, HParams
 from llama_py.hparams.geometry import Rope
@@ -77,6 +76,3 @@ class Cohere2Moe(DraftingDecoder):
         if isinstance(feed_forward, SharedExperts):
             feed_forward.mean = True
         return ParallelLayer(self.norm(w, "attn_norm"), attention, feed_forward)
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return g.cparams.embeddings_nextn_masked

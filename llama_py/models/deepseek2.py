@@ -3,19 +3,18 @@ perhaps a NextN layer that drafts (models/deepseek2.cpp)."""
 
 from __future__ import annotations
 
-from ggml_py.ops import mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import GATING_FUNCS
+from llama_py.blocks.functions import tempered
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.hparams.geometry import ROPE_NORMAL
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.dsa import DRAFT_NAMES_DSA
 from llama_py.models.trunks.latent import Latent, YarnLatentHParams, kq_scale, turn
-from llama_py.models.trunks.nextn import DraftingDecoder
+from llama_py.models.trunks.nextn import EarlyDrafter
 from llama_py.weights import Weights
 
 NAMES = {"qr": "q"}
@@ -56,10 +55,7 @@ class DeepseekAttention(LatentAttention):
         length, factor = g.hp.attn_temp_length, g.hp.attn_temp_scale
         if not factor:
             return q
-        temp = g.shared(
-            "attn_temp", lambda: g.add_input(InputAttnTemp(length, factor, 0.0, g.n_tokens))
-        )
-        return g.cb(mul(q, temp.attn_scale), "Qcur_attn_temp_scaled", il)
+        return g.cb(tempered(g, q, length, factor), "Qcur_attn_temp_scaled", il)
 
 
 class TrunkAttention(DeepseekAttention):
@@ -72,7 +68,7 @@ class TrunkAttention(DeepseekAttention):
         return self._split(g, q, il) if self.absorbed else q
 
 
-class Deepseek2(DraftingDecoder, Latent):
+class Deepseek2(EarlyDrafter, Latent):
     arch = "deepseek2"
     HParams = Deepseek2HParams
     sizes = {27: "16B", 47: "30B.A3B", 60: "236B", 61: "671B"}
@@ -103,6 +99,3 @@ class Deepseek2(DraftingDecoder, Latent):
         if not any(w.layer(il).has("nextn.eh_proj.weight") for il in nextn):
             self.load_mtp = False  # files may count such layers without having them
         super().declare_nextn(w)
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked

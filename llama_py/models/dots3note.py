@@ -9,14 +9,14 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.latent_attention import LatentSizes
 from llama_py.gguf.keys import Keys, base, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import WindowedHParams
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.dsa import INDEXER_TENSORS, Choosing, ChoosingAttention, ChoosingHParams
+from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 
-class Dots3NoteHParams(ChoosingHParams, WindowedHParams):
+class Dots3NoteHParams(ChoosingHParams, ScaledWindows):
     """..._swa   sizes of layers with a window"""
 
     n_pattern = 0  # files have a flag of each layer
@@ -29,7 +29,6 @@ class Dots3NoteHParams(ChoosingHParams, WindowedHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self.rope_freq_scale_swa = self.rope_freq_scale_train
         if self.n_rot >= self.n_embd_head_k_mla_swa:
             raise keys.error(
                 "attention.key_length_mla_swa",

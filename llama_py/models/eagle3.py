@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ggml_py.errors import WeightsError
-from ggml_py.ops import add, concat, reshape
+from ggml_py.ops import add, concat
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import QKV, Attention, Projections
+from llama_py.blocks.attention import Attention, RowProjections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.rope import RopeFactors
 from llama_py.gguf.keys import Keys, flag, number, uint
@@ -54,16 +54,6 @@ class Eagle3HParams(HParams):
         return N_TARGETS * self.n_embd_target
 
 
-class JoinedProjections(Projections):
-    """Of tokens and states side by side; heads have no name before they are turned."""
-
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
-        rows = self.rows(g, cur, il)
-        for t, name in zip(rows, ("Qcur", "Kcur", "Vcur"), strict=True):
-            g.cb(t, name, il)
-        return QKV(*(reshape(t, *n, g.n_tokens) for t, n in zip(rows, self.heads, strict=True)))
-
-
 class Eagle3(Architecture):
     arch = "eagle3"
     HParams = Eagle3HParams
@@ -91,7 +81,7 @@ class Eagle3(Architecture):
         self.attention = Attention(
             first,
             hp,
-            qkv=JoinedProjections(first, 2 * n_embd, hp.layers[0], bias=False, scaled=False),
+            qkv=RowProjections(first, 2 * n_embd, hp.layers[0], bias=False, scaled=False),
             turned=("Qcur_rope", "Kcur_rope"),
             factors=self.factors,
         )

@@ -6,24 +6,21 @@ from __future__ import annotations
 from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import ScaledAttention
-from llama_py.gguf.keys import Keys, base, divisor, uint
+from llama_py.gguf.keys import base, divisor, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.gemma import GemmaDecoder, PostNormHParams
+from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 
-class Gemma2HParams(PostNormHParams):
+class Gemma2HParams(ScaledWindows, PostNormHParams):
     n_pattern = 2
     n_layer_27b = 46
     n_swa: int = uint("attention.sliding_window", 4096)
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
     attn_logit_softcap: float = divisor("attn_logit_softcapping", 50.0)
     final_logit_softcap: float = divisor("final_logit_softcapping", 30.0)
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.rope_freq_scale_swa = self.rope_freq_scale_train
 
 
 class Gemma2(GemmaDecoder):

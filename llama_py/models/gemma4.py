@@ -4,11 +4,11 @@ beside the feed-forward (models/gemma4.cpp)."""
 
 from __future__ import annotations
 
-from ggml_py.ops import add, mul, reshape, scale
+from ggml_py.ops import add, mul, scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import GELU
 from llama_py.blocks.altup import stream
-from llama_py.blocks.attention import QKV, Projections
+from llama_py.blocks.attention import RowProjections
 from llama_py.blocks.experts import Experts, ExpertSet
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
@@ -42,16 +42,6 @@ class Gemma4HParams(SharedKVHParams):
         if not keys.is_array(pattern):
             raise keys.error(pattern, "it must be an array")
         super().load(keys)
-
-
-class RowsFirst(Projections):
-    """Queries, keys and values are named, then split into heads."""
-
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
-        rows = self.rows(g, cur, il)
-        for t, name in zip(rows, ("Qcur", "Kcur", "Vcur"), strict=True):
-            g.cb(t, name, il)
-        return QKV(*(reshape(t, *n, g.n_tokens) for t, n in zip(rows, self.heads, strict=True)))
 
 
 class RoutedExperts:
@@ -135,7 +125,7 @@ class Gemma4Layer:
 def _attention(w: Weights, hp: Gemma4HParams, freqs: Tensor | None) -> NormedValues:
     """Of the layer of w."""
     shape, own = hp.layers[w.il], hp.kv_of(w.il) == w.il
-    qkv = RowsFirst(w, hp.n_embd, shape, bias=False, needed="qk" if own else "q")
+    qkv = RowProjections(w, hp.n_embd, shape, bias=False, needed="qk" if own else "q")
     k_norm: Norm | None = None
     if own:
         k_norm = w.norm("attn_k_norm", shape.n_embd_head_k)

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
-from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NORMAL
-from llama_py.models.trunks.axes import AxesHParams, check_axes
-from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.axes import AxesDecoder, AxesHParams
+from llama_py.models.trunks.decoder import Layer
 from llama_py.weights import Weights
 
 
@@ -22,7 +20,7 @@ class Glm4HParams(AxesHParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
 
 
-class Glm4(Decoder):
+class Glm4(AxesDecoder):
     """NextN layers are left alone, as llama.cpp does."""
 
     arch = "glm4"
@@ -30,10 +28,6 @@ class Glm4(Decoder):
     sizes = {17: "1B", 40: "9B", 61: "32B"}
     hp: Glm4HParams
     names = {"attn_post_norm": "post_attn_norm", "ffn_post_norm": "post_mlp_norm"}
-
-    def embed(self, g: GraphBuilder) -> Tensor:
-        check_axes(g)
-        return super().embed(g)
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd = self.hp, self.hp.n_embd

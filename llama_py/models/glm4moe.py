@@ -14,10 +14,10 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
-from llama_py.models.trunks.axes import AxesHParams, check_axes
+from llama_py.models.trunks.axes import AxesDecoder, AxesHParams
 from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
-from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
+from llama_py.models.trunks.nextn import DRAFT_NAMES, EarlyDrafter
 from llama_py.weights import Weights
 
 NAMES = {
@@ -48,17 +48,13 @@ class Glm4MoeHParams(AxesHParams, LeadingDenseHParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
 
 
-class Glm4Moe(DraftingDecoder):
+class Glm4Moe(AxesDecoder, EarlyDrafter):
     arch = "glm4moe"
     HParams = Glm4MoeHParams
     hp: Glm4MoeHParams
     names = NAMES
     draft_names = DRAFT_NAMES_GLM
     sizes = {46: "106B.A12B", 48: "102B.A12B", 92: "355B.A32B"}
-
-    def embed(self, g: GraphBuilder) -> Tensor:
-        check_axes(g)
-        return super().embed(g)
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd, d = self.hp, self.hp.n_embd, self.hp.layers[il].n_embd_head_k
@@ -81,9 +77,6 @@ class Glm4Moe(DraftingDecoder):
         if isinstance(dense, FeedForward):
             dense.down.prec = "f32"
         return block
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
 
 
 class NamedAttention(Attention):

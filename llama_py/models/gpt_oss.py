@@ -11,13 +11,14 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import UNNORMED, Experts, ExpertSet, Routing
 from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS, WindowedHParams
+from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
 from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 
-class GptOssHParams(WindowedHParams):
+class GptOssHParams(ScaledWindows):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = whole_rope = True
     n_pattern = 2
@@ -29,7 +30,6 @@ class GptOssHParams(WindowedHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self.rope_freq_scale_swa = self.rope_freq_scale_train
         if self.rope_scaling_type == "yarn" and self.rope_freq_scale_train != 1:
             self.yarn_rounded = not self.differs("bounds of YaRN are rounded to whole pairs")
         if self.n_expert == 0:

@@ -14,11 +14,10 @@ from llama_py.blocks.experts import (
 )
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, flag, number, uint
-from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block, Layer
-from llama_py.models.trunks.experts import ExpertHParams
+from llama_py.models.trunks.experts import ExpertHParams, skip_dense
 from llama_py.models.trunks.nextn import DraftingDecoder, NextNEnds
 from llama_py.weights import Weights
 
@@ -30,7 +29,6 @@ DRAFT_NAMES = {
     "ffn_shexp": "mtp_ffn_shared_out",
     **{x: f"mtp_{x}" for x in ("attn_norm", "attn_out", "ffn_dense_out", "ffn_moe_out", "ffn_out")},
 }
-DENSE = "gate", "up", "down"  # may be in the file beside the experts, and are not used then
 
 
 class HyV3HParams(ExpertHParams):
@@ -73,7 +71,7 @@ class HyV3(DraftingDecoder):
         hp = self.hp
         if not w.has("ffn_gate_inp.weight"):
             return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, name="ffn_dense_out")
-        w.skip(*(f"ffn_{x}.{y}" for x in DENSE for y in ("weight", "scale", "input_scale")))
+        skip_dense(w)
         experts = Experts(
             w,
             hp,
@@ -85,6 +83,3 @@ class HyV3(DraftingDecoder):
         if not w.has("ffn_up_shexp.weight"):
             return experts
         return SharedExperts(w, hp, experts, hp.n_ff_shexp)
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return g.cparams.embeddings_nextn_masked

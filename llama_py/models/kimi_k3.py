@@ -93,22 +93,21 @@ class KimiK3KDA(BoundedKDA):
         return self.g(g, reshape(cur, cur.ne[0], g.n_tokens))
 
 
-class GatedLatentAttention:
-    """Latent attention whose result is gated."""
+class GatedLatentAttention(LatentAttention):
+    """What heads find is gated."""
 
     parts_keep = KeysValues
 
     def __init__(self, w: Weights, hp: KimiK3HParams, absorbed: bool) -> None:
         n_values = hp.n_embd_values(w.il)
-        self.attention = LatentAttention(w, hp.latent(w.il), absorbed=absorbed)
+        output = w.linear("attn_output", n_values, hp.n_embd, scaled=False)
+        super().__init__(w, hp.latent(w.il), absorbed=absorbed, output=output, name="mla_out")
         self.gate = w.optional_linear("attn_gate", hp.n_embd, n_values, scaled=False)
-        self.output = w.linear("attn_output", n_values, hp.n_embd, scaled=False)
 
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        out = self.attention(g, cur, il)
-        if self.gate is not None:
-            out = g.cb(mul(out, sigmoid(self.gate(g, cur))), "mla_gated", il)
-        return g.cb(self.output(g, out), "mla_out", il)
+    def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
+        if self.gate is None:
+            return attended
+        return g.cb(mul(attended, sigmoid(self.gate(g, cur))), "mla_gated", il)
 
 
 @dataclass(slots=True)

@@ -5,21 +5,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ggml_py.ops import add, mul
+from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.experts import UNSCALED, Experts, Routing, SharedExperts, Weighing
 from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.functions import tempered
 from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
-from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.graph.linear import Norm
-from llama_py.hparams import RMS_EPS, WindowedHParams
+from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NORMAL, Rope
 from llama_py.hparams.share import Share
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, Layer, LongDecoder
+from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ N_EXPERT_MAVERICK = 128  # the larger model does not norm queries and keys
 ROPE_PERIOD = 4  # the last of so many layers has no RoPE
 
 
-class Llama4HParams(WindowedHParams):
+class Llama4HParams(ScaledWindows):
     """sliding_window = 0 makes neither chunks nor layers without RoPE; else it is N_CHUNK."""
 
     rope_type = ROPE_NORMAL
@@ -47,7 +48,6 @@ class Llama4HParams(WindowedHParams):
         self.n_swa = N_CHUNK if self.n_swa else 0
         super().load(keys)
         self.n_ff_beside = self.n_ff_exp  # of the shared expert
-        self.rope_freq_scale_swa = self.rope_freq_scale_train
         if self.n_expert == 0 and any(map(self.is_moe, range(self.n_layer))):
             raise keys.error("expert_count", "it must be at least 1")
 
@@ -110,17 +110,12 @@ class Llama4Attention(Attention):
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         if g.hp.layers[il].rope is None:
-            q = mul(qkv.q, g.shared("attn_temp", lambda: _temperature(g)).attn_scale)
-            return g.cb(q, "Qcur", il), qkv.k
+            return g.cb(tempered(g, qkv.q, N_CHUNK, 0.1, 1.0), "Qcur", il), qkv.k
         q, k = super().place(g, qkv, il)
         if g.hp.n_expert != N_EXPERT_MAVERICK:
             norm = Norm()
             q, k = norm(g, q, "Qcur_normed", il), norm(g, k, "Kcur_normed", il)
         return q, k
-
-
-def _temperature(g: GraphBuilder) -> InputAttnTemp:
-    return g.add_input(InputAttnTemp(N_CHUNK, 0.1, 1.0, g.n_tokens))
 
 
 class ExpertLayer(Layer):

@@ -6,15 +6,16 @@ from __future__ import annotations
 from llama_py.blocks.activation import clamped_silu
 from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.experts import UNSCALED, Experts
-from llama_py.gguf.keys import Keys, base, number, numbers, uint
-from llama_py.hparams import RMS_EPS, WindowedHParams
+from llama_py.gguf.keys import base, number, numbers, uint
+from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import ExpertHParams
+from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 
-class MapleHParams(ExpertHParams, WindowedHParams):
+class MapleHParams(ExpertHParams, ScaledWindows):
     """swiglu_clamp_exp  limits of experts' gates and values, by layer; 0: none"""
 
     rope_type = ROPE_NEOX
@@ -24,10 +25,6 @@ class MapleHParams(ExpertHParams, WindowedHParams):
     n_swa: int = uint("attention.sliding_window", least=1)
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
     swiglu_clamp_exp: tuple[float, ...] = numbers("swiglu_clamp_exp")
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.rope_freq_scale_swa = self.rope_freq_scale_train
 
     def rope(self, il: int) -> Rope | None:
         return super().rope(il) if self.swa_layers[il] else None

@@ -18,8 +18,9 @@ from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder, Layer
+from llama_py.models.trunks.experts import skip_dense
 from llama_py.models.trunks.flagged_windows import FlaggedWindows
-from llama_py.models.trunks.nextn import NextNEnds, UnnormedDrafter, UnnormedNextN
+from llama_py.models.trunks.nextn import EarlyDrafter, NextNEnds, UnnormedDrafter, UnnormedNextN
 from llama_py.weights import Weights
 
 DRAFT_NAMES = {
@@ -39,7 +40,6 @@ DRAFT_NAMES = {
         )
     },
 }
-DENSE = "gate", "up", "down"  # may be in the file beside the experts, and are not used then
 
 
 class Mimo2HParams(FlaggedWindows):
@@ -97,7 +97,7 @@ class Mimo2NextN(UnnormedNextN):
         self.head_norm = self.head_norm or other
 
 
-class Mimo2(UnnormedDrafter):
+class Mimo2(UnnormedDrafter, EarlyDrafter):
     """A layer is what its tensors say: dense, or with experts; those that draft are dense."""
 
     arch = "mimo2"
@@ -120,7 +120,7 @@ class Mimo2(UnnormedDrafter):
         hp = self.hp
         if il >= hp.n_layer or not w.has("ffn_gate_inp.weight"):
             return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)
-        w.skip(*(f"ffn_{x}.{y}" for x in DENSE for y in ("weight", "scale", "input_scale")))
+        skip_dense(w)
         return Experts(
             w,
             hp,
@@ -128,9 +128,6 @@ class Mimo2(UnnormedDrafter):
             experts=UNSCALED,
             routing=Routing(gating="sigmoid", bias="optional", router_scaled=False),
         )
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         kind = UnnormedDrafter if g.cparams.embeddings_nextn else Decoder

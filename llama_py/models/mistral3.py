@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.functions import tempered
 from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
-from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.memory.kept import KeysValues
 from llama_py.models.llama import Llama, LlamaHParams
 from llama_py.models.trunks.decoder import Block
@@ -49,10 +48,5 @@ class Mistral3Attention(Attention):
         hp = g.hp
         assert isinstance(hp, Mistral3HParams)
         q, k = super().place(g, qkv, il)
-        temp = g.shared(
-            "attn_temp",
-            lambda: g.add_input(
-                InputAttnTemp(hp.n_ctx_orig_yarn, hp.attn_temp_scale, 0.0, g.n_tokens)
-            ),
-        )
-        return g.cb(mul(q, temp.attn_scale), "Qcur_attn_temp_scaled", il), k
+        q = tempered(g, q, hp.n_ctx_orig_yarn, hp.attn_temp_scale)
+        return g.cb(q, "Qcur_attn_temp_scaled", il), k

@@ -8,7 +8,6 @@ layer's.
 from __future__ import annotations
 
 from ggml_py.ops import relu, sqr
-from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import RELU_SQR, Activation
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts, ExpertSet, Routing, Weighing
@@ -16,12 +15,11 @@ from llama_py.blocks.feed_forward import FeedForward, SharedFeedForward
 from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.mamba import Mamba2Mixer, SSMHParams
 from llama_py.gguf.keys import Keys, flag, number, uint, uints
-from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import EPS, RMS_EPS
 from llama_py.memory.kept import Kept
 from llama_py.models.trunks.architecture import AnyHParams
-from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder
-from llama_py.models.trunks.nextn import normed
+from llama_py.models.trunks.decoder import AnyLayer, Block
+from llama_py.models.trunks.nextn import SeedingDecoder
 from llama_py.models.trunks.ssm import SSMLayer
 from llama_py.weights import Weights
 
@@ -59,7 +57,7 @@ class NemotronHHParams(LatentExpertHParams, SSMHParams):
         return il < self.n_layer and self.n_ff[il] > 0
 
 
-class NemotronH(Decoder):
+class NemotronH(SeedingDecoder):
     arch = "nemotron_h"
     HParams = NemotronHHParams
     hp: NemotronHHParams
@@ -105,13 +103,3 @@ class NemotronH(Decoder):
 
     def keeps(self, il: int) -> Kept:
         return () if self.hp.is_ffn(il) else super().keeps(il)
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return g.cparams.embeddings_nextn_masked
-
-    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        cur = normed(g, self.output_norm, cur)
-        if not selected:
-            cur = g.outputs(cur)[0]
-        g.res.t_embd = g.cb(cur, "result_norm")
-        self.head(g, cur)

@@ -10,16 +10,17 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import GATING_FUNCS, UNSCALED, Experts, Routing
 from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS, WindowedHParams
+from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
 from llama_py.models.trunks.decoder import Decoder
+from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 N_WINDOW = 4096  # tokens; files only tell whether there are windows
 ROPE_PERIOD = 4  # the first of so many layers has no RoPE
 
 
-class SmallThinkerHParams(WindowedHParams):
+class SmallThinkerHParams(ScaledWindows):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = whole_rope = True
     n_pattern = ROPE_PERIOD
@@ -32,7 +33,6 @@ class SmallThinkerHParams(WindowedHParams):
     def load(self, keys: Keys) -> None:
         self.n_swa = N_WINDOW if self.n_swa else 0
         super().load(keys)
-        self.rope_freq_scale_swa = self.rope_freq_scale_train
         if self.n_expert == 0:
             raise keys.error("expert_count", "it must be at least 1")
 

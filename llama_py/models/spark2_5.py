@@ -9,26 +9,23 @@ from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import times_by_head
-from llama_py.gguf.keys import Keys, base, number, uint
+from llama_py.gguf.keys import base, number, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
+from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.decoder import Decoder, Layer
+from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 
-class Spark25HParams(WindowedHParams):
+class Spark25HParams(ScaledWindows):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
     n_pattern = 4
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_swa: int = uint("attention.sliding_window", least=1)
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.rope_freq_scale_swa = self.rope_freq_scale_train
 
 
 class GatedByHead(Attention):

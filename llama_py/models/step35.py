@@ -9,7 +9,7 @@ from __future__ import annotations
 from ggml_py.ops import mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import limited_silu
-from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.attention import Attention, RowProjections
 from llama_py.blocks.experts import (
     GATING_FUNCS,
     UNSCALED,
@@ -27,6 +27,7 @@ from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.memory.kept import KeysValues
 from llama_py.models.trunks.decoder import Block, Layer
+from llama_py.models.trunks.experts import skip_dense
 from llama_py.models.trunks.flagged_windows import FlaggedWindows
 from llama_py.models.trunks.nextn import NextNEnds, UnnormedDrafter
 from llama_py.weights import Weights
@@ -58,7 +59,6 @@ DRAFT_NAMES = {
         )
     },
 }
-DENSE = "gate", "up", "down"  # may be in the file beside the experts, and are not used then
 
 
 class Step35HParams(FlaggedWindows):
@@ -105,6 +105,7 @@ class HeadGate(Attention):
         super().__init__(
             w,
             hp,
+            qkv=RowProjections(w, hp.n_embd, shape),
             norms=(q_norm, k_norm),
             factors=factors,
             turned=("Qcur_pos", "Kcur_pos"),
@@ -129,14 +130,6 @@ class HeadGate(Attention):
         gate = g.cb(reshape(gate, 1, n_head, g.n_tokens), "attn_gate_3d", il)
         by_head = g.cb(mul(by_head, gate), "attn_gated_3d", il)
         return reshape(by_head, *found.ne[:2])
-
-    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
-        """Names are those of rows, not of heads."""
-        parts = []
-        rows = self.qkv.rows(g, cur, il)
-        for x, name, (d, n) in zip(rows, ("Qcur", "Kcur", "Vcur"), self.qkv.heads, strict=True):
-            parts.append(reshape(g.cb(x, name, il), d, n, g.n_tokens))
-        return QKV(*parts)
 
 
 class Step35(UnnormedDrafter):
@@ -170,7 +163,7 @@ class Step35(UnnormedDrafter):
         hp, act = self.hp, limited_silu(self.hp.swiglu_clamp_shexp[il])
         if not w.has("ffn_gate_inp.weight"):
             return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=act, scaled=False)
-        w.skip(*(f"ffn_{x}.{y}" for x in DENSE for y in ("weight", "scale", "input_scale")))
+        skip_dense(w)
         experts = Experts(
             w,
             hp,
@@ -187,6 +180,3 @@ class Step35(UnnormedDrafter):
 
     def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         return g.cb(cur, "attn_norm_in", il + 1) if il + 1 < self.hp.n_layer else cur
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return g.cparams.embeddings_nextn_masked

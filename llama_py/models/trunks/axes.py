@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
 from llama_py.gguf.keys import Keys, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.hparams.geometry import ROPE_MROPE
+from llama_py.models.trunks.decoder import Decoder
 
 
 class AxesHParams(HParams):
@@ -21,10 +23,12 @@ class AxesHParams(HParams):
             self.rope_type = ROPE_MROPE
 
 
-def check_axes(g: GraphBuilder) -> None:
-    """ContextError where the places of embeddings in an image cannot be told."""
-    if g.ubatch.token is None and g.hp.rope_type != ROPE_MROPE:
-        raise ContextError(
-            "this file has no rope.dimension_sections, so that the places of embeddings in an "
-            "image cannot be told; convert the model again, or decode tokens"
-        )
+class AxesDecoder(Decoder):
+    def embed(self, g: GraphBuilder) -> Tensor:
+        """ContextError where the places of embeddings in an image cannot be told."""
+        if g.ubatch.token is None and g.hp.rope_type != ROPE_MROPE:
+            raise ContextError(
+                "this file has no rope.dimension_sections, so that the places of embeddings in an "
+                "image cannot be told; convert the model again, or decode tokens"
+            )
+        return super().embed(g)

@@ -15,7 +15,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX, ROPE_NORMAL
 from llama_py.memory.kept import Index, Kept, KeysValues
 from llama_py.models.trunks.latent import Latent, LatentHParams, kq_scale, turn
-from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
+from llama_py.models.trunks.nextn import DRAFT_NAMES, EarlyDrafter
 from llama_py.weights import Weights
 
 DRAFT_NAMES_DSA = DRAFT_NAMES | {
@@ -171,11 +171,8 @@ class Choosing(Latent):
         return *kept, Index(hp.indexer_head_size, rope, rotated=hp.indexer_rotated)
 
 
-class ChoosingDrafter(DraftingDecoder, Choosing):
+class ChoosingDrafter(EarlyDrafter, Choosing):
     """With NextN layers, which attend to all."""
 
     names = {"attn_out": ""}
     draft_names = DRAFT_NAMES_DSA
-
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked

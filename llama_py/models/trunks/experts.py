@@ -22,6 +22,12 @@ from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights
 
 
+def skip_dense(w: Weights) -> None:
+    """Skip matrices of a dense layer, which a file may have beside the experts."""
+    parts = "weight", "scale", "input_scale"
+    w.skip(*(f"ffn_{x}.{y}" for x in ("gate", "up", "down") for y in parts))
+
+
 def _n_ff_each(hp: HParams) -> int:
     return hp.n_ff[0] // max(1, hp.n_expert_used[0])
 

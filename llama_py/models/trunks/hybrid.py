@@ -174,9 +174,6 @@ class Hybrid(DraftingDecoder):
     def feed_forward(self, w: Weights, il: int) -> Block:
         """The block of a layer after its attention."""
 
-    def selects_early(self, g: GraphBuilder) -> bool:
-        return g.cparams.embeddings_nextn_masked
-
 
 class HybridMoe(Hybrid):
     """Chosen experts and a shared one with a gate (models/qwen35moe.cpp and qwen3next.cpp)."""

@@ -150,7 +150,21 @@ def normed(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
     return cur
 
 
-class DraftingDecoder(Decoder):
+class SeedingDecoder(Decoder):
+    """The normed state feeds the head, and what drafts."""
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return g.cparams.embeddings_nextn_masked
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        cur = normed(g, self.output_norm, cur)
+        if not selected:
+            cur = g.outputs(cur)[0]
+        g.res.t_embd = g.cb(cur, "result_norm")
+        self.head(g, cur)
+
+
+class DraftingDecoder(SeedingDecoder):
     """With NextN layers that draft, of the same kind as those of the trunk.
 
     A file may have the trunk, the NextN layers, or both.
@@ -187,14 +201,6 @@ class DraftingDecoder(Decoder):
             self.nextn(own, self.hp, layer, kind, self.nextn_ends) for own, layer in made
         ]
 
-    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        # The normed state feeds the head, and the NextN layer of a draft context.
-        cur = normed(g, self.output_norm, cur)
-        if not selected:
-            cur = g.outputs(cur)[0]
-        g.res.t_embd = g.cb(cur, "result_norm")
-        self.head(g, cur)
-
     def head_of(self, nextn: int | None = None) -> Linear | None:
         return (self.drafts[nextn].head if nextn is not None else None) or self.output
 
@@ -202,6 +208,14 @@ class DraftingDecoder(Decoder):
         number = g.cparams.nextn_layer
         il = self.hp.n_layer + number
         self.head(g, *self.drafts[number].build(g, self.token_embd, self.output_norm, il))
+
+
+class EarlyDrafter(DraftingDecoder):
+    """Only outputs go through the end of the trunk, unless all rows are to seed the layers that
+    draft."""
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
 
 
 class UnnormedDrafter(DraftingDecoder):
