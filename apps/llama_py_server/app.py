@@ -31,7 +31,7 @@ from llama_py_server.routes import (
 from llama_py_server.stream.replay import SavedStreams, begin_stream
 from llama_py_server.wire.access import Cors, HostCheck, KeyCheck, check_origin
 from llama_py_server.wire.errors import HTTPError, as_http_error
-from llama_py_server.wire.limits import BodyLimit
+from llama_py_server.wire.limits import BodyLimit, RequestLimit
 from llama_py_server.wire.responses import GONE, as_error
 
 if TYPE_CHECKING:
@@ -133,11 +133,20 @@ def app(
     if listen.ui:
         routes += [Route(prefix + path, page.file(name)) for path, name in page.PATHS.items()]
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
+    prompts = [path for path, handler in POST.items() if handler in COMPUTE]
+    large = [prefix + path for path in (*prompts, *vertex.predict_paths())]
     middleware = [
         Middleware(HostCheck, listen=listen),
         Middleware(Cors, listen=listen),
         Middleware(KeyCheck, keys=listen.keys(), public=public),
-        Middleware(BodyLimit, most=listen.max_body << 20, seconds=listen.timeout_read),
+        Middleware(RequestLimit, most=listen.max_connections, public=public),
+        Middleware(
+            BodyLimit,
+            most=listen.max_body << 20,
+            seconds=listen.timeout_read,
+            together=listen.bytes_together(),
+            large=large,
+        ),
     ]
     failed = {HTTPException: _refused, Exception: _failed}
     made = Starlette(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ggml_py.machine import host
 from llama_py.params import ATTENTION, MAX_SEQ, POOLING, ContextParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import ValueRule, either, integers
@@ -95,10 +96,19 @@ class ListenParams(Params):
     max_body: int = option(
         64, "--max-body", "MiB that a request may have at most", check=_POSITIVE, metavar="MIB"
     )
+    max_bodies: int = option(
+        0,
+        "--max-bodies",
+        "MiB that all requests may have together (0: twice --max-body, a sixteenth of the memory"
+        " at most)",
+        check=integers(0),
+        metavar="MIB",
+    )
     max_connections: int = option(
         1000,
         "--max-connections",
-        "connections at once, beyond which clients are told to come again",
+        "connections and requests at once; beyond them idle connections are closed, and clients"
+        " without a key are told to come again",
         check=_POSITIVE,
     )
     sse_ping_interval: int = option(
@@ -107,6 +117,11 @@ class ListenParams(Params):
         "seconds after which a stream that is silent gives a sign of life (-1: none)",
         check=integers(-1),
     )
+
+    def bytes_together(self) -> int:
+        """Return how many bytes the bodies of all requests may have, those of one at least."""
+        one = self.max_body << 20
+        return max(self.max_bodies << 20 or min(2 * one, host.memory()[1] // 16), one)
 
     def keys(self) -> tuple[str, ...]:
         """All keys. OSError if their file cannot be read."""

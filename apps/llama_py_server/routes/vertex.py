@@ -50,12 +50,17 @@ def health_paths() -> list[str]:
     return [path] if path else []
 
 
+def predict_paths() -> list[str]:
+    """Return the path of predictions; none where they are off."""
+    return [_path("AIP_PREDICT_ROUTE", "/predict")] if is_on() else []
+
+
 def handles(known: Mapping[Key, Handle], told: Callable[[Handle], Handle]) -> dict[Key, Handle]:
     """What is there besides the known paths: nothing where it is off. HTTPError for a path that is
     taken."""
     if not is_on():
         return {}
-    predict = _path("AIP_PREDICT_ROUTE", "/predict")
+    [predict] = predict_paths()
     if ("POST", predict) in known:
         raise invalid(f"AIP_PREDICT_ROUTE={predict} is a path of its own; use another")
     by_name: dict[str, Handle] = {}

@@ -8,24 +8,22 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.errors import invalid
 
 T = TypeVar("T")
 Body = dict[str, Any]
 
 
-class TooLarge(Exception):
-    """More bytes came than are allowed, or they came too slowly (`limits.BodyLimit`)."""
-
-
 async def json_of(request: Request) -> Any:
-    """Any JSON value, which is read once. HTTPError for what is none, or nested too deeply."""
+    """Return the body as any JSON value; it is read once.
+
+    Raises:
+        HTTPError: The body is no JSON, nested too deeply, too large or too slow (`limits.py`).
+    """
     try:
         if not hasattr(request.state, "json"):
             request.state.json = json.loads(await request.body())
         return request.state.json
-    except TooLarge as e:
-        raise HTTPError("request_too_large", str(e)) from None
     except (ValueError, RecursionError) as e:
         raise invalid(f"the body of the request is no JSON: {e}") from None
 

@@ -1,30 +1,68 @@
-"""Requests that are too large, or too slow in coming."""
+"""Limits of requests: how many at once, how large their bodies are, and how slowly they come."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from llama_py_server.wire.body import TooLarge
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.responses import as_error
 
+SMALL = 1 << 20  # bytes of a body that is an order, not a prompt
+NO_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods whose body says nothing
+IGNORED = 1 << 16  # bytes of a body that says nothing
+
+
+class RequestLimit:
+    """Refuses requests beyond a number at once, but for public paths and clients with a key."""
+
+    def __init__(self, app: ASGIApp, most: int, public: Collection[str]) -> None:
+        self.app, self.most, self.public = app, most, frozenset(public)
+        self.n = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self.public:
+            await self.app(scope, receive, send)
+            return
+        if self.n >= self.most and "holder" not in scope.get("state", {}):
+            why = f"the server has {self.n} requests; --max-connections allows more"
+            await as_error(HTTPError("unavailable_error", why))(scope, receive, send)
+            return
+        self.n += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.n -= 1
+
 
 class BodyLimit:
-    """most: bytes of a body;  seconds: in which it must have come"""
+    """Refuses bodies that are too large, too slow, or too many at once.
 
-    def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
+    Attributes:
+        most: Bytes of a body of `large` paths, which take prompts; other paths take 1 MiB.
+        seconds: The time in which a body must have come.
+        together: Bytes of all bodies whose requests are not answered yet.
+    """
+
+    def __init__(
+        self, app: ASGIApp, most: int, seconds: float, together: int, large: Collection[str]
+    ) -> None:
         self.app, self.most, self.seconds = app, most, seconds
+        self.together, self.large = together, frozenset(large)
+        self.n_bytes = 0  # of all bodies now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        most = self._most(scope)
         said = Headers(scope=scope).get("content-length", "")
-        if said.isdecimal() and int(said) > self.most:
-            await as_error(HTTPError("request_too_large", self._why))(scope, receive, send)
+        size = int(said) if said.isdecimal() and len(said) < 20 else 0
+        if size > most or len(said) >= 20:
+            await as_error(_too_large(most))(scope, receive, send)
             return
         loop = asyncio.get_running_loop()
         until, n, whole = loop.time() + self.seconds, 0, False
@@ -36,15 +74,29 @@ class BodyLimit:
             try:
                 message = await asyncio.wait_for(receive(), max(until - loop.time(), 0))
             except asyncio.TimeoutError:
-                raise TooLarge(f"the request did not come in {self.seconds} seconds") from None
-            n += len(message.get("body", b""))
+                why = f"the request did not come in {self.seconds} seconds"
+                raise HTTPError("request_too_large", why) from None
+            came = len(message.get("body", b""))
+            n, self.n_bytes = n + came, self.n_bytes + came
             whole = not message.get("more_body", False)
-            if n > self.most:
-                raise TooLarge(self._why)
+            if n > most:
+                raise _too_large(most)
+            if self.n_bytes > self.together:
+                why = f"all requests have more than {self.together} bytes; come again later"
+                raise HTTPError("unavailable_error", f"{why} (--max-bodies allows more)")
             return message
 
-        await self.app(scope, limited, send)
+        try:
+            await self.app(scope, limited, send)
+        finally:
+            self.n_bytes -= n
 
-    @property
-    def _why(self) -> str:
-        return f"the request has more than {self.most} bytes; --max-body allows more"
+    def _most(self, scope: Scope) -> int:
+        if scope["method"] in NO_BODY:
+            return IGNORED
+        return self.most if scope["path"] in self.large else min(SMALL, self.most)
+
+
+def _too_large(most: int) -> HTTPError:
+    why = f"the request has more than {most} bytes; --max-body allows more where prompts are taken"
+    return HTTPError("request_too_large", why)

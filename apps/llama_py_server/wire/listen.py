@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from ggml_py.errors import ModelError
 from llama_py_server.params import ListenParams
+from llama_py_server.wire.connections import Connection, LoopErrors, limit_of
 from llama_py_tools.command.logs import tell
 
 log = logging.getLogger("llama_py")
@@ -39,13 +40,21 @@ def serve(
 
     Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
     """
+    most = limit_of(listen.max_connections)
+    if most < listen.max_connections:
+        log.warning(
+            "--max-connections %d: %d, as there are no more descriptors (ulimit -n)",
+            listen.max_connections,
+            most,
+        )
     config = uvicorn.Config(
         app,
+        http=type("Limited", (Connection,), {"most": most}),
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="on",
         server_header=False,
-        limit_concurrency=listen.max_connections,
         backlog=BACKLOG,
         timeout_graceful_shutdown=listen.timeout_stop,
         timeout_keep_alive=listen.timeout_read,
@@ -109,6 +118,8 @@ def _signals(server: Server) -> Iterator[None]:
 
 
 async def _serve(server: Server, sockets: list[socket.socket], failed: threading.Event) -> None:
+    asyncio.get_running_loop().set_exception_handler(LoopErrors())
+
     async def watch() -> None:
         while not server.should_exit:
             await asyncio.sleep(0.1)

@@ -1,0 +1,103 @@
+"""Connections that are idle or slow, and those beyond a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+log = logging.getLogger("llama_py")
+
+RESERVED = 64  # descriptors for files, pipes and sockets of this process, and for MORE
+MORE = 16  # connections beyond the limit, so that /health and clients with a key are answered
+QUIET = 60.0  # seconds between two lines about descriptors
+
+
+def limit_of(most: int) -> int:
+    """Return how many connections may be open: `most`, or fewer if descriptors are scarce."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return most
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return most
+    return max(min(most, soft - RESERVED), 1)
+
+
+class Connection(H11Protocol):
+    """A connection that must send a request in time, and may be closed while it is idle.
+
+    Beyond the limit the connection is closed that waits longest without a request, of the address
+    that has most of them. So a client that opens many connections loses its own.
+    """
+
+    most = 0  # connections at once
+    _head: asyncio.TimerHandle | None = None
+    _idle_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begin_idle()
+        if len(self.connections) > self.most:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self._begin_idle()  # before a request that is here already begins
+        super().on_response_complete()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being read or answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def end(self) -> None:
+        """Close the connection unless it has a request."""
+        if not self.is_busy and not self.transport.is_closing():
+            self.transport.abort()
+
+    def _begin_idle(self) -> None:
+        self._stop_timer()
+        self._idle_since = self.loop.time()
+        self._head = self.loop.call_later(self.timeout_keep_alive, self.end)
+
+    def _stop_timer(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _make_room(self) -> None:
+        known = [c for c in self.connections if isinstance(c, Connection)]
+        counts = Counter(c.address for c in known)
+        idle = [c for c in known if c is not self and not c.is_busy]
+        if idle:
+            max(idle, key=lambda c: (counts[c.address], -c._idle_since)).end()
+        elif len(known) > self.most + MORE:
+            self.end()
+
+    @property
+    def address(self) -> str:
+        """The client's address; "" of a unix socket."""
+        return self.client[0] if self.client else ""
+
+
+class LoopErrors:
+    """Logs errors of the event loop, those of scarce descriptors once a minute."""
+
+    def __init__(self) -> None:
+        self._told = -QUIET
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not str(context.get("message", "")).startswith("socket.accept()"):
+            loop.default_exception_handler(context)
+        elif time.monotonic() - self._told >= QUIET:
+            self._told = time.monotonic()
+            log.error("no connection can be accepted: %s", context.get("exception"))

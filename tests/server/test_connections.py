@@ -1,0 +1,259 @@
+"""Idle and slow connections, and limits of requests and of their bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from llama_py_server.wire import connections
+from llama_py_server.wire.connections import MORE, Connection, LoopErrors, limit_of
+from llama_py_server.wire.errors import HTTPError
+from llama_py_server.wire.limits import BodyLimit, RequestLimit
+from tests.server.served import WAIT
+
+Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@asynccontextmanager
+async def serving(most: int, idle: int, answers: asyncio.Event) -> Any:
+    """Serve 204 once `answers` is set; gives a function that opens connections."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await answers.wait()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    kind: Any = type("Limited", (Connection,), {"most": most})
+    config = uvicorn.Config(
+        app, port=0, http=kind, lifespan="off", timeout_keep_alive=idle, log_config=None
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    port = server.servers[0].sockets[0].getsockname()[1]
+    async with AsyncExitStack() as stack:
+
+        async def connect(data: bytes) -> Opened:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            writer.write(data)
+            return reader, writer
+
+        yield connect
+        answers.set()
+    server.force_exit = True
+    await server.shutdown()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def within() -> None:
+        await asyncio.wait_for(test(), WAIT)
+
+    asyncio.run(within())
+
+
+async def is_closed(one: Opened) -> bool:
+    """Wait until the server ends a connection."""
+    try:
+        return not await one[0].read()
+    except ConnectionError:
+        return True
+
+
+async def is_answered(one: Opened) -> bool:
+    return b" 204 " in await one[0].readuntil(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", GET + b"GET / HT"])
+def test_a_request_must_come_in_time(sent: bytes) -> None:
+    async def drip(writer: asyncio.StreamWriter) -> None:
+        while not writer.is_closing():
+            writer.write(b"X")
+            await asyncio.sleep(0.1)
+
+    async def test() -> None:
+        answers = asyncio.Event()
+        answers.set()
+        async with serving(10, 1, answers) as connect:
+            one = await connect(sent)
+            dripping = asyncio.create_task(drip(one[1]))
+            assert not sent.startswith(GET) or await is_answered(one)
+            assert await is_closed(one)
+            dripping.cancel()
+
+    run(test)
+
+
+def test_an_answer_may_take_longer() -> None:
+    async def test() -> None:
+        answers = asyncio.Event()
+        async with serving(10, 1, answers) as connect:
+            one = await connect(GET)
+            await asyncio.sleep(1.5)
+            answers.set()
+            assert await is_answered(one)
+
+    run(test)
+
+
+def test_idle_connections_make_room() -> None:
+    async def test() -> None:
+        answers = asyncio.Event()
+        async with serving(3, 600, answers) as connect:
+            busy = await connect(GET)
+            await asyncio.sleep(0.1)
+            first, second = await connect(b""), await connect(b"GET")
+            await asyncio.sleep(0.1)
+            asked = await connect(GET)
+            assert await is_closed(first)
+            answers.set()
+            second[1].write(GET[3:])
+            for one in (busy, asked, second):
+                assert await is_answered(one)
+
+    run(test)
+
+
+def test_few_more_connections_than_the_limit() -> None:
+    async def test() -> None:
+        answers = asyncio.Event()
+        async with serving(2, 600, answers) as connect:
+            taken = []
+            for _ in range(2 + MORE):
+                taken.append(await connect(GET))
+                await asyncio.sleep(0.02)
+            assert await is_closed(await connect(b""))
+            answers.set()
+            for one in taken:
+                assert await is_answered(one)
+
+    run(test)
+
+
+def test_fewer_connections_than_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (96, 1024))
+    assert (limit_of(1000), limit_of(7)) == (32, 7)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, 0))
+    assert limit_of(1000) == 1000
+
+
+def test_scarce_descriptors_are_told_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(connections.time, "monotonic", lambda: now[0])
+    errors, loop = LoopErrors(), asyncio.new_event_loop()
+    context = {"message": "socket.accept() out of system resource", "exception": OSError(24, "x")}
+    with caplog.at_level(logging.ERROR):
+        for _ in range(2000):
+            errors(loop, context)
+        assert len(caplog.records) == 1
+        now[0] = 61
+        errors(loop, context)
+        assert len(caplog.records) == 2
+        errors(loop, {"message": "another"})
+        assert caplog.records[2].name == "asyncio"
+    loop.close()
+
+
+def scope_of(path: str, method: str = "POST", **state: Any) -> dict[str, Any]:
+    return {"type": "http", "method": method, "path": path, "headers": [], "state": state}
+
+
+def test_requests_beyond_the_limit() -> None:
+    async def test() -> None:
+        go, statuses = asyncio.Event(), list[int]()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await go.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        async def send(message: Any) -> None:
+            if "status" in message:
+                statuses.append(message["status"])
+
+        async def receive() -> Any:
+            raise AssertionError("no body is read")
+
+        limit = RequestLimit(app, 2, ["/health"])
+        scopes = [scope_of("/chat")] * 3 + [scope_of("/health"), scope_of("/chat", holder=0)]
+        asked = [asyncio.create_task(limit(scope, receive, send)) for scope in scopes]
+        await asyncio.sleep(0.05)
+        assert statuses == [503]
+        go.set()
+        await asyncio.gather(*asked)
+        await limit(scope_of("/chat"), receive, send)
+        assert statuses == [503, 200, 200, 200, 200, 200]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "path, method, size, status",
+    [
+        ("/chat", "POST", 4 << 20, 200),
+        ("/chat", "POST", (4 << 20) + 1, 413),
+        ("/models/load", "POST", 1 << 20, 200),
+        ("/models/load", "POST", (1 << 20) + 1, 413),
+        ("/models", "GET", 1 << 16, 200),
+        ("/models", "GET", (1 << 16) + 1, 413),
+    ],
+)
+@pytest.mark.parametrize("said", [True, False])
+def test_bodies_by_route(path: str, method: str, size: int, status: int, said: bool) -> None:
+    scope = scope_of(path, method)
+    scope["headers"] = [(b"content-length", str(size).encode())] if said else []
+    assert statuses_of([(scope, [size])]) == [status]
+
+
+def test_bodies_together() -> None:
+    assert statuses_of([(scope_of("/chat"), [1 << 20] * 4)] * 3) == [503, 200, 200]
+
+
+def statuses_of(requests: list[tuple[dict[str, Any], list[int]]]) -> list[int]:
+    """Send bodies in parts by turns; they are read, and answered when all are there or refused."""
+    statuses, n_read = list[int](), [0]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            while (await receive()).get("more_body"):
+                pass
+        except HTTPError as e:
+            statuses.append(e.code)
+            n_read[0] += 1
+        else:
+            n_read[0] += 1
+            while n_read[0] < len(requests):
+                await asyncio.sleep(0.01)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: Any) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+
+    def receiver(parts: list[int]) -> Any:
+        left = list(parts)
+
+        async def receive() -> Any:
+            await asyncio.sleep(0)
+            n = left.pop(0)
+            return {"type": "http.request", "body": bytes(n), "more_body": bool(left)}
+
+        return receive
+
+    async def test() -> None:
+        limit = BodyLimit(app, 4 << 20, WAIT, 9 << 20, ["/chat"])
+        await asyncio.gather(*(limit(scope, receiver(parts), send) for scope, parts in requests))
+        assert limit.n_bytes == 0
+
+    run(test)
+    return statuses
