@@ -72,13 +72,14 @@ async def is_answered(one: Opened) -> bool:
     return b" 204 " in await one[0].readuntil(b"\r\n\r\n")
 
 
+async def drip(writer: asyncio.StreamWriter) -> None:
+    while not writer.is_closing():
+        writer.write(b"X")
+        await asyncio.sleep(0.1)
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", GET + b"GET / HT"])
 def test_a_request_must_come_in_time(sent: bytes) -> None:
-    async def drip(writer: asyncio.StreamWriter) -> None:
-        while not writer.is_closing():
-            writer.write(b"X")
-            await asyncio.sleep(0.1)
-
     async def test() -> None:
         answers = asyncio.Event()
         answers.set()
@@ -100,6 +101,9 @@ def test_an_answer_may_take_longer() -> None:
             await asyncio.sleep(1.5)
             answers.set()
             assert await is_answered(one)
+            dripping = asyncio.create_task(drip(one[1]))
+            assert await is_closed(one)
+            dripping.cancel()
 
     run(test)
 
