@@ -68,7 +68,7 @@ class CPUDevice:
 
     @property
     def executor(self) -> Executor:
-        """Of graphs of one token, and of what is no graph."""
+        """The executor for graphs of one token, and for what is no graph."""
         return self._executor(False)
 
     def _executor(self, many: bool) -> Executor:
@@ -168,7 +168,7 @@ class CPUDevice:
         self.n_threads = self._part(n)
 
     def set_batch_threads(self, n: int | None) -> None:
-        """As `set_threads`, for graphs of several tokens."""
+        """Set the number of threads for graphs of several tokens; None: as `set_threads` says."""
         self.n_threads_batch = None if n is None else self._part(n)
 
     def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:

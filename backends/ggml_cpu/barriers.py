@@ -52,7 +52,7 @@ def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
 
 
 def _changing(pieces: RangePieces, ranges: Sequence[Range]) -> list[tuple[Range, slice]]:
-    """Those of the ranges that somebody writes to, with their pieces."""
+    """Ranges that somebody writes to, with their pieces."""
     found = [(r, pieces.of(r)) for r in ranges]
     return [(r, at) for r, at in found if at.start < at.stop]
 

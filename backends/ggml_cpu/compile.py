@@ -162,7 +162,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _lacking(following: Following) -> list[Kernel]:
-    """Those of them that can be compiled elsewhere and have not been."""
+    """Kernels that can be compiled elsewhere and have not been."""
     kernels = [kernel for kernel in following() if source(kernel.module)]
     found = STORE.read(kernels)
     return [kernel for kernel in kernels if kernel not in found]

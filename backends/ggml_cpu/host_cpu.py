@@ -36,7 +36,7 @@ def _path() -> Path | None:
 
 @cache
 def host_cpu() -> HostCPU:
-    """As it was kept, or as LLVM says it."""
+    """This machine's CPU, as it was kept, or as LLVM says it."""
     return _kept() or _asked()
 
 
@@ -74,7 +74,7 @@ def keep() -> None:
 
 
 def _file_name() -> str:
-    """By the CPU and LLVM's version; "" where nothing is kept."""
+    """A name for this CPU and LLVM's version; "" where nothing is kept."""
     about = host.cpu_identity() if elf.is_possible() else ""
     digest = hex_digest(f"{llvmlite.__version__}\n{about}".encode())
     return digest[:16] if about else ""

@@ -37,7 +37,7 @@ def makes_all(t: Tensor | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Of each step: where its operands' tensors are; numbers of the steps that made them, -1 for
+    """Operands of each step: where their tensors are; numbers of the steps that made them, -1 for
     what was there or was made by several; whether nobody else reads its value; whether every thread
     computes that itself."""
 
@@ -48,7 +48,7 @@ class Values:
 
 
 def untraced(steps: Sequence[Step]) -> Values:
-    """As if every value might be wanted by others; makers are the last that wrote into the same
+    """Values of steps, any of which others might want; makers are the last that wrote into the same
     tensor, and of ranges there are only the starts."""
     ranges = [[None if t is None else (address(t),) * 2 for t in s.operands] for s in steps]
     last: dict[int, int] = {}

@@ -76,7 +76,7 @@ def load_for(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
 
 
 def _products_of(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kernel]:
-    """Of types of weights, by the ops that read them; those that take longest to compile."""
+    """Kernels for products of repacked weights, which take longest to compile."""
     from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id  # noqa: F401  (fill KERNELS)
     from ggml_cpu.kernels.matrix._ways import KERNELS, PANELS
 

@@ -23,6 +23,6 @@ def _declare(op: str) -> None:
 
 
 def every_kernel() -> list[Kernel]:
-    """Of all ops, and those that prepare for them."""
+    """Kernels of all ops, and those that prepare for them."""
     table().ops()
     return list(REGISTRY.kernels.values())

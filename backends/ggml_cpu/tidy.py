@@ -44,7 +44,7 @@ class Environment:
 
 
 def environments() -> list[Environment]:
-    """Those in the cache, the last used first. Nothing else there is looked into."""
+    """Environments in the cache, the last used first. Nothing else there is looked into."""
     found = []
     for at in _directories():
         with suppress(OSError), Folder(at) as folder:

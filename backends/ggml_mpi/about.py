@@ -27,7 +27,7 @@ class RankAbout:
 
 
 def about(device: Device) -> RankAbout:
-    """Of this rank."""
+    """What this rank says about its machine."""
     target = device.target if isinstance(device, HasTarget) else ""
     return RankAbout(target, platform.node(), device.description)
 

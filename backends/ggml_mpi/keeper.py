@@ -45,7 +45,7 @@ def n_started() -> int:
 
 
 def own_rank() -> int:
-    """As the launcher has told it, before MPI is there."""
+    """The rank that the launcher has told, before MPI is there."""
     return next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
 
 
@@ -162,7 +162,7 @@ class _Keeper:
         return max(self._since + most - time.monotonic(), 0.0)
 
     def _give_up(self) -> None:
-        """Of many that wait for each other, rank 0 alone speaks."""
+        """Say what was waited for; of ranks that wait for each other, rank 0 alone speaks."""
         seconds = f"for {limit():g} s"
         if self._is_stopped:
             say(f"{self.name} has been stopped {seconds}")

@@ -32,7 +32,7 @@ _OURS = re.compile(rf"[0-9a-f]{{64}}(\.[0-9a-f]{{12}}{re.escape(PARTIAL)})?")
 
 @dataclass(frozen=True, slots=True)
 class FolderAbout:
-    """Of the directory: how many parts, their bytes, and when one was used last."""
+    """The directory: how many parts, their bytes, and when one was used last."""
 
     path: Path
     n: int

@@ -130,8 +130,8 @@ def _to_first(where: list[str], port: int, hello: bytes) -> socket.socket | None
 
 
 def _addresses() -> Iterator[str]:
-    """Of this machine: those of its name, and on Linux those of all its interfaces; IPv4 first.
-    Those of one link alone have no meaning elsewhere."""
+    """This machine's addresses: of its name, and on Linux of all interfaces; IPv4 first. Those
+    of one link alone have no meaning elsewhere."""
     found = [*_named(), *_of_interfaces()]
     yield from (a for a in found if ":" not in a)
     yield from (a for a in found if ":" in a and not a.startswith("fe80:"))

@@ -69,8 +69,8 @@ def _rate(world: World, rank: int) -> float:
 
 
 def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tuple[int, SumPieces]]]:
-    """Of splits that are such a sum, by number: by rank, the number of the split with its product,
-    and its pieces."""
+    """Sums in pieces, by the number of their split: by rank, the number of the split with its
+    product, and its pieces."""
     found = {}
     for i, split in enumerate(splits):
         if isinstance(split.program, RankMeeting):
@@ -86,7 +86,7 @@ def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tupl
 
 
 def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
-    """By rank, the product that is its part of a sum, where each rank ends with one; else none."""
+    """The product that is each rank's part of a sum; none where not each rank ends with one."""
     total = next(t for t in splits[i].nodes if t.op == "REDUCE")
     parts = [_product(t) for t in total.src if t is not None]
     found = {rank_of(t): t for t in parts}

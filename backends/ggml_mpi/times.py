@@ -57,7 +57,7 @@ class Ran:
 
 @dataclass(slots=True)
 class RankTimes:
-    """Of one rank. n, n_bytes: messages that it has sent.
+    """Times of one rank. n, n_bytes: messages that it has sent.
 
     ahead  nanoseconds that its clock is ahead of rank 0's
     """
@@ -70,7 +70,7 @@ class RankTimes:
 
 
 class _Recorder:
-    """Of the rank that it is in."""
+    """Records the times of the rank that it is in."""
 
     def __init__(self, world: World) -> None:
         self.world, self.times, self.stack = world, RankTimes(), ExitStack()
@@ -229,7 +229,7 @@ def _noted(own: _Recorder, step: Callable[[], None]) -> Callable[[], None]:
 
 
 def _ahead(world: World, rank: int) -> int:
-    """By how much another clock is ahead, as far as the fastest answer tells."""
+    """Nanoseconds that another clock is ahead, as far as the fastest answer tells."""
     best, found = -1, 0
     for _ in range(ROUNDS):
         start = perf_counter_ns()
@@ -241,8 +241,8 @@ def _ahead(world: World, rank: int) -> int:
 
 
 def waits(times: Sequence[RankTimes]) -> list[list[int]]:
-    """Of each rank's messages, for how long it only waited for the others to begin theirs, in
-    nanoseconds: what is received was sent as the one of the same number, and so with sums."""
+    """Nanoseconds that each rank's messages only waited for the others to begin theirs: what is
+    received was sent as the one of the same number, and so with sums."""
     begun: dict[tuple[Any, ...], list[int]] = {}
     for rank, own in enumerate(times):
         for m in own.messages:
@@ -267,7 +267,7 @@ def _key(rank: int, m: Message) -> tuple[Any, ...]:
 
 
 def _keys_of_others(rank: int, m: Message) -> list[tuple[Any, ...]]:
-    """Of the same message where it came from; what is sent waits for nobody."""
+    """Keys of the same message where it came from; what is sent waits for nobody."""
     if m.kind == "receive":
         return [(m.others[0], "send", (rank,))]
     if m.kind in ("sum", "pieces"):

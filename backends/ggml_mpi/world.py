@@ -66,7 +66,7 @@ def _with_others(method: Callable[Concatenate[World, P], R]) -> Callable[Concate
 
 
 class Response(NamedTuple):
-    """To a question.
+    """The response to a question.
 
     error   what went wrong there since the last one
     failed  whether something did, there or where it got bytes from

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ggml_opencl.fused import fusions
 from ggml_opencl.table import Launch, table
-from ggml_py.backend import Buffer, Bytes, Event, Program
-from ggml_py.backend.null import NullBuffer, NullDevice
+from ggml_py.backend import Buffer, Bytes
+from ggml_py.backend.null import NullBuffer, NullDevice, NullQueue
 from ggml_py.fusion import Fusions
 from ggml_py.tensor import Tensor
 
@@ -22,7 +22,7 @@ class OwnBuffer(NullBuffer):
         self.owner = owner
 
 
-class AbsentDevice(NullDevice):
+class AbsentDevice(NullQueue, NullDevice):
     """A GPU of which nothing is known but its name: there is no memory, and nothing is computed."""
 
     description = "not on this machine"
@@ -58,14 +58,3 @@ class AbsentDevice(NullDevice):
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Weights stay as they are."""
-
-    def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
-        """Bytes go nowhere."""
-
-    def start(self, program: Program) -> Event:
-        return _Over()
-
-
-class _Over:
-    def wait(self) -> None:
-        """Nothing was started."""

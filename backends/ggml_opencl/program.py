@@ -174,7 +174,7 @@ def options_of(device: cl.Device) -> Iterator[str]:
 
 
 def launches(nodes: Sequence[Work]) -> list[Launch]:
-    """Of nodes, and of steps of several nodes."""
+    """Launches of nodes, and of steps of several nodes."""
     found: list[Launch] = []
     for work in nodes:
         if isinstance(work, Fused):

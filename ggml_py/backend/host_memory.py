@@ -61,7 +61,7 @@ class SharedPages:
             self._expected = sum(need for size in sizes if (need := _aligned(size)) <= SHORT)
 
     def take(self, size: int) -> Bytes:
-        """As `aligned_bytes`; what is not short has memory of its own."""
+        """Memory as of `aligned_bytes`; what is not short does not share pages."""
         need = _aligned(size)
         if need > SHORT:
             return aligned_bytes(size)

@@ -83,7 +83,7 @@ class KernelTable(Generic[K]):
         return [entry for entry in self._candidates(node) if not entry.when(node)]
 
     def _candidates(self, node: Tensor) -> list[KernelEntry[K]]:
-        """Those for the type of the first source: ops have kernels for dozens of types."""
+        """Kernels for the type of the first source: ops have kernels for dozens of types."""
         source = node.src[0] if node.src else None
         key = node.op, source.type.name if source is not None else ""
         found = self._by_first.get(key)

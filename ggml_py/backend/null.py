@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ggml_py.backend.device import Buffer, Bytes, CompileOptions, Work
+from ggml_py.backend.concurrency import Event
+from ggml_py.backend.device import Buffer, Bytes, CompileOptions, Program, Work
 from ggml_py.tensor import Tensor
 
 
@@ -43,6 +44,23 @@ class NullProgram:
 
     def run(self) -> None:
         """Nothing is computed."""
+
+
+class NullQueue:
+    """The methods of an `AsyncDevice` where nothing is computed."""
+
+    def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
+        """Bytes go nowhere."""
+
+    def start(self, program: Program) -> Event:
+        return NullEvent()
+
+
+class NullEvent:
+    """An event that has come: nothing was started."""
+
+    def wait(self) -> None:
+        """Return at once."""
 
 
 class NullDevice:

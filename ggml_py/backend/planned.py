@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ggml_py.backend.abilities import Fuses, LaysOut, LimitsBuffers
-from ggml_py.backend.concurrency import AsyncDevice, Event
-from ggml_py.backend.device import Buffer, Bytes, CompileOptions, Device, Program, Work
-from ggml_py.backend.null import NullProgram
+from ggml_py.backend.concurrency import AsyncDevice
+from ggml_py.backend.device import Buffer, Bytes, CompileOptions, Device, Work
+from ggml_py.backend.null import NullProgram, NullQueue
 from ggml_py.fusion import Fusions
 from ggml_py.tensor import Tensor
 
@@ -108,19 +108,8 @@ class Planned:
         """Nothing runs."""
 
 
-class PlannedAsync(Planned):
+class PlannedAsync(NullQueue, Planned):
     """Stands for a device that works by itself: graphs have as many copies there."""
-
-    def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
-        """Bytes go nowhere."""
-
-    def start(self, program: Program) -> Event:
-        return _Over()
-
-
-class _Over:
-    def wait(self) -> None:
-        """Nothing was started."""
 
 
 def planned(devices: Sequence[Device], free: Sequence[int | None] = ()) -> list[Planned]:

@@ -158,7 +158,7 @@ class Match:
     def of(
         cls, pattern: Pattern, found: Found, place: Callable[[Tensor], int], uses: Uses
     ) -> Match:
-        """Of what fits the lines."""
+        """The match of nodes that fit the lines of a pattern."""
         lines = pattern.lines
         names = dict.fromkeys(line.name for line in lines)
         nodes = sorted((t for name in names for t in found[name]), key=place)

@@ -18,7 +18,7 @@ from ggml_py.types import F32
 
 @cache
 def all_gradients() -> dict[tuple[str, int], Gradient | None]:
-    """By op and number of the source; None where no gradient passes."""
+    """Gradients by op and number of the source; None where no gradient passes."""
     import_families(sys.modules[__package__])
     return GRADIENTS
 

@@ -85,7 +85,7 @@ def has_affinity() -> bool:
 
 @cache
 def usable_cpus() -> frozenset[int]:
-    """Those that this process could use when this was first asked."""
+    """The CPUs that this process could use when this was first asked."""
     return frozenset(logical_cpus())
 
 
@@ -163,7 +163,7 @@ def memory() -> tuple[int, int]:
 
 
 def _whole_memory() -> tuple[int, int]:
-    """Of the machine; where there is /proc, psutil need not be loaded."""
+    """Free and total bytes of the machine; where there is /proc, psutil need not be loaded."""
     fields = dict(line.split(":", 1) for line in _text(MEMINFO).splitlines() if ":" in line)
     if "MemAvailable" in fields:
         available, total = (1024 * int(fields[k].split()[0]) for k in ("MemAvailable", "MemTotal"))
@@ -175,7 +175,7 @@ def _whole_memory() -> tuple[int, int]:
 
 
 def arm_features() -> set[str]:
-    """Those of ARM_FEATURES that this processor, which is an ARM one, has and the system allows."""
+    """The ARM_FEATURES that this processor, which is an ARM one, has and the system allows."""
     return {name for name, asked in ARM_FEATURES.items() if _allows(asked)}
 
 
@@ -273,7 +273,7 @@ def _folders(controller: str) -> Iterator[Path]:
 
 
 def _file_cache(folder: Path) -> int:
-    """Of what a group uses, files that were not touched lately."""
+    """Bytes of files, among what a group uses, that were not touched lately."""
     lines = _text(folder / "memory.stat").splitlines()
     found = dict(line.split(" ", 1) for line in lines if " " in line)
     return int(found.get("total_inactive_file", found.get("inactive_file", "0")))
@@ -288,7 +288,7 @@ def _number(folder: Path, *names: str) -> int | None:
 
 
 def _numbers(text: str) -> set[int]:
-    """Of `0-3,8`: 0, 1, 2, 3 and 8."""
+    """Numbers of a list: `0-3,8` has 0, 1, 2, 3 and 8."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

@@ -8,7 +8,7 @@ from ggml_py.types import F32
 
 
 def _flops(t: Tensor) -> float:
-    """Of each token and element of the state: decay, two products, and the update."""
+    """Operations for each token and element of the state: decay, two products, the update."""
     v, size = t.source(2), t.source(0).ne[0]
     return 7.0 * v.n_elements * size
 

@@ -7,7 +7,7 @@ from ggml_py.tensor import Tensor
 
 
 def dense_bytes(t: Tensor) -> int:
-    """Of a tensor's elements, without the gaps between them."""
+    """Bytes of a tensor's elements, without the gaps between them."""
     return t.n_elements // t.type.block_size * t.type.type_size
 
 

@@ -8,7 +8,7 @@ PRODUCTS = {"MUL_MAT": "weight, x", "MUL_MAT_ID": "weight, x, ids"}
 
 
 def gated_by(product: str, op: str) -> Pattern:
-    """Of one of PRODUCTS, whose result gates `value` in an op of two tensors."""
+    """The pattern of a product whose result gates `value` in an op of two tensors."""
     return Pattern(f"""
         gate = {product}({PRODUCTS[product]})
         y = {op}(gate, value)

@@ -39,8 +39,8 @@ def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
 
 
 def rows_of_cache(m: Match, n_seqs: int) -> str:
-    """Of a pattern whose `state` is GET_ROWS of rows `ids` of a cache: needs one dense row of f32
-    for each sequence, and that what `kept` writes to the same memory are rows of the cache."""
+    """Why a `state`, GET_ROWS of rows `ids` of a cache, cannot stay there: needs one dense row of
+    f32 for each sequence, and that what `kept` writes to the same memory are rows of the cache."""
     cache, ids, kept = m["state"].source(0), m["ids"], m["kept"]
     if cache.type is not F32 or not cache.is_contiguous() or cache.ne[2] * cache.ne[3] > 1:
         return f"needs dense rows of f32; got {cache}"

@@ -38,7 +38,7 @@ class Blocks:
 
 
 def blocks_of(kind: GGMLType) -> Blocks:
-    """Of a type whose panels have the bytes of its rows."""
+    """Blocks of a type whose panels have the bytes of its rows."""
     scale = kind.type_size % 4
     return Blocks((kind.type_size - scale) * LANES, scale * LANES)
 

@@ -61,17 +61,17 @@ class Decoder:
 
     @property
     def chunks(self) -> int:
-        """Of a block."""
+        """Chunks of a block."""
         return self.type.block_size // CHUNK
 
     @property
     def groups(self) -> int:
-        """Of a chunk: values with one scale."""
+        """Groups of a chunk: values with one scale."""
         return CHUNK // self.per
 
     @property
     def panel_bytes(self) -> int:
-        """Of a chunk."""
+        """Bytes of a chunk in a panel."""
         return SCALES + WORD * self.groups
 
 
@@ -186,7 +186,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
 
 
 def _groups(per: int) -> tuple[Function, Function]:
-    """Of a chunk of a column, one f32 a group: scales, and -OFFSET times the sums."""
+    """Readers of a column's chunk, one f32 a group: scales, and -OFFSET times the sums."""
 
     @fn
     def scales_of_16(a):

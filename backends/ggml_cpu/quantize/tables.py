@@ -38,7 +38,7 @@ class Tables:
 
 @cache
 def tables(name: str, distances: int) -> Tables:
-    """Of a codebook; a list has all points at the so many smallest distances."""
+    """The tables of a codebook; a list has all points at the so many smallest distances."""
     points = grid(name).astype(np.int64)
     places = np.searchsorted(np.unique(points), points)
     length, n_levels = points.shape[1], int(places.max()) + 1

@@ -79,7 +79,7 @@ class Writer:
         return f"load_{t.type.name}({where}({name}))"
 
     def macros(self) -> str:
-        """Those that kernels/chain/_common.cl asks for."""
+        """The macros that kernels/chain/_common.cl asks for."""
         y, result = self.value(self.match.result), self.match.result
         statements = [*self.statements, f"const float y = {y}"]
         given = {

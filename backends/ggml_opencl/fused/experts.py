@@ -18,7 +18,7 @@ MOST = 1024  # experts, whose probabilities a group keeps
 
 
 def routed(m: Match) -> str:
-    """Of f32, and as many as there is room for."""
+    """Why the kernel cannot choose these experts: needs f32, and no more than it has room for."""
     logits, y = m["logits"], m.result
     if logits.ne[0] > MOST or logits.type.name != "f32" or not y.is_contiguous():
         return f"needs at most {MOST} experts, of f32; got {logits}"

@@ -28,7 +28,7 @@ def quantized_types() -> frozenset[str]:
 
 @cache
 def types_with(function: str) -> tuple[str, ...]:
-    """Those of them whose file has this function: `element`, which reads one value, or `quantize`,
+    """The types whose file has this function: `element`, which reads one value, or `quantize`,
     which makes a block.
     """
 

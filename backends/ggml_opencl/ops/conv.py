@@ -17,7 +17,7 @@ SUMMED = every(typed(0, *READABLE), typed(1, *FLOATS), typed(-1, *FLOATS))
 
 
 def _params(node: Tensor, *names: str | None) -> tuple[int, ...]:
-    """Of these names; 0 for None."""
+    """Parameters of these names; 0 for None."""
     return tuple(0 if name is None else node.param(name) for name in names)
 
 

@@ -32,7 +32,7 @@ def yarn(node: Tensor) -> tuple[float, float, float]:
 
 
 def pairs(node: Tensor) -> int:
-    """Of channels that are turned."""
+    """The number of pairs of channels that are turned."""
     n_dims: int = node.param("n_dims")
     return n_dims if node.param("mode") == VISION else n_dims // 2
 

@@ -13,7 +13,7 @@ from ggml_ref.values import Integers, Values
 
 
 def axes(node: Tensor, n_pairs: int) -> tuple[Integers, Integers]:
-    """Of each pair: which of the four positions turns it, and its frequency's exponent."""
+    """The position, of four, that turns each pair, and the exponent of its frequency."""
     pair = np.arange(n_pairs)
     if not node.param("mode") & MROPE:
         return np.zeros_like(pair), pair

@@ -81,7 +81,7 @@ def with_minimum(
 
 
 def refined(x: F32, n_max: int) -> tuple[F32, U]:
-    """As symmetric, but values are moved one by one while that helps (make_q3_quants)."""
+    """Levels like symmetric's, moved one by one while that helps (make_q3_quants)."""
     top = extreme(x)
     zero = np.abs(top) < TINY
     weight = x * x

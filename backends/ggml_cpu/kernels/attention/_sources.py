@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(element: Element) -> Rows:
-    """Those of a float type."""
+    """The rows of a float type."""
     ld, ld_n, size = element.load, element.load_n, element.size
 
     @fn

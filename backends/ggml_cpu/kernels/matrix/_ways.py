@@ -100,7 +100,8 @@ class Way:
 
 
 def ways(weight: Weight) -> Iterator[Way]:
-    """Of several that take a node, the last is best. That of few columns in panels comes first."""
+    """Ways to multiply; of several that take a node, the last is best. The way of few columns in
+    panels comes first."""
     if weight.repacked:  # whole panels are there: none is made of a part of a row
         yield Way(replace(weight, k_block=BLOCKS), False, PANELS)
     yield Way(weight, True, "tiles")

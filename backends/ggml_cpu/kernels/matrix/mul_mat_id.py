@@ -122,7 +122,7 @@ def first_panel(unit, start, width, panels):
 
 
 def columns_each(node: Tensor) -> int:
-    """Of an expert, were each chosen as often."""
+    """Columns of an expert, were each chosen as often."""
     ids = node.source(2)
     return ids.ne[0] * ids.ne[1] // max(1, node.source(0).ne[2])
 

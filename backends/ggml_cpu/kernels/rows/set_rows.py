@@ -31,7 +31,7 @@ def index_size(node: Tensor) -> tuple[int, ...]:
 
 
 def kind_and_size(node: Tensor) -> tuple[int, ...]:
-    """Of the source, and of an index."""
+    """The kind of the source, and the bytes of an index."""
     return float_kind(node.source(0)), *index_size(node)
 
 
