@@ -10,45 +10,33 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-STABLE = {  # within ggml_py; paths that code outside relies on, without a warning
-    "alloc": "plan.alloc",
-    "dump": "inspection.dump",
-    "host": "machine.host",  # ggml_cpu/target.py: its text is a part of the keys of kernels
-    "kernels": "backend.kernels",
-    "null": "backend.null",
-    "registry": "backend.registry",
-    "sched": "plan.sched",
-}
-MOVED = {  # within ggml_py; for one release, with a warning
-    "arena": "plan.arena",
-    "assign": "plan.assign",
-    "backward": "gradients",
-    "buffer": "tensor",
-    "building": "machine.building",
-    "chain": "fusion.chain",
-    "check": "inspection.check",
-    "collective": "plan.collective",
-    "crew": "plan.crew",
-    "digest": "machine.digest",
-    "environment": "machine.environment",
-    "extras": "machine.extras",
-    "folder": "machine.folder",
-    "garbage": "machine.garbage",
-    "host_memory": "backend.host_memory",
-    "indices": "backend.indices",
-    "judge": "inspection.judge",
-    "match": "fusion.match",
-    "order": "plan.order",
-    "pattern": "fusion.pattern",
-    "pipeline": "plan.pipeline",
-    "planned": "backend.planned",
-    "shield": "machine.shield",
-    "split": "plan.split",
-    "taps": "plan.taps",
-    "traffic": "ops.traffic",
-    "uses": "fusion.uses",
-    "waves": "plan.waves",
-}
+
+def places(table: str) -> dict[str, str]:
+    """New places by former ones, of lines with a room and its modules: `name`, `former:name`."""
+    found = {}
+    for room, *modules in map(str.split, table.strip().splitlines()):
+        for former, _, name in (module.partition(":") for module in modules):
+            found[former] = f"{room}.{name or former}"
+    return found
+
+
+# Paths that code outside relies on, without a warning. ggml_cpu/target.py imports host from here:
+# its text is a part of the keys of kernels.
+STABLE = places("""
+    backend kernels null registry
+    inspection dump
+    machine host
+    plan alloc sched
+""")
+# For one release, with a warning.
+MOVED = {"backward": "gradients", "buffer": "tensor"} | places("""
+    backend host_memory indices planned
+    fusion chain match pattern uses
+    inspection check judge
+    machine building digest environment extras folder garbage shield
+    ops traffic
+    plan arena assign collective crew order pipeline split taps waves
+""")
 
 
 class Finder:

@@ -13,7 +13,7 @@ from llama_py import _moved as llama
 
 MOVED = [
     *(("ggml_py", *places) for places in ggml.MOVED.items()),
-    *(("llama_py", *places) for places in llama.MOVED.items()),
+    *(("llama_py", *places) for places in llama.finder().moved.items()),
 ]
 
 
