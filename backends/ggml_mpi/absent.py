@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ggml_mpi.device import RankDevice
-from ggml_py.backend import Buffer, Bytes, Device, Fuses, LaysOut
-from ggml_py.backend.null import NullBuffer, NullDevice
+from ggml_py.backend import Device, Fuses, LaysOut
+from ggml_py.backend.null import SeparateDevice
 from ggml_py.backend.registry import device as find_device
 from ggml_py.fusion import Fusions
 from ggml_py.tensor import Tensor
@@ -15,15 +15,7 @@ from ggml_py.tensor import Tensor
 PREFIX = "mpi"
 
 
-class RankBytes(NullBuffer):
-    """Counts bytes that only one rank can read."""
-
-    def __init__(self, size: int, owner: AbsentRank) -> None:
-        super().__init__(size)
-        self.owner = owner
-
-
-class AbsentRank(NullDevice):
+class AbsentRank(SeparateDevice):
     """A rank whose CPU is of the same kind as this machine's, which answers for it."""
 
     kind = RankDevice.kind
@@ -36,17 +28,8 @@ class AbsentRank(NullDevice):
     def memory(self) -> tuple[int, int]:
         return self.like.memory()
 
-    def alloc(self, size: int) -> Buffer:
-        return RankBytes(size, self)
-
-    def wrap(self, data: Bytes) -> Buffer | None:
-        return None
-
     def why_not(self, node: Tensor) -> str:
         return self.like.why_not(node)
-
-    def can_read(self, buffer: Buffer) -> bool:
-        return isinstance(buffer, RankBytes) and buffer.owner is self
 
     @property
     def fusions(self) -> Fusions[Any]:

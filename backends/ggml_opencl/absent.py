@@ -6,23 +6,14 @@ from collections.abc import Sequence
 
 from ggml_opencl.fused import fusions
 from ggml_opencl.table import Launch, table
-from ggml_py.backend import Buffer, Bytes
-from ggml_py.backend.null import NullBuffer, NullDevice, NullQueue
+from ggml_py.backend.null import NullQueue, SeparateDevice
 from ggml_py.fusion import Fusions
 from ggml_py.tensor import Tensor
 
 ALIGNMENT = 128
 
 
-class OwnBuffer(NullBuffer):
-    """Counts bytes that only one device can read."""
-
-    def __init__(self, size: int, owner: AbsentDevice) -> None:
-        super().__init__(size)
-        self.owner = owner
-
-
-class AbsentDevice(NullQueue, NullDevice):
+class AbsentDevice(NullQueue, SeparateDevice):
     """A GPU of which nothing is known but its name: there is no memory, and nothing is computed."""
 
     description = "not on this machine"
@@ -36,17 +27,8 @@ class AbsentDevice(NullQueue, NullDevice):
         """Another one."""
         return AbsentDevice(name)
 
-    def alloc(self, size: int) -> Buffer:
-        return OwnBuffer(size, self)
-
-    def wrap(self, data: Bytes) -> Buffer | None:
-        return None
-
     def why_not(self, node: Tensor) -> str:
         return table.why_not(node)
-
-    def can_read(self, buffer: Buffer) -> bool:
-        return isinstance(buffer, OwnBuffer) and buffer.owner is self
 
     @property
     def fusions(self) -> Fusions[Launch]:

@@ -60,9 +60,7 @@ class Device(Protocol):
         """New zeroed memory; AllocError if there is none."""
 
     def wrap(self, data: Bytes) -> Buffer | None:
-        """A read-only buffer on bytes the host already has (an mmap), or None if the device must
-        copy.
-        """
+        """A read-only buffer on bytes of the host (an mmap); None if the device must copy."""
 
     def why_not(self, node: Tensor) -> str:
         """ "" if this device can run the node, else the reason."""
@@ -71,9 +69,10 @@ class Device(Protocol):
         """Whether kernels of this device can use a tensor in that buffer as it is."""
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Called once per weight after its bytes are in place, with the ops that will read it; the
-        device
-        may give it a layout of its own."""
+        """Give a weight, whose bytes are in place, the layout that the ops which read it want.
+
+        Called once per weight.
+        """
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
         """Freeze nodes into a program. All their tensors are allocated. Only a device that `Fuses`

@@ -31,6 +31,14 @@ class NullBuffer:
         """There is nothing to fill."""
 
 
+class OwnedBuffer(NullBuffer):
+    """Counts bytes that only one device can read."""
+
+    def __init__(self, size: int, owner: NullDevice) -> None:
+        super().__init__(size)
+        self.owner = owner
+
+
 def reader_of(tensors: Iterable[Tensor], name: str) -> Tensor:
     """Make a node that computes nothing and reads tensors: until then they stay as they are."""
     node = Tensor(src=tuple(tensors), name=name)
@@ -94,6 +102,19 @@ class NullDevice:
 
     def set_threads(self, n: int) -> None:
         """Nothing runs."""
+
+
+class SeparateDevice(NullDevice):
+    """A device with memory that nothing else can read, and that can read no other."""
+
+    def alloc(self, size: int) -> Buffer:
+        return OwnedBuffer(size, self)
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        return None
+
+    def can_read(self, buffer: Buffer) -> bool:
+        return isinstance(buffer, OwnedBuffer) and buffer.owner is self
 
 
 def devices() -> list[NullDevice]:

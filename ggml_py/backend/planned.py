@@ -11,18 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ggml_py.backend.abilities import Fuses, LaysOut, LimitsBuffers
 from ggml_py.backend.concurrency import AsyncDevice
-from ggml_py.backend.device import Buffer, Bytes, CompileOptions, Device, Work
-from ggml_py.backend.null import NullProgram, NullQueue
+from ggml_py.backend.device import Buffer, Bytes, Device
+from ggml_py.backend.null import NullBuffer, NullDevice, NullQueue
 from ggml_py.fusion import Fusions
 from ggml_py.tensor import Tensor
 
 
 @dataclass(slots=True, eq=False)
-class PlannedBuffer:
+class PlannedBuffer(NullBuffer):
     """Counts bytes. `like` is a little memory of the device that it stands for; `mapped` bytes are
     the host's already."""
 
@@ -34,17 +32,8 @@ class PlannedBuffer:
     def __post_init__(self) -> None:
         self.is_host = self.like.is_host
 
-    def write(self, offset: int, data: Bytes) -> None:
-        """Bytes go nowhere; they are not looked at."""
 
-    def read(self, offset: int, size: int) -> Bytes:
-        return np.zeros(size, np.uint8)
-
-    def clear(self, value: int = 0) -> None:
-        """There is nothing to fill."""
-
-
-class Planned:
+class Planned(NullDevice):
     """Stands for a device.
 
     free     bytes that it is to have; None: as many as the device itself has
@@ -100,12 +89,6 @@ class Planned:
     @property
     def fusions(self) -> Fusions[Any]:
         return self.device.fusions if isinstance(self.device, Fuses) else Fusions()
-
-    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> NullProgram:
-        return NullProgram([t for t in nodes if isinstance(t, Tensor)])
-
-    def set_threads(self, n: int) -> None:
-        """Nothing runs."""
 
 
 class PlannedAsync(NullQueue, Planned):

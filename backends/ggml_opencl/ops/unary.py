@@ -15,34 +15,11 @@ def _unary(op: str, *names: str) -> None:
         return by_element(node)
 
 
-for _op in (
-    "SQR",
-    "SQRT",
-    "LOG",
-    "SIN",
-    "COS",
-    "ABS",
-    "SGN",
-    "NEG",
-    "STEP",
-    "TANH",
-    "ELU",
-    "RELU",
-    "SIGMOID",
-    "GELU",
-    "GELU_QUICK",
-    "GELU_ERF",
-    "SILU",
-    "HARDSWISH",
-    "HARDSIGMOID",
-    "EXP",
-    "EXPM1",
-    "SOFTPLUS",
-    "FLOOR",
-    "CEIL",
-    "ROUND",
-    "TRUNC",
-):
+UNARIES = """
+    SQR SQRT LOG SIN COS ABS SGN NEG STEP TANH ELU RELU SIGMOID GELU GELU_QUICK GELU_ERF SILU
+    HARDSWISH HARDSIGMOID EXP EXPM1 SOFTPLUS FLOOR CEIL ROUND TRUNC
+"""
+for _op in UNARIES.split():
     _unary(_op)
 _unary("LEAKY_RELU", "slope")
 
