@@ -22,9 +22,9 @@ HOLDER = """
 import sys
 from pathlib import Path
 from ggml_py.machine.folder import Folder
-from ggml_cpu.lock import Turn
+from ggml_cpu.lock import CompileTurn
 
-with Folder(Path(sys.argv[1])) as folder, Turn(folder) as turn:
+with Folder(Path(sys.argv[1])) as folder, CompileTurn(folder) as turn:
     print(turn.is_ours(), flush=True)
     sys.stdin.read()
 """

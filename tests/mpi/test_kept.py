@@ -76,8 +76,8 @@ def test_another_file_of_the_name_is_none(at: Path, how: str) -> None:
 WRITES = """
 import sys
 import numpy as np
-from ggml_mpi.kept import Kept, digest_of
-k = Kept()
+from ggml_mpi.kept import KeptWeights, digest_of
+k = KeptWeights()
 for seed in range(10000):
     data = np.random.default_rng(seed).integers(0, 256, 1 << 20, np.uint8)
     k.keep(digest_of(data), data)
