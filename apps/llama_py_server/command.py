@@ -31,6 +31,7 @@ from llama_py_server.params import (
     ServerParams,
     TalkParams,
 )
+from llama_py_server.wire.exposure import exposure, is_public
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
@@ -88,6 +89,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     listen = read(args, ListenParams)
     if bool(listen.ssl_key_file) != bool(listen.ssl_cert_file):
         p.error("TLS needs both --ssl-key-file and --ssl-cert-file")
+    if listen.check:
+        print(*exposure(listen, o, read(args, ModelsParams)), sep="\n")
+        return 0
+    if is_public(listen) and not listen.keys() and not listen.insecure:
+        hosts = ",".join(listen.host)
+        p.error(f"--host {hosts} lets other machines ask; give --api-key, or --insecure")
     if o.slot_save_path and not Path(o.slot_save_path).is_dir():
         p.error(f"--slot-save-path {o.slot_save_path}: is no folder")
     if o.media_path and not Path(o.media_path).is_dir():

@@ -27,6 +27,12 @@ class ListenParams(Params):
         metavar="HOST,...",
     )
     port: int = option(8080, "--port", "port to listen on (0: any)", check=integers(0, 65535))
+    insecure: bool = option(
+        False, "--insecure", "other machines may ask without a key, which --host allows them"
+    )
+    check: bool = option(
+        False, "--check", "print what clients can do with these options, and end", env=""
+    )
     ui: bool = option(True, "--ui --webui", "the page at /", off="--no-ui --no-webui", env="UI")
     api_prefix: str = option(
         "",
