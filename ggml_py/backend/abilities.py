@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -59,3 +61,25 @@ class MasksLogits(Protocol):
     def logits_mask(self) -> MaskLogits:
         """A function of logits [n] and bits, a token's each, the lowest of a byte first: a copy
         with -inf for tokens without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """One run of one kernel for a node, from start to end in nanoseconds of the device's clock.
+
+    threads  when each thread began it, and had done its part, where they are known
+    """
+
+    node: Tensor
+    kernel: str
+    start: int
+    end: int
+    threads: tuple[tuple[int, int], ...] = ()
+
+
+@runtime_checkable
+class Profiles(Protocol):
+    """A device that can tell how long its kernels take."""
+
+    def profiling(self) -> AbstractContextManager[list[KernelTime]]:
+        """A context; the kernels that run in it are added to its list."""

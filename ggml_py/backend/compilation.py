@@ -12,8 +12,7 @@ from ggml_py.tensor import Tensor
 @runtime_checkable
 class KeepsKernels(Protocol):
     """A device that compiles kernels when they are first needed, and keeps them: many at once take
-    less time than one after the other.
-    """
+    less time than one after the other."""
 
     def begin(self, types: Iterable[str]) -> None:
         """A model with weights of these types is about to be loaded: start what compiles, if it is

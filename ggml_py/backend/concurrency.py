@@ -19,8 +19,7 @@ class Event(Protocol):
 @runtime_checkable
 class AsyncDevice(Protocol):
     """A device that works on while the host does something else; to read its memory is to wait for
-    all that was started before.
-    """
+    all that was started before."""
 
     def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
         """Copy bytes into a tensor, not before `after`. What is started next sees them."""

@@ -76,8 +76,7 @@ class Device(Protocol):
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
         """Freeze nodes into a program. All their tensors are allocated. Only a device that `Fuses`
-        is given steps of several nodes.
-        """
+        is given steps of several nodes."""
 
     def set_threads(self, n: int) -> None:
         """Number of host threads, where that means something."""

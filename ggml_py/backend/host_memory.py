@@ -46,8 +46,7 @@ def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> Bytes:
 
 class SharedPages:
     """Memory for many tensors side by side, so that large pages hold those, too, that are smaller
-    than one. An area of them is there until all that is in it is gone.
-    """
+    than one. An area of them is there until all that is in it is gone."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -88,8 +87,7 @@ def _aligned(size: int) -> int:
 
 def _large_pages(size: int, alignment: int) -> Bytes:
     """Asked for, as most systems give them on request only; what is left at the end is not worth
-    one.
-    """
+    one."""
     area = _Area(-1, size + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     raw = np.frombuffer(area, np.uint8)
     start = -_address(raw) % alignment
@@ -100,8 +98,7 @@ def _large_pages(size: int, alignment: int) -> Bytes:
 
 def zero(data: Bytes) -> None:
     """Let all bytes be 0. Of what `aligned_bytes` made, Linux takes the pages back, and gives zeros
-    on the next touch: a cache of gigabytes that nothing was written to stays untouched.
-    """
+    on the next touch: a cache of gigabytes that nothing was written to stays untouched."""
     given = give_back(data)
     data[: given.start] = 0
     data[given.stop :] = 0
@@ -109,8 +106,7 @@ def zero(data: Bytes) -> None:
 
 def give_back(data: Bytes) -> slice:
     """Nobody needs these bytes any more: Linux takes their pages back, and gives zeros on the next
-    touch. Returns the part of them that is on such pages; others stay as they are.
-    """
+    touch. Returns the part of them that is on such pages; others stay as they are."""
     area = _area(data)
     if area is None or host.SYSTEM != "linux":
         return slice(0, 0)

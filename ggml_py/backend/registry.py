@@ -94,8 +94,7 @@ def _backend_of(name: str) -> str:
 
 def device(name: str) -> Device:
     """A device by its name (`cpu`, `ref`, `opencl0`, ...): its backend is the name without trailing
-    digits.
-    """
+    digits."""
     found = devices(_backend_of(name))
     for d in found:
         if name in (d.name, d.name.rstrip("0123456789")):

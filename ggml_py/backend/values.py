@@ -39,8 +39,7 @@ def set_tensor(t: Tensor, values: npt.NDArray[Any]) -> None:
 
 def host_array(t: Tensor) -> npt.NDArray[Any] | None:
     """The values of a tensor without gaps where the host has them, to be changed there. None of one
-    in another memory, and of a quantized one. -> [ne3, ne2, ne1, ne0], bf16 as uint16
-    """
+    in another memory, and of a quantized one. -> [ne3, ne2, ne1, ne0], bf16 as uint16"""
     dtype = numpy_dtype(t)
     if dtype is None or not isinstance(t.buffer, HostBuffer) or not t.is_contiguous():
         return None
@@ -50,6 +49,5 @@ def host_array(t: Tensor) -> npt.NDArray[Any] | None:
 
 def get_tensor(t: Tensor) -> npt.NDArray[Any]:
     """Values as a NumPy array [ne3, ne2, ne1, ne0]; bf16 as float32. For a quantized type, its raw
-    bytes.
-    """
+    bytes."""
     return tensor_bytes(t) if numpy_dtype(t) is None else t.numpy()

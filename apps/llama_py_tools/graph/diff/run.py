@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,11 +114,3 @@ def _loader(file: Path) -> Read:
         return found
 
     return read
-
-
-def names_of(records: Iterable[Record]) -> dict[tuple[int, str], list[int]]:
-    """Indices of nodes by graph and name."""
-    found: dict[tuple[int, str], list[int]] = {}
-    for r in records:
-        found.setdefault((r["dec"], r["name"]), []).append(r["i"])
-    return found

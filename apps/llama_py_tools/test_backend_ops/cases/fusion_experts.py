@@ -8,8 +8,8 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Leaves, case, integers, uniform
-from llama_py_tools.test_backend_ops.cases.matrix.mul_mat_id import expert_ids
 from llama_py_tools.test_backend_ops.cases.reduce import distinct
+from llama_py_tools.test_backend_ops.cases.rows import row_numbers
 
 Shape = tuple[int, ...]
 WEIGHTS = [BY_NAME[n] for n in ("f32", "f16", "q8_0", "q4_0", "q4_1", "q4_K", "mxfp4")]
@@ -53,7 +53,7 @@ def experts_glu(
 ) -> Tensor:
     """some: of eight matrices that are chosen from, those from the third on are here."""
     of, first = (8, 2) if some else (0, 0)
-    ids = new((of or n_mats, n), I32, expert_ids(of or n_mats))
+    ids = new((of or n_mats, n), I32, row_numbers(of or n_mats))
     ids, x = ops.view_2d(ids, n_used, n, ids.nb[1], 0), new((k, 1, n))
     up, gate = (
         ops.mul_mat_id(new.weight((k, m, n_mats), type_a), x, ids, first=first, of=of)
@@ -93,7 +93,7 @@ def mul_mat_id_vec_fusion(
 ) -> Tensor:
     """The same of chosen experts, each weighted. one_row: all read the token's one row."""
     n, k, n_mats, n_used = 32, 256, 16, 8
-    ids = new((n_mats, m), I32, expert_ids(n_mats))
+    ids = new((n_mats, m), I32, row_numbers(n_mats))
     ids = ops.view_2d(ids, n_used, m, ids.nb[1], 0)
     x = new((k, 1 if one_row else n_used, m))
 

@@ -52,7 +52,7 @@ def get_rows(
 
 
 def row_numbers(n_rows: int) -> Init:
-    """Different row numbers in each line: which of two writes to a row wins is not defined."""
+    """Different rows or experts in each line: which of two writes to a row wins is not defined."""
 
     def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         order = np.broadcast_to(np.arange(n_rows), (*shape[:-1], n_rows))

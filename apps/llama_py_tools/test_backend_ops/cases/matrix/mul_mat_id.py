@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, draws, uniform
+from llama_py_tools.test_backend_ops.case import Leaves, case, draws, uniform
 from llama_py_tools.test_backend_ops.cases.matrix.mul_mat import (
     BLOCKS,
     BOUND,
@@ -18,18 +18,9 @@ from llama_py_tools.test_backend_ops.cases.matrix.mul_mat import (
     TYPES,
     flops,
 )
+from llama_py_tools.test_backend_ops.cases.rows import row_numbers
 
 BF16 = BY_NAME["bf16"]
-
-
-def expert_ids(n_mats: int) -> Init:
-    """Different experts for each token, as a router chooses them."""
-
-    def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        order = np.broadcast_to(np.arange(n_mats), (*shape[:-1], n_mats))
-        return rng.permuted(order, axis=-1)[..., : shape[-1]]
-
-    return init
 
 
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=TYPES, n_mats=[4], n_used=[2], b=[False, True], m=[33],
@@ -75,7 +66,7 @@ def mul_mat_id(
     range: b's largest value; beyond f16's it may not be rounded to f16. half: the matrices are half
     of a larger tensor.
     """
-    ids = new((n_mats, n), I32, expert_ids(n_mats))
+    ids = new((n_mats, n), I32, row_numbers(n_mats))
     ids = ops.view_2d(ids, n_used, n, ids.nb[1], 0)
     ne = (k, m, n_mats)
     if half is not None:
@@ -102,9 +93,9 @@ def mul_mat_id_some(
     prepared: bool, first: int, of: int,
 ) -> Tensor:
     """Multiply by chosen matrices, of which only some are here."""
-    ids = ops.view_2d(x := new((of, n), I32, expert_ids(of)), n_used, n, x.nb[1], 0)
+    ids = ops.view_2d(x := new((of, n), I32, row_numbers(of)), n_used, n, x.nb[1], 0)
     as_ = (new.weight if prepared else new)((k, m, n_mats), type_a)
     return ops.mul_mat_id(as_, new((k, 1, n)), ids, first=first, of=of)
 
 
-draws("MUL_MAT_ID", 2, lambda t: expert_ids(t.param("of") or t.src[0].ne[2]))
+draws("MUL_MAT_ID", 2, lambda t: row_numbers(t.param("of") or t.src[0].ne[2]))
