@@ -33,6 +33,7 @@ from llama_py_server.wire.access import Cors, HostCheck, KeyCheck, check_origin
 from llama_py_server.wire.errors import HTTPError, as_http_error
 from llama_py_server.wire.limits import BodyLimit, RequestLimit
 from llama_py_server.wire.responses import GONE, as_error
+from llama_py_server.wire.usage import Client, UsageLimit
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -135,10 +136,12 @@ def app(
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     prompts = [path for path, handler in POST.items() if handler in COMPUTE]
     large = [prefix + path for path in (*prompts, *vertex.predict_paths())]
+    clients: dict[str, Client] = {}
     middleware = [
         Middleware(HostCheck, listen=listen),
         Middleware(Cors, listen=listen),
         Middleware(KeyCheck, keys=listen.keys(), public=public),
+        Middleware(UsageLimit, listen=listen, clients=clients),
         Middleware(RequestLimit, most=listen.max_connections, public=public),
         Middleware(
             BodyLimit,
@@ -152,7 +155,7 @@ def app(
     made = Starlette(
         routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
     )
-    made.state.ui, made.state.streams = listen.ui, SavedStreams()
+    made.state.ui, made.state.streams, made.state.clients = listen.ui, SavedStreams(), clients
     return made
 
 

@@ -117,6 +117,21 @@ class ListenParams(Params):
         " without a key are told to come again",
         check=_POSITIVE,
     )
+    client_parallel: int = option(
+        0,
+        "--client-parallel",
+        "requests of one key (without keys: of one address) at a time (0: any number)",
+        check=integers(0),
+    )
+    client_requests: int = option(
+        0, "--client-requests", "its requests a minute (0: any number)", check=integers(0)
+    )
+    client_tokens: int = option(
+        0,
+        "--client-tokens",
+        "its tokens a minute, of prompts and answers (0: any number)",
+        check=integers(0),
+    )
     sse_ping_interval: int = option(
         30,
         "--sse-ping-interval",

@@ -19,6 +19,7 @@ from llama_py_server.schema.prompts import tokens_of
 from llama_py_server.wire.body import Body, object_of, objects, text, value
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
 from llama_py_server.wire.responses import as_json
+from llama_py_server.wire.usage import CLIENT
 
 if TYPE_CHECKING:
     from llama_py.batch import F32
@@ -111,6 +112,8 @@ def _tokens(state: ModelState, given: Any) -> list[int]:
 async def _rows(state: ModelState, prompts: Sequence[Sequence[int]], norm: int) -> list[F32]:
     """Of each prompt [1, n]; without pooling [n_tokens, n]."""
     try:
+        if (client := CLIENT.get()) is not None:
+            client.count(sum(map(len, prompts)))
         reading = state.engine.embed(prompts, state.pooling, norm, state.options.attention)
         return [np.atleast_2d(row) for row in await asyncio.wrap_future(reading)]
     except TooLong as e:

@@ -118,6 +118,14 @@ async def get(request: Request, shelf: Shelf) -> Response:
             for reason, n in sorted(now.total.ended.items())
         ),
     ]
+    clients = [c for c in request.app.state.clients.values() if c.name.startswith("key ")]
+    for name, help in (
+        ("requests", "Requests of each key"),
+        ("tokens", "Tokens of prompts and answers of each key"),
+    ):
+        full = f"llamacpp:client_{name}_total"
+        lines += [f"# HELP {full} {help}", f"# TYPE {full} counter"] if clients else []
+        lines += [f'{full}{{client="{c.name}"}} {getattr(c, f"n_{name}")}' for c in clients]
     made = Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
     made.raw_headers += as_written({"Process-Start-Time-Unix": str(int(record.started))})
     return made

@@ -17,6 +17,7 @@ from llama_py.serving import Busy, Event, Handle, Timings
 from llama_py_server.schema.completion import with_params
 from llama_py_server.stream.reply import Change, Reply
 from llama_py_server.wire.errors import HTTPError, as_http_error
+from llama_py_server.wire.usage import CLIENT
 
 if TYPE_CHECKING:
     from llama_py.serving import Engine, Request
@@ -57,6 +58,7 @@ class PendingReplies:
         self._events: asyncio.Queue[tuple[Reply, Event] | None] = asyncio.Queue()
         self._first: tuple[Reply, Event] | None = None  # that `is_quiet` has waited for
         self._forget = state.loss.listen(self._lost) if state.loss is not None else None
+        self._client = CLIENT.get()
 
     def _lost(self, error: HTTPError) -> None:
         """The engine will tell nothing any more."""
@@ -136,6 +138,10 @@ class PendingReplies:
 
     def cancel(self) -> None:
         """No reply goes on, nor begins."""
+        if not self._is_cancelled:
+            for reply in self.replies:
+                if not reply.ended:
+                    self._count(reply)
         self._is_cancelled = True
         if self._forget is not None:
             self._forget()
@@ -187,8 +193,14 @@ class PendingReplies:
     def _noted(self, change: Change) -> Change:
         if change.reply.ended:
             self._left -= 1
+            self._count(change.reply)
             self._ask_more()
         return change
+
+    def _count(self, reply: Reply) -> None:
+        """Count the tokens of a reply for its client."""
+        if self._client is not None:
+            self._client.count(reply.timings.n_prompt + reply.timings.n_gen)
 
     async def __aiter__(self) -> AsyncIterator[Change]:
         while (change := await self.next()) is not None:

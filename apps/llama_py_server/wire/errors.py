@@ -14,6 +14,7 @@ CODES = {
     "permission_error": 403,
     "not_found_error": 404,
     "request_too_large": 413,
+    "rate_limit_error": 429,
     "server_error": 500,
     "not_supported_error": 501,
     "unavailable_error": 503,
