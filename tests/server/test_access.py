@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
@@ -13,6 +14,7 @@ from llama_py_server.app import app
 from llama_py_server.models.shelf import Shelf, holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
+from llama_py_server.routes import page
 from llama_py_server.stream.replies import running
 from tests.server.served import LOCAL, WAIT, until
 from tests.serving.engines import held
@@ -100,33 +102,44 @@ def test_hosts(state: ModelState, host: str, status: int) -> None:
 
 
 OTHER, LISTED = "http://example.com", "http://app.example"
+CHANGES = {
+    ("POST", "/models"),
+    ("DELETE", "/models"),
+    ("POST", "/models/load"),
+    ("POST", "/models/unload"),
+    ("DELETE", "/v1/stream"),
+    ("POST", "/props"),
+    ("POST", "/slots/{id_slot}"),
+    ("POST", "/lora-adapters"),
+}
 
 
-def test_only_known_pages_change_the_server(state: ModelState) -> None:
-    client = client_of(state, cors_origins=f"*, {LISTED}")
+def test_every_route_asks_who_it_is(state: ModelState) -> None:
+    client = client_of(state, api_key=(KEY,), cors_origins=f"*, {LISTED}")
     made: Any = client.app
-    refused = set()
+    right, wrong = {"x-api-key": KEY}, {"x-api-key": f"{KEY}x"}
+    changes, public = set(), set()
     for route in made.routes:
-        for method in route.methods - {"GET", "HEAD"}:
-            path = route.path.format_map({"id_slot": "0"})
-            found = client.request(method, path, content=b"{", headers={"origin": OTHER})
-            if found.status_code == 403:
-                refused.add((method, route.path))
-            own = (LISTED, "http://127.0.0.1:1", LOCAL, "")
-            for origin in own if found.status_code == 403 else ():
-                found = client.request(method, path, content=b"{", headers={"origin": origin})
-                assert found.status_code != 403 or OTHER not in found.text
-                assert "pages of" not in found.text
-    assert refused == {
-        ("POST", "/models"),
-        ("DELETE", "/models"),
-        ("POST", "/models/load"),
-        ("POST", "/models/unload"),
-        ("DELETE", "/v1/stream"),
-        ("POST", "/props"),
-        ("POST", "/slots/{id_slot}"),
-        ("POST", "/lora-adapters"),
-    }
+        for method in route.methods - {"HEAD"}:
+
+            def ask(**headers: str) -> httpx.Response:
+                path = route.path_format.format(id_slot=0, name="x")  # noqa: B023
+                return client.request(method, path, content=b"{", headers=headers)  # noqa: B023
+
+            keyless = {ask().status_code == 401, ask(**wrong).status_code == 401}
+            assert len(keyless) == 1
+            public |= set() if True in keyless else {route.path}
+            assert ask(**right).status_code != 401
+            assert ask(**right, host="example.com").status_code == 403
+            if "pages of" in ask(**right, origin=OTHER).text:
+                changes.add((method, route.path))
+            assert ("pages of" in ask(**right, origin="null").text) is (
+                (method, route.path) in changes
+            )
+            for origin in (LISTED, "http://127.0.0.1:1", LOCAL):
+                assert "pages of" not in ask(**right, origin=origin).text
+    assert changes == CHANGES
+    assert public == {"/health", "/v1/health", *page.PATHS}
 
 
 def test_a_model_that_is_being_loaded() -> None:
