@@ -80,3 +80,23 @@ def test_a_new_start_closes_the_file(tmp_path: Path) -> None:
     assert handler not in logging.getLogger("llama_py").handlers
     logs.tell("elsewhere")
     assert (tmp_path / "log").read_text() == ""
+
+
+@pytest.mark.parametrize("flags", [{}, {"log_prefix": True}, {"log_jsonl": True}])
+def test_texts_of_clients_make_no_lines(
+    flags: dict[str, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every control character is escaped at every level, in tracebacks too."""
+    wild = "".join(map(chr, (*range(1, 32), *range(127, 160), 0x2028, 0x202E))) + "\nerror: forged"
+    try:
+        logs.set_up(CommonParams(verbose=True, **flags))
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
+            logs.log.log(level, "of %s", wild)
+            logs.log.log(level, "of one", exc_info=ValueError(wild))
+        assert logging.lastResort is not None  # which logs for other libraries
+        logging.lastResort.handle(logging.makeLogRecord({"msg": wild, "levelno": logging.ERROR}))
+    finally:
+        logs.set_up(CommonParams())
+    both = "".join(capsys.readouterr())
+    assert both.count("forged") == 9 and "\nerror: forged" not in both
+    assert {c for c in both if not c.isprintable()} <= {"\n", "\t"}

@@ -322,11 +322,24 @@ def test_nothing_of_the_own_network_is_fetched(files: tuple[Path, Path], page: s
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
         "2001:0:4136:e378:8000:63bf:80ff:fffe",
+        "::127.0.0.1",
+        "::10.0.0.1",
+        "::ffff:0:10.0.0.1",
+        "64:ff9b::10.0.0.1",
+        "64:ff9b:1::127.0.0.1",
+        "64:ff9b:1:7f00:0:100::",
+        "2002:a00:1::",
+        "fec0::1",
     ],
 )
 def test_addresses_that_are_not_of_the_internet(address: str) -> None:
     assert not is_public(address)
-    assert is_public("8.8.8.8") and is_public("2606:4700::1111") and is_public("64:ff9b::808:808")
+
+
+@pytest.mark.parametrize("form", ["{}", "::{}", "::ffff:{}", "64:ff9b::{}", "64:ff9b:1::{}"])
+def test_addresses_count_as_what_they_stand_for(form: str) -> None:
+    assert is_public(form.format("8.8.8.8")) and not is_public(form.format("192.168.1.1"))
+    assert is_public("2606:4700::1111") and is_public("2002:808:808::")
 
 
 def test_a_model_without_sight_says_so(client: TestClient) -> None:

@@ -14,7 +14,7 @@ from llama_py_server.models.feed import Feed
 from llama_py_server.models.fetches import Fetches
 from llama_py_server.models.state import ModelRecord
 from llama_py_server.models.summary import ModelSummary, summarize
-from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.errors import HTTPError, invalid, without_folders
 
 if TYPE_CHECKING:
     from llama_py_server.models.loss import Loss
@@ -178,10 +178,12 @@ class Shelf:
             self.models.forget(future)
             raise
         except (AllocError, MemoryError) as e:
-            message = f"there is not enough memory for model '{entry.name}': {e}"
+            why = without_folders(str(e))
+            message = f"there is not enough memory for model '{entry.name}': {why}"
             raise HTTPError("unavailable_error", message) from e
         except Exception as e:
-            message = f"model '{entry.name}' could not be loaded: {e}"
+            why = without_folders(str(e))
+            message = f"model '{entry.name}' could not be loaded: {why}"
             raise HTTPError("server_error", message) from e
 
     def is_there(self, entry: ModelEntry) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_py.batch.prompts import MARKER
@@ -75,7 +76,7 @@ def _props(state: ModelState) -> dict[str, Any]:
         "total_slots": state.engine.n_slots,
         "model_alias": state.name,
         "model_ftype": _file_type(state),
-        "model_path": state.path,
+        "model_path": Path(state.path).name,
         "modalities": {"vision": state.sees, "video": False, "audio": False},
         "media_marker": MARKER,
         "endpoint_slots": state.params.slots,

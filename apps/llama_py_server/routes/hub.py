@@ -70,7 +70,7 @@ def _remove(name: str) -> None:
     try:
         hub.removed(name)
     except OSError as e:
-        why = str(e)
+        why = e.strerror or type(e).__name__
     if name in hub.cached_names():
         raise HTTPError("server_error", f"model '{name}' is not removed: {why}")
 

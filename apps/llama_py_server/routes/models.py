@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -10,7 +11,7 @@ from starlette.responses import Response
 
 from llama_py_server.models.shelf import status_of
 from llama_py_server.wire.body import object_of, text
-from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.errors import HTTPError, invalid, without_folders
 from llama_py_server.wire.responses import as_json
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ async def model(request: Request, shelf: Shelf) -> Response:
 def _shown(shelf: Shelf, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
     status: dict[str, Any] = {"value": status_of(info), "args": list(entry.flags)}
     if info.error is not None:
-        status |= {"failed": True, "exit_code": 1, "error": str(info.error)}
+        status |= {"failed": True, "exit_code": 1, "error": without_folders(str(info.error))}
     summary = shelf.summary(entry)
     sees = entry.sees if summary is None else summary.sees
     found = {
@@ -106,7 +107,7 @@ def _shown(shelf: Shelf, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
         "owned_by": "llama-py",
         "created": int(time.time()),
         "status": status,
-        "path": entry.path,
+        "path": Path(entry.path).name,
         "source": entry.kind,
         "can_remove": entry.is_of_hub,
         "architecture": {

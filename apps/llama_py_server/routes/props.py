@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -63,7 +64,7 @@ async def adapters(request: Request, state: ModelState) -> Response:
     for id, adapter in enumerate(state.model.adapters):
         one: dict[str, Any] = {
             "id": id,
-            "path": adapter.path,
+            "path": Path(adapter.path).name,
             "scale": in_use.get(adapter, 0.0),
             "task_name": adapter.task,
             "prompt_prefix": adapter.prompt_prefix,

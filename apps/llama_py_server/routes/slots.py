@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import Future
+from errno import EACCES, EINVAL, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from llama_py_server.models.state import ModelState
 
 MAX_NAME = 255
+_OF_NAMES = (ENOENT, EISDIR, ENOTDIR, ENAMETOOLONG, EINVAL, EACCES, EPERM)
 _FORBIDDEN = set('/\\:*?"<>|')
 
 
@@ -84,7 +87,10 @@ async def _path(request: Request, state: ModelState) -> tuple[str, Path]:
     name = text(await object_of(request), "filename")
     if not is_file_name(name):
         raise invalid("Invalid filename")
-    return name, Path(state.params.slot_save_path) / name
+    path = Path(state.params.slot_save_path) / name
+    if path.is_symlink():
+        raise invalid(f"Field 'filename': {name!r} is a link; slots are saved to files")
+    return name, path
 
 
 def is_file_name(name: str) -> bool:
@@ -97,10 +103,21 @@ def is_file_name(name: str) -> bool:
     return all(c.isprintable() and c not in _FORBIDDEN for c in name)
 
 
+async def _done(what: str, doing: Future[tuple[int, int]]) -> tuple[int, int]:
+    """Return the tokens and bytes of a slot's file. HTTPError for a name that cannot be used."""
+    try:
+        return await asyncio.wrap_future(doing)
+    except OSError as e:
+        if e.errno not in _OF_NAMES:
+            raise
+        why = f"Unable to {what} slot: {e.strerror}"
+        raise invalid(f"Field 'filename': {why}") from None
+
+
 async def _save(request: Request, state: ModelState, id: int) -> Response:
     name, path = await _path(request, state)
     start = time.perf_counter()
-    n, n_bytes = await asyncio.wrap_future(state.engine.save_slot(id, path))
+    n, n_bytes = await _done("save", state.engine.save_slot(id, path))
     ms = 1000 * (time.perf_counter() - start)
     return as_json(
         {
@@ -116,10 +133,7 @@ async def _save(request: Request, state: ModelState, id: int) -> Response:
 async def _restore(request: Request, state: ModelState, id: int) -> Response:
     name, path = await _path(request, state)
     start = time.perf_counter()
-    try:
-        n, n_bytes = await asyncio.wrap_future(state.engine.restore_slot(id, path))
-    except OSError as e:
-        raise invalid(f"Unable to restore slot: {e.strerror or e}") from None
+    n, n_bytes = await _done("restore", state.engine.restore_slot(id, path))
     ms = 1000 * (time.perf_counter() - start)
     return as_json(
         {

@@ -20,6 +20,8 @@ from llama_py_server.wire.clients import holder
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import as_json
 
+MAX_DIGITS = 18  # of an offset
+
 if TYPE_CHECKING:
     from llama_py_server.models.shelf import Shelf
 
@@ -38,7 +40,7 @@ async def get(request: Request, shelf: Shelf) -> Response:
     if not saved.runs:
         raise HTTPError("unavailable_error", "Stream owner model is loading, retry later")
     said = request.query_params.get("from", "0")
-    if not said.isdecimal():
+    if not said.isdecimal() or len(said) > MAX_DIGITS:
         raise invalid("Invalid 'from' offset")
     if int(said) < saved.dropped:
         raise invalid("Stream offset lost, please restart")

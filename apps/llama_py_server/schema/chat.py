@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from llama_py.text.chat_prompt import ChatOptions, ChatPrompt
@@ -134,6 +136,9 @@ def _continued(state: ModelState, body: Body, messages: list[Body]) -> tuple[boo
 def _variables(state: ModelState, body: Body) -> dict[str, Any]:
     """What the template is told: by the command line, then by the request."""
     found = {**state.talk.chat_template_kwargs, **inner(body, "chat_template_kwargs")}
+    if taken := sorted(found.keys() & _arguments()):
+        why = f"{taken[0]!r} is no variable of a template; the request has a field for it"
+        raise invalid(f"Field 'chat_template_kwargs': {why}")
     if not isinstance(found.get("enable_thinking", True), bool):
         raise invalid('invalid type for "enable_thinking" (expected boolean, got string)')
     if state.talk.reasoning != "auto":
@@ -145,6 +150,17 @@ def _variables(state: ModelState, body: Body) -> dict[str, Any]:
     elif isinstance(effort, str) and effort:
         found["reasoning_effort"] = effort
     return found
+
+
+@cache
+def _arguments() -> frozenset[str]:
+    """Return names that variables cannot have, since arguments of the renderers have them."""
+    from llama_py.chat.template import ChatTemplate
+    from llama_py.chat.tools import format_of  # it is not light
+
+    parameters = [*signature(ChatTemplate.render).parameters.values()]
+    parameters += signature(format_of).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
 
 
 def _n_probs(body: Body) -> int | None:

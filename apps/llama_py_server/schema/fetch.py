@@ -139,12 +139,19 @@ def is_public(address: str) -> bool:
     """Whether an address is one of the internet, by itself and by what may be inside of it."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        inside = ip.ipv4_mapped or ip.sixtofour or (ip.teredo or (None, None))[1]
-        if ip in _NAT64:
+        inside = ip.sixtofour or (ip.teredo or (None, None))[1]
+        if any(ip in network for network in _TRANSLATED):
             inside = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inside is not None:
             return is_public(str(inside))
+        if ip.is_site_local or ip in _TRANSLATED_HERE:
+            return False
     return ip.is_global and not ip.is_multicast
 
 
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# Networks whose last 32 bits are an IPv4 address: compatible, mapped, translated (RFC 6052, 8215).
+_TRANSLATED = [
+    ipaddress.IPv6Network(one)
+    for one in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/96")
+]
+_TRANSLATED_HERE = ipaddress.IPv6Network("64:ff9b:1::/48")

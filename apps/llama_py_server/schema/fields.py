@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,14 +65,20 @@ def number(
     """A number; outside of the limits it is the limit, or without `clamped` an error."""
 
     def read(value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-            raise ValueError(f"it must be a number, not {value!r}")
-        if below_is_default and value < low:
+        found = _finite(value)
+        if below_is_default and found < low:
             return _UNSET
-        found = float(value)
         return float(max(low, min(high, found))) if clamped else _within(found, low, high)
 
     return RequestField(read, (), into)
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"it must be a number, not {value!r}")
+    if not abs(value) <= sys.float_info.max:
+        raise ValueError("it must be a finite number that a double can have")
+    return float(value)
 
 
 def _within(value: float, low: float, high: float) -> float:
@@ -121,13 +128,12 @@ def biases(value: Any, tokenizer: Tokenizer) -> dict[int, float]:
         raise ValueError("it must be an array of [token, bias] or an object")
     found: dict[int, float] = {}
     for what, bias in pairs:
-        if bias is False:
-            bias = -math.inf
-        if isinstance(bias, bool) or not isinstance(bias, int | float):
+        if bias is True or not isinstance(bias, int | float):
             continue
+        bias = -math.inf if bias is False else _finite(bias)
         for id in _ids_of(what, tokenizer):
             if 0 <= id < tokenizer.n_vocab:
-                found[id] = found.get(id, 0.0) + float(bias)
+                found[id] = found.get(id, 0.0) + bias
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -12,6 +12,7 @@ from llama_py_server.wire.errors import invalid
 
 T = TypeVar("T")
 Body = dict[str, Any]
+MOST_NESTED = 128  # brackets in one another
 
 
 async def json_of(request: Request) -> Any:
@@ -22,10 +23,31 @@ async def json_of(request: Request) -> Any:
     """
     try:
         if not hasattr(request.state, "json"):
-            request.state.json = json.loads(await request.body())
+            data = await request.body()
+            request.state.json = found = json.loads(data)
+            if data.count(b"[") + data.count(b"{") > MOST_NESTED:
+                _check_depth(found)
         return request.state.json
     except (ValueError, RecursionError) as e:
         raise invalid(f"the body of the request is no JSON: {e}") from None
+
+
+def _check_depth(body: Any) -> None:
+    """Raise HTTPError with the name of a field that is nested too deeply."""
+    fields = body if isinstance(body, dict) else {"": body}
+    for name, level in ((name, [value]) for name, value in fields.items()):
+        for _ in range(MOST_NESTED):
+            level = [one for many in level for one in _inside(many) if isinstance(one, list | dict)]
+            if not level:
+                break
+        else:
+            raise invalid(f"Field '{name}': more than {MOST_NESTED} brackets in one another")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 async def object_of(request: Request) -> Body:
@@ -39,8 +61,6 @@ def value(body: Mapping[str, Any], name: str, default: T) -> T:
     """A field of the default's type; the default where it is absent, null or of another type
     (server-common.h:json_value)."""
     found = body.get(name)
-    if isinstance(default, float) and isinstance(found, int) and not isinstance(found, bool):
-        return float(found)  # type: ignore[return-value]
     if isinstance(found, bool) and not isinstance(default, bool):
         return default
     return found if isinstance(found, type(default)) else default

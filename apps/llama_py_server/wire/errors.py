@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ggml_py.errors import AllocError, ContextError, GGMLError, ModelError
@@ -59,10 +60,24 @@ def as_http_error(e: BaseException) -> HTTPError:
         )
         more = {"n_prompt_tokens": e.n_prompt, "n_ctx": e.n_ctx}
         return HTTPError("exceed_context_size_error", message, **more)
+    why = without_folders(str(e))
     if isinstance(e, AllocError | MemoryError):
-        return HTTPError("unavailable_error", f"not enough memory: {e}")
+        return HTTPError("unavailable_error", f"not enough memory: {why}")
     if isinstance(e, ModelError | ContextError):
-        return invalid(str(e))
+        return invalid(why)
     if isinstance(e, GGMLError):
-        return HTTPError("server_error", str(e))
-    return HTTPError("server_error", f"{type(e).__name__}: {e}")
+        return HTTPError("server_error", why)
+    if isinstance(e, OSError):
+        why = e.strerror or type(e).__name__
+    return HTTPError("server_error", f"{type(e).__name__}: {why}")
+
+
+def without_folders(text: str) -> str:
+    """Return a text whose absolute paths are file names: clients learn no folders of a server."""
+    return _FOLDERS.sub("", text)
+
+
+# A path may have spaces: it begins a word, and only its last part may end with one.
+_FOLDERS = re.compile(
+    r"""(?<![^\s'"(=,\[])(?:[A-Za-z]:)?[/\\]{1,2}(?:[^/\\:'"\n<>|]*[^/\\:'"\n<>|\s][/\\])+"""
+)

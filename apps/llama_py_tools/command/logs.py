@@ -85,6 +85,8 @@ def set_up(params: CommonParams, flags: Mapping[str, str] = NONE) -> None:
         handler.close()
     form = _JSON(flags) if params.log_jsonl else _Form(flags, params)
     log.setLevel(params.level)
+    if logging.lastResort is not None:  # of libraries that log
+        logging.lastResort.setFormatter(form)
     log.addHandler(_LogStream(lambda: sys.stdout if params.log_jsonl else sys.stderr, form))
     if params.log_disable:
         log.handlers[0].addFilter(lambda record: record.levelno == logging.ERROR)
@@ -122,6 +124,21 @@ class _LogStream(logging.Handler):
         super().close()
 
 
+# Characters that could move a terminal's cursor, end a line or turn its direction.
+_CONTROL = {
+    c: repr(chr(c))[1:-1]
+    for c in (
+        *range(32),
+        *range(127, 160),
+        0x2028,
+        0x2029,
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+    if chr(c) not in "\n\t"
+}
+
+
 class _Flagged(logging.Formatter):
     """Says `-c` where a message has the name that the option has in Python."""
 
@@ -130,7 +147,9 @@ class _Flagged(logging.Formatter):
         self.flags = flags
 
     def text(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = super().format(record).translate(_CONTROL)
+        if record.levelno != TOLD:
+            text = text.replace("\n", "\n  ")  # a line of its own would look like a record
         problem = logging.WARNING <= record.levelno < TOLD  # what is told may be the user's text
         wanted = problem and getattr(record, "in_flags", True)
         return in_flags(text, self.flags) if wanted else text
