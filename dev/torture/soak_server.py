@@ -4,9 +4,10 @@
     python -m dev.torture.soak_server -m MODEL.gguf --minutes 120
 
 Good clients ask for the same answers again and again, rude ones (load/rude.py) do what they can.
-Prints a line a minute: requests of each kind, statuses, resident memory, slots that are busy. Ends
-with 1 if a good answer differs from the first, the server ends or answers 5xx for a client's fault,
-or a slot stays busy when all clients have gone.
+Prints a line a minute: requests of each kind, statuses, resident memory, and the longest waits: of
+/health, between two tokens of a good stream, and of a good answer as a multiple of its time alone.
+Ends with 1 if a good answer differs from the first, the server ends or answers 5xx for a client's
+fault, or a slot stays busy when all clients have gone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Awaitable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -63,6 +65,7 @@ class Soak:
         self.until = time.monotonic() + 60 * args.minutes
         self.seen: Counter[str] = Counter()
         self.faults: list[str] = []
+        self.health, self.gaps, self.waits = list[float](), list[float](), list[float]()
         self.server = next(
             p for p in psutil.Process().children() if str(urlsplit(url).port) in p.cmdline()
         )
@@ -70,14 +73,17 @@ class Soak:
     async def run(self) -> list[str]:
         async with httpx.AsyncClient(base_url=self.url, timeout=300) as client:
             self.expected = (await ask(client, range(300, 340), 24)).ids
+            alone = [await _seconds(ask(client, range(300, 340), 24)) for _ in range(5)]
+            self.alone = sorted(alone)[2]
             clients = [self._good(client) for _ in range(self.args.good)]
             clients += [self._rude(i) for i in range(self.args.rude)]
-            await asyncio.gather(*clients, self._tell(client))
+            await asyncio.gather(*clients, self._tell(client), self._look(client))
             await self._end(client)
         return self.faults
 
     async def _good(self, client: httpx.AsyncClient) -> None:
         while time.monotonic() < self.until:
+            start = time.monotonic()
             try:
                 answer = await ask(client, range(300, 340), 24)
             except (httpx.HTTPError, RuntimeError) as e:
@@ -87,8 +93,23 @@ class Soak:
                 await asyncio.sleep(0.2)
                 continue
             self.seen["good"] += 1
+            self.waits.append((time.monotonic() - start) / self.alone)
+            self.gaps += answer.between
             if answer.ids != self.expected:
                 self.faults.append(f"another answer: {answer.ids}, not {self.expected}")
+
+    async def _look(self, client: httpx.AsyncClient) -> None:
+        """Ask for /health all the time."""
+        while time.monotonic() < self.until:
+            start = time.monotonic()
+            try:
+                status = (await client.get("/health")).status_code
+            except httpx.HTTPError as e:
+                status = f"{e!r}"
+            self.health.append(time.monotonic() - start)
+            if status != 200:
+                self.faults.append(f"/health: {status}")
+            await asyncio.sleep(0.05)
 
     async def _rude(self, no: int) -> None:
         target = urlsplit(self.url)
@@ -112,6 +133,11 @@ class Soak:
             minutes = (time.monotonic() - start) / 60
             has = f"{self.server.num_threads()} threads, {self.server.num_fds()} files"
             print(f"{minutes:.0f} min: {memory:.1f} MiB, {has}; {seen}; faults {len(self.faults)}")
+            shown = (("/health", self.health, "s"), ("a token", self.gaps, "s"))
+            for what, found, unit in (*shown, ("an answer", self.waits, "times as alone")):
+                if found:
+                    p99 = sorted(found)[int(0.99 * len(found))]
+                    print(f"    {what} took p99 {p99:.3f}, at most {max(found):.3f} {unit}")
             sys.stdout.flush()
 
     async def _end(self, client: httpx.AsyncClient) -> None:
@@ -122,6 +148,12 @@ class Soak:
             self.faults.append(f"slots {busy} are still busy")
         if (await ask(client, range(300, 340), 24)).ids != self.expected:
             self.faults.append("another answer at the end")
+
+
+async def _seconds(doing: Awaitable[object]) -> float:
+    start = time.monotonic()
+    await doing
+    return time.monotonic() - start
 
 
 if __name__ == "__main__":

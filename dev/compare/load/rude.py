@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 HUGE = 64 * 2**20  # bytes that are announced
@@ -68,6 +69,29 @@ KEYS = (
     "dry_sequence_breakers",
     "filename",
 )
+LARGE = 8 * 2**20  # bytes of an unfinished body
+
+
+def _asked(**more: Any) -> bytes:
+    return json.dumps({"prompt": "Once", "n_predict": 2, **more}).encode()
+
+
+LONG: tuple[tuple[str, Callable[[], bytes]], ...] = (
+    ("/completion", lambda: b'{"prompt": ' + b"[" * 10**6 + b"]" * 10**6 + b"}"),
+    ("/completion", lambda: json.dumps({"prompt": "a" * 10**6, "n_predict": 1}).encode()),
+    ("/tokenize", lambda: json.dumps({"content": "a" * 10**6, "with_pieces": True}).encode()),
+    ("/detokenize", lambda: json.dumps({"tokens": [65] * 500_000}).encode()),
+    ("/v1/streams/lookup", lambda: json.dumps({"ids": ["x"] * 100_000}).encode()),
+    *(
+        ("/completion", partial(_asked, **more))
+        for more in (
+            {"stop": [f"s{i}" for i in range(100_000)]},
+            {"samplers": ["top_k"] * 100_000},
+            {"dry_sequence_breakers": [f"b{i}" for i in range(20_000)], "dry_multiplier": 1},
+            {"logit_bias": [[i, 0.1] for i in range(100_000)]},
+        )
+    ),
+)
 
 
 class Rude:
@@ -93,6 +117,12 @@ class Rude:
                 self.no_http,
                 self.huge,
                 self.slow,
+                self.crowd,
+                self.drip,
+                self.unfinished,
+                self.long_work,
+                self.long_work,
+                self.other_page,
             ]
         )
 
@@ -164,6 +194,54 @@ class Rude:
         writer.close()
         return "slow"
 
+    async def crowd(self) -> str:
+        """Many connections that ask for nothing."""
+        opened = [await asyncio.open_connection(self.host, self.port) for _ in range(60)]
+        await asyncio.sleep(self.draw.random() * 3)
+        for _, writer in opened:
+            writer.close()
+        return "crowd"
+
+    async def drip(self) -> str:
+        """A header that does not end; given up after a while."""
+        _, writer = await asyncio.open_connection(self.host, self.port)
+        writer.write(b"GET /health HTTP/1.1\r\nX: ")
+        try:
+            for _ in range(self.draw.randrange(300)):
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.1)
+        except ConnectionError:
+            return "drip closed"
+        writer.close()
+        return "drip"
+
+    async def unfinished(self) -> str:
+        """Most of a large body, and then nothing for a while."""
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        try:
+            writer.write(self._head("/v1/chat/completions", LARGE + 100) + b" " * LARGE)
+            await asyncio.wait_for(writer.drain(), 10)
+            await asyncio.wait_for(reader.readline(), 5 * self.draw.random())
+        except (ConnectionError, asyncio.TimeoutError):
+            pass
+        writer.close()
+        return "unfinished"
+
+    async def long_work(self) -> str:
+        """A body that takes long to parse, to tokenize or to prepare."""
+        route, body = self.draw.choice(LONG)
+        return await self._answered(route, body())
+
+    async def other_page(self) -> str:
+        """A request as a page of another name sends it."""
+        fields = self.draw.choice(({"Host": "example.com"}, {"Origin": "http://example.com"}))
+        body = json.dumps({"model": "none"}).encode()
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        writer.write(self._head("/models/unload", len(body), **fields) + body)
+        found = await self._line(reader, writer)
+        return "other page" if found == "403" else f"other page {found}"
+
     async def _answered(self, route: str, body: bytes) -> str:
         return await self._line(*await self._post(route, body))
 
@@ -176,12 +254,13 @@ class Rude:
         await writer.drain()
         return reader, writer
 
-    def _head(self, route: str, length: int) -> bytes:
+    def _head(self, route: str, length: int, **more: str) -> bytes:
         fields: Mapping[str, Any] = {
             "Host": self.host,
             "Content-Type": "application/json",
             "Content-Length": length,
             "Connection": "close",
+            **more,
         }
         lines = [f"POST {route} HTTP/1.1", *(f"{k}: {v}" for k, v in fields.items()), "", ""]
         return "\r\n".join(lines).encode()
