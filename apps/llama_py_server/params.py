@@ -55,16 +55,22 @@ class ListenParams(Params):
         parse=words,
         many=True,
         env="/LLAMA_API_KEY",
+        secret=True,
         metavar="KEY,...",
     )
     api_key_file: str = option(
-        "", "--api-key-file", "a file with such keys, one a line", env="", metavar="FILE"
+        "",
+        "--api-key-file",
+        "a file with such keys, one a line",
+        env="",
+        metavar="FILE",
+        secret=True,
     )
     ssl_key_file: str = option(
-        "", "--ssl-key-file", "for TLS: the private key, in PEM", metavar="FILE"
+        "", "--ssl-key-file", "for TLS: the private key, in PEM", metavar="FILE", secret=True
     )
     ssl_cert_file: str = option(
-        "", "--ssl-cert-file", "for TLS: the certificate, in PEM", metavar="FILE"
+        "", "--ssl-cert-file", "for TLS: the certificate, in PEM", metavar="FILE", secret=True
     )
     cors_origins: str = option(
         "*",

@@ -39,6 +39,7 @@ class Option:
     many     the flag may be given again: values of `parse`, a tuple or dict, are put together
     choices  the texts that may be given, where only those may
     nargs    how many words the flag takes, as argparse has it; such a flag has no variable
+    secret   the value is never shown: neither in a response, nor in a log or a repr
     """
 
     flags: tuple[str, ...]
@@ -51,6 +52,7 @@ class Option:
     many: bool = False
     nargs: int | str | None = None
     choices: tuple[str, ...] = ()
+    secret: bool = False
 
 
 def option(
@@ -66,6 +68,7 @@ def option(
     parse: Callable[[str], Any] | None = None,
     many: bool = False,
     nargs: int | str | None = None,
+    secret: bool = False,
 ) -> Any:
     """A field. `flags` and `off` are separated by spaces; a default that is a type is called.
 
@@ -90,9 +93,10 @@ def option(
         many,
         nargs,
         tuple(one for one in choices if isinstance(one, str)),
+        secret,
     )
     made: dict[str, Any] = {"default_factory" if isinstance(default, type) else "default": default}
-    return field(**made, metadata={"option": declared})
+    return field(**made, repr=not secret, metadata={"option": declared})
 
 
 def _variable(name: str) -> str:

@@ -80,6 +80,7 @@ def entries(
                 kind=one.kind if one else "preset",
                 others=(*(one.others if one else ()), *(own.alias or ())),
                 flags=its.flags,
+                args=its.args,
                 at_start=its.at_start,
             )
         )

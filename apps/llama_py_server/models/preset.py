@@ -11,29 +11,42 @@ LLAMA_ARG_N_PARALLEL = 2
 from __future__ import annotations
 
 import configparser
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ggml_py.errors import ModelError
 from llama_py.params.texts import truth
+from llama_py_server.params import ListenParams
+from llama_py_server.wire.errors import without_folders
 
 if TYPE_CHECKING:
     from llama_py.params.option import Option
     from llama_py_tools.command.options import OptionParser
 
 ALL = "*"
-Options = dict[str, tuple["Option", bool]]  # by flags and variables; whether one is a switch
+Options = dict[str, "PresetOption"]  # by flags and variables
 OWN = ("load-on-startup", "stop-timeout", "dedup-cache-models")
 _BEGINNING = "\0"  # of what stands before the first section
 
 
+class PresetOption(NamedTuple):
+    """An option, whether it is a switch, and whether it belongs to the server, not to a model."""
+
+    declared: Option
+    is_switch: bool
+    is_of_server: bool
+
+
 @dataclass(frozen=True)
 class Preset:
-    """flags  as of a command line;  at_start, dedup  those that are none of a command line's"""
+    """flags  as of a command line;  args  those of them that clients are shown
+    at_start, dedup  those that are none of a command line's"""
 
     flags: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
     at_start: bool = False
     dedup: bool = False
 
@@ -53,11 +66,15 @@ def read(path: str, parser: OptionParser) -> dict[str, Preset]:
     found.optionxform = str  # type: ignore[assignment]  # keys as they are
     try:
         found.read_string(f"[{_BEGINNING}]\n{Path(path).read_text('utf-8')}", path)
+    except configparser.ParsingError as e:  # its text has the line, which may have a secret
+        raise ModelError(f"{path}: line {e.errors[0][0] - 1}: expected KEY = VALUE") from None
     except (configparser.Error, UnicodeDecodeError) as e:
         raise ModelError(f"{path}: {' '.join(str(e).split())}") from None
     options = {
-        key: (o, isinstance(f.default, bool) or bool(o.off))
-        for _, f, o in parser.added
+        key: PresetOption(
+            o, isinstance(f.default, bool) or bool(o.off), issubclass(kind, ListenParams)
+        )
+        for kind, f, o in parser.added
         for key in (*o.flags, *o.off, o.env)
     }
     lines = {name: [*found[name].items()] for name in found.sections() if name != _BEGINNING}
@@ -71,24 +88,39 @@ def read(path: str, parser: OptionParser) -> dict[str, Preset]:
 def _preset(where: str, lines: Iterable[tuple[str, str]], options: Options) -> Preset:
     own = dict.fromkeys(OWN, False)
     flags: list[str] = []
-    key = value = ""
-    try:
-        for key, value in lines:
+    args: list[str] = []
+    for key, value in lines:
+        flag = next((f for f in (f"--{key}", f"-{key}", key) if key and f in options), "")
+        is_secret = not flag or options[flag].declared.secret  # perhaps a misspelled one
+        try:
             if key in OWN:
                 own[key] = key != "stop-timeout" and truth(value)
-            else:
-                flags += _flags(key, value, options)
-    except ValueError as e:
-        raise ModelError(f"{where}: {key} = {value}: {e}") from None
-    return Preset(tuple(flags), own["load-on-startup"], own["dedup-cache-models"])
+                continue
+            words = _flags(flag, value, options)
+        except ValueError as e:
+            shown = "" if is_secret and key not in OWN else f" = {value}"
+            raise ModelError(f"{where}: {key}{shown}: {e}") from None
+        flags += words
+        args += [] if is_secret else map(_shown, words)
+    return Preset(tuple(flags), tuple(args), own["load-on-startup"], own["dedup-cache-models"])
 
 
-def _flags(key: str, value: str, options: Options) -> list[str]:
+def _shown(word: str) -> str:
+    """Return a word without folders, and a URL without what may be a key in it."""
+    scheme, mark, rest = word.partition("://")
+    return f"{scheme}{mark}{_KEYS.sub('', rest)}" if mark else without_folders(word)
+
+
+_KEYS = re.compile(r"^[^/]*@|[?#].*$")
+
+
+def _flags(flag: str, value: str, options: Options) -> list[str]:
     """A line as words of a command line."""
-    flag = next((f for f in (f"--{key}", f"-{key}", key) if key and f in options), None)
-    if flag is None:
+    if not flag:
         raise ValueError("there is no such option; docs/options.md has those that there are")
-    o, is_switch = options[flag]
+    o, is_switch, is_of_server = options[flag]
+    if o.secret and is_of_server:
+        raise ValueError("it protects the server, not a model; give it on the command line")
     if not is_switch:
         return [o.flags[-1], value]
     if truth(value) == (flag not in o.off):

@@ -29,7 +29,7 @@ class ModelEntry:
     load          has it made, with what stays of it
     size          bytes, about;  path  of its file, where it is known
     kind          where it is from: file, folder, cache or preset
-    flags         those that only it has
+    flags         those that only it has;  args  those of them that clients are shown
     hidden        /models does not list it;  at_start  it is loaded with the server
     sees          it takes images
     summary       of the model when it left
@@ -42,6 +42,7 @@ class ModelEntry:
     kind: str = "file"
     others: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
     hidden: bool = False
     at_start: bool = False
     sees: bool = False

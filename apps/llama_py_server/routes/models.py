@@ -94,7 +94,7 @@ async def model(request: Request, shelf: Shelf) -> Response:
 
 
 def _shown(shelf: Shelf, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
-    status: dict[str, Any] = {"value": status_of(info), "args": list(entry.flags)}
+    status: dict[str, Any] = {"value": status_of(info), "args": list(entry.args)}
     if info.error is not None:
         status |= {"failed": True, "exit_code": 1, "error": without_folders(str(info.error))}
     summary = shelf.summary(entry)

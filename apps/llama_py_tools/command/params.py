@@ -63,6 +63,7 @@ class FileParams(Params):
         "-hft --hf-token",
         "access token of the hub (default: what its own login keeps)",
         env="/HF_TOKEN",
+        secret=True,
         metavar="TOKEN",
     )
     offline: bool = option(False, "--offline", "ask no network: use what is in the cache")
