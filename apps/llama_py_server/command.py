@@ -108,6 +108,7 @@ def _command(args: argparse.Namespace) -> int:
     try:
         from llama_py_server.app import app
         from llama_py_server.routes import vertex
+        from llama_py_server.wire import work
         from llama_py_server.wire.listen import serve
     except ModuleNotFoundError as e:
         if e.name not in ("starlette", "uvicorn"):
@@ -125,7 +126,7 @@ def _command(args: argparse.Namespace) -> int:
     stopped = serve(made, listen, loader.failed, loader.hurry, shelf.feed.close)
     if loader.error is not None:
         raise loader.error
-    if loader.is_busy:
+    if loader.is_busy or work.is_busy():
         session.leave(stopped)
     return stopped
 

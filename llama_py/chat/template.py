@@ -18,6 +18,7 @@ from llama_py.chat.history import render_history
 from llama_py.chat.messages import Message, copied, fitted, whole, whole_tool, with_content
 from llama_py.chat.thinking import Tags, tags_of
 from llama_py.gguf.metadata import printable
+from llama_py.support.stopping import checked
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -165,7 +166,7 @@ class ChatTemplate:
 def _run(template: Template, **variables: Any) -> str:
     environment: Any = template.environment
     environment.start()
-    return template.render(variables)
+    return "".join(checked(template.generate(variables)))
 
 
 def _trimmed(message: Message) -> Message:

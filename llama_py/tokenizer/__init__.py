@@ -16,6 +16,7 @@ from typing import Any
 
 from ggml_py.errors import TokenizerError
 from llama_py.gguf.file import GGUFFile
+from llama_py.support.stopping import check_stopped
 from llama_py.tokenizer.cleaned import cleaned
 from llama_py.tokenizer.models import text_model
 from llama_py.tokenizer.models._base import TextModel
@@ -127,6 +128,7 @@ class Tokenizer:
         first, last = (self.vocab.first, self.vocab.last) if add_special else ((), ())
         ids = [self.special_ids[name] for name in first]
         for part in partition(text, self._specials if parse_special else self._user_defined):
+            check_stopped()
             ids += [part] if isinstance(part, int) else self._model.encode(part)
         return ids + [self.special_ids[name] for name in last]
 

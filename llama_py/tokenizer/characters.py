@@ -8,7 +8,8 @@ ASCII is itself, any other white space is a vertical tab, and there is a byte fo
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ CLASSES = {
     "W": r"a-z\xd2\xd6",
     "Han": r"\xd6\xd7",
 }
+
+PIECE = 1 << 18  # characters converted by one call that nothing interrupts
 
 _SPACES = re.compile("[^\\S\x1c-\x1f]")  # Python takes four control characters for spaces
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -76,9 +79,18 @@ def kinds(text: str) -> bytes:
     """The kind of each character; lone surrogates are none of the categories."""
     if text.isascii():
         return text.encode()
+    return b"".join(_kinds_of(text[i : i + PIECE]) for i in range(0, len(text), PIECE))
+
+
+def _kinds_of(text: str) -> bytes:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
     found: NDArray[np.uint8] = _kinds()[codes]
     return found.tobytes()
+
+
+def by_pieces(convert: Callable[[str], str], text: str) -> str:
+    """Convert a text whose characters do not depend on each other, so that other threads run."""
+    return "".join(convert(text[i : i + PIECE]) for i in range(0, len(text), PIECE))
 
 
 def category(character: str) -> str:
@@ -96,9 +108,13 @@ def lower(character: str) -> str:
 
 def ascii_spaces(text: str) -> str:
     """With a vertical tab for all white space that is not ASCII."""
-    return text if text.isascii() else text.translate(_space_as_ascii())
+    return text if text.isascii() else by_pieces(_with_ascii_spaces, text)
+
+
+def _with_ascii_spaces(text: str) -> str:
+    return text.translate(_space_as_ascii())
 
 
 def decoded(text: str) -> str:
     """With U+FFFD for each byte that was not UTF-8."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else by_pieces(partial(_SURROGATE.sub, "\ufffd"), text)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from llama_py.support.stopping import checked
 from llama_py.tokenizer.characters import CLASSES, ascii_spaces, kinds
 
 
@@ -84,7 +85,7 @@ class Threes(Kinds):
     def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
         found, start = [], 0
         for end in ends:
-            for match in self._compiled.finditer(views.kinds, start, end):
+            for match in checked(self._compiled.finditer(views.kinds, start, end)):
                 first, last = match.span()
                 odd = (last - first) % 3
                 if self.before:
@@ -108,7 +109,7 @@ def words(text: str, steps: Sequence[CutStep]) -> list[str]:
 def _matched(pattern: re.Pattern[Any], text: str | bytes, ends: Iterable[int]) -> list[int]:
     found, start = [], 0
     for end in ends:
-        for match in pattern.finditer(text, start, end):
+        for match in checked(pattern.finditer(text, start, end)):
             a, b = match.span()
             if a > start:
                 found.append(a)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llama_py.support.stopping import check_stopped
 from llama_py.tokenizer.stripped import SPECIAL_TYPES, stripped
 from llama_py.tokenizer.vocab import TokenType, Vocab
 
@@ -160,6 +161,7 @@ def partition(text: str, specials: Sequence[Special]) -> list[str | int]:
     parts: list[str | int] = [text] if text else []
     for special in specials:
         if special.text in text:
+            check_stopped()
             parts = [piece for part in parts for piece in _cut(part, special)]
     return parts
 

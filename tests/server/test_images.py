@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.to_thread import current_default_thread_limiter
 from starlette.testclient import TestClient
 
 from llama_py import Model
-from llama_py.vision import Image, ImageEncoder
+from llama_py.vision import Image, ImageEncoder, prompt
 from llama_py_server.models.state import ModelState
 from llama_py_server.schema.fetch import MOST, is_public
-from tests.server.served import events, served
+from tests.server.served import events, served, until
 from tests.server.test_chat import post
 from tests.server.test_several import client_of, made
 from tests.support.eyes import files_of, picture
+from tests.support.limits import SECONDS
 
 pytest.importorskip("PIL.Image")
 
@@ -134,6 +136,44 @@ def test_all_say_what_the_model_says(
     counts = post(client, f"{CHAT}/input_tokens", messages=asked(url(1)))["input_tokens"]
     assert counts == chat["usage"]["prompt_tokens"] > 40
     assert post(client, "/v1/messages/count_tokens", messages=[turn])["input_tokens"] == counts
+
+
+def test_pictures_hold_up_no_texts(
+    seeing: tuple[TestClient, ModelState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = seeing
+    read, go_on, n = prompt.read_image, threading.Event(), 8
+    decoding: list[str] = []
+
+    def slow(image: Any) -> Image:
+        decoding.append(threading.current_thread().name)
+        assert go_on.wait(SECONDS)
+        return read(image)
+
+    monkeypatch.setattr(prompt, "read_image", slow)
+
+    def ask(seed: int) -> Any:
+        given = {"prompt_string": "<__media__>", "multimodal_data": [base64_of(png(seed))]}
+        if seed % 2:
+            return post(client, "/completion", prompt=given, max_tokens=1)
+        return post(client, CHAT, messages=asked(url(seed)), max_tokens=1)
+
+    with client, ThreadPoolExecutor(n) as threads:
+        client.portal.call(few_threads, n)  # of Starlette, as many as pictures
+        answers = [threads.submit(ask, seed) for seed in range(n)]
+        try:
+            until(lambda: len(decoding) >= 2)
+            for _ in range(n):
+                assert post(client, "/tokenize", content="a")["tokens"]
+            assert len(decoding) == 2
+        finally:
+            go_on.set()
+        assert all(one.result() for one in answers)
+    assert len(set(decoding)) == 2 and len(decoding) == n
+
+
+async def few_threads(n: int) -> None:
+    current_default_thread_limiter().total_tokens = n
 
 
 def test_clients_at_once(seeing: tuple[TestClient, ModelState], alone: Callable[..., str]) -> None:

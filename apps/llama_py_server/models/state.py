@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
-from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from llama_py.serving.metrics import Metrics, Now
 from llama_py.text.chat_prompt import template_of
 from llama_py_server.models.rates import RateWindow
 from llama_py_server.wire.errors import invalid
+from llama_py_server.wire.work import Work, require
 
 if TYPE_CHECKING:
     from llama_py.adapters.lora import Adapter
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
     from llama_py_server.models.loss import Loss
     from llama_py_server.params import ListenParams, ServerParams, TalkParams
-
-
-N_DECODING = 2  # images at a time
 
 
 def build() -> str:
@@ -72,7 +69,6 @@ class ModelState:
     """
     name, names   of the model: the first of its aliases, and all
     path          of the model's file
-    decoding      one for each image that may be decoded at a time: it takes 3 bytes a pixel
     """
 
     model: Model
@@ -82,7 +78,6 @@ class ModelState:
     names: tuple[str, ...]
     record: ModelRecord = field(default_factory=ModelRecord)
     loss: Loss | None = None
-    decoding: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(N_DECODING))
 
     @property
     def params(self) -> ServerParams:
@@ -124,10 +119,8 @@ class ModelState:
         from llama_py.vision.prompt import image_prompt
 
         m = self.model
-        with self.decoding:
-            return image_prompt(
-                m.tokenizer, m.hparams, m.eyes, text, images, n_most=self.engine.n_ctx
-            )
+        require(Work.DECODE)
+        return image_prompt(m.tokenizer, m.hparams, m.eyes, text, images, n_most=self.engine.n_ctx)
 
     @property
     def tokenizer(self) -> Tokenizer:

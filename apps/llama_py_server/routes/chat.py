@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
@@ -14,11 +13,13 @@ from llama_py.batch.prompts import MARKER, n_cells
 from llama_py.chat.messages import has_images
 from llama_py_server.schema import from_anthropic, from_responses
 from llama_py_server.schema.chat import read_chat
+from llama_py_server.schema.prompts import check_text
 from llama_py_server.stream.response import respond
 from llama_py_server.stream.writers import ReplyWriter
 from llama_py_server.stream.writers.anthropic import AnthropicWriter
 from llama_py_server.stream.writers.openai_chat import ChatWriter
 from llama_py_server.stream.writers.responses import ResponsesWriter
+from llama_py_server.wire import work
 from llama_py_server.wire.body import Body, inner, object_of, text
 from llama_py_server.wire.responses import as_json
 
@@ -40,19 +41,20 @@ async def _respond(
 ) -> Response:
     body = await object_of(http)
 
-    def read() -> tuple[Request, Delivery]:
-        chat, request, delivery = read_chat(state, convert(body))
-        return replace(request, prompt=_ids(state, chat)), delivery
+    def read() -> tuple[ChatPrompt, Request, Delivery]:
+        return read_chat(state, convert(body))
 
-    request, delivery = await run_in_threadpool(read)
+    chat, request, delivery = await work.read(http, read)
+    request = replace(request, prompt=await work.read(http, _ids, state, chat))
     return await respond(http, state, [request], delivery, writer)
 
 
 def _ids(state: ModelState, chat: ChatPrompt) -> list[int]:
+    check_text(chat.text)
     if not has_images(chat.messages):
         return chat.ids()
-    with state.decoding:
-        return chat.ids(n_most=state.engine.n_ctx)
+    work.require(work.Work.DECODE)
+    return chat.ids(n_most=state.engine.n_ctx)
 
 
 async def chat(http: HTTPRequest, state: ModelState) -> Response:
@@ -74,10 +76,10 @@ async def messages(http: HTTPRequest, state: ModelState) -> Response:
 async def _counted(http: HTTPRequest, state: ModelState, convert: Convert) -> int:
     body = await object_of(http)
 
-    def n_tokens() -> int:
-        return n_cells(_ids(state, read_chat(state, convert(body))[0]))
+    def read() -> ChatPrompt:
+        return read_chat(state, convert(body))[0]
 
-    return await run_in_threadpool(n_tokens)
+    return n_cells(await work.read(http, _ids, state, await work.read(http, read)))
 
 
 async def count_chat(http: HTTPRequest, state: ModelState) -> Response:
@@ -97,7 +99,7 @@ async def count_messages(http: HTTPRequest, state: ModelState) -> Response:
 async def apply_template(http: HTTPRequest, state: ModelState) -> Response:
     """The prompt of a conversation, without an answer; with marks where images are."""
     body = await object_of(http)
-    found, *_ = await run_in_threadpool(read_chat, state, body)
+    found, *_ = await work.read(http, read_chat, state, body)
     prompt = found.text
     if has_images(found.messages):
         from llama_py.vision.messages import PLACE

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 
 from llama_py.text.infill import infill_ids
 from llama_py_server.schema.completion import Delivery, read, with_params
-from llama_py_server.schema.prompts import prompts_of
+from llama_py_server.schema.prompts import check_text, prompts_of
 from llama_py_server.stream.response import respond
 from llama_py_server.stream.writers.native import NativeWriter
 from llama_py_server.stream.writers.openai import CompletionWriter
+from llama_py_server.wire import work
 from llama_py_server.wire.body import Body, object_of, objects, text, value
 from llama_py_server.wire.errors import invalid, not_supported
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 async def native(http: HTTPRequest, state: ModelState) -> Response:
     body = await object_of(http)
-    found = await run_in_threadpool(_read, state, body)
+    found = await work.read(http, _read, state, body)
     return await respond(http, state, *found, NativeWriter(state))
 
 
@@ -37,7 +37,7 @@ async def openai(http: HTTPRequest, state: ModelState) -> Response:
     if suffix and echo:
         raise invalid("Cannot use both suffix and echo")
     read_one = _read_suffix if suffix else _read
-    requests, delivery = await run_in_threadpool(read_one, state, body)
+    requests, delivery = await work.read(http, read_one, state, body)
     if body.get("logprobs") is not None and body["logprobs"] is not False:  # 0 is wanted
         requests = [with_params(one, logprobs=one.params.logprobs or 0) for one in requests]
     if echo:
@@ -71,7 +71,7 @@ async def infill(http: HTTPRequest, state: ModelState) -> Response:
     if missing := _missing(state):
         raise not_supported(f"Infill is not supported by this model: {missing}")
     body = await object_of(http)
-    request, delivery = await run_in_threadpool(_read_infill, state, body)
+    request, delivery = await work.read(http, _read_infill, state, body)
     return await respond(http, state, [request], delivery, NativeWriter(state))
 
 
@@ -108,6 +108,8 @@ def _read_infill(state: ModelState, body: Body) -> tuple[Request, Delivery]:
         if not isinstance(chunk.get("filename", ""), str):
             raise invalid('extra_context chunk\'s "filename" field must be a string')
     request, delivery = read(body, state)
+    for one in (body["input_prefix"], body["input_suffix"], *(chunk["text"] for chunk in extra)):
+        check_text(one)
     more = {"prompt": text(body, "prompt"), "extra": extra}
     prompt = _between(state, body["input_prefix"], body["input_suffix"], **more)
     return replace(request, prompt=prompt), delivery

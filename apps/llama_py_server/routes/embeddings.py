@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py.serving import TooLong
+from llama_py.support.stopping import checked
 from llama_py.text.embed import normalized
 from llama_py.text.rerank import pair
 from llama_py_server.schema.prompts import tokens_of
+from llama_py_server.wire import work
 from llama_py_server.wire.body import Body, object_of, objects, text, value
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
-from llama_py_server.wire.responses import as_json
+from llama_py_server.wire.responses import as_long_json
 from llama_py_server.wire.usage import CLIENT
 
 if TYPE_CHECKING:
@@ -49,24 +50,27 @@ async def _embedded(request: Request, state: ModelState, openai: bool) -> Respon
     if form not in ("float", "base64"):
         raise invalid(_FORMAT)
     size = _dimensions(state, body)
-    prompts = await run_in_threadpool(_prompts, state, body)
+    prompts = await work.read(request, _prompts, state, body)
     norm = value(body, "embd_normalize", state.params.normalize)
     found = await _rows(state, prompts, norm if size is None else -1)
     if size is not None:
         norm = -1 if state.pooling == "none" else norm
         found = [normalized(rows[:, :size], norm) for rows in found]
-    if not openai:
-        return as_json([{"index": i, "embedding": rows.tolist()} for i, rows in enumerate(found)])
-    data = [_item(i, rows[0], form) for i, rows in enumerate(found)]
     n = sum(map(len, prompts))
-    return as_json(
-        {
-            "model": text(body, "model", state.name),
-            "object": "list",
-            "usage": {"prompt_tokens": n, "total_tokens": n},
-            "data": data,
-        }
-    )
+    head = {
+        "model": text(body, "model", state.name),
+        "object": "list",
+        "usage": {"prompt_tokens": n, "total_tokens": n},
+    }
+    return await work.read(request, _written, found, form, head if openai else None)
+
+
+def _written(found: Sequence[F32], form: str, head: Body | None) -> Response:
+    if head is None:
+        whole = ([row.tolist() for row in rows] for rows in checked(found))
+        return as_long_json([{"index": i, "embedding": rows} for i, rows in enumerate(whole)])
+    data = [_item(i, rows[0], form) for i, rows in checked(enumerate(found))]
+    return as_long_json({**head, "data": data})
 
 
 def _dimensions(state: ModelState, body: Body) -> int | None:
@@ -140,9 +144,15 @@ async def rerank(request: Request, state: ModelState) -> Response:
     if not all(isinstance(one, str) for one in texts):
         raise invalid('"documents" must be a non-empty string array')
     query = body["query"]
-    prompts = await run_in_threadpool(lambda: [pair(state.model, [query, t]) for t in texts])
+
+    def pairs() -> list[list[int]]:
+        return [pair(state.model, [query, t]) for t in texts]
+
+    prompts = await work.read(request, pairs)
     scores = [float(rows[0][0]) for rows in await _rows(state, prompts, -1)]
-    return as_json(_ranked(body, texts, scores, sum(map(len, prompts)), state.name))
+    n = sum(map(len, prompts))
+    ranked = await work.read(request, _ranked, body, texts, scores, n, state.name)
+    return await work.read(request, as_long_json, ranked)
 
 
 def _ranked(body: Body, texts: list[str], scores: list[float], n_tokens: int, name: str) -> Any:

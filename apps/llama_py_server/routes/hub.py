@@ -12,10 +12,10 @@ import ipaddress
 import time
 from typing import TYPE_CHECKING
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from llama_py_server.wire import work
 from llama_py_server.wire.body import object_of, text
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import as_json
@@ -35,7 +35,8 @@ async def fetch(request: Request, shelf: Shelf) -> Response:
     if not name:
         raise invalid("model must be a non-empty string")
     token = shelf.manages.token
-    full, sizes = await run_in_threadpool(hub.to_fetch, FileParams(hf_repo=name, hf_token=token))
+    wanted = FileParams(hf_repo=name, hf_token=token)
+    full, sizes = await work.run(work.Work.FETCH, hub.to_fetch, wanted)
     if full in shelf.entries or full in shelf.fetches.running:
         raise invalid(f"model '{full}' already exists")
     shelf.fetches.begin(full, sizes, token)
@@ -59,7 +60,7 @@ async def remove(request: Request, shelf: Shelf) -> Response:
             if time.monotonic() > until:
                 raise HTTPError("unavailable_error", f"model '{entry.name}' is in use")
             await asyncio.sleep(0.05)
-    await run_in_threadpool(_remove, entry.name)
+    await work.run(work.Work.FETCH, _remove, entry.name)
     shelf.reload()
     return _gone(shelf, entry.name)
 

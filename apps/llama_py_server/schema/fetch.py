@@ -13,6 +13,7 @@ import time
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.work import Work, require
 
 log = logging.getLogger("llama_py")
 
@@ -37,6 +38,7 @@ class Fetching:
         """HTTPError where it may not, or cannot."""
         if self.where == "none":
             raise invalid("http(s) URLs are not fetched by this server; send the image as base64")
+        require(Work.FETCH)
         self._until = self._until or time.monotonic() + SECONDS
         for _ in range(N_TIMES):
             log.info("fetching %s", ascii(url[:200]))

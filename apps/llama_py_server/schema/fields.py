@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 _UNSET = object()
+MAX_TEXTS = 256  # texts of one field; each stop text is looked for at each token
+MAX_TEXT = 1024  # characters of a stop text
+MAX_SAMPLERS = 32  # of a chain, which has eleven kinds
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,12 @@ def _within(value: float, low: float, high: float) -> float:
     return value
 
 
-def strings(least: int = 0) -> RequestField:
+def strings(least: int = 0, most: int = MAX_TEXTS) -> RequestField:
     def read(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise ValueError("it must be an array of strings")
+        if len(value) > most:
+            raise ValueError(f"it must have {most} strings at most, not {len(value)}")
         if len(value) < least:
             raise ValueError("it must be a non-empty array of strings")
         return tuple(value)
@@ -103,6 +108,8 @@ def stops() -> RequestField:
 
     def read(value: Any) -> tuple[str, ...]:
         texts = strings().read([value] if isinstance(value, str) else value)
+        if any(len(text) > MAX_TEXT for text in texts):
+            raise ValueError(f"its strings must have {MAX_TEXT} characters at most")
         return tuple(text for text in texts if text)
 
     return RequestField(read)
@@ -112,7 +119,10 @@ def samplers() -> RequestField:
     """Sampler names, or a string of their characters; unknown ones are skipped."""
 
     def read(value: Any) -> str | tuple[str, ...]:
-        return known_samplers(value if isinstance(value, str) else strings().read(value))
+        if isinstance(value, str) and len(value) > MAX_SAMPLERS:
+            raise ValueError(f"it must have {MAX_SAMPLERS} characters at most, not {len(value)}")
+        names = value if isinstance(value, str) else strings(most=MAX_SAMPLERS).read(value)
+        return known_samplers(names)
 
     return RequestField(read)
 

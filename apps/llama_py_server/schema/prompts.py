@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_py_server.schema.media import decoded
-from llama_py_server.wire.errors import invalid
+from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
+MAX_TEXT = 8 << 20  # characters of a text: more than any context holds
 See = Callable[[str, Sequence[bytes]], list[int]]
 
 _FORMS = (
@@ -74,8 +75,16 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def check_text(text: str) -> None:
+    """Raise HTTPError for a text that is too long for the tokenizer."""
+    if len(text) > MAX_TEXT:
+        why = f"a text has {len(text)} characters; it must have {MAX_TEXT} at most"
+        raise HTTPError("request_too_large", why)
+
+
 def _plain(text: str) -> str:
     """Without lone surrogates, which JSON may have and no tokenizer takes."""
+    check_text(text)
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -21,6 +22,7 @@ HEADER = "x-conversation-id"
 SECONDS = 300.0  # that a reply is kept when it has ended, or goes on with nobody who reads it
 MOST = 4 << 20  # bytes of one that are kept, the last
 TOGETHER = 64 << 20  # of all
+_MODEL = re.compile("(?=::)")  # before a model in a conversation's name
 LONGEST = 1024  # characters of a conversation's name
 
 
@@ -208,12 +210,11 @@ class SavedStreams:
 
     def lookup(self, ids: list[str], holder: int = 0) -> list[dict[str, Any]]:
         """Of conversations that the client names, and of those of a model: `ID::MODEL`."""
-        found = [
-            k
-            for id in ids
-            for k in self._saved.values()
-            if k.holder == holder and (k.id == id or k.id.startswith(f"{id}::"))
-        ]
+        known: dict[str, list[SavedStream]] = {}
+        for saved in (k for k in self._saved.values() if k.holder == holder):
+            for end in (*(m.start() for m in _MODEL.finditer(saved.id)), len(saved.id)):
+                known.setdefault(saved.id[:end], []).append(saved)
+        found = [k for id in dict.fromkeys(ids) for k in known.get(id, ())]
         return [
             {
                 "conversation_id": k.id,

@@ -11,13 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from starlette.concurrency import run_in_threadpool
-
 from llama_py.serving import Busy, Event, Handle, Timings
 from llama_py_server.schema.completion import with_params
 from llama_py_server.stream.reply import Change, Reply
 from llama_py_server.wire.errors import HTTPError, as_http_error
 from llama_py_server.wire.usage import CLIENT
+from llama_py_server.wire.work import Work, run
 
 if TYPE_CHECKING:
     from llama_py.serving import Engine, Request
@@ -67,7 +66,7 @@ class PendingReplies:
 
     async def __aenter__(self) -> PendingReplies:
         try:
-            await run_in_threadpool(self._submit)
+            await run(Work.PREPARE, self._submit)
         except BaseException:
             self.cancel()
             raise
@@ -119,7 +118,7 @@ class PendingReplies:
                 )
             ):
                 n = len(self._todo)
-                await run_in_threadpool(self._submit)
+                await run(Work.PREPARE, self._submit)
         except HTTPError as e:
             event = Event(Timings(), finish_reason="error", error=e)
             self._events.put_nowait((self._todo[0], event))
@@ -187,7 +186,7 @@ class PendingReplies:
         if event.error is not None:
             raise as_http_error(event.error)
         if self._is_slow(reply, event):
-            return self._noted(await run_in_threadpool(reply.take, event))
+            return self._noted(await run(Work.PREPARE, reply.take, event))
         return self._noted(reply.take(event))
 
     def _noted(self, change: Change) -> Change:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
 from starlette.requests import Request
 
-from llama_py_server.wire.errors import invalid
+from llama_py.support.stopping import checked
+from llama_py_server.wire import work
+from llama_py_server.wire.errors import HTTPError, invalid
 
 T = TypeVar("T")
+MAX_COST = 1 << 19  # of a body: json.loads takes 0.2 s for so much, and nothing else runs
+STEP = 1 << 20  # bytes that are weighed at a time
 Body = dict[str, Any]
 MOST_NESTED = 128  # brackets in one another
 
@@ -19,14 +24,22 @@ async def json_of(request: Request) -> Any:
     """Return the body as any JSON value; it is read once.
 
     Raises:
-        HTTPError: The body is no JSON, nested too deeply, too large or too slow (`limits.py`).
+        HTTPError: The body is no JSON, nested too deeply, has too many values, or is too large or
+            too slow (`limits.py`).
     """
     try:
         if not hasattr(request.state, "json"):
             data = await request.body()
-            request.state.json = found = json.loads(data)
+            large = len(data) > work.LARGE
+            if large:
+                await work.read(request, check_cost, data)
+            found = json.loads(data)
             if data.count(b"[") + data.count(b"{") > MOST_NESTED:
-                _check_depth(found)
+                if large:
+                    await work.read(request, _check_depth, found)
+                else:
+                    _check_depth(found)
+            request.state.json = found
         return request.state.json
     except (ValueError, RecursionError) as e:
         raise invalid(f"the body of the request is no JSON: {e}") from None
@@ -48,6 +61,33 @@ def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
+
+
+def check_cost(body: bytes) -> None:
+    """Raise HTTPError for JSON that takes long to parse: lists count twice, keys three times."""
+    cost = 0
+    for outside in checked(_outside_strings(body)):
+        cost += outside.count(b",") + 3 * outside.count(b":")
+        cost += 2 * (outside.count(b"[") + outside.count(b"{"))
+        if cost > MAX_COST:
+            why = f"the body of the request has more than {MAX_COST} values"
+            raise HTTPError(
+                "request_too_large", f"{why} (lists count 2, keys 3); send less at once"
+            )
+
+
+def _outside_strings(body: bytes) -> Iterator[bytes]:
+    """Yield the bytes of JSON that are in no string."""
+    inside, escape = False, b""
+    for start in range(0, len(body), STEP):
+        part = escape + body[start : start + STEP]
+        escape = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)  # of the next part's first
+        part = part[: len(part) - len(escape)].replace(b"\\\\", b"").replace(b'\\"', b"")
+        codes = np.frombuffer(part, np.uint8)
+        quotes = codes == ord('"')
+        hidden = np.logical_xor.accumulate(quotes) != inside
+        inside ^= bool(np.count_nonzero(quotes) % 2)
+        yield codes[~hidden].tobytes()
 
 
 async def object_of(request: Request) -> Body:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from llama_py_server.wire.errors import HTTPError
-from llama_py_server.wire.sse import dumps
+from llama_py_server.wire.sse import dumps, dumps_by_steps
 
 JSON = "application/json; charset=utf-8"
 GONE = Response(status_code=499)  # nobody reads it
@@ -15,6 +15,11 @@ GONE = Response(status_code=499)  # nobody reads it
 
 def as_json(body: object, status: int = 200) -> Response:
     return Response(dumps(body), status, media_type=JSON)
+
+
+def as_long_json(body: object) -> Response:
+    """Return a response whose body may be large; for `work.read`."""
+    return Response(dumps_by_steps(body), media_type=JSON)
 
 
 def as_written(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from llama_py.support.stopping import checked
 
 PING = b":\n\n"  # a comment: nothing but a sign of life
 DONE = b"data: [DONE]\n\n"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 class Frame(NamedTuple):
@@ -20,14 +24,26 @@ class Frame(NamedTuple):
 def dumps(value: Any) -> bytes:
     """JSON as UTF-8. Lone surrogates, which no UTF-8 has, become U+FFFD; numbers that JSON lacks
     become null."""
+    return _encoded(value, _ENCODER.encode)
+
+
+def dumps_by_steps(value: Any) -> bytes:
+    """Return the same JSON of a large value: other threads run meanwhile, and it may be stopped."""
+
+    def text_of(value: Any) -> str:
+        found = io.StringIO()
+        for piece in checked(_ENCODER.iterencode(value)):
+            found.write(piece)
+        return found.getvalue()
+
+    return _encoded(value, text_of)
+
+
+def _encoded(value: Any, text_of: Callable[[Any], str]) -> bytes:
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = text_of(value)
     except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace") if text.isascii() else _encoded(text)
-
-
-def _encoded(text: str) -> bytes:
+        text = text_of(_finite(value))
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:

@@ -10,6 +10,7 @@ from ggml_py.errors import TokenizerError
 from llama_py.tokenizer.vocab import TokenType, Vocab
 
 SPACE = "\u2581"  # stands for a space inside tokens
+LONG = 256  # characters of a word whose ids are not kept for the next time
 
 
 class TextModel(ABC):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
+from llama_py.support.stopping import EVERY, check_stopped, checked
+
 # Of text[a:b] and text[b:c]: the lower the sooner they merge; None if they do not.
 Rank = Callable[[str, int, int, int], float | None]
 
@@ -20,11 +22,14 @@ def merged(text: str, rank: Rank) -> list[str]:
     before = list(range(-1, n - 1))
     queue = [
         (found, i, i + 1, i + 2)
-        for i in range(n - 1)
+        for i in checked(range(n - 1))
         if (found := rank(text, i, i + 1, i + 2)) is not None
     ]
     heapify(queue)
+    left = 0
     while queue:
+        if not left % EVERY:
+            check_stopped()
         _, left, right, stop = heappop(queue)
         # Stale: one of the two has been merged since.
         if end[left] != right or end[right] != stop:

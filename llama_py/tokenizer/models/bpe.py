@@ -9,8 +9,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ggml_py.errors import TokenizerError
-from llama_py.tokenizer.characters import decoded, is_space, lower
-from llama_py.tokenizer.models._base import SPACE, TextModel
+from llama_py.support.stopping import checked
+from llama_py.tokenizer.characters import by_pieces, decoded, is_space, lower
+from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
 from llama_py.tokenizer.models._merge import merged
 from llama_py.tokenizer.pre import PRE_TOKENIZERS, PreTokenizer
 from llama_py.tokenizer.vocab import PREFIX, Defaults, flag, read_vocab, strings
@@ -26,7 +27,13 @@ def _byte_characters() -> list[str]:
 
 
 _CHARACTERS = _byte_characters()
+_SPELLING = str.maketrans(dict(enumerate(_CHARACTERS)))
 _BYTE_OF = {character: bytes([b]) for b, character in enumerate(_CHARACTERS)}
+
+
+def _spelled(text: str) -> str:
+    """Return GPT-2's characters for the bytes of a text."""
+    return text.encode().decode("latin-1").translate(_SPELLING)
 
 
 class BytePairs(TextModel):
@@ -75,24 +82,37 @@ class BytePairs(TextModel):
 
     def _encode(self, text: str) -> list[int]:
         words = self._pre.split(decoded(text))
-        return [id for word in words for id in self._ids_of_word(word)]
+        known, made = self._ids_of_word, self._encode_word
+        return [
+            id
+            for word in checked(words)
+            for id in (known(word) if len(word) < LONG else made(word))
+        ]
 
     def _encode_word(self, word: str) -> list[int]:
         pre, ids = self._pre, self.vocab.ids
         if pre.as_bytes:
-            word = "".join([_CHARACTERS[b] for b in word.encode()])
+            word = by_pieces(_spelled, word)
         whole = pre.ignore_merges or (pre.newlines and not word.strip("\n"))
         if whole and word in ids:
             return [ids[word]]
         if self._library:
-            found: list[int] = self._library.encode(word, add_special_tokens=False).ids
-            return found
+            return self._merged(word)
         ranks = self._ranks
 
         def rank(text: str, a: int, b: int, c: int) -> int | None:
             return ranks.get((text[a:b], text[b:c]))
 
         return [id for symbol in merged(word, rank) for id in self._ids_of_symbol(symbol)]
+
+    def _merged(self, word: str) -> list[int]:
+        """Return a word's ids by the library."""
+        if len(word) < LONG:
+            found = self._library.encode(word, add_special_tokens=False)
+        else:  # without offsets, and without the GIL
+            [found] = self._library.encode_batch_fast([word], add_special_tokens=False)
+        ids: list[int] = found.ids
+        return ids
 
     def _ids_of_symbol(self, symbol: str) -> Iterator[int]:
         """Yield a symbol's id; if it is no token, the ids of those of its bytes that are tokens."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from llama_py.support.stopping import EVERY, check_stopped
 from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.models._trie import Trie, longest, trie
 from llama_py.tokenizer.vocab import Defaults, read_vocab
@@ -28,8 +29,11 @@ class WorldTokenizer(TextModel):
         self.vocab = read_vocab(meta, Defaults(first=(), last=()))
 
     def encode(self, text: str) -> list[int]:
-        data, ids, at = text.encode("utf-8", "surrogateescape"), [], 0
+        ids: list[int] = []
+        data, at = text.encode("utf-8", "surrogateescape"), 0
         while at < len(data):
+            if not len(ids) % EVERY:
+                check_stopped()
             at, id = longest(self._trie, data, at) or (at + 1, self.vocab.unk)
             ids.append(id)
         return ids

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from llama_py.tokenizer.models._base import SPACE, TextModel
+from llama_py.support.stopping import checked
+from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
 from llama_py.tokenizer.models._merge import merged
 from llama_py.tokenizer.vocab import Defaults, read_vocab
 
@@ -34,7 +35,12 @@ class ScoredPieces(TextModel):
     def encode(self, text: str) -> list[int]:
         text = (" " * self.vocab.add_space_prefix + text).replace(" ", SPACE)
         words = _WORD.findall(text) if self._merges_stay_in_words else [text]
-        return [i for word in words for i in self._ids_of_word(word)]
+        known, made = self._ids_of_word, self._encode_word
+        return [
+            id
+            for word in checked(words)
+            for id in (known(word) if len(word) < LONG else made(word))
+        ]
 
     @cached_property
     def _merges_stay_in_words(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from llama_py.support.stopping import EVERY, check_stopped
 from llama_py.tokenizer.models._base import SPACE, TextModel
 from llama_py.tokenizer.models._charsmap import Charsmap
 from llama_py.tokenizer.models._trie import Trie, depth, matches, trie
@@ -53,6 +54,8 @@ class Unigram(TextModel):
         best, starts, tokens = [-np.inf] * (n + 1), [0] * (n + 1), [0] * (n + 1)
         best[0], unk, unk_score, at = 0.0, self.vocab.unk, self._unk_score, 0
         while at < n:
+            if not at % EVERY:
+                check_stopped()
             here, next = best[at], min(at + _width(data[at]), n)
             known = False
             for end, token in matches(root, data, at):
@@ -96,6 +99,8 @@ class Unigram(TextModel):
     def _normalised(self, text: bytes) -> bytes:
         parts, at = [], 0
         while at < len(text):
+            if not at % EVERY:
+                check_stopped()
             at, part = self._normalise_at(text, at)
             parts.append(part)
         text, space = b"".join(parts), SPACE.encode()

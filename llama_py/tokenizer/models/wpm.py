@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from llama_py.tokenizer.characters import category, is_space, lower
-from llama_py.tokenizer.models._base import SPACE, TextModel
+from llama_py.support.stopping import EVERY, check_stopped, checked
+from llama_py.tokenizer.characters import by_pieces, category, is_space, lower
+from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
 from llama_py.tokenizer.models._trie import Trie, longest, trie
 from llama_py.tokenizer.vocab import Defaults, flag, read_vocab
 
@@ -52,16 +53,25 @@ class WordPiece(TextModel):
 
     def encode(self, text: str) -> list[int]:
         """Bytes that are not UTF-8 are left out."""
-        words = text.translate(self._characters).split(" ")
-        return [i for word in words if word for i in self._ids_of_word(word)]
+        words = by_pieces(lambda part: part.translate(self._characters), text).split(" ")
+        known, made = self._ids_of_word, self._encode_word
+        return [
+            id
+            for word in checked(words)
+            if word
+            for id in (known(word) if len(word) < LONG else made(word))
+        ]
 
     @cached_property
     def _trie(self) -> Trie:
         return trie(self.vocab.ids.items())
 
     def _encode_word(self, word: str) -> list[int]:
-        word, ids, at = SPACE + word, [], 0
+        ids: list[int] = []
+        word, at = SPACE + word, 0
         while at < len(word):
+            if not len(ids) % EVERY:
+                check_stopped()
             found = longest(self._trie, word, at)
             if found is None:
                 return [self.vocab.unk]

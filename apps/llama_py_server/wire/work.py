@@ -1,0 +1,136 @@
+"""Work that would hold up the event loop: threads for each kind of it, with limits.
+
+A kind has few threads, so that work of one kind waits for its own kind only. Work ends at a time
+limit, and soon after its client has left or the server ends: `llama_py.support.stopping` has the
+checks. A call that turns out to be of another kind (`require`) is begun anew in threads of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+
+from llama_py.support.stopping import stopped_by
+from llama_py_server.wire.clients import unless_gone
+from llama_py_server.wire.errors import HTTPError
+
+T = TypeVar("T")
+SECONDS = 60.0  # that one piece of work may take
+LARGE = 1 << 16  # bytes of a body whose work is LONG
+
+
+class Work(Enum):
+    """A kind of work, with its number of threads."""
+
+    SHORT = "short", 8  # small bodies
+    LONG = "long", 2  # large bodies
+    PREPARE = "prepare", 4  # samplers, grammars, answers checked by schemas
+    FETCH = "fetch", 16  # waits for other servers
+    DECODE = "decode", 2  # images, which take 3 bytes a pixel
+
+    def __init__(self, label: str, n_threads: int) -> None:
+        self.label, self.n_threads = label, n_threads
+
+
+class _Elsewhere(BaseException):
+    """The call is of another kind; no handler of errors may take it for one."""
+
+    def __init__(self, kind: Work) -> None:
+        self.kind = kind
+
+
+class _Abandoned(BaseException):
+    """Nobody waits for the result."""
+
+
+class _Limit:
+    """Stops a call that nobody waits for, or that takes too long."""
+
+    def __init__(self) -> None:
+        self.is_over, self.until = False, 0.0
+
+    def begin(self) -> None:
+        self.until = time.monotonic() + SECONDS
+
+    def check(self) -> None:
+        if self.is_over:
+            raise _Abandoned
+        if time.monotonic() > self.until:
+            why = f"the request takes more than {SECONDS:.0f} seconds to read; send less at once"
+            raise HTTPError("request_too_large", why)
+
+
+_kind: ContextVar[Work | None] = ContextVar("kind", default=None)
+_running: set[_Limit] = set()
+
+
+@cache
+def _threads(kind: Work) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(kind.n_threads, f"llama-{kind.label}")
+
+
+def is_busy() -> bool:
+    """Return True while a thread works, which may be for nobody any more."""
+    return bool(_running)
+
+
+def require(kind: Work) -> None:
+    """Have the rest of a call done by threads of a kind: it is begun anew if it is in others."""
+    if _kind.get() not in (None, kind):
+        raise _Elsewhere(kind)
+
+
+async def run(kind: Work, call: Callable[..., T], *args: Any) -> T:
+    """Return what a call returns in a thread of a kind; if this is cancelled, the call stops."""
+    while True:
+        limit = _Limit()
+        future = _threads(kind).submit(copy_context().run, _do, limit, kind, call, args)
+        try:
+            found: T = await asyncio.wrap_future(future)
+            return found
+        except _Elsewhere as e:
+            kind = e.kind
+        finally:
+            limit.is_over = True
+
+
+async def read(request: Request, call: Callable[..., T], *args: Any) -> T:
+    """Return what a call makes of a request's body, which has been read.
+
+    Raises:
+        ClientDisconnect: The client has left; a request with a saved stream goes on without it.
+    """
+    large = len(await request.body()) > LARGE
+    kind = Work.LONG if large else Work.SHORT
+    doing: Coroutine[Any, Any, tuple[T]] = run(kind, _boxed, call, args)
+    if getattr(request.state, "saved", None) is not None:
+        return (await doing)[0]
+    found = await unless_gone(request, doing)
+    if found is None:
+        raise ClientDisconnect
+    return found[0]
+
+
+def _boxed(call: Callable[..., T], args: tuple[Any, ...]) -> tuple[T]:
+    return (call(*args),)
+
+
+def _do(limit: _Limit, kind: Work, call: Callable[..., T], args: tuple[Any, ...]) -> T:
+    token = _kind.set(kind)
+    limit.begin()
+    _running.add(limit)
+    try:
+        with stopped_by(limit.check):
+            limit.check()
+            return call(*args)
+    finally:
+        _running.discard(limit)
+        _kind.reset(token)

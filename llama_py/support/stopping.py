@@ -1,0 +1,38 @@
+"""Long work that its caller may stop: loops check now and then whether they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+T = TypeVar("T")
+EVERY = 1024  # items between two checks
+
+_check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
+
+
+@contextmanager
+def stopped_by(check: Callable[[], None]) -> Iterator[None]:
+    """Let `check` stop the work of this block by an exception; it is called often."""
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
+def check_stopped() -> None:
+    """Raise what the caller's check raises, if there is one."""
+    check = _check.get()
+    if check is not None:
+        check()
+
+
+def checked(items: Iterable[T]) -> Iterator[T]:
+    """Yield items, and check before the first of every `EVERY` whether to go on."""
+    for i, item in enumerate(items):
+        if not i % EVERY:
+            check_stopped()
+        yield item

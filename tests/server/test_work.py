@@ -1,0 +1,209 @@
+"""Work of requests that takes long: where it is done, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+from starlette.testclient import TestClient
+from starlette.types import Message
+
+from llama_py.support.stopping import check_stopped
+from llama_py_server.routes import tokens
+from llama_py_server.wire import body, work
+from llama_py_server.wire.errors import HTTPError
+from llama_py_server.wire.sse import dumps, dumps_by_steps
+from llama_py_server.wire.work import Work
+from tests.support.limits import SECONDS
+
+WAIT = SECONDS
+
+
+def in_loop(doing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(doing(), WAIT))
+
+
+def kind() -> str:
+    return threading.current_thread().name.rpartition("_")[0].removeprefix("llama-")
+
+
+def work_for_ever(began: threading.Event) -> None:
+    began.set()
+    while True:
+        check_stopped()
+
+
+def test_a_kind_waits_for_its_own_threads_only() -> None:
+    go_on, most = threading.Event(), 4 * Work.LONG.n_threads
+
+    async def do() -> None:
+        waiting = [asyncio.ensure_future(work.run(Work.LONG, go_on.wait)) for _ in range(most)]
+        try:
+            assert await work.run(Work.SHORT, kind) == "short"
+            assert not any(one.done() for one in waiting)
+        finally:
+            go_on.set()
+        assert all(await asyncio.gather(*waiting))
+
+    in_loop(do)
+
+
+def test_work_that_turns_out_to_be_of_another_kind_moves() -> None:
+    def move() -> str:
+        work.require(Work.DECODE)
+        return kind()
+
+    async def do() -> None:
+        assert await work.run(Work.SHORT, move) == "decode"
+
+    in_loop(do)
+    work.require(Work.DECODE)  # a thread of no kind does everything
+
+
+def test_work_ends_with_the_task_that_waits_for_it() -> None:
+    began = threading.Event()
+
+    async def do() -> None:
+        task = asyncio.ensure_future(work.run(Work.SHORT, work_for_ever, began))
+        while not began.is_set():
+            await asyncio.sleep(0)
+        assert work.is_busy()
+        task.cancel()
+        while work.is_busy():
+            await asyncio.sleep(0)
+
+    in_loop(do)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_work_ends_when_the_client_leaves(saved: bool) -> None:
+    """But for a request whose stream is saved: the client may come again."""
+    messages: list[Message] = [{"type": "http.request", "body": b"{}", "more_body": False}]
+    go_on = threading.Event()
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        go_on.set()
+        return {"type": "http.disconnect"}
+
+    def wait() -> str:
+        while not saved or not go_on.is_set():
+            check_stopped()
+        return kind()
+
+    async def do() -> None:
+        request = Request({"type": "http", "state": {"saved": object()} if saved else {}}, receive)
+        if saved:
+            go_on.set()
+            assert await work.read(request, wait) == "short"
+            return
+        with pytest.raises(ClientDisconnect):
+            await work.read(request, wait)
+        while work.is_busy():
+            await asyncio.sleep(0)
+
+    in_loop(do)
+
+
+def test_work_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "SECONDS", 0.0)
+
+    async def do() -> None:
+        with pytest.raises(HTTPError, match="takes more than 0 seconds") as caught:
+            await work.run(Work.SHORT, work_for_ever, threading.Event())
+        assert caught.value.code == 413
+
+    in_loop(do)
+
+
+def n_values(value: Any) -> int:
+    """What JSON costs: commas, 2 for a list or an object, 3 for a key."""
+    if not isinstance(value, list | dict):
+        return 0
+    inner = list(value.values() if isinstance(value, dict) else value)
+    keys = 3 * len(inner) if isinstance(value, dict) else 0
+    return 2 + keys + max(len(inner) - 1, 0) + sum(map(n_values, inner))
+
+
+def made(r: random.Random, depth: int = 0) -> Any:
+    if depth == 3 or r.random() < 0.4:
+        return r.choice(['a"b', "\\", '\\"[,', ",:[{}]", 'x\\\\"', "", 5, None, "é\u0001"])
+    some = [made(r, depth + 1) for _ in range(r.randrange(4))]
+    return some if r.random() < 0.5 else {f'k"{i}\\': v for i, v in enumerate(some)}
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1 << 20])
+def test_values_are_counted_outside_of_strings(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "STEP", step)
+    for seed in range(40):
+        value = made(random.Random(seed))
+        text, cost = json.dumps(value, separators=(",", ":")).encode(), n_values(value)
+        monkeypatch.setattr(body, "MAX_COST", cost)
+        body.check_cost(text)
+        monkeypatch.setattr(body, "MAX_COST", cost - 1)
+        with pytest.raises(HTTPError, match="has more than"):
+            body.check_cost(text)
+
+
+def test_bodies_of_too_many_values_are_not_parsed(client: TestClient) -> None:
+    nested = '{"content": "a", "x": [' + ",".join(["[[[[]]]]"] * 100_000) + "]}"
+    for text in (nested, '{"content": "a", "x": {' + '"k": 1,' * 200_000 + '"k": 1}}'):
+        found = client.post("/tokenize", content=text)
+        assert found.status_code == 413, found.text
+        assert "more than 524288 values" in found.json()["error"]["message"]
+    long = "a, [b]: {c} " * 100_000
+    assert client.post("/tokenize", json={"content": long}).status_code == 200
+
+
+def test_long_texts_are_read_and_written_in_threads_for_long_work(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    whole = tokens.as_long_json
+
+    def noted(value: Any) -> Any:
+        found.append(kind())
+        return whole(value)
+
+    monkeypatch.setattr(tokens, "as_long_json", noted)
+    for n in (10, 100_000):
+        answer = client.post("/tokenize", json={"content": "a" * n, "with_pieces": True}).json()
+        assert "".join(one["piece"] for one in answer["tokens"]) == "a" * n
+    assert found == ["short", "long"]
+
+
+def test_texts_beyond_any_context_are_refused(client: TestClient) -> None:
+    content = "a " * (5 << 20)
+    for path, name in (("/tokenize", "content"), ("/completion", "prompt")):
+        found = client.post(path, json={name: content})
+        assert found.status_code == 413
+        assert "must have 8388608 at most" in found.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("stop", ["w"] * 257),
+        ("stop", "w" * 1025),
+        ("samplers", ["top_k"] * 33),
+        ("samplers", "k" * 33),
+        ("dry_sequence_breakers", ["w"] * 257),
+    ],
+)
+def test_fields_with_too_many_texts(client: TestClient, field: str, value: Any) -> None:
+    found = client.post("/completion", json={"prompt": "a", "n_predict": 1, field: value})
+    assert found.status_code == 400 and f"Field '{field}'" in found.json()["error"]["message"]
+    fewer = client.post("/completion", json={"prompt": "a", "n_predict": 1, field: value[1:]})
+    assert fewer.status_code == 200, fewer.text
+
+
+def test_json_by_steps_is_the_same() -> None:
+    for value in ([1, {"a": "é\ud800"}, [1.5, None, True]], [float("nan")], {}, "a", [[]] * 3000):
+        assert dumps_by_steps(value) == dumps(value)
