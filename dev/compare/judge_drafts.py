@@ -6,7 +6,8 @@
 
 Tiny models continue fixed prompts at random: half of the tokens by `stream` (one sequence), half by
 the server's engine (16 sequences). A pass of the model without drafts gives the exact distribution
-of each token after the tokens before it. A chi-square test compares counts with it.
+of each token after the tokens before it. A chi-square test compares counts with it. Besides, texts
+are compared with those that the same seeds give without drafts.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ SAMPLING: dict[str, Any] = {
 HOW: dict[str, Any] = {**EXACT, "n_threads": 1, "n_threads_batch": 1}
 LEAST = 5.0  # expected count of a token after which it is compared by itself
 SEQUENCES = 16
+TEXTS = 400  # by each path, that are compared with texts without drafts
 SECONDS = 300
 LIMIT = 1e-9  # smaller eigenvalues of a covariance, relative to the largest, are rounding
 BOUND = 1e-3
@@ -208,6 +210,19 @@ def _serve(name: str, numbers: range, seed: int, run: Run) -> None:
         run.n_accepted += total.n_accepted
 
 
+def n_other(name: str, n: int, seed: int) -> int:
+    """Count texts, of n by each path, that the same seeds do not give without drafts."""
+    plain = f"none ({name})"
+    KINDS[plain] = Kind(KINDS[name].target)
+    try:
+        return sum(
+            (how(name, n, seed).texts - how(plain, n, seed).texts).total()
+            for how in (by_stream, by_engine)
+        )
+    finally:
+        del KINDS[plain]
+
+
 class Exact:
     """Distributions of the next token, by a prompt's number and the tokens after the prompt."""
 
@@ -275,8 +290,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "-n", type=int, default=100_000, help="tokens of each, half of them by each path"
     )
     args = p.parse_args(argv)
-    print("| way to draft | tokens | drafted | accepted | p, `stream` | p, engine |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print("| way to draft | tokens | drafted | accepted | p, `stream` | p, engine | other texts |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     worst, exact = 1.0, cache(Exact)
     for name in args.kinds or KINDS:
         n = -(-args.n // (2 * LENGTH))
@@ -289,6 +304,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         cells = [f"{2 * n * LENGTH:,}", f"{drafted:,}", f"{accepted / max(drafted, 1):.1%}"]
         cells += [f"{value:.3f}" for value in values]
+        n_texts = min(n, TEXTS)
+        cells.append(f"{n_other(name, n_texts, first)} of {2 * n_texts}")
         print(f"| `{name}` | {' | '.join(cells)} |", flush=True)
     return int(worst < BOUND)
 

@@ -25,6 +25,7 @@ def p_values(name: str) -> list[float]:
 @pytest.mark.parametrize("name", [name for name in tool.KINDS if name != "none"])
 def test_drafted_tokens_have_the_exact_distribution(name: str) -> None:
     assert min(p_values(name)) > tool.BOUND
+    assert tool.n_other(name, N_TEXTS, 0) == 0
 
 
 @pytest.mark.parametrize("name", ["draft-simple", "ngram-cache"])
@@ -39,3 +40,4 @@ def test_a_draft_that_is_always_accepted_is_found(
 
     monkeypatch.setattr(Sequences, "take", accept)
     assert max(p_values(name)) < tool.BOUND
+    assert tool.n_other(name, N_TEXTS, 0) > N_TEXTS
