@@ -7,6 +7,7 @@ import json
 import random
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,12 +15,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
+from llama_py.serving import Event, Timings
 from llama_py.support.stopping import check_stopped
+from llama_py_server.models.state import ModelState
 from llama_py_server.routes import tokens
+from llama_py_server.schema.completion import Delivery, defaults_of
+from llama_py_server.stream.replies import PendingReplies
+from llama_py_server.stream.writers.native import NativeWriter
 from llama_py_server.wire import body, work
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.sse import dumps, dumps_by_steps
 from llama_py_server.wire.work import Work
+from tests.server.served import events
 from tests.support.limits import SECONDS
 
 WAIT = SECONDS
@@ -202,6 +209,65 @@ def test_fields_with_too_many_texts(client: TestClient, field: str, value: Any) 
     assert found.status_code == 400 and f"Field '{field}'" in found.json()["error"]["message"]
     fewer = client.post("/completion", json={"prompt": "a", "n_predict": 1, field: value[1:]})
     assert fewer.status_code == 200, fewer.text
+
+
+def test_fields_with_too_large_numbers(client: TestClient) -> None:
+    found = client.post("/completion", json={"prompt": "a", "n_predict": 1, "n_probs": 2049})
+    assert found.status_code == 400 and "Field 'n_probs'" in found.json()["error"]["message"]
+    tools = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(513)]
+    chat = {"messages": [{"role": "user", "content": "a"}], "tools": tools}
+    found = client.post("/v1/chat/completions", json=chat)
+    assert found.status_code == 400 and "'tools' has 513" in found.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("n", [3, 30])
+def test_many_probabilities_are_written_in_threads(
+    client: TestClient, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    whole, partial = NativeWriter.whole, NativeWriter.partial
+
+    def noted(writer: NativeWriter, replies: Any) -> Any:
+        found.append(kind())
+        return whole(writer, replies)
+
+    def noted_part(writer: NativeWriter, reply: Any, change: Any) -> Any:
+        found.append(kind())
+        return partial(writer, reply, change)
+
+    monkeypatch.setattr(NativeWriter, "whole", noted)
+    monkeypatch.setattr(NativeWriter, "partial", noted_part)
+    asked = {"prompt": "a", "n_predict": 4, "n_probs": n}
+    answer = client.post("/completion", json=asked).json()
+    assert len(answer["completion_probabilities"][0]["top_logprobs"]) == n
+    assert found == ["write"]
+    streamed = events(client.post("/completion", json={**asked, "stream": True}).text)
+    probabilities = [one for _, e in streamed for one in e.get("completion_probabilities", ())]
+    assert probabilities[:4] == answer["completion_probabilities"]
+    assert ("write" in found[1:]) == (n > 20) and len({*found[1:]}) == 1
+
+
+def test_events_that_are_here_already_hold_up_nothing(state: ModelState) -> None:
+    n, ticks = 50, 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    async def do() -> None:
+        request = replace(defaults_of(state.options)[0], prompt=(1,))
+        pending = PendingReplies(state, [request], Delivery())
+        for _ in range(n):
+            pending._tell(pending.replies[0], Event(Timings()))
+        ticking = asyncio.ensure_future(tick())
+        for _ in range(n):
+            await pending.next()
+        ticking.cancel()
+
+    in_loop(do)
+    assert ticks >= n
 
 
 def test_json_by_steps_is_the_same() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from llama_py_server.models.state import ModelState
 
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
+MAX_TOOLS = 512  # functions, each of which has a part of the grammar
 N_PROBS = 20  # of `logprobs` without `top_logprobs`
 
 
@@ -38,6 +39,8 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
     if body.get("modalities") not in (None, [], ["text"]):
         raise invalid("'modalities' must be [\"text\"]: responses are texts")
     tools = objects(body, "tools")
+    if len(tools) > MAX_TOOLS:
+        raise invalid(f"'tools' has {len(tools)} functions; it must have {MAX_TOOLS} at most")
     choice = _tool_choice(body)
     if not state.talk.jinja and (tools or choice != "auto"):
         raise invalid("tools param requires --jinja flag")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
+MAX_PROBS = 2048  # likely tokens beside each token of an answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ _PARAMS: dict[str, RequestField] = {
         -1, INT32, others=("max_completion_tokens", "max_tokens"), into="max_tokens"
     ),
     "n_keep": integer(-1, INT32),
-    "n_probs": integer(0, INT32, others=("logprobs",), into="logprobs"),
+    "n_probs": integer(0, MAX_PROBS, others=("logprobs",), into="logprobs"),
     "stop": stops(),
     "top_k": integer(0, INT32, clamped=True), "top_p": number(0, 1), "min_p": number(0, 1),
     "top_n_sigma": number(), "xtc_probability": number(0, 1), "xtc_threshold": number(0, 1),

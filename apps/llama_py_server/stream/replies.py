@@ -152,6 +152,7 @@ class PendingReplies:
         """What happens next; None after the end of all."""
         if self._left == 0:
             return None
+        await asyncio.sleep(0)  # others go on, also where all events are here already
         first, self._first = self._first, None
         while first is None:
             first = await self._events.get()

@@ -4,21 +4,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from llama_py_server.schema.chat import N_PROBS
 from llama_py_server.stream.replay import Replay, saved_stream
 from llama_py_server.stream.replies import PendingReplies
 from llama_py_server.stream.writers import Frame, ReplyWriter
 from llama_py_server.wire.clients import left, stopped, unless_gone
 from llama_py_server.wire.errors import as_http_error
-from llama_py_server.wire.responses import GONE, as_json
-from llama_py_server.wire.sse import PING, encode
+from llama_py_server.wire.responses import GONE, as_json, as_long_json
+from llama_py_server.wire.sse import PING, dumps, dumps_by_steps, encode
+from llama_py_server.wire.work import Work, run
 
 if TYPE_CHECKING:
     from llama_py.serving import Request
@@ -77,7 +79,9 @@ async def _whole(pending: PendingReplies, writer: ReplyWriter) -> Response:
     async with pending:
         async for _ in pending:
             pass
-        return as_json(writer.whole(pending.replies))
+        if all(reply.request.params.logprobs is None for reply in pending.replies):
+            return as_json(writer.whole(pending.replies))
+        return await run(Work.WRITE, lambda: as_long_json(writer.whole(pending.replies)))
 
 
 async def _begun(pending: PendingReplies) -> Change:
@@ -91,6 +95,12 @@ async def _begun(pending: PendingReplies) -> Change:
     except BaseException:
         pending.cancel()
         raise
+
+
+def _is_large(change: Change) -> bool:
+    """Return True if an event has many probabilities."""
+    request = change.reply.request
+    return (request.params.logprobs or 0) > N_PROBS or request.prompt_logprobs is not None
 
 
 class Stream(Response):
@@ -128,9 +138,12 @@ class Stream(Response):
         change: Change | None = self.first
         try:
             while change is not None:
-                chunk = self._written(change)
-                while len(chunk) < AT_ONCE and (change := self.pending.soon()) is not None:
-                    chunk += self._written(change)
+                if _is_large(change):
+                    chunk = await run(Work.WRITE, self._written, change, dumps_by_steps)
+                else:
+                    chunk = self._written(change)
+                    while len(chunk) < AT_ONCE and (change := self.pending.soon()) is not None:
+                        chunk += self._written(change)
                 if chunk:
                     yield chunk
                 while await self.pending.is_quiet(self.ping):
@@ -141,8 +154,8 @@ class Stream(Response):
         except Exception as e:
             yield encode(self.writer.error(as_http_error(e)))
 
-    def _written(self, change: Change) -> bytes:
-        return b"".join(map(encode, self._frames(change)))
+    def _written(self, change: Change, dumps: Callable[[Any], bytes] = dumps) -> bytes:
+        return b"".join(encode(frame, dumps) for frame in self._frames(change))
 
     def _frames(self, change: Change) -> list[Frame]:
         reply = change.reply

@@ -64,16 +64,16 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def check_cost(body: bytes) -> None:
-    """Raise HTTPError for JSON that takes long to parse: lists count twice, keys three times."""
+    """Raise HTTPError for JSON that takes long to parse: fractions and lists count twice,
+    keys three times."""
     cost = 0
     for outside in checked(_outside_strings(body)):
-        cost += outside.count(b",") + 3 * outside.count(b":")
+        cost += outside.count(b",") + 3 * outside.count(b":") + outside.count(b".")
         cost += 2 * (outside.count(b"[") + outside.count(b"{"))
         if cost > MAX_COST:
             why = f"the body of the request has more than {MAX_COST} values"
-            raise HTTPError(
-                "request_too_large", f"{why} (lists count 2, keys 3); send less at once"
-            )
+            counted = "fractions and lists count 2, keys 3"
+            raise HTTPError("request_too_large", f"{why} ({counted}); send less at once")
 
 
 def _outside_strings(body: bytes) -> Iterator[bytes]:

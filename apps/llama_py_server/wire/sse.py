@@ -58,6 +58,6 @@ def _finite(value: Any) -> Any:
     return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: Frame, dumps: Callable[[Any], bytes] = dumps) -> bytes:
     name = f"event: {frame.name}\n".encode() if frame.name else b""
     return name + b"data: " + dumps(frame.data) + b"\n\n"

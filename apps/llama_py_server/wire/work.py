@@ -34,6 +34,7 @@ class Work(Enum):
     LONG = "long", 2  # large bodies
     PREPARE = "prepare", 4  # samplers, grammars, answers checked by schemas
     FETCH = "fetch", 16  # waits for other servers
+    WRITE = "write", 4  # answers with many probabilities
     DECODE = "decode", 2  # images, which take 3 bytes a pixel
 
     def __init__(self, label: str, n_threads: int) -> None:
