@@ -64,7 +64,9 @@ class HostCheck:
         self.names = {n.lower() for n in (*_HERE, own, *listen.host, *listen.allowed_host)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self.any:
+        address = scope.get("server") or ("", None)
+        is_unix = address[1] is None  # a page cannot reach a unix socket
+        if scope["type"] == "http" and not (self.any or is_unix):
             host = Headers(scope=scope).get("host", "")
             if host and not self._is_own(host):
                 why = f"{host!r} is no name of this server; --allowed-host permits it"
