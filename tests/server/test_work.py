@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.testclient import TestClient
@@ -27,6 +32,7 @@ from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.sse import dumps, dumps_by_steps
 from llama_py_server.wire.work import Work
 from tests.server.served import events
+from tests.support.commands import clean_environment, heed_interrupts
 from tests.support.limits import SECONDS
 
 WAIT = SECONDS
@@ -273,3 +279,43 @@ def test_events_that_are_here_already_hold_up_nothing(state: ModelState) -> None
 def test_json_by_steps_is_the_same() -> None:
     for value in ([1, {"a": "é\ud800"}, [1.5, None, True]], [float("nan")], {}, "a", [[]] * 3000):
         assert dumps_by_steps(value) == dumps(value)
+
+
+STUCK = """
+import sys, time
+from llama_py.tokenizer import Tokenizer
+from llama_py_server.command import main
+
+def never(*args, **how):
+    print("working", file=sys.stderr, flush=True)
+    time.sleep(100_000)
+
+Tokenizer.tokenize = never
+sys.exit(main(["--port", "0", "--no-warmup", "-c", "512", "--timeout-stop", "1"]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_server_ends_though_work_cannot_be_stopped() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+        env=clean_environment(),
+    )
+    assert process.stderr is not None
+    try:
+        lines = iter(process.stderr)
+        url = next(line for line in lines if line.startswith("listening on")).split()[-1]
+        next(line for line in lines if line.startswith("ready"))
+        client = httpx.Client(timeout=WAIT)
+        with ThreadPoolExecutor(1) as threads:
+            answer = threads.submit(client.post, f"{url}/tokenize", json={"content": "a"})
+            next(line for line in lines if line.startswith("working"))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT) == 0
+            answer.exception(WAIT)  # if any: the connection may end before
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT)
