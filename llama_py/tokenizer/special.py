@@ -160,8 +160,8 @@ def partition(text: str, specials: Sequence[Special]) -> list[str | int]:
     """
     parts: list[str | int] = [text] if text else []
     for special in specials:
+        check_stopped()
         if special.text in text:
-            check_stopped()
             parts = [piece for part in parts for piece in _cut(part, special)]
     return parts
 

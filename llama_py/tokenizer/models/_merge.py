@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from array import array
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 
-from llama_py.support.stopping import EVERY, check_stopped, checked
+import numpy as np
+
+from llama_py.support.stopping import checked
 
 # Of text[a:b] and text[b:c]: the lower the sooner they merge; None if they do not.
 Rank = Callable[[str, int, int, int], float | None]
+
+
+class MergeQueue:
+    """Pairs of symbols by their ranks, and of equal ranks from the left.
+
+    Each rank has a heap of its own, which needs no sorting at first: pairs come from the left.
+    """
+
+    def __init__(self) -> None:
+        self._ranks: list[float] = []
+        self._pairs: dict[float, list[tuple[int, int, int]]] = {}
+
+    def push(self, rank: float, pair: tuple[int, int, int]) -> None:
+        pairs = self._pairs.get(rank)
+        if pairs is None:
+            pairs = self._pairs[rank] = []
+            heappush(self._ranks, rank)
+        heappush(pairs, pair)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the best pair and remove it, until there is none; pairs may be pushed meanwhile."""
+        while self._ranks:
+            pairs = self._pairs[self._ranks[0]]
+            pair = heappop(pairs)
+            if not pairs:
+                del self._pairs[heappop(self._ranks)]
+            yield pair
 
 
 def merged(text: str, rank: Rank) -> list[str]:
@@ -18,29 +48,26 @@ def merged(text: str, rank: Rank) -> list[str]:
     """
     # A symbol is known by its start; `end[i]` 0: merged away.
     n = len(text)
-    end = list(range(1, n + 1))
-    before = list(range(-1, n - 1))
-    queue = [
-        (found, i, i + 1, i + 2)
-        for i in checked(range(n - 1))
-        if (found := rank(text, i, i + 1, i + 2)) is not None
-    ]
-    heapify(queue)
-    left = 0
-    while queue:
-        if not left % EVERY:
-            check_stopped()
-        _, left, right, stop = heappop(queue)
+    end = array("q", np.arange(1, n + 1, dtype=np.int64).tobytes())
+    before = array("q", np.arange(-1, n - 1, dtype=np.int64).tobytes())
+    queue = MergeQueue()
+
+    def ask(left: int, right: int, stop: int) -> None:
+        if (found := rank(text, left, right, stop)) is not None:
+            queue.push(found, (left, right, stop))
+
+    for i in checked(range(n - 1)):
+        ask(i, i + 1, i + 2)
+    for left, right, stop in checked(queue):
         # Stale: one of the two has been merged since.
         if end[left] != right or end[right] != stop:
             continue
         end[left], end[right] = stop, 0
-        if left and (found := rank(text, before[left], left, stop)) is not None:
-            heappush(queue, (found, before[left], left, stop))
+        if left:
+            ask(before[left], left, stop)
         if stop < n:
             before[stop] = left
-            if (found := rank(text, left, stop, end[stop])) is not None:
-                heappush(queue, (found, left, stop, end[stop]))
+            ask(left, stop, end[stop])
     symbols, i = [], 0
     while i < n:
         symbols.append(text[i : end[i]])
