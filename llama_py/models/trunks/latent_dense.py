@@ -25,6 +25,17 @@ NAMES = {
 }
 
 
+class FactorTurn:
+    """RoPE with factors of frequencies, of which each device that shares a layer has its own."""
+
+    def __init__(self, factors: RopeFactors | None) -> None:
+        self.factors = factors
+
+    def __call__(self, g: GraphBuilder, x: Tensor, layer: int, offset: int) -> Tensor:
+        factors = None if self.factors is None else self.factors(g.cparams)
+        return rope(g, x, layer, factors, offset=offset)
+
+
 class LatentDense(LatentDecoder):
     """residual_scale   as of `Layer`
     factors   of RoPE's frequencies
@@ -41,9 +52,6 @@ class LatentDense(LatentDecoder):
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return None if self.factors is None else self.factors(cparams)
 
-    def turn(self, g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
-        return rope(g, x, il, self.rope_factors(g.cparams, il), offset=offset)
-
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n = self.hp, self.hp.latent(il)
         return Layer(
@@ -52,7 +60,7 @@ class LatentDense(LatentDecoder):
                 w,
                 n,
                 absorbed=False,
-                turn=self.turn,
+                turn=FactorTurn(self.factors),
                 output=w.linear("attn_output", hp.n_embd_values(il), hp.n_embd),
             ),
             w.norm("ffn_norm", hp.n_embd),
