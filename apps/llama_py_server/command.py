@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import sys
 import threading
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("llama_py")
 
 TICK = 0.25  # seconds between looks at what is idle
+LEAVING = 0.8  # seconds after --timeout-stop in which the process ends
 CLOSING = 10.0  # seconds at the end in which steps of answers may end that nobody waits for
 _CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 
@@ -108,6 +110,7 @@ def _command(args: argparse.Namespace) -> int:
     try:
         from llama_py_server.app import app
         from llama_py_server.routes import vertex
+        from llama_py_server.stream.replies import cut_all
         from llama_py_server.wire import work
         from llama_py_server.wire.listen import serve
     except ModuleNotFoundError as e:
@@ -120,10 +123,10 @@ def _command(args: argparse.Namespace) -> int:
     _fetch_preset(args)
     listen = read(args, ListenParams)
     shelf = shelf_of(args, _loss() if n_started() > 1 else None)
-    loader = Loader(shelf)
+    loader = Loader(shelf, listen.timeout_stop)
     made = app(shelf, listen, loader.lifespan)
     listen = replace(listen, port=vertex.port(listen.port))
-    stopped = serve(made, listen, loader.failed, loader.hurry, shelf.feed.close)
+    stopped = serve(made, listen, loader.failed, loader.hurry, loader.begin_end, cut_all)
     if loader.error is not None:
         raise loader.error
     if loader.is_busy or work.is_busy():
@@ -190,8 +193,9 @@ class Loader:
     """Loads the model while the server listens already, as llama-server does; a model that cannot
     be loaded ends it. Where there are several, requests load them."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def __init__(self, shelf: Shelf, timeout_stop: float = CLOSING) -> None:
+        self.shelf, self.timeout_stop = shelf, timeout_stop
+        self._until = math.inf  # the end of the process
         self.error: BaseException | None = None
         self.failed, self.hurry = threading.Event(), threading.Event()
         self._closing = threading.Thread(target=shelf.close, name="llama-close", daemon=True)
@@ -201,6 +205,11 @@ class Loader:
         """Whether, at the end, a model is still being loaded or in use: nothing can stop that, but
         the end of the process."""
         return self._closing.is_alive()
+
+    def begin_end(self) -> None:
+        """Note that the server is being stopped, and end streams that have no end of their own."""
+        self._until = time.monotonic() + self.timeout_stop + LEAVING
+        self.shelf.feed.close()
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -220,7 +229,7 @@ class Loader:
     async def _close(self) -> None:
         """Give memory back, where it does not take long, and nobody is in a hurry."""
         self._closing.start()
-        until = time.monotonic() + CLOSING
+        until = min(time.monotonic() + CLOSING, self._until)
         while self._closing.is_alive() and time.monotonic() < until:
             if self.shelf.only_loads or self.hurry.is_set():
                 return

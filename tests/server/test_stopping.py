@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 
@@ -80,6 +83,36 @@ def test_a_stop_at_the_line_that_it_listens(
     finally:
         signal.signal(sent, before)
     assert len(heard) == 1 and heard[0].startswith("listening on http://127.0.0.1:")
+
+
+def test_a_stop_while_a_request_waits_for_kernels(tmp_path: Path) -> None:
+    flags = ["--port", "0", "--no-warmup", "--timeout-stop", "0", "-c", "256"]
+    process = subprocess.Popen(
+        [str(SCRIPTS / "llama-py-server"), *flags],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**clean_environment(), "LLAMA_PY_CACHE": str(tmp_path)},
+    )
+    told: list[str] = []
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            told.append(line)
+            if line.startswith("ready: "):
+                break
+        url = next(line.split()[-1] for line in told if line.startswith("listening on"))
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(
+                httpx.post, f"{url}/completion", json={"prompt": "a"}, timeout=WAIT
+            )
+            time.sleep(1)  # the request is on its way
+            process.send_signal(signal.SIGTERM)
+            _, rest = process.communicate(timeout=WAIT)
+            assert asking.result().status_code == 503
+    finally:
+        process.kill()
+    assert process.returncode == 0 and "Traceback" not in rest, rest
 
 
 def test_compilers_end_with_who_was_killed(loading: subprocess.Popen[str]) -> None:

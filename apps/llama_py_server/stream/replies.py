@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from llama_py.serving import Busy, Event, Handle, Timings
 from llama_py_server.schema.completion import with_params
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 EACH_SLOT = 2  # replies of one request that are asked for at a time
 
 
+_CUT = Event(Timings(), finish_reason="length")  # stands for the end of a reply as it is
+_PENDING: WeakSet[PendingReplies] = WeakSet()
 _RUNNING: WeakKeyDictionary[Engine, dict[int, Reply]] = WeakKeyDictionary()
+
+
+def cut_all() -> None:
+    """End all replies with what there is of them, as at a limit: the server is being stopped."""
+    for pending in [*_PENDING]:
+        pending.cut()
 
 
 def running(state: ModelState) -> dict[int, Reply]:
@@ -58,11 +66,20 @@ class PendingReplies:
         self._first: tuple[Reply, Event] | None = None  # that `is_quiet` has waited for
         self._forget = state.loss.listen(self._lost) if state.loss is not None else None
         self._client = CLIENT.get()
+        _PENDING.add(self)
 
     def _lost(self, error: HTTPError) -> None:
         """The engine will tell nothing any more."""
         event = Event(Timings(), finish_reason="error", error=error)
         self._events.put_nowait((self.replies[0], event))
+
+    def cut(self) -> None:
+        """End the replies now; those without a token fail. The engine is not waited for."""
+        self._is_cancelled = True
+        for handle in self._handles:
+            handle.cancel()
+        for reply in self.replies:
+            self._events.put_nowait((reply, _CUT))
 
     async def __aenter__(self) -> PendingReplies:
         try:
@@ -154,7 +171,7 @@ class PendingReplies:
             return None
         await asyncio.sleep(0)  # others go on, also where all events are here already
         first, self._first = self._first, None
-        while first is None:
+        while first is None or _is_past(*first):
             first = await self._events.get()
         return await self._checked(*first)
 
@@ -172,7 +189,11 @@ class PendingReplies:
         """The next, if it is there already, and no error: what came before is to be sent first."""
         while self._left and self._first is None and not self._events.empty():
             self._first = self._events.get_nowait()
+            if self._first is not None and _is_past(*self._first):
+                self._first = None
         if self._left == 0 or self._first is None or self._first[1].error is not None:
+            return None
+        if self._first[1] is _CUT:
             return None
         if self._is_slow(*self._first):
             return None
@@ -184,6 +205,10 @@ class PendingReplies:
         return event.finish_reason is not None and reply.is_checked
 
     async def _checked(self, reply: Reply, event: Event) -> Change:
+        if event is _CUT:
+            if not reply.tokens:
+                raise HTTPError("unavailable_error", "the server is being stopped")
+            event = replace(_CUT, timings=reply.timings, slot=reply.slot)
         if event.error is not None:
             raise as_http_error(event.error)
         if self._is_slow(reply, event):
@@ -205,6 +230,11 @@ class PendingReplies:
     async def __aiter__(self) -> AsyncIterator[Change]:
         while (change := await self.next()) is not None:
             yield change
+
+
+def _is_past(reply: Reply, event: Event) -> bool:
+    """Return True for an event that comes after the end of its reply."""
+    return reply.ended and event.error is None
 
 
 def _copy(request: Request, i: int) -> Request:

@@ -14,15 +14,19 @@ from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ggml_py.errors import ModelError
 from llama_py_server.params import ListenParams
 from llama_py_server.wire.connections import Connection, LoopErrors, limit_of
+from llama_py_server.wire.errors import HTTPError
+from llama_py_server.wire.responses import as_error
 from llama_py_tools.command.logs import tell
 
 log = logging.getLogger("llama_py")
 
 BACKLOG = 2048
+CUT = 0.5  # seconds in which answers that are cut have to be sent
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -32,11 +36,13 @@ def serve(
     failed: threading.Event,
     hurry: threading.Event,
     ending: Callable[[], None],
+    cut: Callable[[], None] = lambda: None,
 ) -> int:
     """Until a signal comes, or `failed` is set. `hurry` is set by a second Ctrl-C. -> 0, after
     Ctrl-C 130
 
     ending  is called when that begins: streams that have no end of their own are to end
+    cut     is called after --timeout-stop: answers are to end as they are
 
     Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
     """
@@ -48,7 +54,7 @@ def serve(
             most,
         )
     config = uvicorn.Config(
-        app,
+        Stoppable(app),
         http=type("Limited", (Connection,), {"most": most}),
         ws="none",
         log_config=None,
@@ -56,7 +62,7 @@ def serve(
         lifespan="on",
         server_header=False,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=listen.timeout_stop,
+        timeout_graceful_shutdown=listen.timeout_stop + CUT,  # type: ignore[arg-type]
         timeout_keep_alive=listen.timeout_read,
         ssl_keyfile=listen.ssl_key_file or None,
         ssl_certfile=listen.ssl_cert_file or None,
@@ -67,7 +73,8 @@ def serve(
         raise ModelError(f"TLS with {listen.ssl_cert_file}: {e}") from None
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(_bound(host, listen)) for host in listen.host]
-        server = Server(config, hurry, ending)
+        server = Server(config, hurry, ending, cut)
+        server.seconds = listen.timeout_stop
         with _signals(server):
             for host, one in zip(listen.host, sockets, strict=True):
                 tell(f"listening on {_shown(host, one, listen)}")
@@ -75,16 +82,46 @@ def serve(
     return 130 if server.had_ctrl_c else 0
 
 
+class Stoppable:
+    """An application whose requests end with an error, not a traceback, when they are cancelled."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
+            why = "the server is being stopped"
+            log.info("%s: %s", scope["path"], why)
+            if not begun:
+                await as_error(HTTPError("unavailable_error", why))(scope, receive, send)
+
+
 class Server(uvicorn.Server):
     """A signal is its regular end, and not raised again behind it. A second one is a hurry."""
 
     had_ctrl_c = False
+    seconds = 0.0  # until answers are cut
 
     def __init__(
-        self, config: uvicorn.Config, hurry: threading.Event, ending: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        hurry: threading.Event,
+        ending: Callable[[], None],
+        cut: Callable[[], None],
     ) -> None:
         super().__init__(config)
-        self.hurry, self.ending = hurry, ending
+        self.hurry, self.ending, self.cut = hurry, ending, cut
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.had_ctrl_c |= sig == signal.SIGINT
@@ -94,6 +131,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.ending()
+        asyncio.get_running_loop().call_later(self.seconds, self.cut)
         await super().shutdown(sockets)
         if self.force_exit:  # which leaves it out
             await self.lifespan.shutdown()
