@@ -224,9 +224,8 @@ def test_the_oldest_turns_leave_a_full_context(browser: Any) -> None:
         assert not page.all(".error")
 
 
-def test_what_a_model_says_is_no_markup(browser: Any, address: str) -> None:
-    page = Page(browser, address)
-    hostile = "<img src=x onerror=document.title='taken'> [a](javascript:alert(1)) ![b](http://e/p)"
+def show(page: Page, text: str) -> None:
+    """Show a conversation in which a model has said something."""
     script = """
         const done = arguments[arguments.length - 1];
         const messages = {
@@ -238,26 +237,45 @@ def test_what_a_model_says_is_no_markup(browser: Any, address: str) -> None:
             const store = open.result.transaction('keyval', 'readwrite').objectStore('keyval');
             store.put(talk, 'x').onsuccess = () => done();
         };"""
-    page.driver.execute_async_script(script, hostile)
+    page.driver.execute_async_script(script, text)
     page.driver.refresh()
+
+
+@pytest.mark.parametrize("mark", [">", "> ", "- ", "*", "[", "("])
+def test_markup_that_is_nested_deeply_is_text(browser: Any, address: str, mark: str) -> None:
+    page = Page(browser, address)
+    show(page, f"{3000 * mark}the end {mark}")
+    page.until(lambda: "the end" in "".join(page.texts()))
+
+
+def test_what_a_model_says_is_no_markup(browser: Any, address: str) -> None:
+    page = Page(browser, address)
+    hostile = "<img src=x onerror=document.title='taken'> [a](javascript:alert(1)) ![b](http://e/p)"
+    show(page, hostile)
     page.until(lambda: "onerror" in "".join(page.texts()))
     assert not page.all(".message img") and page.driver.title == "llama-py"
     links = [one.get_attribute("href") for one in page.all(".message a")]
     assert all(link is None or not link.startswith("javascript") for link in links)
 
 
-def test_a_key_is_asked_for(browser: Any) -> None:
-    with served("--api-key", "secret") as (client, _):
-        config = uvicorn.Config(client.app, port=0, log_level="error")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        until(lambda: server.started)
-        page = Page(browser, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/")
+STORED = "return Object.keys(localStorage).map((name) => localStorage.getItem(name))"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_key_is_asked_for(browser: Any, keeps: bool) -> None:
+    """It is kept by the browser, unless the user does not want that."""
+    with served("--api-key", "secret") as (client, _), on_a_socket(client) as address:
+        page = Page(browser, address)
+        if not keeps:
+            page.one("input[name=keep]").click()
         page.one("input[name=key]").send_keys("secret\n")
         page.until(lambda: not page.all("input[name=key]") and page.seen("h1") != ["llama-py"])
-        server.should_exit = True
-        thread.join()
+        stored = page.driver.execute_script(STORED)
+        assert ("secret" in stored) is keeps
+        page.driver.refresh()
+        if not keeps:
+            assert page.one("input[name=key]")
+        page.driver.execute_script("localStorage.clear()")
 
 
 def test_it_fits_a_small_window(browser: Any, address: str) -> None:

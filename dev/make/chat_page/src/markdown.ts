@@ -34,7 +34,16 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   }
 });
 
+/** Markdown as HTML; text that is nested too deeply for the stack as it is. */
+function parsed(text: string): string {
+  try {
+    return marked.parse(text, { async: false });
+  } catch {
+    return `<p class="plain">${escape(text)}</p>`;
+  }
+}
+
 export function render(text: string): string {
-  const html = marked.parse(text, { async: false });
+  const html = parsed(text);
   return DOMPurify.sanitize(html, { FORBID_TAGS: ["img", "style", "form", "input", "button"] });
 }

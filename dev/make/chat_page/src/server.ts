@@ -53,9 +53,11 @@ function refused(error: any, status: number): Refused {
 
 export let key = localStorage.getItem("key") ?? "";
 
-export function setKey(value: string): void {
+/** Use a key from now on; the browser keeps it only if `keep`. */
+export function setKey(value: string, keep: boolean): void {
   key = value;
-  localStorage.setItem("key", value);
+  if (keep) localStorage.setItem("key", value);
+  else localStorage.removeItem("key");
 }
 
 async function ask(url: string, init: RequestInit = {}): Promise<Response> {

@@ -59,13 +59,18 @@ export function Key() {
       class="key"
       onSubmit={(e) => {
         e.preventDefault();
-        setKey(String(new FormData(e.currentTarget).get("key") ?? ""));
+        const given = new FormData(e.currentTarget);
+        setKey(String(given.get("key") ?? ""), given.has("keep"));
         void connect();
       }}
     >
       <label>
         This server asks for an API key
         <input type="password" name="key" autocomplete="off" required />
+      </label>
+      <label class="keep">
+        <input type="checkbox" name="keep" defaultChecked />
+        Keep it in this browser
       </label>
       <button type="submit">Go on</button>
     </form>
