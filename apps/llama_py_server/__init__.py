@@ -9,3 +9,26 @@ paths. A request passes these rooms, each of which imports only rooms above it i
     stream/  makes a response of the engine's events, in the form that the client wants
     routes/  has a handler for each path
 """
+
+from __future__ import annotations
+
+from types import ModuleType
+
+_MOVED = {  # former modules of this package by room, for one release
+    "wire": "access body clients errors ids limits listen sse",
+    "models": "catalog feed fetches fitting loss preset shelf state",
+    "schema": "blocks chat_messages constraints fetch fields from_anthropic from_responses media",
+    "routes": "metrics slots streams tokens",
+}
+
+
+def __getattr__(name: str) -> ModuleType:
+    for room, names in _MOVED.items():
+        if name in names.split():
+            import warnings
+            from importlib import import_module
+
+            new = f"{__name__}.{room}.{name}"
+            warnings.warn(f"{__name__}.{name} has moved; import {new}", DeprecationWarning, 2)
+            return import_module(new)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

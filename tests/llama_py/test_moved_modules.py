@@ -50,3 +50,14 @@ def test_what_has_not_moved() -> None:
     assert llama.finder().new_place("reuse") is None
     with pytest.raises(ModuleNotFoundError, match=r"llama_py\.nowhere"):
         import_module("llama_py.nowhere")
+
+
+def test_former_modules_of_the_server() -> None:
+    import llama_py_server
+
+    for room, names in llama_py_server._MOVED.items():
+        for name in names.split():
+            with pytest.warns(DeprecationWarning, match=f"import llama_py_server.{room}.{name}"):
+                assert getattr(llama_py_server, name).__name__.endswith(f"{room}.{name}")
+    with pytest.raises(AttributeError, match="nothing"):
+        llama_py_server.nothing  # noqa: B018
