@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_py.text.chat_prompt import ChatOptions, ChatPrompt
 from llama_py_server.schema.chat_messages import messages_of
-from llama_py_server.schema.completion import Delivery, read, with_params
+from llama_py_server.schema.completion import N_PROBS, Delivery, read, with_params
 from llama_py_server.schema.constraints import REPLACED, constraint_of, unconstrained
 from llama_py_server.schema.media import Media
 from llama_py_server.wire.body import Body, check_unsupported, inner, objects, text, value
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 MAX_TOOLS = 512  # functions, each of which has a part of the grammar
-N_PROBS = 20  # of `logprobs` without `top_logprobs`
 
 
 def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Delivery]:

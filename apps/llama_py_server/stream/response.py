@@ -12,7 +12,7 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from llama_py_server.schema.chat import N_PROBS
+from llama_py_server.schema.completion import N_PROBS
 from llama_py_server.stream.replay import Replay, saved_stream
 from llama_py_server.stream.replies import PendingReplies
 from llama_py_server.stream.writers import Frame, ReplyWriter

@@ -36,7 +36,7 @@ class MachineLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkEstimate:
     """Bytes and flops of the nodes of one graph.
 
     layers  of each;  head  of what is behind them, up to the logits
@@ -52,7 +52,7 @@ class Work:
         return of_layers, limits.seconds(self.head, self.n_tokens)
 
 
-def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> Work:
+def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> WorkEstimate:
     """A batch of tokens with logits of the last, in a context that it fills."""
     from llama_py.fit.planning import PlannedContext
 
@@ -76,10 +76,10 @@ def n_sums(model: Loaded) -> list[int]:
     ]
 
 
-def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> Work:
+def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> WorkEstimate:
     """Sort nodes by layer: a name ends with its number; one without belongs to those before it. Of
     the head there is one row, whatever the batch."""
-    work = Work(n_tokens, [[] for _ in range(n_layer)])
+    work = WorkEstimate(n_tokens, [[] for _ in range(n_layer)])
     into = work.layers[0]
     for node in nodes:
         if is_view(node):
