@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ggml_py.backend import host_memory
 from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME
 from llama_py.batch import Batch
@@ -72,6 +73,20 @@ def test_uneven_shares(name: str, shares: tuple[float, ...]) -> None:
 OTHERS = {split(name)[0]: name for name in reversed(CONTINUING) if name not in KEYS}
 
 
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill new memory of devices with NaN, so that what nothing wrote shows."""
+    made = host_memory.aligned_bytes
+
+    def filled(*args: Any) -> Any:
+        found = made(*args)
+        found.fill(0xFF)
+        return found
+
+    monkeypatch.setattr(host_memory, "aligned_bytes", filled)
+
+
+@pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("name", OTHERS.values())
 def test_every_architecture(name: str) -> None:
     """Blocks that cannot be shared stay where they are."""

@@ -104,7 +104,7 @@ def test_damaged_slot_files(client: TestClient, state: ModelState) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("/tmp/a b/c/x.gguf: damaged", "x.gguf: damaged"),
+        ("/srv/a b/c/x.gguf: damaged", "x.gguf: damaged"),
         ("'/a/b' and /c/d.gguf", "'b' and d.gguf"),
         (r"C:\Users\me\x.gguf: damaged", "x.gguf: damaged"),
         (r"\\host\share\x.gguf: damaged", "x.gguf: damaged"),

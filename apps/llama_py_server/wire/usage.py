@@ -91,7 +91,8 @@ class UsageLimit:
 
         before = client.n_tokens
         refused = self._refusal(client, now)
-        client.requests.append(now)
+        if refused is None:  # else who asks again and again would never be served
+            client.requests.append(now)
         client.n_requests += 1
         client.n_running += 1
         token = CLIENT.set(client)
