@@ -1,4 +1,5 @@
-"""What layers are made of: attention, experts, delta nets. Each has weights and builds its nodes.
+"""Building blocks of layers: attention, experts, delta nets. Each declares weights and builds
+nodes.
 
 A block declares its weights when it is made and builds nodes when it is called:
 

@@ -43,14 +43,14 @@ class Activation:
     then: tuple[str, Callable[[Tensor], Tensor]] | None = None
 
     def times(self, g: GraphBuilder, gate: Tensor, up: Tensor, stem: str, il: int) -> Tensor:
-        """act(gate) * up, for what has a gated form; stem  how its name begins. each [n, ...]"""
+        """Return act(gate) * up, both [n, ...], named `stem` and the gated name."""
         assert self.gated is not None
         return g.cb(self.gated(gate, up), f"{stem}{self.gated_name}", il)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedSilu(Activation):
-    """SiLU, of which at most `limit` counts, times what is from -limit to limit."""
+    """SiLU of a gate clamped to at most `limit`, times an `up` clamped to -limit..limit."""
 
     limit: float = 0.0
 
@@ -74,12 +74,12 @@ SWIGLU = Activation("swiglu", swiglu, halves=True)
 
 
 def limited_silu(limit: float) -> Activation:
-    """SiLU with a limit of its result and of what it is multiplied by; 0: none."""
+    """Return SiLU whose result and second factor are clamped to `limit`; 0: plain SiLU."""
     return LimitedSilu("silu", silu, limit=limit) if limit > 1e-6 else SILU
 
 
 def clamped_silu(limit: float) -> Activation:
-    """SiLU of a gate that is at most `limit`, times what is from -limit to limit; 0: no limit."""
+    """Return SiLU of a clamped gate, times a factor within -limit..limit; 0: plain SiLU."""
     if limit <= 1e-6:
         return SILU
     gated = partial(swiglu_clamp, limit=limit)

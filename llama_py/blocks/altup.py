@@ -1,5 +1,5 @@
-"""Several streams beside each other, of which a layer computes one and corrects the others
-(AltUp, arXiv 2301.13310; models/gemma3n.cpp). Streams are [n_embd, n_tokens, n_altup]."""
+"""AltUp: a layer computes one of several parallel streams and corrects the others
+(arXiv 2301.13310; models/gemma3n.cpp). Streams are [n_embd, n_tokens, n_altup]."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from llama_py.weights import Weights
 
 
 def stream(x: Tensor, i: int) -> Tensor:
-    """[n, n_tokens, .] -> [n, n_tokens], a view."""
+    """Return stream `i` of x as a view: [n, n_tokens, n_altup] -> [n, n_tokens]."""
     return view(x, x.ne[:2], offset=i * x.ne[0] * x.ne[1])
 
 
 def others(x: Tensor) -> Tensor:
-    """All streams but the first, which is the one that layers compute."""
+    """Return all streams of x but the first, which layers compute, as a view."""
     return view(x, (*x.ne[:2], x.ne[2] - 1), offset=x.ne[0] * x.ne[1])
 
 
@@ -42,7 +42,7 @@ def _magnitude(x: Tensor) -> Tensor:
 
 
 class AltUpEnds:
-    """From one stream to several before the first layer, and to one again after the last."""
+    """Expansion of one stream to several before the first layer, and the merge after the last."""
 
     def __init__(self, w: Weights, n_embd: int, n_altup: int) -> None:
         self.n_altup = n_altup
@@ -50,7 +50,7 @@ class AltUpEnds:
         self.unembd_proj = w.tensor("altup_unembd_proj.weight", n_embd, n_embd, n_altup - 1)
 
     def stack(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """Projections as long as it is beside it. [n_embd, n_tokens] -> streams"""
+        """Stack x [n_embd, n_tokens] and its projections, scaled to its magnitude, into streams."""
         target = _magnitude(x)
         repeated = repeat_4d(x, *x.ne[:2], self.n_altup - 1, 1)
         added = g.mm(self.proj, repeated)
@@ -58,8 +58,8 @@ class AltUpEnds:
         return g.cb(concat(x, added, 2), "inp_stacked")
 
     def merge(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """The mean of the first and of projections of the others, made as long as it is.
-        streams -> [n_embd, n_tokens]"""
+        """Average the first stream and the rescaled projections of the others into [n_embd,
+        n_tokens]."""
         target = _magnitude(stream(x, 0))
         back = g.mm(self.unembd_proj, others(x))
         back = div(mul(back, target), _magnitude(back))
@@ -81,7 +81,7 @@ class AltUp:
         self.router_norm = w.norm("altup_router_norm", n_embd)
 
     def predict(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """streams -> the same"""
+        """Predict every stream from all streams: [n_embd, n_tokens, n] -> same shape."""
         n = self.n
         coefs = self.predict_coef(g, self._modalities(g, stream(cur, 0), il))
         coefs = reshape(g.cb(coefs, "all_coefs", il), n, n, cur.ne[1])
@@ -89,7 +89,8 @@ class AltUp:
         return g.cb(add(cont(permute(mixed, 0, 2, 1, 3)), cur), "predictions", il)
 
     def correct(self, g: GraphBuilder, predicted: Tensor, activated: Tensor, il: int) -> Tensor:
-        """activated [n_embd, n_tokens], what came of the first stream. streams -> the same"""
+        """Correct all streams by the error of the first; `activated` [n_embd, n_tokens]: its
+        result."""
         n, n_tokens = self.n, activated.ne[1]
         modalities = self._modalities(g, activated, il)
         innovation = g.cb(sub(activated, stream(predicted, 0)), "innovation", il)
@@ -99,6 +100,6 @@ class AltUp:
         return g.cb(add(corrected, predicted), "corrected", il)
 
     def _modalities(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> [n, n_tokens]"""
+        """Compute the router's modalities: [n_embd, n_tokens] -> [n, n_tokens]."""
         x = scale(self.router_norm(g, x, il=il), 1.0 / self.n_embd)
         return g.cb(tanh(g.mm(self.router, x)), "modalities", il)

@@ -48,7 +48,8 @@ class Projections:
         joined: bool = False,
         needed: Literal["qkv", "qk", "q"] = "qkv",
     ) -> None:
-        """n_embd_head_q: when queries carry more than their head (a gate)
+        """Declare one joint matrix or up to three separate ones.
+        n_embd_head_q: dimensions of a query head that also carries a gate
         joined: it must be one matrix
         needed: "qk": without a matrix of their own the values are the keys; "q": of three matrices
                 those of keys and values are not read
@@ -83,7 +84,7 @@ class Projections:
             ]
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
-        """cur [n_embd, n_tokens] -> heads, called Qcur, Kcur, Vcur"""
+        """Project cur [n_embd, n_tokens] to heads named Qcur, Kcur and Vcur."""
         names = ("Qcur", "Kcur", "Vcur")
         if self.joint is not None:
             qkv, offset, parts = _clamped(g, self._joint(g, cur, il), "wqkv", il), 0, []
@@ -98,13 +99,13 @@ class Projections:
         return self.named(g, QKV(*parts), il)
 
     def named(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
-        """Heads with their names."""
+        """Name the heads Qcur, Kcur and Vcur, and return them."""
         for t, name in zip(qkv, ("Qcur", "Kcur", "Vcur"), strict=True):
             g.cb(t, name, il)
         return qkv
 
     def rows(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
-        """The heads of a token joined, without names. cur [n_embd, n_tokens]"""
+        """Project cur [n_embd, n_tokens] to unnamed rows [d * n_head, n_tokens]."""
         if self.joint is not None:
             qkv = self._joint(g, cur, il)
             return QKV(*map(cont, split(qkv, [d * n for d, n in self.heads])))
@@ -112,7 +113,7 @@ class Projections:
         return QKV(*parts, *parts[-1:] * (3 - len(parts)))
 
     def queries(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """The queries alone, likewise. cur [n_embd, n_tokens] -> [d * n_head, n_tokens]"""
+        """Project cur [n_embd, n_tokens] to query rows only: [d * n_head, n_tokens]."""
         return self.parts[0](g, cur) if self.joint is None else self.rows(g, cur, il).q
 
     def _joint(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
@@ -140,7 +141,7 @@ class RowProjections(Projections):
 
 
 def _clamped(g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
-    """Between the model's bounds, if it has some."""
+    """Clamp x to the model's `clamp_kqv`, if it is set."""
     most = g.hp.clamp_kqv
     return g.cb(clamp(x, -most, most), f"{name}_clamped", il) if most else x
 
@@ -199,8 +200,7 @@ def attend_within(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
 
 
 def expand_together(g: GraphBuilder, qkv: QKV) -> None:
-    """Nothing else comes between; k is last, next to where it is stored, but where there are
-    windows."""
+    """Expand queries, keys and values in llama.cpp's order, which depends on sliding windows."""
     for t in (qkv.q, qkv.k, qkv.v) if g.hp.windowed else (qkv.q, qkv.v, qkv.k):
         g.expand(t)
 
@@ -209,7 +209,7 @@ HeadNorms = tuple[Norm | None, Norm | None]
 
 
 def head_norms(w: Weights, hp: HParams, bias: Bias = False) -> HeadNorms:
-    """Norms of the queries of each head, and of the keys."""
+    """Declare per-head norms of queries and keys."""
     d = hp.layers[w.il].n_embd_head_k
     return w.norm("attn_q_norm", d, bias=bias), w.norm("attn_k_norm", d, bias=bias)
 
@@ -239,7 +239,8 @@ class Attention:
         name: str = "",
         turned: tuple[str, str] = ("Qcur", "Kcur"),
     ) -> None:
-        """qkv      projections to heads, if they are others
+        """Declare the weights of the layer.
+        qkv      projections to heads; default: `Projections`
         out_bias  of the projection from heads
         norms     of queries and keys, head by head
         factors   of RoPE's frequencies
@@ -261,30 +262,30 @@ class Attention:
         self.cached, self.name = hp.cached, name
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Project, norm, rotate and attend: [n_embd, n_tokens] -> same shape."""
         return self.attended(g, self.normed(g, self.project(g, cur, il), il), il)
 
     def attended(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
-        """From heads to the result. -> [n_embd, n_tokens]"""
+        """Attend with given heads and project the result to [n_embd, n_tokens]."""
         cur = self.output(g, self.seen(g, qkv, il))
         return g.cb(cur, self.name, il) if self.name else cur
 
     def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
-        """What heads find, joined. -> [d_v * n_head, n_tokens]"""
+        """Apply RoPE and attend; return the joined heads [d_v * n_head, n_tokens]."""
         q, k = self.place(g, qkv, il)
         how = self.scores(g, il)
         return (attend if self.cached else attend_within)(g, QKV(q, k, qkv.v), il, how)
 
     def scores(self, g: GraphBuilder, il: int) -> Scores:
-        """How queries and keys become weights."""
+        """Return the scale and sinks that turn products of queries and keys into weights."""
         return Scores(self.kq_scale, self.sinks)
 
     def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
-        """cur [n_embd, n_tokens] -> heads"""
+        """Project cur [n_embd, n_tokens] to queries, keys and values."""
         return self.qkv(g, cur, il)
 
     def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
-        """Queries and keys [d, H, n_tokens] normed head by head, if the model has such norms."""
+        """Normalize each head of queries and keys [d, H, n_tokens], if the model has such norms."""
         q, k, v = qkv
         if self.q_norm is not None:
             q = self.q_norm(g, q, "Qcur_normed", il)
@@ -293,7 +294,7 @@ class Attention:
         return QKV(q, k, v)
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys [d, H, n_tokens] turned by their positions."""
+        """Apply RoPE to queries and keys [d, H, n_tokens]."""
         factors = None if self.factors is None else self.factors(g.cparams)
         q, k = (rope(g, x, il, factors) for x in (qkv.q, qkv.k))
         return g.cb(q, self.turned[0], il), g.cb(k, self.turned[1], il)

@@ -1,4 +1,4 @@
-"""Attention to blocks of positions, which a small head beside each group of heads chooses
+"""Attention to blocks of positions, chosen by a small index head per group of heads
 (models/minimax-m3.cpp)."""
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class BlockSizes:
 
 
 class BlockAttention(Attention):
-    """With flash attention and a cache of its own for each sequence to the chosen blocks, else to
-    all that the mask lets see."""
+    """Block-sparse attention with flash attention and one cache per sequence; otherwise full
+    attention."""
 
     def __init__(self, w: Weights, hp: HParams, sizes: BlockSizes) -> None:
         super().__init__(w, hp, norms=head_norms(w, hp))
@@ -78,13 +78,13 @@ class BlockAttention(Attention):
         return self.output(g, self._to_blocks(g, QKV(q, k, qkv.v), query, keys, il))
 
     def _heads(self, g: GraphBuilder, x: Tensor, norm: Norm, il: int) -> Tensor:
-        """[d * H, n_tokens] -> [d, H, n_tokens], normed and turned"""
+        """Split x into heads, normalize and rotate them: [d * H, n_tokens] -> [d, H, n_tokens]."""
         d = self.sizes.n_embd_head
         x = norm(g, reshape(x, d, x.ne[0] // d, g.n_tokens), il=il)
         return rope(g, x, il)
 
     def _stored(self, g: GraphBuilder, keys: Tensor, il: int) -> Tensor:
-        """Those of all cells. -> [d, 1, n_kv, n_stream]"""
+        """Store index keys and return the keys of all cells: [d, 1, n_kv, n_stream]."""
         inp = g.inp_index(True)
         g.expand(inp.mctx.cpy_k(keys, inp.k_idxs, il))
         return inp.mctx.get_k(il)
@@ -123,8 +123,8 @@ class BlockAttention(Attention):
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """Of one stream: q [d, n_head, T], k and v [d, H_kv, n_kv], what chooses blocks: query
-    [d, H_kv, T], keys [d, n_kv]"""
+    """Tensors of one stream: q [d, n_head, T], k and v [d, H_kv, n_kv], and for choosing blocks
+    query [d, H_kv, T] and keys [d, n_kv]."""
 
     q: Tensor
     k: Tensor
@@ -147,7 +147,7 @@ def _stream(seen: QKV, query: Tensor, keys: Tensor, i: int) -> _Stream:
 
 
 class _Chosen:
-    """Which blocks each token attends to, and attention to them."""
+    """Choice of blocks for each token, and attention to them."""
 
     def __init__(self, block: BlockAttention, g: GraphBuilder, inp: InputBlocks, il: int) -> None:
         self.g, self.inp, self.il, self.size = g, inp, il, block.sizes.size
@@ -156,13 +156,13 @@ class _Chosen:
         self.n_chosen = min(block.sizes.n_chosen, self.n_blocks)
 
     def _best(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """A block's score is that of its best position. [n_pos, ...] -> [n_blocks, ...]"""
+        """Score each block by its best position: [n_pos, ...] -> [n_blocks, ...]."""
         scores = add(scores, mask, inplace=True)
         best = pool_2d(scores, "max", self.size, 1, self.size, 1, 0, 0)
         return self.g.cb(best, "msa_bs", self.il)
 
     def masked(self, s: _Stream, mask: Tensor, i: int) -> Tensor:
-        """By a mask of each group of heads. mask [n_kv, T, 1, n_stream] -> [d_v * n_head, T]"""
+        """Attend with a mask per group of heads: [n_kv, T, 1, n_stream] -> [d_v * n_head, T]."""
         g, inp, n_head, n = self.g, self.inp, self.n_group, s.q.ne[2]
         assert inp.cell_blk is not None
         slots = view_1d(inp.slots, self.n_pos, i * inp.slots.nb[1])
@@ -185,8 +185,8 @@ class _Chosen:
         return self._attended(s.q, k, v, both)
 
     def _shown(self, chosen: Tensor, bias: Tensor) -> Tensor:
-        """0 for chosen blocks, -inf for others. chosen I32 [n_chosen, H, T], bias
-        [n_blocks, 1, T] -> F16 [n_blocks, T, H]"""
+        """Return a mask that is 0 for chosen blocks and -inf for others, F16 [n_blocks, T, H].
+        chosen I32 [n_chosen, H, T], bias [n_blocks, 1, T]"""
         n_blocks, n_head, n = self.n_blocks, self.n_group, chosen.ne[2]
         hidden = cast(scale(bias, 0.0, HIDDEN), F16)
         hidden = repeat_4d(hidden, n_blocks, n_head, n, 1)
@@ -200,8 +200,8 @@ class _Chosen:
         return self.g.cb(shown, "msa_block_mask", self.il)
 
     def gathered(self, s: QKV, query: Tensor, keys: Tensor) -> Tensor:
-        """One token of each stream: only the cells of chosen blocks are read.
-        -> [d_v * n_head, n_stream]"""
+        """Attend with one token per stream, reading chosen blocks' cells only: -> [d_v * n_head,
+        n_stream]."""
         inp, size, n_head = self.inp, self.size, self.n_group
         n_stream, k = keys.ne[3], s.k
         d, n_pos, n_chosen = query.ne[0], self.n_pos, self.n_chosen
@@ -221,7 +221,7 @@ class _Chosen:
         return self._attended(s.q, k, v, mask)
 
     def _cells(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Positions of the chosen blocks, and the rows of the cache that have their keys.
+        """Return positions of the chosen blocks and the cache rows of their keys.
         chosen I32 [n_chosen, H, 1, n_stream] -> I32 [size * n_chosen * H, n_stream] both"""
         size, n_head, n_stream, n_chosen = self.size, self.n_group, chosen.ne[3], self.n_chosen
         assert self.inp.slots_f is not None
@@ -237,16 +237,18 @@ class _Chosen:
         return at, cast(reshape(rows, n, n_stream), I32)
 
     def _gathered(self, cache: Tensor, rows: Tensor) -> Tensor:
-        """rows F32 [d, size * n_chosen * H, n_stream] -> [d, size * n_chosen, 1, H * n_stream], of
-        the cache's type"""
+        """Reshape gathered rows to [d, size * n_chosen, 1, H * n_stream], of the cache's type (or
+        F16).
+        rows F32 [d, size * n_chosen * H, n_stream]"""
         n = self.size * self.n_chosen
         rows = reshape(rows, rows.ne[0], n, 1, self.n_group * rows.ne[2])
         type = F16 if cache.type.block_size > 1 else cache.type
         return rows if rows.type is type else cast(rows, type)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """One op for all groups, each with keys and a mask of its own. q [d, n_head, T], k and v
-        [d, n, 1, C], mask [n, R, 1, C]; C is groups, or groups of streams. -> [d * n_head, T]"""
+        """Run flash attention once for all groups, each with its keys and mask. -> [d * n_head, T]
+        q [d, n_head, T], k and v [d, n, 1, C], mask [n, R, 1, C]; C counts groups, or groups of
+        streams"""
         d, n_head, n, _ = q.ne
         group, c = n_head // self.n_group, k.ne[3]
         r = n_head * n // (group * c)
@@ -259,5 +261,5 @@ class _Chosen:
 
 
 def _tokens(x: Tensor, n: int, i: int) -> Tensor:
-    """Rows of stream i's n tokens. [m, n_tokens] -> [m, 1, n]"""
+    """Return the rows of stream i's n tokens as a view: [m, n_tokens] -> [m, 1, n]."""
     return view_3d(x, x.ne[0], 1, n, x.nb[1], x.nb[1], i * n * x.nb[1])

@@ -1,5 +1,5 @@
-"""Attention to a window of tokens, and beyond it to compressed keys: to all of them, or to those
-that an indexer chooses (models/deepseek4.cpp). Keys are values too."""
+"""Attention to a window of tokens and, beyond it, to compressed keys: all, or an indexer's choice
+(models/deepseek4.cpp). Keys are also the values."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from llama_py.weights import Weights
 
 @dataclass(frozen=True, slots=True)
 class CompressedSizes:
-    """Of one layer.
+    """Sizes of compressed attention in one layer.
 
-    size       channels of a head, n_rot of them turned by positions
-    n_lora_q   channels of what queries are made of
-    n_groups, n_lora_o   heads are projected group by group, to so many channels each
-    compressed  what it keeps besides a window; None: nothing
-    freq_base  of these
+    size       dimensions of a head; n_rot of them are rotated
+    n_lora_q   rank of the query projection
+    n_groups, n_lora_o   heads are projected group by group, to n_lora_o dimensions each
+    compressed  memory beside the window; None: none
+    freq_base  RoPE base of compressed keys
     """
 
     n_embd: int
@@ -45,8 +45,9 @@ class CompressedSizes:
 
 
 class CompressedAttention:
-    """Queries of n_head heads, one key of each token. What heads find is turned back, so that it
-    is relative to the token, and projected in two steps."""
+    """Attention with n_head query heads and one key per token. Results are rotated back, relative
+    to
+    the token, and projected in two steps."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class CompressedAttention:
         indexer: CompressedIndexer | None = None,
         drafts: bool = False,
     ) -> None:
-        """n_window  tokens that are seen one by one; drafts  of a layer that does"""
+        """Declare the weights; `n_window`: tokens seen one by one; `drafts`: a layer that drafts."""
         self.sizes, self.n_window, self.indexer, self.drafts = sizes, n_window, indexer, drafts
         n_embd, d, n_head, groups = sizes.n_embd, sizes.size, sizes.n_head, sizes.n_groups
         self.sinks = w.tensor("attn_sinks.weight", n_head)
@@ -73,7 +74,7 @@ class CompressedAttention:
             self.compressor = Compressor(w, n_embd, sizes.compressed, "attn_compressor")
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Attend to window and compressed keys: [n_embd, n_tokens] -> same shape."""
         s, turn = self.sizes, self._turn(g)
         small = g.cb(self.wq_a(g, cur), "qr", il)
         small = self.q_norm(g, small, "qr_norm", il)
@@ -117,7 +118,7 @@ class CompressedAttention:
         turn: Turn,
         il: int,
     ) -> Tensor:
-        """-> [size * n_head, n_tokens]"""
+        """Store the new key and attend to all keys. -> [size * n_head, n_tokens]"""
         near = g.inp_attn(il)
         chosen = None
         if self.indexer is not None:
@@ -141,7 +142,7 @@ class CompressedAttention:
     def _with_far(
         self, g: GraphBuilder, k: Tensor, near: InputAttnKV, chosen: Tensor | None, il: int
     ) -> tuple[Tensor, Tensor, int, str]:
-        """Keys and mask of the window and of the rest, how many are seen, the result's name."""
+        """Join window and compressed keys; return keys, mask, visible keys, and a name."""
         far = self._inp(g)
         kind = far.kind
         g.cb(k, f"{kind}_raw_k", il)

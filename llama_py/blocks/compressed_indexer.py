@@ -1,4 +1,4 @@
-"""A lightning indexer whose keys are compressed as those that it chooses among
+"""Lightning indexer with compressed keys, at the ratio of the keys that it chooses
 (models/deepseek4.cpp:build_lid_top_k)."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CompressedIndexer:
         kept: Compressed,
         n_chosen: int,
     ) -> None:
-        """n_lora_q  channels of the vector that queries are made of; kept  its keys"""
+        """Declare the weights; `n_lora_q`: rank of the query; `kept`: memory of index keys."""
         self.n_head, self.size, self.n_chosen, self.kept = n_head, kept.n_embd_head, n_chosen, kept
         self.proj = w.linear("indexer.proj", n_embd, n_head, scaled=False)
         self.attn_q_b = w.linear("indexer.attn_q_b", n_lora_q, n_head * self.size, scaled=False)
@@ -58,7 +58,7 @@ class CompressedIndexer:
         return inp_compressed(g, self.kept.kind, g.form(LIGHTNING_INDEXER) == "fused")
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, turn: Turn, il: int) -> Tensor:
-        """The n_chosen best keys of each token, in any order. cur [n_embd, n_tokens],
+        """Choose the n_chosen best keys of each token, in any order. cur [n_embd, n_tokens],
         small [n_lora_q, n_tokens] -> I32 [n_chosen, tokens of a sequence, 1, sequences]"""
         inp, kind = self._inp(g), self.kept.kind
         q = reshape(self.attn_q_b(g, small), self.size, self.n_head, g.n_tokens)
@@ -85,8 +85,8 @@ class CompressedIndexer:
     def _scores(
         self, g: GraphBuilder, q: Tensor, k: Tensor, weights: Tensor, mask: Tensor, il: int
     ) -> Tensor:
-        """What the fused op computes. q [size, H, T, B], k [size, 1, n_kv, B], weights [H, T, 1,
-        B], mask [n_kv, T, 1, B] -> [n_kv, T, 1, B]"""
+        """Compute index scores without the fused op: [n_kv, T, 1, B].
+        q [size, H, T, B], k [size, 1, n_kv, B], weights [H, T, 1, B], mask [n_kv, T, 1, B]"""
         kind = self.kept.kind
         q = g.cb(permute(q, 0, 2, 1, 3), f"{kind}_q", il)
         k = g.cb(permute(k, 0, 2, 1, 3), f"{kind}_k", il)

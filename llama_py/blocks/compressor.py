@@ -1,4 +1,4 @@
-"""One key out of several tokens: the sum of what is made of each, weighted channel by channel
+"""Compression of several tokens into one key: a weighted sum, with one weight per dimension
 (models/deepseek4.cpp:build_hca_compressed_kv_from_state, build_overlap_compressed_kv_from_state).
 """
 
@@ -30,12 +30,12 @@ from llama_py.weights import Weights
 
 
 def inp_compressed(g: GraphBuilder, kind: str, f16: bool) -> InputCompressed:
-    """Inputs of a kind of compressed keys, which all layers that have it share."""
+    """Return the input tensors of one type of compressed keys, shared by all layers that use it."""
     return g.shared(f"compressed {kind}", lambda: g.add_input(InputCompressed(g.params, kind, f16)))
 
 
 class CompressorState(NamedTuple):
-    """What keys are made of, and the scores that weigh it. [n_embd_state, n] each"""
+    """Values that compressed keys are summed from, and their scores, [n_embd_state, n] each."""
 
     kv: Tensor
     score: Tensor
@@ -54,7 +54,7 @@ class Compressor:
         self.norm = w.norm(f"{stem}_norm", kept.n_embd_head)
 
     def state(self, g: GraphBuilder, cur: Tensor, inp: InputCompressed, il: int) -> CompressorState:
-        """What keys are made of each token. cur [n_embd, n_tokens] -> [n_embd_state, n_tokens]"""
+        """Compute values and scores: [n_embd, n_tokens] -> [n_embd_state, n_tokens] each."""
         name = f"{self.kept.kind}_state"
         kv = g.cb(self.wkv(g, cur), f"{name}_kv", il)
         score = g.cb(self.gate(g, cur), f"{name}_score", il)
@@ -64,7 +64,7 @@ class Compressor:
     def store(
         self, g: GraphBuilder, own: CompressorState, inp: InputCompressed, turn: Turn, il: int
     ) -> None:
-        """Make the keys that are complete, and keep what the next ones will be made of."""
+        """Store the compressed keys that are complete and the state that later keys need."""
         mem, kind = inp.tensors, f"{self.kept.kind}_state_compress"
         held = mem.kv[il], mem.score[il]
         old = CompressorState(*(self._restored(inp, t) for t in held))
@@ -87,8 +87,8 @@ class Compressor:
             g.expand(t)
 
     def _restored(self, inp: InputCompressed, t: Tensor) -> Tensor:
-        """All planes of a state, the current one as it was when tokens are taken back.
-        [n_embd_state, rows]"""
+        """Return all planes of a state, the current one restored after a rollback: [n_embd_state,
+        rows]."""
         rows = inp.tensors.get_state(t)
         if inp.restore is None:
             return rows
@@ -98,7 +98,7 @@ class Compressor:
     def _apart(
         self, g: GraphBuilder, source: CompressorState, inp: InputCompressed, il: int
     ) -> tuple[Tensor, Tensor]:
-        """Values and scores of the tokens of each key. -> [n_embd_head, ratio, n_keys] each"""
+        """Read values and scores of each key's own tokens: [n_embd_head, ratio, n_keys] each."""
         d, n = self.kept.n_embd_head, self.kept.ratio
         name, n_keys = f"{self.kept.kind}_state_compress", inp.write_pos.ne[0]
         rows = (g.cb(reshape(get_rows(t, inp.read), d, n, n_keys), name, il) for t in source)
@@ -108,7 +108,7 @@ class Compressor:
     def _overlapping(
         self, g: GraphBuilder, source: CompressorState, inp: InputCompressed, il: int
     ) -> tuple[Tensor, Tensor]:
-        """Likewise -> [n_embd_head, 2 * ratio, n_keys] each"""
+        """Read values and scores of keys that overlap, [n_embd_head, 2 * ratio, n_keys] each."""
         d, n, n_keys = self.kept.n_embd_head, self.kept.ratio, inp.write_pos.ne[0]
         name, n_read = f"{self.kept.kind}_state_compress", n * n_keys
         nothing = CompressorState(_with_row(source.kv, 0.0), _with_row(source.score, -math.inf))
@@ -130,7 +130,7 @@ class Compressor:
         turn: Turn,
         il: int,
     ) -> Tensor:
-        """[d, n, n_keys] each -> [d, 1, n_keys]"""
+        """Sum values by softmax of scores, and rotate: [d, n, n_keys] -> [d, 1, n_keys]."""
         name = f"{self.kept.kind}_state_compress"
         values, scores = (cont(permute(t, 1, 0, 2, 3)) for t in (values, scores))
         key = sum_rows(mul(values, soft_max(scores)))
@@ -140,6 +140,6 @@ class Compressor:
 
 
 def _with_row(t: Tensor, value: float) -> Tensor:
-    """One row more, of 0 or -inf. [n, rows] -> [n, rows + 1]"""
+    """Append one row filled with `value`: [n, rows] -> [n, rows + 1]."""
     row = scale(view(t, t.ne[:1]), 0.0, value)
     return concat(t, reshape(row, t.ne[0], 1), 1)

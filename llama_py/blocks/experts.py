@@ -80,7 +80,7 @@ class ExpertSet:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """How experts are chosen.
+    """Rules by which the router chooses experts.
 
     gating     how the router's logits become probabilities, one of GATING
     choose_by  one of CHOICE, of the logits; "": the best probabilities are chosen
@@ -99,7 +99,7 @@ class Routing:
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
-    """How the results of the chosen experts are weighted.
+    """Weights of the chosen experts' results.
 
     normed  weights are made to sum to one
     scale   then multiplied by this, unless it is 0 or 1
@@ -133,7 +133,7 @@ class Experts:
         act: Activation = SILU,
         router: Linear | None = None,
     ) -> None:
-        """router: if it is not ffn_gate_inp"""
+        """Declare the weights; `router`: linear layer that replaces ffn_gate_inp."""
         self.routing, self.weighing, self.act = routing, weighing, act
         n_expert, n_embd = experts.count or hp.n_expert, experts.n_embd or hp.n_embd
         self.n_expert, self.n_used = n_expert, min(hp.layers[w.il].n_expert_used, n_expert)
@@ -176,10 +176,9 @@ class Experts:
     def __call__(
         self, g: GraphBuilder, cur: Tensor, il: int, logits: Tensor | None = None
     ) -> Tensor:
-        """[n_embd, n_tokens] -> the same
+        """Route tokens and sum the chosen experts' results: [n_embd, n_tokens] -> same shape.
 
-        logits  [n_expert, n_tokens] of the router, if it does not see `cur`
-        """
+        logits  [n_expert, n_tokens] of the router, unless it computes them from `cur`"""
         n_embd, n_tokens = cur.ne[:2]
         probs, ids = self._select(g, self.route(g, cur, il) if logits is None else logits, il)
         weights = g.expand(self._weights(g, probs, ids, il))
@@ -193,14 +192,14 @@ class Experts:
         return self._sum(g, g.expand(experts), il)
 
     def route(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """The router's logits. [n_embd, n_tokens] -> [n_expert, n_tokens]"""
+        """Compute the router's logits: [n_embd, n_tokens] -> [n_expert, n_tokens]."""
         logits = g.cb(self.router.scaled(g, cur), "ffn_moe_logits", il)
         if self.router.bias is not None:
             logits = g.cb(add(logits, self.router.bias), "ffn_moe_logits_biased", il)
         return logits
 
     def _select(self, g: GraphBuilder, logits: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> probabilities [n_expert, n_tokens], chosen experts I32 [n_used, n_tokens]"""
+        """Return probabilities [n_expert, n_tokens] and chosen experts I32 [n_used, n_tokens]."""
         probs = selection = g.cb(GATING[self.routing.gating](logits), "ffn_moe_probs", il)
         if self.probs_bias is not None:
             selection = g.cb(add(probs, self.probs_bias), "ffn_moe_probs_biased", il)
@@ -216,8 +215,8 @@ class Experts:
         return probs, g.cb(selected, "ffn_moe_topk", il)
 
     def _mask_groups(self, g: GraphBuilder, selection: Tensor, il: int) -> Tensor:
-        """-inf for experts outside the best groups; a group counts by its two best experts
-        (DeepSeek-V3). [n_expert, n_tokens] -> the same"""
+        """Set experts outside the best groups to -inf: [n_expert, n_tokens] -> same shape.
+        A group's score is the sum of its two best experts (DeepSeek-V3)."""
         n_expert, n_tokens = selection.ne[:2]
         groups = reshape(selection, n_expert // self.n_groups, self.n_groups, n_tokens)
         best = argsort_top_k(groups, 2)  # [2, n_groups, n_tokens]
@@ -230,7 +229,7 @@ class Experts:
         return g.cb(reshape(masked, n_expert, n_tokens), "ffn_moe_probs_masked", il)
 
     def _weights(self, g: GraphBuilder, probs: Tensor, ids: Tensor, il: int) -> Tensor:
-        """-> [1, n_used, n_tokens]"""
+        """Return the weights of the chosen experts: [1, n_used, n_tokens]."""
         n_used, n_tokens = ids.ne[:2]
         probs = reshape(probs, 1, *probs.ne[:2])
         weights = g.cb(get_rows(probs, ids), "ffn_moe_weights", il)
@@ -249,7 +248,7 @@ class Experts:
         return weights
 
     def _hidden(self, g: GraphBuilder, cur: Tensor, ids: Tensor, il: int) -> Tensor:
-        """[n_embd, 1, n_tokens] -> [n_ff, n_used, n_tokens]"""
+        """Compute the hidden layer: [n_embd, 1, n_tokens] -> [n_ff, n_used, n_tokens]."""
         gate: Tensor | None = None
         if self.gate_up is not None:
             both = self.gate_up(g, cur, ids, "ffn_moe_gate_up", il)
@@ -266,7 +265,7 @@ class Experts:
         return self.act.times(g, gate, up, "ffn_moe_", il)
 
     def _sum(self, g: GraphBuilder, experts: Tensor, il: int) -> Tensor:
-        """[n_embd, n_used, n_tokens] -> [n_embd, n_tokens]; views first, then adds."""
+        """Sum experts, views first: [n_embd, n_used, n_tokens] -> [n_embd, n_tokens]."""
         n_embd, n_used, n_tokens, _ = experts.ne
         per_token = experts.nb[2] // experts.nb[0]
         one = [
@@ -301,7 +300,7 @@ class SharedExperts:
         name: str = "ffn_out",
         act: Activation = SILU,
     ) -> None:
-        """gated  the shared one is multiplied by a sigmoid of the token; name  of the result"""
+        """Declare the weights; `gated`: multiply by a sigmoid of the token; `name`: of the result."""
         self.experts, self.name = experts, name
         self.gate = w.linear("ffn_gate_inp_shexp", hp.n_embd, 1) if gated else None
         self.shared = SharedFeedForward(
@@ -309,7 +308,7 @@ class SharedExperts:
         )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
+        """Add the results of routed and shared experts: [n_embd, n] -> same shape."""
         moe, shared = self.experts(g, cur, il), self.shared(g, cur, il)
         if self.gate is not None:
             gate = g.cb(self.gate(g, cur), "shared_expert_gate", il)
@@ -319,5 +318,5 @@ class SharedExperts:
         return g.cb(scale(both, 0.5) if self.mean else both, self.name, il)
 
     def opened(self, gate: Tensor) -> Tensor:
-        """How far a gate is open."""
+        """Return the shared expert's factor: the sigmoid of its gate."""
         return sigmoid(gate)

@@ -33,9 +33,7 @@ class FeedForward:
         scaled: bool | Literal["down"] = True,
         name: str = "ffn_out",
     ) -> None:
-        """scaled  see `Weights.linear`; "down": of ffn_down only
-        name  of the result
-        """
+        """Declare the weights; `scaled`: see `Weights.linear`, "down": of ffn_down only."""
         n_up, both = 2 * n_ff if act.halves else n_ff, scaled is True
         self.gate: Linear | None = None
         if gated and not act.halves:
@@ -47,11 +45,11 @@ class FeedForward:
         self.act, self.name = act, name
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
+        """Apply the feed-forward network: [n_embd, n] -> same shape."""
         return self.projected(g, self.hidden(g, cur, il), il)
 
     def hidden(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> [n_ff, n]"""
+        """Compute the activated hidden layer: [n_embd, n] -> [n_ff, n]."""
         up = self._part(g, self.up, cur, "ffn_up", il)
         if self.gate is None:
             cur = self._activated(g, up, il)
@@ -61,7 +59,7 @@ class FeedForward:
         return cur
 
     def projected(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
-        """[n_ff, n] -> [n_embd, n]"""
+        """Project the hidden layer back: [n_ff, n] -> [n_embd, n]."""
         down = self.down
         cur = self._product(g, down, x)
         if down.bias is not None:
@@ -78,7 +76,7 @@ class FeedForward:
         return cur
 
     def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
-        """Here the bias comes before the scale."""
+        """Multiply by one matrix, then add its bias and apply its scale, in this order."""
         x = cur
         cur = g.cb(self._product(g, w, x), name, il)
         if w.bias is not None:
@@ -88,7 +86,7 @@ class FeedForward:
         return cur
 
     def _product(self, g: GraphBuilder, w: Linear, x: Tensor) -> Tensor:
-        """What adapters add is not to be scaled: where there is a scale, it comes after that."""
+        """Multiply, and add adapters unless there is a scale, which must not apply to them."""
         res = w.product(g, x)
         return g.params.loras.add_to(res, w.weight, x) if w.scale is None else res
 

@@ -13,12 +13,12 @@ from llama_py.graph.inputs.tokens import InputAttnTemp
 
 
 def inv_sqrt(n: int) -> float:
-    """1 / sqrt(n) in float32 steps, as the C code computes it."""
+    """Return 1 / sqrt(n), computed in float32 like the C code."""
     return float(np.float32(1.0) / np.sqrt(np.float32(n)))
 
 
 def heads(x: Tensor, size: int, n_head: int, *rest: int, offset: int = 0, step: int = 0) -> Tensor:
-    """Heads out of the rows of x: [n, *rest] -> [size, n_head, *rest], a view.
+    """Split the rows of x into heads, as a view: [n, *rest] -> [size, n_head, *rest].
 
     offset  channel of the first head; step  channels from one head to the next, 0 for `size`
     """
@@ -27,7 +27,7 @@ def heads(x: Tensor, size: int, n_head: int, *rest: int, offset: int = 0, step: 
 
 
 def split(x: Tensor, sizes: Sequence[int], n_dims: int = 2) -> list[Tensor]:
-    """The rows of x cut into parts of these sizes: [sum(sizes), ...] -> [size, ...] each, views."""
+    """Split the rows of x into views of these sizes: [sum(sizes), ...] -> [size, ...] each."""
     parts, offset = [], 0
     for size in sizes:
         parts.append(view(x, (size, *x.ne[1:n_dims]), offset=offset))
@@ -36,24 +36,24 @@ def split(x: Tensor, sizes: Sequence[int], n_dims: int = 2) -> list[Tensor]:
 
 
 def dense(ne: Sequence[int]) -> tuple[int, int, int]:
-    """Strides, in elements, of a dense tensor of this shape."""
+    """Return the strides, in elements, of a dense tensor of shape `ne`."""
     return (ne[0], ne[0] * ne[1], ne[0] * ne[1] * ne[2])
 
 
 def tokens(x: Tensor, start: int, n: int) -> Tensor:
-    """[., T, ...] -> [., n, ...] from token `start` on, a view."""
+    """Return n tokens of x from token `start`, as a view: [., T, ...] -> [., n, ...]."""
     return view(x, (x.ne[0], n, *x.ne[2:]), offset=start * (x.nb[1] // x.nb[0]))
 
 
 def times_by_head(x: Tensor, gate: Tensor) -> Tensor:
-    """Each head of x [d * n_head, n] times its number of gate [n_head, n]. -> as x"""
+    """Multiply each head of x [d * n_head, n] by its gate [n_head, n]. -> like x"""
     n_head, n = gate.ne[:2]
     by_head = reshape(x, x.ne[0] // n_head, n_head, n)
     return reshape(mul(by_head, reshape(gate, 1, n_head, n)), *x.ne[:2])
 
 
 def tempered(g: GraphBuilder, q: Tensor, length: int, factor: float, offset: float = 0.0) -> Tensor:
-    """Queries scaled by position, in steps of `length`. [d, n_head, n_tokens] -> the same"""
+    """Scale queries [d, n_head, n_tokens] by position, in steps of `length`."""
 
     def make() -> InputAttnTemp:
         return g.add_input(InputAttnTemp(length, factor, offset, g.n_tokens))

@@ -55,10 +55,10 @@ class GatedAttention:
         return g.cb(self.output(g, cur), "attn_output", il)
 
     def joint(self, g: GraphBuilder, q_gate: Tensor) -> Tensor:
-        """The rows of queries and gates, as they are cut. [2 * d * n_head, n_tokens]"""
+        """Return joint rows of queries and gates [2 * d * n_head, n_tokens], to be split."""
         return q_gate
 
     def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor | None:
-        """Which cells are attended to; None: all that the mask lets see. cur [n_embd, n_tokens]
-        -> I32 [n_chosen, tokens of a stream, 1, n_stream]"""
+        """Choose cells to attend to, I32 [n_chosen, tokens of a stream, 1, n_stream]; None: all
+        visible ones."""
         return None

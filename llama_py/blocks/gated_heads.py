@@ -1,5 +1,5 @@
-"""Attention with a gate on what heads find (the part that models/afmoe.cpp and muse-glimmer.cpp
-have in common)."""
+"""Attention whose heads' results are gated (the part that models/afmoe.cpp and muse-glimmer.cpp
+share)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llama_py.weights import Weights
 
 
 class GatedHeads(Attention):
-    """What heads find is gated, channel by channel, by their input."""
+    """Attention whose results are multiplied by a gate per dimension, computed from the input."""
 
     parts_keep = KeysValues
 

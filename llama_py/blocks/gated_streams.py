@@ -22,12 +22,12 @@ from llama_py.weights import Weights
 
 
 class GatedStreams:
-    """How a block reads the streams of a token, and how its result is added to each of them."""
+    """Low-rank gates by which a block reads a token's streams and adds its result to them."""
 
     def __init__(
         self, w: Weights, stem: str, n_embd: int, n_stream: int, rank: int, writes: bool = True
     ) -> None:
-        """stem  of the tensors' names; writes  False: nothing is added to the streams"""
+        """Declare the weights; `stem`: prefix of names; `writes`: False if nothing is added."""
         self.n, width = n_stream, n_stream * n_embd
         self.norm = grouped_norm(w, f"{stem}_norm.weight", n_embd, n_stream)
         self.down = w.linear(f"{stem}_down", width, rank, scaled=False)
@@ -35,8 +35,9 @@ class GatedStreams:
         self.inject = w.linear(f"{stem}_inject", width, n_stream, scaled=False) if writes else None
 
     def read(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """x [n_embd, n_stream, T] -> what the block gets [n_embd, T]; and by how much its result
-        will count in each stream [n_stream, T], the streams themselves where it does in none."""
+        """Mix streams x [n_embd, n_stream, T] into the block's input [n_embd, T]. Also return the
+        weights
+        [n_stream, T] of the block's result, or the streams themselves if nothing is injected."""
         n_embd, n, n_tokens, _ = x.ne
         normed = mul(rms_norm(x, g.hp.f_norm_rms_eps), self.norm)
         normed = g.cb(reshape(normed, n_embd * n, n_tokens), "hc_norm", il)
@@ -49,14 +50,14 @@ class GatedStreams:
         return mixed, g.cb(self.inject(g, normed), "hc_inject", il)
 
     def write(self, g: GraphBuilder, cur: Tensor, x: Tensor, inject: Tensor, il: int) -> Tensor:
-        """Each stream with `cur` times its weight added, which is 1 where nothing is injected.
-        cur [n_embd, T], inject [n_stream, T] -> as x"""
+        """Add `cur`, weighted per stream, to each stream. cur [n_embd, T], inject [n_stream, T] ->
+        like x"""
         weights = scale(sigmoid(scale(inject, 1.0 / self.n)), 2.0)
         return g.cb(dsv4_hc_post(cur, x, weights, None), "hc_combine", il)
 
 
 def grouped_norm(w: Weights, name: str, n_embd: int, n_stream: int) -> Tensor:
-    """The weights of a norm of each stream, one after another in the file. [n_embd, n_stream]"""
+    """Return the norm weights of all streams, stored consecutively, as [n_embd, n_stream]."""
     return w.tensor(name, n_embd * n_stream, shaped=(n_embd, n_stream))
 
 
@@ -66,7 +67,7 @@ def _fused(normed: Tensor, gate: Tensor, x: Tensor) -> Tensor:
 
 
 def _mean(normed: Tensor, gate: Tensor, x: Tensor) -> Tensor:
-    """The same without the op."""
+    """Compute the gated mean of streams without the fused op."""
     n_embd, n, n_tokens, _ = x.ne
     gated = reshape(mul(normed, sigmoid(gate)), n_embd, n, n_tokens)
     one = [view(gated, (n_embd, n_tokens), (n_embd * n,), i * n_embd) for i in range(n)]

@@ -40,7 +40,7 @@ HYPER_CONNECTIONS = Form(
 
 
 class Streams(NamedTuple):
-    """What a block's result is written to.
+    """Residual streams and the weights for writing a block's result to them.
 
     x     [n_embd, 4, n_tokens]
     post  [4, n_tokens] how much of the result each gets
@@ -57,14 +57,14 @@ class HyperConnections:
     of the streams of a token, normed together."""
 
     def __init__(self, w: Weights, n_embd: int, stem: str, *, n_iter: int, eps: float) -> None:
-        """n_iter  steps after which the sums of mixing weights are one; eps  in these"""
+        """Declare the weights; `n_iter`: steps that normalize mixing weights; `eps`: added there."""
         self.n_iter, self.eps = n_iter, eps
         self.fn = w.tensor(f"{stem}_fn.weight", STREAMS * n_embd, MIXES)
         self.base = w.tensor(f"{stem}_base.weight", MIXES)
         self.scale = w.tensor(f"{stem}_scale.weight", 3)
 
     def read(self, g: GraphBuilder, x: Tensor, il: int, name: str) -> tuple[Tensor, Streams]:
-        """x [n_embd, 4, n_tokens] -> what the block gets [n_embd, n_tokens], called `name`"""
+        """Mix streams x [n_embd, 4, n_tokens] into the block's input [n_embd, n_tokens]."""
         fused = g.form(HYPER_CONNECTIONS) == "fused"
         mixed = g.cb(mixes(g, x, self.fn), "hc_mixes", il)
         pre = sigmoid(self._affine(mixed, 0, 0, STREAMS))
@@ -82,13 +82,13 @@ class HyperConnections:
         return g.cb(cur, name, il), Streams(x, post, comb)
 
     def _affine(self, mixes: Tensor, which: int, offset: int, n: int) -> Tensor:
-        """n of each token's mixes, times a scale and with what is added. -> [n, n_tokens]"""
+        """Scale and shift n of each token's mixes, from `offset` on. -> [n, n_tokens]"""
         factor = view(self.scale, (1,), offset=which)
         base = view(self.base, (n,), offset=offset)
         return add(mul(view(mixes, (n, mixes.ne[1]), offset=offset), factor), base)
 
     def _sinkhorn(self, comb: Tensor) -> Tensor:
-        """[4 (to), 4 (from), n_tokens] with sums of one both ways."""
+        """Normalize `comb` [4 (to), 4 (from), n_tokens] until its rows and columns sum to one."""
         comb = soft_max(comb)
         eps = fill(Tensor(F32, (1,)), self.eps)
         comb = add(comb, eps)
@@ -100,7 +100,7 @@ class HyperConnections:
         return comb
 
     def write(self, g: GraphBuilder, cur: Tensor, to: Streams) -> Tensor:
-        """cur [n_embd, n_tokens] -> the streams after the block [n_embd, 4, n_tokens]"""
+        """Write cur [n_embd, n_tokens] to all streams and return them, [n_embd, 4, n_tokens]."""
         if g.form(HYPER_CONNECTIONS) == "fused":
             res = dsv4_hc_post(cur, to.x, to.post, to.comb)
             return g.fused(HYPER_CONNECTIONS.kind, res)
@@ -126,7 +126,7 @@ class HeadConnections:
         self.scale = w.tensor("output_hc_scale.weight", 1)
 
     def read(self, g: GraphBuilder, x: Tensor, name: str) -> Tensor:
-        """x [n_embd, 4, n] -> [n_embd, n], called `name`"""
+        """Merge streams x [n_embd, 4, n] into [n_embd, n], named `name`."""
         mixed = g.cb(mixes(g, x, self.fn), "hc_head_mixes")
         pre = sigmoid(add(mul(mixed, self.scale), self.base))
         pre = g.cb(scale(pre, 1.0, self.eps), "hc_head_pre")

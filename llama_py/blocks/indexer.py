@@ -63,9 +63,7 @@ class Indexer:
     def __init__(
         self, w: Weights, n_embd: int, n_lora_q: int, heads: IndexerHeads, few_names: bool = False
     ) -> None:
-        """n_lora_q  channels of the vector that queries are made of
-        few_names  steps have none
-        """
+        """Declare the weights; `n_lora_q`: rank of the query; `few_names`: do not name steps."""
         self.heads, self.few_names = heads, few_names
         self.n_head, self.size = n_head, size = heads.n_head, heads.size
         self.k_norm = w.norm("indexer.k_norm", size, kind="layer", bias="needed")
@@ -74,7 +72,7 @@ class Indexer:
         self.attn_q_b = w.tensor("indexer.attn_q_b.weight", n_lora_q, n_head * size)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor:
-        """The n_chosen best cells of each token, in any order. cur [n_embd, n_tokens],
+        """Choose the n_chosen best cells of each token, in any order. cur [n_embd, n_tokens],
         small [n_lora_q, n_tokens] -> I32 [n_chosen, tokens of a stream, 1, n_stream]"""
         fused = g.form(LIGHTNING_INDEXER) == "fused"
         inp = g.inp_index(fused)
@@ -114,8 +112,8 @@ class Indexer:
     def _scores(
         self, g: GraphBuilder, q: Tensor, k: Tensor, weights: Tensor, mask: Tensor, il: int
     ) -> Tensor:
-        """What the fused op computes. q [size, H, T, B], k [size, 1, n_kv, B], weights [H, T, 1,
-        B], mask [n_kv, T, 1, B] -> [n_kv, T, 1, B]"""
+        """Compute index scores without the fused op: [n_kv, T, 1, B].
+        q [size, H, T, B], k [size, 1, n_kv, B], weights [H, T, 1, B], mask [n_kv, T, 1, B]"""
         q = self._step(g, permute(q, 0, 2, 1, 3), "indexer_q", il)
         k = self._step(g, permute(k, 0, 2, 1, 3), "indexer_k", il)
         kq = self._step(g, mul_mat(k, q), "indexer_kq", il)  # [n_kv, T, H, B]
@@ -128,7 +126,7 @@ class Indexer:
 
 
 def only(mask: Tensor, chosen: Tensor, of: GGMLType = F32) -> Tensor:
-    """A mask that lets see the chosen cells only, of those that `mask` lets see.
+    """Restrict a mask to the chosen cells: others become -inf.
 
     mask [n_kv, T, 1, B], chosen I32 [n_chosen, T, 1, B] -> like mask
     of  the type that chosen cells are written in

@@ -45,12 +45,12 @@ class KDA(ABC):
         self.output = w.linear("attn_output", n_inner, n_embd, scaled=False)
 
     def declare_decay(self, w: Weights, n_embd: int) -> None:
-        """What decays are made by."""
+        """Declare the low-rank projections that decays are computed from."""
         self.f_a = w.linear("ssm_f_a", n_embd, self.size, scaled=False)
         self.f_b = w.linear("ssm_f_b", self.size, self.n_inner, scaled=False)
 
     def stored(self, g: GraphBuilder) -> range:
-        """How many tokens ago inputs are stored as of."""
+        """Return the distances, in tokens, at which convolution inputs are stored for rollback."""
         return range(n_snapshots(g))
 
     @property
@@ -65,10 +65,10 @@ class KDA(ABC):
 
     @abstractmethod
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape."""
 
     def convolved(self, g: GraphBuilder, cur: Tensor, il: int) -> list[Tensor]:
-        """cur [n_embd, n_tokens] -> queries, keys and values, each [S, H, T, B]"""
+        """Project and convolve cur [n_embd, n_tokens] to Q, K and V, each [S, H, T, B]."""
         states = g.cb(g.inp_rs.mctx.get_r_l(il), "conv_states_all", il)
         start = read_states(g, states, self.n_embd_r)
         parts = self.qkv.rows(g, cur, il)
@@ -77,8 +77,8 @@ class KDA(ABC):
     def _convolve(
         self, g: GraphBuilder, all_states: Tensor, start: Tensor, part: int, x: Tensor
     ) -> Tensor:
-        """Short convolution of x [n_inner, n_tokens] after the inputs kept in `start`; the last
-        ones are stored, as of each of the last n_rs_seq + 1 tokens. -> [S, H, T, B]
+        """Convolve x [n_inner, n_tokens] after the inputs in `start` and store the new last inputs,
+        one copy for each of the last n_rs_seq + 1 tokens. -> [S, H, T, B]
 
         A row of states has, for queries, keys and values (part 0, 1, 2): [d_conv - 1, n_inner].
         """
@@ -97,17 +97,16 @@ class KDA(ABC):
         return reshape(y, self.size, self.n_head, *g.per_seq)
 
     def state(self, g: GraphBuilder, il: int) -> Tensor:
-        """The state that sequences start from. -> [S, S, H, B]"""
+        """Return the states that sequences start from, [S, S, H, B]."""
         state = read_states(g, g.inp_rs.mctx.get_s_l(il), self.n_embd_s)
         return reshape(state, self.size, self.size, self.n_head, g.ubatch.n_seqs)
 
     def normed(self, g: GraphBuilder, *parts: Tensor) -> list[Tensor]:
-        """Queries and keys of length one."""
+        """Scale queries and keys to length one."""
         return [l2_norm(g, t) for t in parts]
 
     def project(self, g: GraphBuilder, output: Tensor, gate: Tensor, il: int) -> Tensor:
-        """Norm, gate and projection of what the rule gives. output, gate [S, H, n_tokens]
-        -> [n_embd, n_tokens]"""
+        """Normalize, gate and project the rule's output: [S, H, n_tokens] -> [n_embd, n_tokens]."""
         output = self.norm(g, reshape(output, self.size, self.n_head, g.n_tokens), "kda_normed", il)
         output = mul(output, sigmoid(gate))
         cur = self.output(g, cont(output, self.n_inner, g.n_tokens))
@@ -160,4 +159,4 @@ class BoundedKDA(KDA):
 
     @abstractmethod
     def out_gate(self, g: GraphBuilder, cur: Tensor) -> Tensor:
-        """Of the result, before its sigmoid. [n_embd, n_tokens] -> [S * H, n_tokens]"""
+        """Project to the result's gate: [n_embd, n_tokens] -> [S * H, n_tokens]."""

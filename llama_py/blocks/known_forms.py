@@ -1,4 +1,4 @@
-"""The forms that blocks can be built in, over all blocks; and what a user chooses of them."""
+"""All variants that blocks can be built in, and the check of a user's choice of variants."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from llama_py.hparams.forms import KNOWN, Form
 
 @cache
 def forms() -> Mapping[str, Form]:
-    """Every kind there is; imports the blocks."""
+    """Return the variants of every block that has some. Imports all blocks."""
     for module in pkgutil.walk_packages(blocks.__path__, f"{blocks.__name__}."):
         importlib.import_module(module.name)
     return KNOWN
 
 
 def check(chosen: Mapping[str, str]) -> None:
-    """ContextError for a kind or a form that does not exist; "auto" leaves the choice open."""
+    """Raise ContextError for an unknown block or variant; "auto" leaves the choice open."""
     for kind, name in chosen.items():
         known = forms().get(kind)
         if known is None:

@@ -1,5 +1,4 @@
-"""An indexer that chooses pools of neighbouring tokens
-(models/glm5-next.cpp:build_kpool_select)."""
+"""Indexer that chooses pools of neighboring tokens (models/glm5-next.cpp:build_kpool_select)."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class KPoolIndexer:
     by channel by a softmax of their gates. A row of the cache has all three."""
 
     def __init__(self, w: Weights, n_embd: int, n_lora_q: int, n: PoolSizes) -> None:
-        """n_lora_q  channels of the vector that queries are made of"""
+        """Declare the weights; `n_lora_q`: rank of the query projection."""
         self.n = n
         self.k_norm = w.norm("indexer.k_norm", n.size, kind="layer", bias="needed")
         self.proj = w.tensor("indexer.proj.weight", n_embd, n.n_head)
@@ -79,8 +78,9 @@ class KPoolIndexer:
     def __call__(
         self, g: GraphBuilder, cur: Tensor, small: Tensor, kq_mask: Tensor, il: int
     ) -> Tensor:
-        """cur [n_embd, T], small [n_lora_q, T] -> chosen cells I32 [n_sel, T] where they are
-        gathered, else a mask like kq_mask, as [n_kv, T]"""
+        """Choose cells for cur [n_embd, T], small [n_lora_q, T]. -> I32 [n_sel, T] if cells are
+        gathered,
+        else a mask like kq_mask, as [n_kv, T]"""
         n, inp = self.n, self.inputs(g)
         q = reshape(g.mm(self.attn_q_b, small), n.size, n.n_head, g.n_tokens)
         g.cb(q, "indexer_q", il)
@@ -99,7 +99,7 @@ class KPoolIndexer:
         return g.cb(_only(kq_mask, chosen, inp), "indexer_sel", il)
 
     def _store(self, g: GraphBuilder, cur: Tensor, inp: InputKPool, il: int) -> None:
-        """Key and gate of each token, and room for a pool's key."""
+        """Store each token's key and gate, and reserve space for a pool's key."""
         size, n_tokens = self.n.size, g.n_tokens
         key = self.k_norm(g, g.mm(self.attn_k, cur), "indexer_k", il)
         gate = g.cb(g.mm(self.gate, cur), "indexer_gate", il)
@@ -108,7 +108,7 @@ class KPoolIndexer:
         g.expand(kpool_context(g.params).cpy_k(row, inp.k_idxs, il))
 
     def _pool_keys(self, g: GraphBuilder, inp: InputKPool, il: int) -> Tensor:
-        """Those of all pools, the new ones made. -> [size, 1, n_pool]"""
+        """Compute the keys of new pools and return those of all pools, [size, 1, n_pool]."""
         size, pool, mctx = self.n.size, self.n.pool, kpool_context(g.params)
         n_new, n_pool = inp.new.ne[1], inp.n_pool
         # in the order in which llama.cpp makes them, of which none is a node before it is read
@@ -132,7 +132,7 @@ class KPoolIndexer:
         return g.cb(reshape(every, size, 1, n_pool), "indexer_pool_k", il)
 
     def _best(self, g: GraphBuilder, scores: Tensor, inp: InputKPool, il: int) -> Tensor:
-        """Cells of the best pools, best first, and then of what comes after the last pool.
+        """Return cells of the best pools, best first, then the cells after the last pool.
         scores [n_pool, T] -> I32 [n_sel, T]"""
         n_pool, n_tokens, n_top, pool = inp.n_pool, g.n_tokens, inp.n_top, self.n.pool
         best = top_k(scores, n_top)  # in any order
@@ -146,8 +146,8 @@ class KPoolIndexer:
 
 
 def _scores(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
-    """What the fused op computes. q [size, H, T], k [size, 1, n_pool], weights [H, T], mask
-    [n_pool, T] -> [n_pool, T]"""
+    """Compute pool scores without the fused op: [n_pool, T].
+    q [size, H, T], k [size, 1, n_pool], weights [H, T], mask [n_pool, T]"""
     kq = mul_mat(permute(k, 0, 2, 1, 3), permute(q, 0, 2, 1, 3))  # [n_pool, T, H]
     kq = cont(permute(kq, 2, 1, 0, 3))
     scores = sum_rows(mul(relu(kq), weights))  # [1, T, n_pool]
@@ -155,8 +155,8 @@ def _scores(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def _only(mask: Tensor, cells: Tensor, inp: InputKPool) -> Tensor:
-    """A mask that lets see chosen cells only, of those that `mask` lets see: zeros are written over
-    -inf. What is not live has a row of its own behind the cells, so that no row is written twice.
+    """Restrict a mask to the chosen cells, by writing zeros over -inf. Cells that are not live get
+    separate rows after the cache's, so that no row is written twice.
 
     mask [n_kv, T in all streams], cells I32 [n_sel, T] -> [n_kv, T]
     """

@@ -1,5 +1,5 @@
-"""Positions that turn the last channels of heads, and back again; keys made of several tokens have
-frequencies of their own (models/deepseek4.cpp)."""
+"""RoPE over the last dimensions of heads, and its inverse; keys compressed from several tokens use
+other frequencies (models/deepseek4.cpp)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llama_py.hparams.geometry import ROPE_NORMAL
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Of the last n_rot channels of each head."""
+    """RoPE parameters for the last n_rot dimensions of each head."""
 
     n_rot: int
     n_ctx_orig: int
@@ -26,7 +26,7 @@ class Turn:
     beta_slow: float = 0.0
 
     def __call__(self, x: Tensor, pos: Tensor, back: bool = False) -> Tensor:
-        """x [d, H, n], pos I32 [n] -> as x; back: what was turned is as it was before"""
+        """Rotate x [d, H, n] by pos I32 [n]; `back`: apply the inverse rotation. -> like x"""
         turn = rope_ext_back if back else rope_ext
         factor = attn_factor(self.freq_scale, self.ext_factor)
         return turn(
@@ -47,12 +47,12 @@ class Turn:
 
 
 def plain_turn(cp: CParams, n_rot: int) -> Turn:
-    """Of layers that keep no more than a window."""
+    """Return RoPE for layers that keep only a window."""
     return Turn(n_rot, 0, cp.rope_freq_base)
 
 
 def far_turn(cp: CParams, n_rot: int, freq_base: float) -> Turn:
-    """Of layers with compressed keys."""
+    """Return RoPE for layers with compressed keys."""
     return Turn(
         n_rot,
         cp.n_ctx_orig_yarn,
@@ -65,8 +65,7 @@ def far_turn(cp: CParams, n_rot: int, freq_base: float) -> Turn:
 
 
 def attn_factor(freq_scale: float, ext_factor: float) -> float:
-    """What undoes the factor that ggml's YaRN has for attention: 1 / (1 + 0.1 ln(1 / scale)), in
-    float32."""
+    """Return 1 / (1 + 0.1 ln(1 / scale)) in float32, which cancels YaRN's attention factor in ggml."""
     if not ext_factor:
         return 1.0
     f32 = np.float32

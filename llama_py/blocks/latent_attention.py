@@ -48,15 +48,15 @@ class LatentSizes:
 
 
 def absorbed(w: Weights) -> bool:
-    """Whether a file's latent vectors are to be cached, not each head's keys and values."""
+    """Return True if latent vectors are cached, instead of each head's keys and values."""
     return not w.any_ends(".attn_kv_b.weight")
 
 
 class LatentAttention:
-    """Attention whose keys and values come out of one vector per token.
+    """Attention whose keys and values are computed from one latent vector per token.
 
     sinks      F32 [n_head] a score for each head of attending to nothing
-    few_names  steps on the way to what is turned or cached have none
+    few_names  leave steps before RoPE and the cache unnamed
     """
 
     parts_keep: ClassVar[type | tuple[type, ...]] = KeysValues
@@ -105,7 +105,7 @@ class LatentAttention:
             self.q = w.linear("attn_q", n.n_embd, n_q, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """cur [n_embd, n_tokens] -> the same"""
+        """Attend over latent vectors: [n_embd, n_tokens] -> same shape."""
         n = self.n
         small = self._small(g, cur, il)
         chosen = self.choose(g, cur, small, il)
@@ -130,16 +130,16 @@ class LatentAttention:
         return g.cb(cur, self.name, il) if self.name else cur
 
     def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
-        """What heads made [d_v * n_head, n_tokens], before its projection; cur: the block's
+        """Gate the heads' results [d_v * n_head, n_tokens] before their projection; `cur`: block
         input."""
         return attended
 
     def shared_key(self, g: GraphBuilder, k_pe: Tensor, il: int) -> Tensor:
-        """The keys' part that all heads share [n_rot, 1, n_tokens], before it is turned."""
+        """Return the key part that all heads share, [n_rot, 1, n_tokens], before RoPE."""
         return k_pe
 
     def tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
-        """Queries, scaled by position where the model does that."""
+        """Scale queries by position, if the model does."""
         return q
 
     def _step(self, g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
@@ -149,15 +149,15 @@ class LatentAttention:
         return x if self.turn is None else self.turn(g, x, il, offset)
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
-        """Which cells are attended to, where latent vectors are cached; None: all that the mask
-        lets see. -> I32 [n_chosen, tokens of a stream, 1, n_stream]
+        """Choose cells to attend to if latent vectors are cached; None: all visible cells.
+        -> I32 [n_chosen, tokens of a stream, 1, n_stream]
 
-        small  the vector that queries are made of
+        small  input of the query projection
         """
         return None
 
     def _small(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """What queries are made of: a small vector if there is one."""
+        """Return the input of the query projection: a low-rank vector if the model has one."""
         if self.q_a is None:
             return cur
         assert self.q_a_norm is not None
@@ -165,7 +165,7 @@ class LatentAttention:
         return self._step(g, self.q_a_norm(g, small, il=il), _finer(g, "q_a_norm", "qr"), il)
 
     def _queries(self, g: GraphBuilder, small: Tensor, il: int) -> Tensor:
-        """-> [d_k, n_head, n_tokens], or the heads of a token joined"""
+        """Project to queries: [d_k, n_head, n_tokens], or joined rows if absorbed."""
         q = self._step(g, self.q(g, small), "q", il)
         return q if self.absorbed else self._split(g, q, il)
 
@@ -173,7 +173,7 @@ class LatentAttention:
         return g.cb(reshape(q, self.n.d_k, self.n.n_head, g.n_tokens), "q", il)
 
     def _absorbed(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
-        """Queries in the latent space: then there is one head of keys, and it has the values."""
+        """Project queries into the latent space, where one key head also holds the values."""
         n, n_tokens = self.n, g.n_tokens
         strides = (n.d_k, n.d_k * n.n_head)
         q_nope = self._step(g, view(q, (n.nope, n.n_head, n_tokens), strides), "q_nope", il)
@@ -190,9 +190,9 @@ class LatentAttention:
         return QKV(self.tempered(g, queries, il), keys, self._step(g, values, "Vcur", il))
 
     def _unpacked(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
-        """Keys and values of every head. A head's key is [nope, pe] as its query is; llama.cpp has
-        it the other way round for Kimi, whose scores are then of channels that do not belong
-        together."""
+        """Unpack keys and values of every head. A head's key is [nope, pe] like its query;
+        llama.cpp
+        swaps these for Kimi, so its scores multiply dimensions that do not belong together."""
         n, n_tokens, each = self.n, g.n_tokens, self.n.nope + self.n.d_v
         kv = g.cb(self.kv_b(g, latent), "kv", il)
         k_nope = g.cb(heads(kv, n.nope, n.n_head, n_tokens, step=each), "k_nope_view", il)
@@ -205,5 +205,5 @@ class LatentAttention:
 
 
 def _finer(g: GraphBuilder, name: str, usual: str) -> str:
-    """The name of a step, where a graph tells it from the one before."""
+    """Return `name` if the graph uses that finer name, else `usual`."""
     return name if name in g.names else usual

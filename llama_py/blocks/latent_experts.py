@@ -1,5 +1,4 @@
-"""Experts that work in a smaller space (the part that models/kimi-k3.cpp and nemotron-h.cpp have in
-common)."""
+"""Experts in a smaller latent space (the part that models/kimi-k3.cpp and nemotron-h.cpp share)."""
 
 from __future__ import annotations
 
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
 
 
 class LatentExpertHParams(HParams):
-    """n_expert_latent  size of what experts see; 0: they see what others do
-    n_embd_routed, first_routed   channels of it that are projected back, and the first of them
-    latent_stem  of the names of both projections
+    """Hyperparameters of latent experts.
+
+    n_expert_latent  dimensions of the experts' input; 0: n_embd
+    n_embd_routed, first_routed   number of dimensions that are projected back, and the first
+    latent_stem  prefix of both projections' names
     """
 
     latent_stem: ClassVar[str]
@@ -42,10 +43,10 @@ class LatentExpertHParams(HParams):
 
 
 class Shared(Protocol):
-    """What every token goes through."""
+    """Shared feed-forward network that every token passes through."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
+        """Apply the network: [n_embd, n] -> same shape."""
 
 
 class LatentExperts:
@@ -62,7 +63,7 @@ class LatentExperts:
         *,
         norm: Norm | None = None,
     ) -> None:
-        """experts  of n_embd_latent channels; norm  of their sum, before the way back"""
+        """Declare the weights; `experts`: of n_embd_latent dimensions; `norm`: of their sum."""
         self.experts, self.shared, self.norm = experts, shared, norm
         self.first, self.n_routed = hp.first_routed, hp.n_embd_routed
         self.down = self.up = None
@@ -72,11 +73,11 @@ class LatentExperts:
             self.up = w.linear(f"{stem}_up", self.n_routed, hp.n_embd, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply routed and shared experts: [n_embd, n_tokens] -> same shape."""
         return alone(self.steps(g, cur, il))
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """The same; what all experts together give comes before the way back."""
+        """Apply the experts, yielding their sum before it is projected back."""
         routed = cur if self.down is None else self.down(g, cur)
         moe = self.experts(g, routed, il, self.experts.route(g, cur, il))
         if self.up is not None:

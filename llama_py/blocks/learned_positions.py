@@ -1,4 +1,4 @@
-"""Positions: a row of a table is added to each token's embedding."""
+"""Learned position embeddings: one table row is added to each token's embedding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LearnedPositions:
         self.weight = weight
 
     def __call__(self, g: GraphBuilder, embd: Tensor) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Add the rows of the tokens' positions: [n_embd, n_tokens] -> same shape."""
         g.add_input(PosLimit(self.weight.ne[1]))
         pos = g.cb(get_rows(self.weight, g.inp_pos), "pos_embd")
         return g.cb(add(embd, pos), "inpL")

@@ -1,4 +1,4 @@
-"""Linear attention whose states decay at a fixed rate for each head (models/minimax-01.cpp)."""
+"""Linear attention with a fixed decay rate per head (models/minimax-01.cpp)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from llama_py.weights import Weights
 
 
 class LightningAttention:
-    """All tokens of a ubatch at once: what the state before it gives, and what they give each
-    other. Its state is [d, d, n_head], of values by keys; no convolution goes before it.
+    """Linear attention over a whole ubatch: contributions of the earlier state and of its tokens.
+    The state is [d, d, n_head], values by keys; there is no convolution.
 
     T tokens of each of B sequences.
     """
@@ -48,7 +48,7 @@ class LightningAttention:
         return self.size * self.n_inner
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape."""
         # llama.cpp reads a convolution state of no elements.
         g.expand(read_states(g, g.inp_rs.mctx.get_r_l(il), 0))
         inp: InputDecay = g.shared("decay", lambda: g.add_input(InputDecay(g.params)))
@@ -65,7 +65,7 @@ class LightningAttention:
         return g.cb(reshape(cur, self.n_embd, g.n_tokens), "attn_out", il)
 
     def _heads(self, g: GraphBuilder, cur: Tensor, il: int) -> list[Tensor]:
-        """cur [n_embd, T, 1, B] -> queries, keys and values, each [d, n_head, T, B]"""
+        """Project cur [n_embd, 1, T, B] to queries, keys and values, each [d, n_head, T, B]."""
         d, n_head = self.size, self.n_head
         x = g.cb(self.qkv(g, cur), "QKVcur", il)
         x = g.cb(silu(x), "QKVcur_silu", il)
@@ -77,7 +77,7 @@ class LightningAttention:
     def _attended(
         self, g: GraphBuilder, qkv: list[Tensor], inp: InputDecay, rate: Tensor, il: int
     ) -> Tensor:
-        """rate F32 [n_head] of this layer -> [d, T, n_head, B]; the states are stored."""
+        """Attend with decay `rate` F32 [n_head] and store states. -> [d, T, n_head, B]"""
         q, k, v = qkv
         states = g.inp_rs.mctx.get_s_l(il)
         old = read_states(g, states, self.n_embd_s)
@@ -112,8 +112,8 @@ class LightningAttention:
         slot: int,
         il: int,
     ) -> Tensor:
-        """The state after all but the last `slot` tokens. old [d, d, n_head, B], k
-        [d, n_head, T, B], v [T, d, n_head, B], k_decay [1, n_head, T, B] -> as old"""
+        """Return the state before the last `slot` tokens, shaped like `old`. old [d, d, n_head, B],
+        k [d, n_head, T, B], v [T, d, n_head, B], k_decay [1, n_head, T, B]"""
         n = g.per_seq[0] - slot
         if slot:  # decays count from the end
             k, v = view(k, (*k.ne[:2], n, k.ne[3])), view(v, (n, *v.ne[1:]))

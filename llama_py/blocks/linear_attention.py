@@ -82,7 +82,7 @@ class DeltaNetHParams(HParams):
         return conv, tuple(n * size for n in self.value_sections)
 
     def shared(self, share: Share) -> Self:
-        """Key heads, each with its value heads."""
+        """Return the share of key heads, each with its value heads."""
         hp = super().shared(share)
         n_each = self.ssm_dt_rank // self.ssm_n_group
         width = self.ssm_d_state * (1 if self.interleaved else n_each)
@@ -113,7 +113,7 @@ class DeltaProjections:
         self.declare(w)
 
     def declare(self, w: Weights) -> None:
-        """Declare the weights."""
+        """Declare the weights of all projections."""
         hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
         values, of_head = hp.value_sections, hp.head_sections
         self.in_qkv = w.linear("attn_qkv", n_embd, hp.conv_dim, sections=hp.conv_sections)
@@ -123,17 +123,17 @@ class DeltaProjections:
         self.out = w.linear("ssm_out", hp.value_dim, n_embd, sections=values)
 
     def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
-        """[n_embd, n_tokens] -> the inputs of the delta net"""
+        """Compute the inputs of the delta net from [n_embd, n_tokens]."""
         return Projected(*self.qkvz(g, cur, il), *self.gates(g, cur, il))
 
     def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> input of the convolution [conv_dim, T, B], z [value_dim, n_tokens]"""
+        """Return the convolution's input [conv_dim, T, B] and z [value_dim, n_tokens]."""
         qkv = self.in_qkv(g, cur)
         qkv = g.cb(reshape(qkv, qkv.ne[0], *g.per_seq), "linear_attn_qkv_mixed", il)
         return qkv, g.cb(self.in_z(g, cur), "z", il)
 
     def gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> beta [1, H, T, B], alpha [H, T, B]"""
+        """Return beta [1, H, T, B] and alpha [H, T, B]."""
         n_head = self.hp.ssm_dt_rank
         beta = reshape(self.in_beta(g, cur), 1, n_head, *g.per_seq)
         beta = g.cb(sigmoid(g.cb(beta, "beta", il)), "beta_sigmoid", il)
@@ -145,13 +145,13 @@ class DeltaProjections:
         return Projected(*self.slot_qkvz(g, cur, il), *self.slot_gates(g, cur, il))
 
     def slot_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> input of the convolution [conv_dim, T], z [value_dim, T]"""
+        """Return convolution input [conv_dim, T, 1] and z [value_dim, T], for a slot."""
         qkv = g.expand(g.cb(self.in_qkv(g, cur), "qkv_mixed", il))
         z = g.expand(g.cb(self.in_z(g, cur), "z", il))
         return g.cb(reshape(qkv, qkv.ne[0], g.n_tokens, 1), "linear_attn_qkv_mixed", il), z
 
     def slot_gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> beta before its sigmoid [H, 1, T], alpha [H, T]"""
+        """Return beta before its sigmoid [H, 1, T] and alpha [H, T], for a state in a slot."""
         n_head = self.hp.ssm_dt_rank
         beta = reshape(g.cb(self.in_beta(g, cur), "beta", il), n_head, 1, g.n_tokens)
         alpha = g.cb(self.in_alpha(g, cur), "alpha", il)
@@ -200,16 +200,16 @@ class LinearAttention:
         return reshape(cur, hp.n_embd, g.n_tokens)
 
     def conv_input(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
-        """The inputs of the convolution, those of before first; the new last ones are stored.
+        """Prepend earlier inputs of the convolution and store the new last ones.
         x [conv_dim, T, B] -> [d_conv - 1 + T, conv_dim, B]"""
         return build_conv_state(g, states, x, self.hp.ssm_d_conv, il)
 
     def gated(self, g: GraphBuilder, output: Tensor, z: Tensor, il: int) -> Tensor:
-        """[S, H, T, B], normed and gated."""
+        """Normalize output [S, H, T, B] and multiply it by silu(z)."""
         return mul(self.norm(g, output, il=il), silu(z))
 
     def split_qkv(self, g: GraphBuilder, conv: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
-        """[conv_dim, T, B] -> normed queries and keys [S, H_k, T, B], values [S, H, T, B]"""
+        """Split [conv_dim, T, B] into normed Q and K [S, H_k, T, B] and V [S, H, T, B]."""
         hp, size, n_group = self.hp, self.hp.ssm_d_state, self.hp.ssm_n_group
         q = g.cb(heads(conv, size, n_group, *g.per_seq), "q_conv", il)
         k = g.cb(heads(conv, size, n_group, *g.per_seq, offset=hp.key_dim), "k_conv", il)

@@ -65,7 +65,7 @@ class SSMHParams(HParams):
 
     @property
     def conv_sections(self) -> tuple[int, int, int]:
-        """Channels of what a scan reads: its input, and what goes into states and out of them."""
+        """Channels of the scan's input, of B (into states) and of C (out of them)."""
         n = self.ssm_n_group * self.ssm_d_state
         return self.ssm_d_inner, n, n
 
@@ -74,7 +74,7 @@ class SSMHParams(HParams):
         return tuple(n * (self.ssm_d_conv - 1) for n in self.conv_sections), ()
 
     def shared(self, share: Share) -> Self:
-        """Groups, each with its heads; without groups channels."""
+        """Return the share of groups with their heads; without groups, of channels."""
         hp = super().shared(share)
         n_group = self.ssm_n_group
         if n_group:
@@ -87,7 +87,7 @@ class SSMHParams(HParams):
         return hp
 
     def check_groups(self, keys: Keys) -> None:
-        """What Mamba-2 needs of its sizes."""
+        """Raise an error unless Mamba-2's sizes divide each other."""
         n_group = self.ssm_n_group
         if n_group == 0 or self.ssm_d_inner % n_group or self.ssm_dt_rank % n_group:
             raise keys.error("ssm.group_count", "it must divide inner_size and time_step_rank")
@@ -109,7 +109,7 @@ class _Mamba:
         self.out = w.linear("ssm_out", hp.ssm_d_inner, hp.n_embd)
 
     def _conv_states(self, g: GraphBuilder, il: int) -> Tensor:
-        """The last inputs of each sequence. -> [d_conv - 1, conv_dim, n_seqs]"""
+        """Return the last inputs of each sequence, [d_conv - 1, conv_dim, n_seqs]."""
         hp = self.hp
         states = read_states(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
         return reshape(states, hp.ssm_d_conv - 1, hp.conv_dim, g.ubatch.n_seqs)
@@ -117,8 +117,8 @@ class _Mamba:
     def _convolve(
         self, g: GraphBuilder, states: Tensor, x: Tensor, cells: Callable[[int], Tensor]
     ) -> Tensor:
-        """The convolution of x [conv_dim, T, B] after `states`; the last inputs as of each token
-        that may be gone back to go to cells(slot)."""
+        """Convolve x [conv_dim, T, B] after `states`, and store the last inputs for each rollback
+        position in cells(slot)."""
         conv_x = concat(states, transpose(x), 0)
         store_inputs(g, conv_x, states.ne[0], cells, slots(g))
         x = ssm_conv(conv_x, self.conv1d)
@@ -131,7 +131,7 @@ class MambaMixer(_Mamba):
     parts_keep = State
 
     def __init__(self, w: Weights, hp: SSMHParams, *, normed: bool = False) -> None:
-        """normed  steps, inputs and outputs are, with weights"""
+        """Declare the weights; `normed`: dt, B and C have norms with weights."""
         super().__init__(w, hp, "needed")
         d_inner, d_state = hp.ssm_d_inner, hp.ssm_d_state
         sizes = {"ssm_dt_norm": hp.ssm_dt_rank, "ssm_b_norm": d_state, "ssm_c_norm": d_state}
@@ -146,11 +146,11 @@ class MambaMixer(_Mamba):
         self.d = w.tensor("ssm_d", d_inner)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape."""
         return alone(self.steps(g, cur, il))
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """The same, in two steps: what all channels together choose, and the result."""
+        """Apply the layer, yielding dt, B and C, which need all channels, before the scan."""
         hp, d_inner = self.hp, self.hp.ssm_d_inner
         states = self._conv_states(g, il)
         cur = reshape(cur, cur.ne[0], *g.per_seq)
@@ -163,7 +163,7 @@ class MambaMixer(_Mamba):
         return reshape(cur, cur.ne[0], g.n_tokens)
 
     def _scan(self, g: GraphBuilder, x: Tensor, dt_b_c: Tensor, il: int) -> Tensor:
-        """x [d_inner, T, B] -> the same; each channel is a head of size one."""
+        """Scan x [d_inner, T, B], each channel as a head of size one. -> like x"""
         hp, d_inner = self.hp, x.ne[0]
         rank, d_state = hp.ssm_dt_rank, hp.ssm_d_state
         dt = view(dt_b_c, (rank, *g.per_seq))
@@ -188,7 +188,7 @@ class MambaMixer(_Mamba):
 
 
 class Scanned(NamedTuple):
-    """What a scan reads, of T tokens of B sequences."""
+    """Inputs of a scan over T tokens of B sequences."""
 
     x: Tensor  # [head_dim, n_head, T, B]
     dt: Tensor  # [n_head, T, B]
@@ -205,7 +205,7 @@ class Mamba2Mixer(_Mamba):
     def __init__(
         self, w: Weights, hp: SSMHParams, *, conv_bias: Bias = "needed", normed: bool = True
     ) -> None:
-        """normed  False: the result may have no norm"""
+        """Declare the weights; `normed`: False if the result may have no norm."""
         super().__init__(w, hp, conv_bias)
         n_head, n_group = hp.ssm_dt_rank, hp.ssm_n_group
         sections = (hp.ssm_d_inner, *hp.conv_sections, n_head)  # z, x, b, c, dt
@@ -217,7 +217,7 @@ class Mamba2Mixer(_Mamba):
         self.norm = norm("ssm_norm", hp.ssm_d_inner // n_group, n_group)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape."""
         hp, d_inner, n_head = self.hp, self.hp.ssm_d_inner, self.hp.ssm_dt_rank
         states = self._conv_states(g, il)
         projected = self._projected(g, cur)  # z, x, b, c, dt
@@ -235,12 +235,12 @@ class Mamba2Mixer(_Mamba):
         return g.cb(cur, "mamba_out", il)
 
     def _projected(self, g: GraphBuilder, cur: Tensor) -> Tensor:
-        """[n_embd, n_tokens] -> [d_in, T, B]"""
+        """Project to the inputs of all parts: [n_embd, n_tokens] -> [d_in, T, B]."""
         cur = self.in_proj(g, cur)
         return reshape(cur, cur.ne[0], *g.per_seq)
 
     def _split(self, g: GraphBuilder, xbc: Tensor, dt: Tensor) -> Scanned:
-        """xbc [conv_dim, T, B], dt [n_head, T, B]"""
+        """Split xbc [conv_dim, T, B] and dt [n_head, T, B] into the scan's inputs."""
         hp, d_inner, n_head = self.hp, self.hp.ssm_d_inner, self.hp.ssm_dt_rank
         d_state, n_group = hp.ssm_d_state, hp.ssm_n_group
         x = heads(xbc, d_inner // n_head, n_head, *g.per_seq)
@@ -249,7 +249,7 @@ class Mamba2Mixer(_Mamba):
         return Scanned(x, add(cont(dt), self.dt), b, c)
 
     def _scan(self, g: GraphBuilder, s: Scanned, il: int) -> Tensor:
-        """-> [head_dim, n_head, T, B]; the new state is stored."""
+        """Scan and store the new states. -> [head_dim, n_head, T, B]"""
         hp, (head_dim, n_head, n_seq_tokens) = self.hp, s.x.ne[:3]
         all_states, n = g.inp_rs.mctx.get_s_l(il), hp.n_embd_s
 

@@ -1,5 +1,5 @@
-"""Embeddings of the last few tokens together, added to residual streams as far as these ask for
-them (models/qwen4exp.cpp:build_inp_ple, build_ple)."""
+"""Embeddings of the last few tokens together, added to residual streams by a gate
+(models/qwen4exp.cpp:build_inp_ple, build_ple)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class NGramSizes:
 
 
 def ngram_rows(g: GraphBuilder, table: Tensor, hashes: Hashes) -> Tensor:
-    """The rows of each token, one after another; blocks find them. -> [n_embd, n_tokens]"""
+    """Look up each token's n-gram rows and share them with all blocks. -> [n_embd, n_tokens]"""
     inp = g.add_input(InputNGrams(g.params, hashes))
     rows = get_rows(table, inp.rows)
     rows = reshape(rows, table.ne[0] * hashes.n_heads, g.n_tokens)
@@ -86,7 +86,7 @@ class NGrams:
         self.conv1d = w.tensor("ple_conv1d.weight", n.n_kernel, width)
 
     def __call__(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
-        """x [n_embd, n_stream, n_tokens] -> the same"""
+        """Add gated n-gram embeddings to x [n_embd, n_stream, n_tokens]. -> like x"""
         n_embd, n_stream, n_tokens, _ = x.ne
         rows = g.made(KEY)
         key, value = self.key(g, rows), self.value(g, rows)
@@ -101,19 +101,19 @@ class NGrams:
         return add(x, add(gated, cur))
 
     def _normed(self, g: GraphBuilder, x: Tensor, weights: Tensor) -> Tensor:
-        """Each stream of a token. -> [n_embd, n_stream, n_tokens]"""
+        """Normalize each stream of a token. -> [n_embd, n_stream, n_tokens]"""
         x = reshape(x, self.n.n_embd, self.n.n_stream, g.n_tokens)
         return mul(rms_norm(x, g.hp.f_norm_rms_eps), weights)
 
     def _gate(self, g: GraphBuilder, key: Tensor, query: Tensor, il: int) -> Tensor:
-        """A sigmoid of the root of their product, which keeps its sign. -> [1, n_stream, T]"""
+        """Return the sigmoid of the signed root of key * query. -> [1, n_stream, T]"""
         fit = scale(sum_rows(mul(key, query)), inv_sqrt(self.n.n_embd))
         size = sqrt(clamp(abs(fit), 1e-6, math.inf))
         return g.cb(sigmoid(mul(sgn(fit), size)), "ple_gate", il)
 
     def _convolved(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
-        """The sum of earlier inputs, n_gram tokens apart, by weights of each channel.
-        [width, n_tokens] -> [width, T, B]"""
+        """Convolve over inputs that are n_gram tokens apart, per channel: [width, n_tokens] ->
+        [width, T, B]."""
         n, width, (n_seq_tokens, n_seqs) = self.n, x.ne[0], g.per_seq
         states = g.inp_rs.mctx.get_p_l(il)
         x = conv_state_at(g, states, reshape(x, width, *g.per_seq), n.n_history, il)
@@ -130,8 +130,8 @@ class NGrams:
 
 
 def conv_state_at(g: GraphBuilder, states: Tensor, x: Tensor, width: int, il: int) -> Tensor:
-    """The last `width` inputs of each sequence before this ubatch's, and the new last ones stored,
-    as of every token that can be gone back to. x [C, T, B] -> [width + T, C, B]"""
+    """Prepend each sequence's last `width` inputs and store the new last ones, for every token that
+    a rollback can return to. x [C, T, B] -> [width + T, C, B]"""
     n_seqs, row, channels = g.ubatch.n_seqs, states.ne[0], x.ne[0]
     before = reshape(read_states(g, states, row), width, channels, n_seqs)
     x = concat(g.cb(before, "conv_state_at", il), transpose(x), 0)

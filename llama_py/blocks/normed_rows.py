@@ -1,4 +1,4 @@
-"""Attention whose queries and keys are normed over all heads (models/olmo2.cpp, olmoe.cpp,
+"""Attention with norms of queries and keys over all heads (models/olmo2.cpp, olmoe.cpp,
 minimax-m2.cpp)."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NormedRows(Attention):
         self.n_rows = d * hp.n_head[w.il], d * hp.n_head_kv[w.il]
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """The result, of some of the heads: the mean squares of whole rows come before it."""
+        """Attend with a share of the heads, first yielding mean squares that need whole rows."""
         q, k, v = self.project(g, cur, il)
         mine = [scale(sum_rows(sqr(x)), 1.0 / n) for x, n in zip((q, k), self.n_rows, strict=True)]
         means = yield concat(mine[0], mine[1], 0)  # [2, n_tokens]
@@ -45,7 +45,7 @@ class NormedRows(Attention):
         return self.attended(g, self._heads(g, QKV(rows[0], rows[1], v), il), il)
 
     def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
-        """cur [n_embd, n_tokens] -> heads of a token joined"""
+        """Project cur [n_embd, n_tokens] to rows of queries, keys and values, not split into heads."""
         q, k, v = self.qkv.rows(g, cur, il)
         return QKV(g.cb(q, "Qcur", il), g.cb(k, "Kcur", il), g.cb(v, "Vcur", il))
 

@@ -1,5 +1,5 @@
-"""An input of its own for each layer: an embedding of the token, and a projection of what the
-first layer gets (models/gemma3n.cpp:build_inp_per_layer, project_per_layer_inputs)."""
+"""Separate inputs for each layer: a token embedding plus a projection of the first layer's input
+(models/gemma3n.cpp:build_inp_per_layer, project_per_layer_inputs)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LayerGate:
         self.post_norm = w.norm("post_norm", n_embd)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, mine: Tensor, il: int) -> Tensor:
-        """cur [n_embd, n], mine [n_embd_per_layer, n] -> [n_embd, n]"""
+        """Gate `mine` [n_embd_per_layer, n] by cur [n_embd, n]. -> like cur"""
         cur = g.cb(gelu(self.inp_gate(g, cur)), "first_prediction_gated", il)
         cur = g.cb(mul(cur, mine), "first_prediction_scaled", il)
         return self.post_norm(g, self.proj(g, cur), "first_prediction_out", il)
@@ -42,7 +42,8 @@ class PerLayerInputs:
         self.norm = w.norm("per_layer_proj_norm", n_embd)
 
     def __call__(self, g: GraphBuilder, inp: Tensor) -> Tensor:
-        """inp [n_embd of the model, n_tokens] -> [n_embd, n_tokens, n_layer]"""
+        """Compute all layers' inputs from inp [n_embd of the model, n_tokens]. -> [n_embd,
+        n_tokens, n_layer]"""
         selected = g.expand(self._selected(g))
         proj = scale(g.mm(self.proj, inp), inv_sqrt(inp.ne[0]))
         proj = reshape(proj, self.n_embd, self.n_layer, g.n_tokens)
@@ -51,7 +52,7 @@ class PerLayerInputs:
         return cont(permute(both, 0, 2, 1, 3))
 
     def _selected(self, g: GraphBuilder) -> Tensor:
-        """The tokens' rows; where embeddings come in place of tokens, that of padding.
+        """Return the tokens' rows, or the padding row if the input is embeddings.
         -> [n_embd, n_layer, n_tokens or 1]"""
         factor = self.n_embd**0.5
         if g.ubatch.token is None:

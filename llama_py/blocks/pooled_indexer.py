@@ -41,8 +41,8 @@ class PooledIndexer:
         self.q_norm, self.k_norm = w.norm("indexer.q_norm", size), w.norm("indexer.k_norm", size)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """cur [n_embd, n_tokens] -> cells I32 [n_chosen + n_pooled - 1, tokens of a stream, 1,
-        n_stream], in any order"""
+        """Choose cells for cur [n_embd, n_tokens], in any order.
+        -> I32 [n_chosen + n_pooled - 1, tokens of a stream, 1, n_stream]"""
         inp = g.shared(
             f"blocks of {self.n_pooled}",
             lambda: g.add_input(InputPooledBlocks(g.params, self.n_pooled)),
@@ -62,7 +62,7 @@ class PooledIndexer:
         return g.cb(reshape(chosen, n_chosen, inp.n, 1, inp.n_stream), "indexer_top_k", il)
 
     def _pooled(self, g: GraphBuilder, inp: InputPooledBlocks, il: int) -> Tensor:
-        """The key of each block. -> [size, n_blocks, n_stream]"""
+        """Average the keys of each block. -> [size, n_blocks, n_stream]"""
         size, n, n_blocks, n_stream = self.size, self.n_pooled, inp.n_blocks, inp.n_stream
         k = inp.mctx.get_k(il)  # [size, 1, n_kv, n_stream]
         k = view_3d(k, size, inp.n_kv, n_stream, *k.nb[2:], 0)
@@ -80,7 +80,8 @@ class PooledIndexer:
     def _scores(
         self, g: GraphBuilder, inp: InputPooledBlocks, q: Tensor, k: Tensor, il: int
     ) -> Tensor:
-        """q [size, n_head, n_tokens], k [size, n_blocks, n_stream] -> [n_blocks, n, n_stream]"""
+        """Score blocks: q [size, n_head, n_tokens], k [size, n_blocks, n_stream] -> [n_blocks, n,
+        n_stream]."""
         n_head, n, n_blocks, n_stream = self.n_head, inp.n, inp.n_blocks, inp.n_stream
         kq = mul_mat(k, reshape(q, self.size, n_head * n, n_stream))
         kq = relu(reshape(kq, n_blocks, n_head, n, n_stream))
@@ -93,6 +94,6 @@ class PooledIndexer:
         return g.cb(total, "indexer_score", il)
 
     def _of_cells(self, scores: Tensor, cell_blk: Tensor) -> Tensor:
-        """Each cell has the score of its block. [n_blocks, n, n_stream] -> [n_kv, n, n_stream]"""
+        """Give each cell the score of its block: [n_blocks, n, n_stream] -> [n_kv, n, n_stream]."""
         scores = get_rows(cont(permute(scores, 1, 0, 2, 3)), cell_blk)
         return cont(permute(scores, 1, 0, 2, 3))

@@ -16,8 +16,9 @@ from llama_py.weights import Weights
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
-    """What makes scores of a pooled row: dense and activation, a norm, the scores' projection, and
-    perhaps a function of them."""
+    """Classifier of a pooled row: optional dense layer, activation, norm, projection to scores, and
+    a
+    function of them."""
 
     dense: Linear | None = None
     out: Linear | None = None
@@ -26,7 +27,7 @@ class Classifier:
     after: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, g: GraphBuilder, cur: Tensor) -> Tensor:
-        """[n_embd, n_seqs] -> [n_cls_out, n_seqs]"""
+        """Compute scores of pooled rows: [n_embd, n_seqs] -> [n_cls_out, n_seqs]."""
         if self.dense is not None:
             cur = self.activation(self.dense(g, cur))
             if self.norm is not None:
@@ -37,7 +38,7 @@ class Classifier:
 
 
 def classifier(w: Weights, hp: HParams) -> Classifier:
-    """A dense layer and the projection to scores, each where the file has it."""
+    """Declare a dense layer and the projection to scores, each if the file has it."""
     return Classifier(
         w.optional_linear("cls", hp.n_embd, hp.n_embd, bias=True, scaled=False),
         w.optional_linear("cls.output", hp.n_embd, hp.n_cls_out, bias=True, scaled=False),
@@ -67,8 +68,8 @@ def pool(g: GraphBuilder, classifier: Classifier | None) -> None:
 
 
 def project_pooled(g: GraphBuilder, dense: Sequence[Linear]) -> None:
-    """t_embd_pooled through projections that sentence transformers have after pooling
-    (build_dense_out). [n_embd, n] -> [n_embd_out, n]"""
+    """Project pooled embeddings by a sentence transformer's dense layers (build_dense_out).
+    [n_embd, n] -> [n_embd_out, n]"""
     cur = g.res.t_embd_pooled
     assert cur is not None
     for linear in dense:

@@ -25,12 +25,12 @@ class Bank:
         self.streams: Tensor | None = None
 
     def keep(self, stream: Tensor) -> None:
-        """Bank a stream [n_embd, n_tokens]."""
+        """Append a stream [n_embd, n_tokens] to the bank."""
         one = reshape(stream, stream.ne[0], 1, stream.ne[1])
         self.streams = one if self.streams is None else concat(self.streams, one, 1)
 
     def mix(self, g: GraphBuilder, stream: Tensor, score: Tensor | None, il: int = -1) -> Tensor:
-        """The banked streams and this one, weighted by a softmax of <norm(stream), score>.
+        """Mix the banked streams and this one by a softmax of <norm(stream), score>.
 
         stream [n_embd, n_tokens], score [n_embd] -> [n_embd, n_tokens]
         """

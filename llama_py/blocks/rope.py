@@ -23,8 +23,8 @@ def rope(
     type: int | None = None,
     pos: Tensor | None = None,
 ) -> Tensor:
-    """x [d, H, n_tokens] with n_rot channels of each head, from `offset` on, rotated by their
-    token's position, as layer il says; as it is where positions do not turn its heads.
+    """Rotate n_rot dimensions of each head of x [d, H, n_tokens], from `offset` on, by the tokens'
+    positions and layer il's parameters. Layers without RoPE return x.
 
     type  another mode than the layer's
     pos   other positions than the tokens'
@@ -54,8 +54,8 @@ def rope(
 
 
 def _exact_yarn(g: GraphBuilder, x: Tensor, how: Rope, offset: int) -> Tensor:
-    """Rotate x like `rope`, by YaRN whose bounds are not rounded. The factors of frequencies are an
-    input, since ggml's own YaRN rounds."""
+    """Rotate x by YaRN with unrounded bounds. Frequency factors are an input, since ggml's YaRN
+    rounds."""
     found = yarn(g.cparams, how)
     make = lambda: g.add_input(InputConstant("inp_rope_factors", found.factors)).values  # noqa: E731
     factors = g.shared(f"yarn {found.base}", make)
@@ -84,7 +84,8 @@ class RopeFactors:
     def __init__(
         self, w: Weights, hp: HParams, *, long: bool = False, n_rot: int = 0, unread: bool = False
     ) -> None:
-        """n_rot  channels that are turned, if they are not those of all layers
+        """Declare the factors that the file has.
+        n_rot  rotated dimensions, if other than all layers' n_rot
         unread  llama.cpp leaves `rope_freqs` out of its graph (`Weights.unread_tensor`)
         """
         self.n_ctx_orig, n = hp.n_ctx_orig_yarn, (n_rot or hp.n_rot) // 2
@@ -97,7 +98,7 @@ class RopeFactors:
             self.freqs = declare("rope_freqs.weight", n)
 
     def __call__(self, cparams: CParams) -> Tensor | None:
-        """Those for a context's size."""
+        """Return the frequency factors for a context's size, or None."""
         if self.freqs is not None:
             return self.freqs
         return self.long if cparams.n_ctx_seq > self.n_ctx_orig else self.short

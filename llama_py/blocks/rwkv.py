@@ -51,7 +51,7 @@ class RwkvHParams(HParams):
 
 
 class ChannelMixHParams(RwkvHParams):
-    """With a channel mix, whose hidden channels devices share."""
+    """Hyperparameters of a channel mix whose hidden dimensions can be split over devices."""
 
     def shared(self, share: Share) -> Self:
         hp = super().shared(share)
@@ -62,7 +62,7 @@ class ChannelMixHParams(RwkvHParams):
 
 
 def load_shift(g: GraphBuilder, il: int, n_shifts: int) -> list[Tensor]:
-    """The inputs of the token before each sequence's first. -> [n_embd, 1, n_seqs] each"""
+    """Read the inputs of the token before each sequence's first, [n_embd, 1, n_seqs] each."""
     n_embd, states = g.hp.n_embd, g.inp_rs.mctx.get_r_l(il)
     shift = reshape(read_states(g, states, n_shifts * n_embd), n_embd, n_shifts, g.ubatch.n_seqs)
     return [tokens(shift, i, 1) for i in range(n_shifts)] if n_shifts > 1 else [shift]
@@ -83,7 +83,7 @@ def store_shift(g: GraphBuilder, *inputs: Tensor, il: int) -> None:
 
 
 def shifted(x: Tensor, before: Tensor) -> Tensor:
-    """The token before each. x [n_embd, T, B], before [n_embd, 1, B] the first's -> like x"""
+    """Shift x [n_embd, T, B] by one token, with `before` [n_embd, 1, B] as the first. -> like x"""
     return concat(before, tokens(x, 0, x.ne[1] - 1), 1)
 
 
@@ -94,7 +94,7 @@ class ChannelMix:
     parts_keep = None
 
     def __init__(self, w: Weights, n_embd: int, n_ff: int, *, gated: bool) -> None:
-        """gated  by a receptance"""
+        """Declare the weights; `gated`: multiply the result by a receptance."""
         self.receptance = self.lerp_r = None
         self.lerp_k = w.tensor("channel_mix_lerp_k.weight", n_embd, 1, 1)
         self.key = w.tensor("channel_mix_key.weight", n_embd, n_ff)
@@ -104,7 +104,7 @@ class ChannelMix:
             self.receptance = w.tensor("channel_mix_receptance.weight", n_embd, n_embd)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor, il: int) -> Tensor:
-        """cur [n_embd, n], x_prev the tokens before -> the same"""
+        """Mix cur [n_embd, n] with preceding tokens and apply the network. -> like cur"""
         sx = sub(x_prev, cur)
         xk = add(mul(sx, self.lerp_k), cur)
         if self.receptance is None or self.lerp_r is None:

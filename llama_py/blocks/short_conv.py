@@ -20,8 +20,7 @@ class ShortConv:
     parts_keep = State
 
     def __init__(self, w: Weights, n_embd: int, n: int, width: int, *, causal: bool = True) -> None:
-        """n  channels that are convolved; width  of the convolution; causal  False: it is centred
-        on its token"""
+        """Declare the weights for n channels; `width`: of the convolution; `causal`: not centered."""
         self.n_embd, self.n, self.width, self.causal = n_embd, n, width, causal
         self.conv = w.tensor("shortconv.conv.weight", width, n)
         self.in_proj = w.linear(
@@ -30,7 +29,7 @@ class ShortConv:
         self.out_proj = w.linear("shortconv.out_proj", n, n_embd, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the gated convolution: [n_embd, n_tokens] -> same shape."""
         cur = self.in_proj(g, reshape(cur, self.n_embd, *g.per_seq))
         b, c, x = split(g.cb(cur, "shortconv_in", il), [self.n] * 3, n_dims=3)
         conv_x = self._after_state(g, transpose(mul(b, x)), il)
@@ -39,8 +38,9 @@ class ShortConv:
         return reshape(cur, self.n_embd, g.n_tokens)
 
     def _after_state(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
-        """x [T, n, B] with what comes before it, and what the next ubatch needs stored: as of
-        the last token, and with n_rs_seq > 0 as of those before it. -> [width - 1 + T, n, B]
+        """Pad x [T, n, B] with the inputs before it and store those that the next ubatch needs,
+        also for
+        the n_rs_seq tokens before the last. -> [width - 1 + T, n, B]
         """
         kept, n, n_seqs = self.width - 1, self.n, g.ubatch.n_seqs
         all_states = g.inp_rs.mctx.get_r_l(il)

@@ -1,4 +1,4 @@
-"""Linear attention over states that are rows of slots, one sequence after the other
+"""Linear attention over states in slots, one sequence after the other
 (ik_llama.cpp llama-delta-net.cpp)."""
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ SLOT_UPDATE = Form(
 
 
 class SeqBuilder(GraphBuilder):
-    """What blocks are given that compute the sequences of a ubatch one after the other: sizes and
-    slot are those of one; `ubatch` and all other inputs are the whole graph's."""
+    """Graph builder for one sequence of a ubatch: sizes and slot are the sequence's; `ubatch` and
+    all
+    other inputs are the whole graph's."""
 
     def __init__(self, whole: GraphBuilder, number: int) -> None:
         self.__dict__.update(whole.__dict__)
@@ -58,7 +59,7 @@ class SeqBuilder(GraphBuilder):
 def each_seq(
     g: GraphBuilder, cur: Tensor, make: Callable[[GraphBuilder, Tensor], Tensor]
 ) -> Tensor:
-    """What `make` gives for the tokens of each sequence, side by side. cur [n, n_tokens]"""
+    """Apply `make` to each sequence of cur [n, n_tokens] and concatenate the results."""
     n, n_seqs = g.per_seq
     if n_seqs == 1:
         return make(g, cur)
@@ -95,7 +96,7 @@ class SlotAttention:
     def recurrence(
         self, g: GraphBuilder, qkv: Tensor, beta: Tensor, gate: Tensor, il: int
     ) -> Tensor:
-        """Convolution and delta net; inputs and state go on in the slot. -> [S, H, T]"""
+        """Convolve and apply the delta net, updating inputs and state in the slot. -> [S, H, T]"""
         hp, n_tokens = self.cells.hp, g.n_tokens
         size, n_head, width = hp.ssm_d_state, hp.ssm_dt_rank, hp.ssm_d_conv - 1
         row, old = self._row(g, il)
@@ -123,13 +124,13 @@ class SlotAttention:
         return output
 
     def _row(self, g: GraphBuilder, il: int) -> tuple[Tensor, Tensor]:
-        """The slot [n_embd_r + n_embd_s, 1], and what the sequence starts from."""
+        """Return the slot [n_embd_r + n_embd_s, 1] and the values that the sequence starts from."""
         s_l, ((slot, starts),) = g.inp_slots.mctx.get_s_l(il), g.inp_slots.starts
         row = view(view(s_l, s_l.ne[:2]), (s_l.ne[0], 1), offset=slot * s_l.ne[0])
         return row, g.cb(scale(row, 0.0), "state_reset", il) if starts else row
 
     def _steps(self, g: GraphBuilder, il: int) -> tuple[Tensor | None, Tensor | None]:
-        """The checkpoints of the slot, of inputs and of states, if the graph writes them."""
+        """Return the slot's checkpoints of inputs and states; None if the graph writes none."""
         if not 1 < g.n_tokens <= g.cparams.n_rs_seq + 1:
             return None, None
         slot, _ = g.inp_slots.starts[0]
@@ -139,7 +140,7 @@ class SlotAttention:
         return conv, state
 
     def _split(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
-        """[conv_dim, T] -> normed queries and keys [S, T, H_k], values [S, T, H]"""
+        """Split [conv_dim, T] into normed queries and keys [S, T, H_k] and values [S, T, H]."""
         hp = self.cells.hp
         size, n_group = hp.ssm_d_state, hp.ssm_n_group
         q = g.cb(heads(x, size, n_group, *g.per_seq), "q_conv", il)
@@ -150,7 +151,7 @@ class SlotAttention:
         return g.cb(q, "q_fused", il), g.cb(k, "k_fused", il), g.cb(v, "v_fused", il)
 
     def _normed(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """[S, H_k, T] -> [S, T, H_k], of length one; many tokens are dense afterwards."""
+        """Scale [S, H_k, T] to length one and permute it to [S, T, H_k]."""
         eps = g.hp.f_norm_rms_eps
         if g.n_tokens > 1:
             return l2_norm(permute(x, 0, 2, 1, 3), eps)

@@ -28,13 +28,13 @@ from llama_py.hparams import HParams
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How queries and keys become weights.
+    """Parameters that turn products of queries and keys into attention weights.
 
     kq_scale  on their products
     sinks     F32 [n_head] one more score for each head, of nothing
     bias      F32 [n_kv, n_tokens, n_head, n_stream] added to the products
     v_mla     [d_v, d_mla, n_head] unpacks the values
-    n_kv_max  so many cells at most are seen; 0: not known
+    n_kv_max  maximum number of visible cells; 0: unknown
     cap       (a, b): products x become b * tanh(a * x), where they are none of flash attention
     """
 
@@ -49,12 +49,12 @@ class Scores:
 def mha(
     g: GraphBuilder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, il: int, how: Scores
 ) -> Tensor:
-    """softmax(kq_scale * q k + bias + mask) v for every head, and the heads joined.
+    """Compute softmax(kq_scale * q k + bias + mask) v for every head, and join the heads.
 
     q [d, n_head, n_tokens], k [d, n_head_kv, n_kv, n_stream], v likewise (or transposed, as the
     cache keeps it without flash attention) -> [d_v * n_head, n_tokens]
     """
-    v_trans = v.nb[1] > v.nb[2] or v.ne[2] < k.ne[2]  # the latter where they have one channel
+    v_trans = v.nb[1] > v.nb[2] or v.ne[2] < k.ne[2]  # values of one dimension
     n_stream = k.ne[3]
     n_tokens = q.ne[2] // n_stream
     strides = (q.nb[1] // q.nb[0], q.nb[2] // q.nb[0], q.nb[2] // q.nb[0] * n_tokens)
@@ -131,7 +131,7 @@ def _soft_max(
 
 
 def _weights(kq_scale: float, hp: HParams, sources: Sequence[Tensor]) -> Tensor:
-    """The weights of keys that flash attention does not have in memory, of what it reads.
+    """Recompute the weights that flash attention does not store, from its sources.
     -> [n_kv, n_tokens, n_head, n_stream]
     """
     q, k, _, mask = sources[:4]

@@ -15,7 +15,7 @@ def read_states(
     state_size: int,
     get_state_rows: Callable[[Tensor, Tensor], Tensor] = get_rows,
 ) -> Tensor:
-    """The state each sequence of the ubatch starts from (build_rs).
+    """Return the state that each sequence of the ubatch starts from (build_rs).
 
     s [state_size, cells] -> [state_size, n_seqs]
     get_state_rows  makes the result of all states and the cells I32 [n_seqs] to read
@@ -38,36 +38,36 @@ def read_states(
 
 
 def cells_2d(g: GraphBuilder, s: Tensor, size: int, slot: int = 0) -> Tensor:
-    """The rows of s that the ubatch's sequences write to, `slot` tokens back. [size, n_seqs]"""
+    """Return the rows of s to write for `slot` tokens back, as a view [size, n_seqs]."""
     return view(s, (size, g.ubatch.n_seqs), offset=first_cell(g, slot) * size)
 
 
 def cells_1d(g: GraphBuilder, s: Tensor, size: int, slot: int = 0) -> Tensor:
-    """The same rows without an end. [size * n_seqs]"""
+    """Return the same rows as `cells_2d` as one flat view [size * n_seqs]."""
     return view(s, (size * g.ubatch.n_seqs,), offset=first_cell(g, slot) * size)
 
 
 def first_cell(g: GraphBuilder, slot: int) -> int:
-    """The row of the ubatch's first sequence in group `slot`, of states so many tokens back."""
+    """Return the row of the ubatch's first sequence in group `slot` (states `slot` tokens back)."""
     mctx = g.inp_rs.mctx
     return slot * mctx.get_size() + mctx.get_head()
 
 
 def n_snapshots(g: GraphBuilder) -> int:
-    """How many states of a sequence are kept: the last token's, and those to go back to."""
+    """Return the number of states stored per sequence: the latest and those for rollback."""
     return g.cparams.n_rs_seq + 1
 
 
 def slots(g: GraphBuilder) -> range:
-    """The groups that the ubatch writes: it has a state for each of its tokens."""
+    """Return the groups that the ubatch writes: one per token, at most n_snapshots."""
     return range(min(g.per_seq[0], n_snapshots(g)))
 
 
 def store_states(
     g: GraphBuilder, s: Tensor, size: int, result: Tensor, first: int, flat: bool = False
 ) -> None:
-    """Store what a recurrence made with n_snapshots(g) leaves behind its outputs: slot i, the
-    states i tokens back, goes to group i of s.
+    """Store the states that follow a recurrence's outputs: slot i, the states i tokens back,
+    goes to group i of s.
 
     result  from element `first` on, newest first, [size, n_seqs] each
     flat    a single one is copied as one row

@@ -8,25 +8,25 @@ from llama_py.graph.builder import GraphBuilder
 
 
 def mixes(g: GraphBuilder, x: Tensor, fn: Tensor) -> Tensor:
-    """A matrix times all streams of a token, normed together. fn [n_embd * n_stream, n] ->
-    [n, n_tokens]"""
+    """Multiply all streams of a token, normed together, by fn [n_embd * n_stream, n]. -> [n,
+    n_tokens]"""
     flat = reshape(x, x.ne[0] * x.ne[1], x.ne[2])
     return g.mm(fn, rms_norm(flat, g.hp.f_norm_rms_eps))
 
 
 def stream(x: Tensor, i: int) -> Tensor:
-    """One of them. -> [n_embd, n_tokens]"""
+    """Return stream `i` of x as a view, [n_embd, n_tokens]."""
     n_embd, n_stream, n_tokens, _ = x.ne
     return view(x, (n_embd, n_tokens), (n_embd * n_stream,), i * n_embd)
 
 
 def row(weights: Tensor, i: int) -> Tensor:
-    """A stream's weights, of all. [n_stream, n_tokens] -> [1, n_tokens]"""
+    """Return the weights of stream `i` as a view: [n_stream, n_tokens] -> [1, n_tokens]."""
     return view(weights, (1, weights.ne[1]), offset=i)
 
 
 def weighted(x: Tensor, weights: Tensor) -> Tensor:
-    """The sum of streams by their weights [n_stream, n_tokens]. -> [n_embd, n_tokens]"""
+    """Sum the streams by `weights` [n_stream, n_tokens]. -> [n_embd, n_tokens]"""
     total: Tensor | None = None
     for i in range(x.ne[1]):
         one = mul(stream(x, i), row(weights, i))

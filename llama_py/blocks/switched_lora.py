@@ -1,5 +1,4 @@
-"""Adapters that a model has of its own: which of them works at a token, and what it adds
-(models/granite-switch.cpp)."""
+"""LoRA adapters built into a model, chosen by token (models/granite-switch.cpp)."""
 
 from __future__ import annotations
 
@@ -29,9 +28,8 @@ class SwitchHParams(HParams):
 
 
 class Router:
-    """Which adapter works at a token: that of the last token before it that switches, or of itself.
-    Attention with one head, in a layer without weights, finds it; of several it finds the mean of
-    their numbers.
+    """Finder of each token's adapter: the one chosen by the last switch token up to it.
+    It is an attention head in a layer without weights; several matches give their mean number.
 
     n_adapters  whose numbers are from 1; at a token before all that switch it is 0
     il          of the layer that keeps keys and values
@@ -41,9 +39,9 @@ class Router:
         self.switches, self.gain, self.n_adapters, self.il = switches, gain, n_adapters, il
 
     def embed(self, g: GraphBuilder, token_embd: Tensor) -> tuple[Tensor, Tensor]:
-        """-> embeddings of what is read [n_embd, n_tokens], adapters I32 [n_tokens].
+        """Return token embeddings [n_embd, n_tokens] and adapters I32 [n_tokens].
 
-        ContextError where there are no tokens."""
+        Raises ContextError if the input is embeddings."""
         if g.ubatch.token is None:
             raise ContextError(
                 "this model finds its adapters by tokens, so it cannot decode embeddings; give"
@@ -66,7 +64,7 @@ class Router:
 
 
 class SwitchedLora:
-    """What the adapters add to a matrix's product: B (A x), by token."""
+    """Low-rank terms that the adapters add to a matrix product: B (A x), by token."""
 
     def __init__(self, w: Weights, hp: SwitchHParams, stem: str, n_in: int, n_out: int) -> None:
         n = hp.n_adapters + 1
@@ -74,7 +72,7 @@ class SwitchedLora:
         self.b = w.tensor(f"{stem}.lora_b", hp.n_lora_rank, n_out, n)
 
     def __call__(self, x: Tensor, ids: Tensor) -> Tensor:
-        """x [n_in, n], ids I32 [n] -> [n_out, n]"""
+        """Apply each token's adapter: x [n_in, n], ids I32 [n] -> [n_out, n]."""
         n = x.ne[1]
         by_token, ids = reshape(x, x.ne[0], 1, n), reshape(ids, 1, n)
         added = mul_mat_id(self.b, mul_mat_id(self.a, by_token, ids), ids)
@@ -89,7 +87,7 @@ class SwitchedLinear:
         self.lora = SwitchedLora(w, hp, stem, n_in, n_out)
 
     def __call__(self, g: GraphBuilder, x: Tensor, ids: Tensor) -> Tensor:
-        """x [n_in, n], ids I32 [n] -> [n_out, n]"""
+        """Apply the matrix and each token's adapter: x [n_in, n], ids I32 [n] -> [n_out, n]."""
         return add(self.base(g, x), self.lora(x, ids))
 
 
@@ -107,7 +105,7 @@ class SwitchedAttention:
         self.kq_scale = kq_scale or inv_sqrt(shape.n_embd_head_k)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Attend with each token's adapter: [n_embd, n_tokens] -> same shape."""
         ids, rows = g.made(IDS), self.qkv.rows(g, cur, il)
         q, k, v = (
             reshape(add(x, lora(cur, ids)), d, n, g.n_tokens)
@@ -128,7 +126,8 @@ class SwitchedFeedForward:
         self.down = SwitchedLinear(w, hp, "ffn_down", n_ff, n_embd)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same; of the last layer n are the outputs"""
+        """Apply the feed-forward network with adapters: [n_embd, n] -> same shape (last layer:
+        outputs only)."""
         ids = g.made(IDS)
         if il == g.hp.n_layer - 1:
             ids = g.shared(LAST_IDS, lambda: of_outputs(g, ids))
@@ -137,5 +136,5 @@ class SwitchedFeedForward:
 
 
 def of_outputs(g: GraphBuilder, ids: Tensor) -> Tensor:
-    """I32 [n_tokens] -> I32 [n_outputs]"""
+    """Select the ids of the output tokens: I32 [n_tokens] -> I32 [n_outputs]."""
     return reshape(g.outputs(reshape(ids, 1, ids.ne[0]))[0], g.n_outputs)

@@ -40,7 +40,9 @@ MIXED = "wkvrg"  # what has a mixture of its own: decay, key, value, receptance,
 
 
 class TimeMixHParams(RwkvHParams):
-    """time_mix_extra_dim, time_decay_extra_dim   ranks of what depends on the token
+    """Hyperparameters of RWKV-6 layers.
+
+    time_mix_extra_dim, time_decay_extra_dim   ranks of token-dependent projections
     rescale_every_n_layers   results are halved every so many layers; 0: never
     wkv_n_head_kv   heads of keys and values
     """
@@ -54,7 +56,7 @@ class TimeMixHParams(RwkvHParams):
         self.wkv_n_head_kv = self.wkv_n_head
 
     def shared(self, share: Share) -> Self:
-        """Heads; the inputs of the token before stay together."""
+        """Return the share of heads; token-shift inputs are not split."""
         hp, n_kv = super().shared(share), self.wkv_n_head_kv
         each = self.wkv_n_head // n_kv
         hp.wkv_n_head_kv = share.of(n_kv, each * self.wkv_head_size, "time_mix_output")
@@ -99,7 +101,7 @@ class TimeMix6:
         )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor, il: int) -> Tensor:
-        """cur [n_embd, T, B], x_prev the tokens before -> the same"""
+        """Apply the layer to cur [n_embd, T, B] with the preceding tokens `x_prev`. -> like cur"""
         n_embd, n_tokens = self.hp.n_embd, g.n_tokens
         sx = reshape(sub(x_prev, cur), n_embd, n_tokens)
         xw, xk, xv, xr, xg = self._mixtures(g, sx, reshape(cur, n_embd, n_tokens))
@@ -110,16 +112,16 @@ class TimeMix6:
         return reshape(cur, n_embd, *g.per_seq)
 
     def heads(self, x: Tensor) -> Tensor:
-        """[n_inner, n_tokens] -> [S, H, n_tokens]"""
+        """Split x into heads: [n_inner, n_tokens] -> [S, H, n_tokens]."""
         return reshape(x, self.size, self.n_head, x.ne[1])
 
     def gated(self, cur: Tensor, gate: Tensor) -> Tensor:
-        """What the rule gives, [n_inner * n_tokens], normed and gated. -> [n_inner, n_tokens]"""
+        """Normalize the rule's output [n_inner * n_tokens] and multiply it by silu(gate)."""
         return mul(self._normed(cur), silu(gate))
 
     def _mixtures(self, g: GraphBuilder, sx: Tensor, cur: Tensor) -> list[Tensor]:
-        """Of each token with the one before it, in parts that depend on the token; sx is their
-        difference. [n_embd, n_tokens] -> as often as MIXED has letters"""
+        """Mix each token with the one before it by token-dependent factors; sx is their difference.
+        [n_embd, n_tokens] -> one per letter of MIXED"""
         n_embd, n_tokens = cur.ne[:2]
         extra, n = self.hp.time_mix_extra_dim, len(MIXED)
         x = add(mul(sx, self.lerp_x), cur)
@@ -136,13 +138,13 @@ class TimeMix6:
         return [add(mul(add(part, lerp), sx), cur) for part, lerp in pairs]
 
     def _decays(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """-> [S, H, n_tokens], from 0 to 1"""
+        """Return the decays [S, H, n_tokens], between 0 and 1."""
         w = g.mm(self.decay_w2, tanh(g.mm(self.decay_w1, x)))
         w = exp(neg(exp(add(w, self.decay))))
         return self.heads(w)
 
     def wkv(self, g: GraphBuilder, k: Tensor, v: Tensor, r: Tensor, w: Tensor, il: int) -> Tensor:
-        """The rule; the new states are stored. each [S, H, n_tokens] -> [n_inner * n_tokens]"""
+        """Apply the rule and store states: [S, H, n_tokens] each -> [n_inner * n_tokens]."""
         states, n = g.inp_rs.mctx.get_s_l(il), self.hp.n_embd_s
         result = self.rule(k, v, r, w, read_states(g, states, n), n_snapshots(g))
         output = view(result, (k.n_elements,))
@@ -152,11 +154,11 @@ class TimeMix6:
     def rule(
         self, k: Tensor, v: Tensor, r: Tensor, w: Tensor, state: Tensor, n_states: int
     ) -> Tensor:
-        """-> outputs [S, H, n_tokens], behind them the new states"""
+        """Return outputs [S, H, n_tokens] followed by the new states."""
         return rwkv_wkv6(k, v, r, self.first, w, state, n_states)
 
     def _normed(self, cur: Tensor) -> Tensor:
-        """Head by head. [n_inner * n_tokens] -> [n_inner, n_tokens]"""
+        """Normalize each head: [n_inner * n_tokens] -> [n_inner, n_tokens]."""
         n_tokens = cur.ne[0] // self.n_inner
         cur = norm(reshape(cur, self.size, self.n_head, n_tokens), GROUP_EPS)
         cur = reshape(cur, self.n_inner, n_tokens)

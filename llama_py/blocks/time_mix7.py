@@ -1,4 +1,4 @@
-"""RWKV-7's time mix: a state that each token also takes away from (models/rwkv7-base.cpp;
+"""RWKV-7's time mix: a state that each token also subtracts from (models/rwkv7-base.cpp;
 arXiv 2503.14456)."""
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LOG_DECAY = -0.606531  # the lowest: of e^(-1/2)
 
 
 class TimeMix7HParams(RwkvHParams):
-    """Ranks of what depends on the token: decay, learning rate in the context, how much of the
-    first layer's value is added, gate."""
+    """Hyperparameters of RWKV-7: ranks of decay, in-context learning rate, first-layer value mix
+    and gate."""
 
     n_lora_decay: int = uint("attention.decay_lora_rank", least=1)
     n_lora_iclr: int = uint("attention.iclr_lora_rank", least=1)
@@ -45,7 +45,7 @@ class TimeMix7HParams(RwkvHParams):
 
 
 class LowRank:
-    """Of each token by way of a small vector: second act(first x) + bias."""
+    """Low-rank projection of each token: second act(first x) + bias."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LowRank:
         self.bias = w.tensor(f"time_mix_{letter}0.weight", n) if bias else None
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the projection: [n_embd, n_tokens] -> same shape."""
         x = g.mm(self.first, x)
         x = g.mm(self.second, x if self.act is None else self.act(x))
         return x if self.bias is None else add(x, self.bias)
@@ -74,7 +74,7 @@ class TimeMix7:
     to theirs, so that devices cannot share one without the others: each stays whole."""
 
     def __init__(self, w: Weights, hp: TimeMix7HParams, *, optional: bool = False) -> None:
-        """optional  there may be no gate, and no norm of the heads"""
+        """Declare the weights; `optional`: the gate and the norm of heads may be missing."""
         n, self.hp, self.size = hp.n_embd, hp, hp.wkv_head_size
         self.decay = LowRank(w, "w", n, hp.n_lora_decay, tanh)
         self.rate = LowRank(w, "a", n, hp.n_lora_iclr)
@@ -98,7 +98,7 @@ class TimeMix7:
             self.ln, self.ln_b = (w.tensor(f"time_mix_ln.{x}", n) for x in ("weight", "bias"))
 
     def __call__(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor, il: int) -> Tensor:
-        """cur [n_embd, T, B], x_prev the tokens before -> the same"""
+        """Apply the layer to cur [n_embd, T, B] with the preceding tokens `x_prev`. -> like cur"""
         xr, xw, xk, xv, xa, *xg = self._mixtures(g, cur, x_prev)
         r, k = self.receptance(g, xr), self.key(g, xk)
         w = exp(scale(sigmoid(self.decay(g, xw)), LOG_DECAY))
@@ -116,18 +116,18 @@ class TimeMix7:
         return reshape(self.output(g, cur), self.hp.n_embd, *g.per_seq)
 
     def _heads(self, x: Tensor) -> Tensor:
-        """[n_embd, n_tokens] -> [S, H, n_tokens]"""
+        """Split x into heads: [n_embd, n_tokens] -> [S, H, n_tokens]."""
         return reshape(x, self.size, x.ne[0] // self.size, x.ne[1])
 
     def _mixtures(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor) -> list[Tensor]:
-        """Of each token with the one before it. [n_embd, T, B] -> n_mixed of [n_embd, n_tokens]"""
+        """Mix each token with its predecessor: [n_embd, T, B] -> n_mixed of [n_embd, n_tokens]."""
         n, n_mixed, n_tokens = self.hp.n_embd, self.n_mixed, g.n_tokens
         sx = repeat_4d(sub(x_prev, cur), n, *g.per_seq, n_mixed)
         x = add(mul(sx, self.lerp), cur)
         return [view(x, (n, n_tokens), (n,), i * n * n_tokens) for i in range(n_mixed)]
 
     def _values(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """Some of the first layer's, as each token says, and the rest its own."""
+        """Interpolate between the first layer's values and this layer's, by token."""
         v = self.value(g, x)
         first: Tensor = g.shared("first layer's values", lambda: v)
         if self.residual is None:
@@ -145,7 +145,7 @@ class TimeMix7:
         b: Tensor,
         il: int,
     ) -> Tensor:
-        """The rule; the new states are stored. each [S, H, n_tokens] -> [n_embd * n_tokens]"""
+        """Apply the rule and store the new states: [S, H, n_tokens] each -> [n_embd * n_tokens]."""
         states, n = g.inp_rs.mctx.get_s_l(il), self.hp.n_embd_s
         state = read_states(g, states, n)
         result = rwkv_wkv7(r, w, k, v, a, b, state, n_snapshots(g))
@@ -154,7 +154,7 @@ class TimeMix7:
         return output
 
     def _normed(self, cur: Tensor) -> Tensor:
-        """Head by head, if there are such norms. [n_embd * n_tokens] -> [n_embd, n_tokens]"""
+        """Normalize heads if the model has norms: [n_embd * n_tokens] -> [n_embd, n_tokens]."""
         n, size = self.hp.n_embd, self.size
         n_tokens = cur.n_elements // n
         if self.ln is None or self.ln_b is None:

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def l2_norm(g: GraphBuilder, x: Tensor) -> Tensor:
-    """x / sqrt(sum(x^2) + eps) along rows, as an RMS norm (models.h:build_gdn_l2_norm)."""
+    """Return x / sqrt(sum(x^2) + eps) by rows, as an RMS norm (models.h:build_gdn_l2_norm)."""
     n = x.ne[0]
     eps = float(np.float32(g.hp.l2_eps) / np.float32(n))
     return scale(rms_norm(x, eps), inv_sqrt(n))
@@ -42,8 +42,8 @@ def l2_norm(g: GraphBuilder, x: Tensor) -> Tensor:
 def build_conv_state(
     g: GraphBuilder, states_all: Tensor, x: Tensor, d_conv: int, il: int
 ) -> Tensor:
-    """The last d_conv - 1 inputs of each sequence before this ubatch's, and the new last ones
-    stored. x [channels, n_seq_tokens, n_seqs] -> [d_conv - 1 + n_seq_tokens, channels, n_seqs]
+    """Prepend each sequence's last d_conv - 1 inputs and store the new last ones.
+    x [channels, n_seq_tokens, n_seqs] -> [d_conv - 1 + n_seq_tokens, channels, n_seqs]
 
     With n_rs_seq > 0 the inputs as of each of the last n_rs_seq + 1 tokens are stored.
     """
@@ -87,7 +87,7 @@ def build_recurrent_attn(
 
 
 def build_delta_net(g: GraphBuilder, x: Delta, s: Tensor, il: int) -> Outcome:
-    """Outputs and new state, by the fused op or by its parts."""
+    """Build the outputs and the new state, with the fused op or with unfused ops."""
     form = g.form(DELTA_NET)
     if form != "fused":
         return Unfused(g, il)(x, s, form)

@@ -1,4 +1,4 @@
-"""What the forms of a gated delta net take and give."""
+"""Inputs and results that all variants of the gated delta net share."""
 
 from __future__ import annotations
 

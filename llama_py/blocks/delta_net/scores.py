@@ -1,5 +1,5 @@
-"""Scores of keys with keys and with queries in the chunks of a delta net, decayed by what lies
-between them: exp(g_i - g_j) for a token i and an earlier token j, g the running sum of the gates.
+"""Scores of keys with keys and queries in a delta net's chunks, decayed by exp(g_i - g_j)
+for a token i and an earlier token j; g is the running sum of the gates.
 
 No exponent is ever positive: exp(g_i) / exp(g_j) would overflow where a gate closes.
 """
@@ -38,19 +38,19 @@ class DeltaScores(Rule):
     """
 
     def _decay_mask(self, g_i: Tensor, g_j: Tensor) -> Tensor:
-        """exp(g_j - g_i) on and below the diagonal, where dimension 0 is i."""
+        """Return exp(g_j - g_i) on and below the diagonal, with i as dimension 0."""
         mask = exp(tri(sub(g_j, g_i), "lower_diag"))
         return self.cb(mask, "decay_mask")
 
     def per_head(self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor) -> Pair:
-        """One gate per head: the products, then the decay."""
+        """Compute scores with one gate per head: multiply, then decay."""
         cs, _, n_chunks, hb = g.ne
         g_j = repeat_4d(reshape(g, 1, cs, n_chunks, hb), cs, cs, n_chunks, hb)
         mask = self._decay_mask(g, g_j)
         return mul(mul_mat(k, k_b), mask), mul(mul_mat(k, q), mask)
 
     def per_channel(self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor) -> Pair:
-        """One gate per channel: the decay goes into the keys before the products."""
+        """Compute scores with one gate per channel: decay the keys, then multiply."""
         size, cs, n_chunks, hb = k.ne
         chb = n_chunks * hb
         g_i = reshape(g, cs, 1, size, chb)
@@ -66,7 +66,7 @@ class DeltaScores(Rule):
         return kb, kq
 
     def in_blocks(self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor) -> Pair:
-        """In blocks of 16 x 16, of which only those on the diagonal need a mask.
+        """Compute scores in blocks of 16 x 16; only diagonal blocks need a mask.
 
         Below them every key is before every token, so the decay is a product of two: from the key
         to the last token before the block's, and from there on.
@@ -86,7 +86,7 @@ class DeltaScores(Rule):
         return kb, kq
 
     def _diagonal_blocks(self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor) -> Pair:
-        """The scores of each block with itself, as of chunks that are one block long."""
+        """Compute the scores of each block with itself, as chunks of one block."""
         n, hb = k.ne[1] * k.ne[2] // BLOCK, k.ne[3]
         q, k, k_b, g = (reshape(t, t.ne[0], BLOCK, n, hb) for t in (q, k, k_b, g))
         scores = self.per_head if g.ne[0] == 1 else self.per_channel
@@ -94,7 +94,7 @@ class DeltaScores(Rule):
 
 
 def _diagonal(blocks: Tensor, n_blocks: int) -> Tensor:
-    """[16, 16, n_blocks * n_chunks, HB] on the diagonals of [CS, CS, n_chunks, HB], else zero."""
+    """Place blocks [16, 16, n_blocks * n_chunks, HB] on diagonals of [CS, CS, n_chunks, HB]."""
     hb, size = blocks.ne[3], BLOCK * BLOCK
     n_chunks, rest = blocks.ne[2] // n_blocks, (n_blocks - 1) * BLOCK
     ne = (BLOCK, BLOCK, n_chunks, hb)
@@ -107,6 +107,6 @@ def _diagonal(blocks: Tensor, n_blocks: int) -> Tensor:
 
 
 def _set_block(scores: Tensor, block: Tensor, i: int, j: int) -> Tensor:
-    """scores with a block of tokens i and keys j written into it."""
+    """Write a block of tokens i and keys j into `scores`, and return them."""
     offset = BLOCK * (i * scores.nb[1] + j * scores.nb[0])
     return set_(scores, block, *scores.nb[1:], offset, inplace=True)

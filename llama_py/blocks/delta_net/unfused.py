@@ -42,7 +42,7 @@ CHUNK_KDA = 16  # tokens, one gate per channel
 
 
 class _Chunks(NamedTuple):
-    """What the loop over chunks reads; CS tokens each, HB = heads * sequences."""
+    """Inputs of the loop over chunks: CS tokens each, HB = heads * sequences."""
 
     k_cd: Tensor  # [S, CS, n_chunks, HB] keys decayed from the start of the chunk
     v_t: Tensor  # [CS, S, n_chunks, HB] values after the rule within the chunk
@@ -53,10 +53,10 @@ class _Chunks(NamedTuple):
 
 
 class Unfused(Rule):
-    """build_delta_net_autoregressive and build_delta_net_chunking."""
+    """Delta net of ordinary ops (build_delta_net_autoregressive, build_delta_net_chunking)."""
 
     def __call__(self, x: Delta, s: Tensor, form: str) -> Outcome:
-        """The whole ubatch, by a form of DELTA_NET other than the fused one."""
+        """Compute a whole ubatch by the variant `form` of DELTA_NET, other than the fused one."""
         if x.q.ne[2] == 1:
             return self.autoregressive(x, s)
         if form == "autoregressive":
@@ -64,7 +64,7 @@ class Unfused(Rule):
         return self.chunking(x, s, blocks=form == "blocks")
 
     def _token_by_token(self, x: Delta, s: Tensor) -> Outcome:
-        """The rule for each of many tokens."""
+        """Apply the delta rule to one token after another."""
         out = cont(x.v)
         for t in range(x.v.ne[2]):
             o, s = self.autoregressive(Delta(*(_token(part, t) for part in x)), s)
@@ -72,7 +72,7 @@ class Unfused(Rule):
         return out, s
 
     def autoregressive(self, x: Delta, s: Tensor) -> Outcome:
-        """One token: s *= exp(gate); s += beta (v - s k) k; o = s q / sqrt(S).
+        """Apply the rule to one token: s *= exp(gate); s += beta (v - s k) k; o = s q / sqrt(S).
 
         A gate per channel decays keys. llama.cpp lays it along the values here, unlike in chunks
         and in the fused op, which is what it really uses.
@@ -92,7 +92,7 @@ class Unfused(Rule):
         return permute(o, 2, 0, 1, 3), s
 
     def chunking(self, x: Delta, s: Tensor, blocks: bool = False) -> Outcome:
-        """Many tokens, in chunks of CS."""
+        """Compute many tokens in chunks of CS tokens."""
         size, n_head, n_tokens, n_seqs = x.v.ne
         kda = x.gate.ne[:2] == x.q.ne[:2]
         cs = CHUNK_KDA if kda and not blocks else CHUNK
@@ -120,7 +120,7 @@ class Unfused(Rule):
             self.cb(t, name)
 
     def _split_chunks(self, x: Delta, cs: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """q, k, k*b, v*b and g as [., CS, n_chunks, HB], padded with zeros."""
+        """Return q, k, k*b, v*b and g as [., CS, n_chunks, HB], padded with zeros."""
         n_tokens = x.q.ne[2]
         x = x._replace(q=scale(x.q, inv_sqrt(x.q.ne[0])))
         self._name_inputs(x)
@@ -136,7 +136,7 @@ class Unfused(Rule):
         return q, k, k_b, v_b, g
 
     def _solve_chunk(self, kb: Tensor, cs: int) -> Tensor:
-        """(1 + lower(kb))^-1, which applies the delta rule to a whole chunk. [CS, CS, ...]"""
+        """Return (1 + lower(kb))^-1 [CS, CS, ...], the delta rule of a whole chunk."""
         attn = self.cb(tri(kb, "lower"), "attn")
         identity = diag(fill(view(attn, (cs,)), 1.0))
         lhs = self.cb(add(attn, identity), "dnet_add_ch_lhs")
@@ -146,7 +146,7 @@ class Unfused(Rule):
     def _decayed(
         self, q: Tensor, k: Tensor, k_b: Tensor, attn: Tensor, g_cs: Tensor, kq: Tensor
     ) -> _Chunks:
-        """Keys, queries and decay factors relative to the ends of their chunks; v_t is not set."""
+        """Return keys, queries and decays relative to the ends of their chunks, without v_t."""
         g_exp = exp(g_cs)
         kbg = self.cb(mul(cont(transpose(k_b)), g_exp), "k_beta_g_exp")
         k_cd = self.cb(mul_mat(kbg, attn), "k_cumdecay")
@@ -176,12 +176,12 @@ class Unfused(Rule):
 
 
 def _token(x: Tensor, t: int) -> Tensor:
-    """[., H, T, B] -> [., H, 1, B], dense"""
+    """Return token t of x as a dense tensor: [., H, T, B] -> [., H, 1, B]."""
     return cont(view(x, (*x.ne[:2], 1, x.ne[3]), offset=t * (x.nb[2] // x.nb[0])))
 
 
 def _slice(t: Tensor, chunk: int) -> Tensor:
-    """[x, y, n_chunks, HB] -> [x, y, 1, HB]"""
+    """Return one chunk of t as a view: [x, y, n_chunks, HB] -> [x, y, 1, HB]."""
     step = t.nb[2] // t.type.type_size
     strides = tuple(nb // t.type.type_size for nb in t.nb[1:])
     return view(t, (*t.ne[:2], 1, t.ne[3]), strides, chunk * step)
