@@ -300,7 +300,7 @@ class SharedExperts:
         name: str = "ffn_out",
         act: Activation = SILU,
     ) -> None:
-        """Declare the weights; `gated`: multiply by a sigmoid of the token; `name`: of the result."""
+        """Declare the weights; `gated`: multiply by a sigmoid of the token; `name`: of result."""
         self.experts, self.name = experts, name
         self.gate = w.linear("ffn_gate_inp_shexp", hp.n_embd, 1) if gated else None
         self.shared = SharedFeedForward(

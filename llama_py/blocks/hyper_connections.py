@@ -57,7 +57,7 @@ class HyperConnections:
     of the streams of a token, normed together."""
 
     def __init__(self, w: Weights, n_embd: int, stem: str, *, n_iter: int, eps: float) -> None:
-        """Declare the weights; `n_iter`: steps that normalize mixing weights; `eps`: added there."""
+        """Declare the weights; `n_iter`: steps that normalize mixing weights; `eps`: added."""
         self.n_iter, self.eps = n_iter, eps
         self.fn = w.tensor(f"{stem}_fn.weight", STREAMS * n_embd, MIXES)
         self.base = w.tensor(f"{stem}_base.weight", MIXES)

@@ -65,7 +65,7 @@ def far_turn(cp: CParams, n_rot: int, freq_base: float) -> Turn:
 
 
 def attn_factor(freq_scale: float, ext_factor: float) -> float:
-    """Return 1 / (1 + 0.1 ln(1 / scale)) in float32, which cancels YaRN's attention factor in ggml."""
+    """Return 1 / (1 + 0.1 ln(1 / scale)) in float32, which cancels ggml's YaRN factor."""
     if not ext_factor:
         return 1.0
     f32 = np.float32

@@ -45,7 +45,7 @@ class NormedRows(Attention):
         return self.attended(g, self._heads(g, QKV(rows[0], rows[1], v), il), il)
 
     def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
-        """Project cur [n_embd, n_tokens] to rows of queries, keys and values, not split into heads."""
+        """Project cur [n_embd, n_tokens] to rows of Q, K and V, not split into heads."""
         q, k, v = self.qkv.rows(g, cur, il)
         return QKV(g.cb(q, "Qcur", il), g.cb(k, "Kcur", il), g.cb(v, "Vcur", il))
 
