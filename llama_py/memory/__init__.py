@@ -1,4 +1,4 @@
-"""What a model remembers between ubatches: attention keys and values, recurrent states, or both."""
+"""Data that a model keeps between ubatches: keys and values, recurrent states, or both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where memories put their tensors."""
+"""Allocation of the tensors of a context's memory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ LayerKey = int | tuple[int, int]  # a layer, or (layer, part) of one that severa
 
 
 def key_name(key: LayerKey) -> str:
-    """As ik_llama.cpp names the parts: `3.1`."""
+    """Return the name of a layer or of one part of it, like ik_llama.cpp: `3.1`."""
     return str(key) if isinstance(key, int) else f"{key[0]}.{key[1]}"
 
 
 def allocate(
     what: str, told_as: str, placed: Sequence[tuple[Device, Tensor]]
 ) -> list[tuple[Device, Buffer]]:
-    """Zeroed memory for tensors, one buffer a device; AllocError if a device has too little.
+    """Allocate zeroed buffers for tensors, one per device; AllocError if a device has too little.
 
-    told_as   how a line of the log begins, with a place for the device
+    told_as   start of the log line, with a placeholder for the device
     """
     buffers: list[tuple[Device, Buffer]] = []
     for device in dict.fromkeys(d for d, _ in placed):
@@ -50,12 +50,12 @@ def allocate(
 
 
 def mib(tensors: Iterable[Tensor]) -> float:
-    """Their size in MiB."""
+    """Return the total size of tensors in MiB."""
     return sum(t.nbytes for t in tensors) / 2**20
 
 
 def layer_list(ils: Iterable[int]) -> str:
-    """Numbers of layers, each once."""
+    """Return layer numbers as a comma-separated list without duplicates."""
     return ",".join(str(il) for il in dict.fromkeys(ils))
 
 

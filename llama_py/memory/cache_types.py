@@ -15,7 +15,7 @@ from llama_py.params.near import some_of
 
 
 def check_types(layers: Sequence[KVLayer], type_k: GGMLType, type_v: GGMLType) -> None:
-    """ContextError, with what can be taken instead."""
+    """Raise ContextError, with usable types, if a layer cannot be cached as these types."""
     for layer in layers:
         _check("type_k", type_k, layer.n_embd_head_k, layer.device)
         if layer.n_embd_head_v:
@@ -38,7 +38,9 @@ def _fits(chosen: GGMLType, n_embd_head: int) -> bool:
 
 
 def _writes(device: Device, chosen: GGMLType) -> bool:
-    """Of others than CPUs it shows when nodes get their devices."""
+    """Return True if `device` is a CPU that can write this type. Other devices are checked when
+    nodes
+    are assigned to them."""
     if device.kind != "cpu":
         return True
     n = chosen.block_size

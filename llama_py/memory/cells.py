@@ -1,4 +1,4 @@
-"""What each cell of a KV cache holds: a position, and who sees it (llama-kv-cells.h)."""
+"""Cells of a KV cache: the position and the sequences of each (llama-kv-cells.h)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KVCells:
         self.reset()
 
     def reset(self) -> None:
-        """Empty every cell."""
+        """Reset every cell to empty."""
         self.pos[:] = -1
         self.shift[:] = 0
         self.seq[:] = False
@@ -59,18 +59,18 @@ class KVCells:
         return other
 
     def forget_ranges(self) -> None:
-        """Position ranges of sequences may have changed."""
+        """Clear cached position ranges of sequences, which may have changed."""
         self._range.clear()
 
     def used_max_p1(self) -> int:
-        """One past the last cell in use; 0 if none is."""
+        """Return one past the last used cell, or 0 if all are empty."""
         if self._max_p1 is None:
             used = np.flatnonzero(self.pos >= 0)
             self._max_p1 = int(used[-1]) + 1 if used.size else 0
         return self._max_p1
 
     def pos_range(self, seq_id: int) -> tuple[int, int]:
-        """Smallest and largest position of a sequence; (-1, -1) if it has none."""
+        """Return a sequence's smallest and largest position; (-1, -1) if it is empty."""
         found = self._range.get(seq_id)
         if found is None:
             pos = self.pos[self.seq[seq_id]]
@@ -79,8 +79,9 @@ class KVCells:
         return found
 
     def usable(self, window: Window | None) -> Bools:
-        """Cells a token may take: empty, or held by one sequence whose window is past it. The last
-        of a sequence stays, for it says where that stands."""
+        """Return cells that a token may take: empty, or of one sequence whose window is past them.
+        The last
+        cell of a sequence is kept: it marks the sequence's end."""
         free = self.pos < 0
         if window is not None:
             single = self.n_seq == 1
@@ -118,8 +119,9 @@ class KVCells:
             self._range[seq_id] = (known[0] if known[0] >= 0 else pos, pos)
 
     def used_after(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
-        """`used_max_p1` once these cells are in use and of each (sequence, p1) the positions below
-        p1 have left; no cell is of two sequences then."""
+        """Return `used_max_p1` after `cells` are taken and each (sequence, p1) of `forgotten` lost
+        its
+        positions below p1; no cell is of two sequences then."""
         if not forgotten:
             return max(self.used_max_p1(), int(cells[-1] if cells.size == 1 else cells.max()) + 1)
         kept = self.pos >= 0
@@ -158,7 +160,7 @@ class KVCells:
         self._emptied(cells)
 
     def pos_in(self, p0: int, p1: int) -> Bools:
-        """Cells in use with a position in [p0, p1)."""
+        """Return used cells with a position in [p0, p1)."""
         return np.asarray((self.pos >= max(p0, 0)) & (self.pos < p1))
 
     def seq_rm(self, seq_id: int, p0: int, p1: int) -> Indices:
@@ -214,11 +216,11 @@ class KVCells:
         self.has_shift = self.has_shift or mine.size > 0
 
     def moved_seqs(self) -> list[int]:
-        """Sequences with positions that moved since the keys were last rotated."""
+        """Return sequences whose positions changed since their keys were last rotated."""
         moved = self.seq[:, self.shift != 0].any(1)
         return [int(s) for s in np.flatnonzero(moved)]
 
     def reset_shift(self) -> None:
-        """The keys have been rotated."""
+        """Clear all shifts, after the keys have been rotated."""
         self.has_shift = False
         self.shift[:] = 0

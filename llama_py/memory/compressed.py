@@ -21,13 +21,13 @@ from llama_py.memory.recurrent_cells import steps_of_one
 
 @dataclass(slots=True)
 class Held:
-    """What a sequence has.
+    """Stored range of one sequence.
 
     pos     its last position, -1 if it is empty
-    n_keys  of how many tokens all keys are right
-    n_dirty   of how many tokens there may be keys
-    n_back  how many tokens can be taken back
-    back    how many were: the plane that its state is in
+    n_keys  number of tokens whose keys are all valid
+    n_dirty   number of tokens that may have keys
+    n_back  number of tokens that can be rolled back
+    back    number that were: the plane that holds its state
     """
 
     pos: int = -1
@@ -79,12 +79,13 @@ class CompressedMemory(NumberedStates):
         return True
 
     def all_tensors(self) -> list[Tensor]:
-        """All of them."""
+        """Return all tensors of keys and states."""
         return [t for one in self.kinds.values() for t in (*one.keys.all(), *one.states())]
 
     def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
-        """The next ubatch: as many tokens of each sequence, or of one sequence whatever comes; the
-        last ones, which may be taken back, together."""
+        """Return the next ubatch: equally many tokens per sequence, or one sequence if
+        `sequential`. The
+        last tokens, which may be rolled back, stay together."""
         if splitter.has_cpl:
             raise ContextError(
                 "a token is in several sequences, but compressed keys are of one sequence each:"
@@ -98,7 +99,7 @@ class CompressedMemory(NumberedStates):
         return splitter.split_simple(left - tail if 0 < left - n_ubatch < tail else n_ubatch)
 
     def place(self, ubatches: list[UBatch]) -> CompressedContext:
-        """Places for all ubatches; ContextError if they do not fit."""
+        """Find cells for all ubatches; ContextError if they do not fit."""
         for ubatch in ubatches:
             check_seqs(self.size, *ubatch.seq_id_unq)
             self._check_steps(ubatch)
@@ -154,11 +155,11 @@ class CompressedMemory(NumberedStates):
         return held if held.pos >= 0 else None
 
     def _forget(self, seq_id: int) -> None:
-        """n_dirty stays: what it counts is zeroed when the sequence starts again."""
+        """Empty a sequence but keep n_dirty: these keys are zeroed when it starts again."""
         self.held[seq_id] = Held(n_dirty=self.held[seq_id].n_dirty)
 
     def _rm_elsewhere(self, seq_id: int, p0: int, p1: int) -> bool:
-        """False for positions before the last one: there are keys of what comes after."""
+        """Return False for positions before the last one, since later keys depend on them."""
         held = self.held[seq_id]
         if p0 >= p1:
             return True
@@ -200,7 +201,7 @@ class CompressedMemory(NumberedStates):
             self.held[dst] = Held(held.pos, n, n)
 
     def seq_take(self, src: int, dst: int, n: int) -> None:
-        """The keys of src's first n tokens; the state is read from a saved one."""
+        """Copy the keys of src's first n tokens to dst; a saved state provides its state."""
         check_seqs(self.size, src, dst)
         self._forget(dst)
         for one in self.kinds.values():
@@ -258,12 +259,12 @@ class CompressedContext(StateWalk):
         self.n_seqs = n_seqs
 
     def plan(self, kind: str, ubatch: UBatch) -> Plan:
-        """Of the ubatch that was applied last; of one that is only measured, the largest."""
+        """Return the plan of the last applied ubatch, or the largest one when only measuring."""
         if not self.n_seqs:
             return self.mem.plans[kind]
         return largest_plan(ubatch.n_tokens, ubatch.n_seqs, self.mem.kinds[kind].sizes)
 
     def get_k(self, kind: str, il: int, ubatch: UBatch) -> Tensor:
-        """Keys of the ubatch's sequences. [n_embd_head, 1, n_keys, n_stream]"""
+        """Return keys of the ubatch's sequences, [n_embd_head, 1, n_keys, n_stream]."""
         seqs = range(self.n_seqs) if self.n_seqs else ubatch.seq_id_unq
         return self.mem.kinds[kind].get_k(il, min(seqs), len(seqs))

@@ -1,5 +1,5 @@
-"""What a ubatch does to the compressed keys of its sequences (llama-kv-cache-dsv4.cpp:
-dsv4_build_comp_plan): rows that a graph reads and writes, as numbers."""
+"""Rows of compressed keys that a ubatch's graph reads and writes
+(llama-kv-cache-dsv4.cpp:dsv4_build_comp_plan)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ N_KEYS_STEP = 256  # keys that attention looks at grow in steps, so that graphs 
 
 @dataclass(frozen=True, slots=True)
 class CompressedLayout:
-    """Of one kind of compressed keys.
+    """Sizes of one type of compressed keys.
 
-    n_keys    of each sequence; n_stream  sequences
+    n_keys    keys per sequence; n_stream  number of sequences
     n_rs_seq  states of earlier tokens that are kept beside the current one: `planes` 1, 2, ...
     """
 
@@ -30,7 +30,7 @@ class CompressedLayout:
 
     @property
     def n_rows(self) -> int:
-        """Of the current states of all sequences."""
+        """Number of rows of the current states of all sequences."""
         return self.kept.n_tokens * self.n_stream
 
 
@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def n_each(self) -> tuple[int, ...]:
-        """How many of each, on which a graph depends."""
+        """Sizes of all index arrays, which the graph depends on."""
         return (
             self.state_pos.size,
             self.persist_src.size,
@@ -78,7 +78,7 @@ class Plan:
 
 
 class _Tokens:
-    """Where the rows of a ubatch's tokens are."""
+    """Rows of a ubatch's tokens."""
 
     def __init__(self, ubatch: UBatch, sizes: CompressedLayout) -> None:
         self.sizes = sizes
@@ -88,12 +88,12 @@ class _Tokens:
         self._at = {key: i for i, key in enumerate(zip(self.seq, self.pos, strict=True))}
 
     def state_row(self, seq_id: int, pos: int) -> int:
-        """Among the current states."""
+        """Return the row of a position among the current states."""
         n = self.sizes.kept.n_tokens
         return seq_id * n + pos % n
 
     def row(self, seq_id: int, pos: int) -> int:
-        """In what a graph sees."""
+        """Return the row of a position in the tensor that the graph reads."""
         if pos < 0:
             return self.sizes.n_rows + self.n
         i = self._at.get((seq_id, pos))
@@ -114,7 +114,7 @@ class _Made:
         self.write_pos: list[int] = []
 
     def add(self, seq_id: int, end: int) -> None:
-        """The one of the tokens before position `end`."""
+        """Add the key of the tokens before position `end`."""
         kept, row = self.sizes.kept, self.tokens.row
         first = end - kept.ratio
         if kept.overlap:
@@ -124,7 +124,7 @@ class _Made:
         self.write_pos.append(first)
 
     def add_unseen(self, i: int) -> None:
-        """One that nobody sees, in the last row, so that the graph stays the same. i: a token"""
+        """Add an unused key of token i in the last row, so that the graph keeps its shape."""
         kept, seq_id = self.sizes.kept, self.tokens.seq[i]
         rows = [self.sizes.n_rows + i] * kept.ratio
         self.before += rows if kept.overlap else []
@@ -134,9 +134,9 @@ class _Made:
 
 
 def plan_of(ubatch: UBatch, sizes: CompressedLayout, back: Mapping[int, int]) -> Plan:
-    """Of a ubatch whose tokens are of one sequence each, with positions one after another.
+    """Plan a ubatch whose tokens belong to one sequence each, at consecutive positions.
 
-    back  by sequence, tokens that are taken back before: the plane of its state
+    back  tokens rolled back before, by sequence: the plane of its state
     """
     tokens, kept = _Tokens(ubatch, sizes), sizes.kept
     made, persist = _Made(tokens), dict[int, int]()
@@ -165,8 +165,7 @@ def plan_of(ubatch: UBatch, sizes: CompressedLayout, back: Mapping[int, int]) ->
 
 
 def _fill_up(ubatch: UBatch, made: _Made) -> None:
-    """Keys nobody sees: with overlap, so that each sequence has as many as it may have, else one
-    where there would be none."""
+    """Add unused keys: with overlap up to each sequence's maximum, else one if there are none."""
     kept, tokens = made.sizes.kept, made.tokens
     if not kept.overlap:
         if not made.write:
@@ -180,8 +179,8 @@ def _fill_up(ubatch: UBatch, made: _Made) -> None:
 
 
 def _planes(tokens: _Tokens, back: Mapping[int, int]) -> tuple[I32, I32, I32, I32]:
-    """What is restored and kept of states, for all sequences: of those that are not in the ubatch
-    each row is its own."""
+    """Return rows of states to restore and to snapshot; rows of other sequences map to
+    themselves."""
     sizes, n = tokens.sizes, tokens.sizes.kept.n_tokens
     restore: list[tuple[int, int]] = []
     snapshot: list[tuple[int, int]] = []
@@ -206,7 +205,7 @@ def _i32(values: list[int]) -> I32:
 
 
 def largest_plan(n_tokens: int, n_seqs: int, sizes: CompressedLayout) -> Plan:
-    """As large as any of so many tokens may be (dsv4_build_reserve_comp_plan)."""
+    """Return the largest plan of `n_tokens` tokens (dsv4_build_reserve_comp_plan)."""
     kept = sizes.kept
     n_made = n_tokens // kept.ratio + max(1, n_seqs)
     each, keys = np.zeros(n_tokens, np.int32), np.zeros(n_made, np.int32)

@@ -22,9 +22,9 @@ Layers = Sequence[tuple[int, Device]]  # number; where its keys and states are
 
 
 class CompressedTensors:
-    """`cache_k_l%d` [n_embd_head, n_keys, n_stream]; what keys are made of, `dsv4_csa_state_kv_l%d`
-    and `dsv4_csa_state_score_l%d` F32 [n_embd_state, n_tokens, planes * n_stream], the first plane
-    being the current states."""
+    """Tensors of compressed keys: `cache_k_l%d` [n_embd_head, n_keys, n_stream], and states
+    `dsv4_csa_state_kv_l%d` and `dsv4_csa_state_score_l%d` F32
+    [n_embd_state, n_tokens, planes * n_stream], the first plane being the current states."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class CompressedTensors:
         return [*self.kv.values(), *self.score.values()]
 
     def get_k(self, il: int, s0: int, n_stream: int) -> Tensor:
-        """All keys of some sequences. [n_embd_head, 1, n_keys, n_stream]"""
+        """Return all keys of `n_stream` sequences from s0: [n_embd_head, 1, n_keys, n_stream]."""
         return self.keys.get_k(il, self.sizes.n_keys, s0, n_stream)
 
     def get_state(self, t: Tensor) -> Tensor:
-        """All rows of `kv` or `score` of a layer. [n_embd_state, rows]"""
+        """Return all rows of a layer's `kv` or `score` as a view [n_embd_state, rows]."""
         return view(t, (t.ne[0], t.ne[1] * t.ne[2]))
 
     def set_state(self, t: Tensor, rows: Tensor, idxs: Tensor) -> Tensor:
@@ -73,8 +73,9 @@ class CompressedTensors:
         return set_rows(self.get_state(t), rows, idxs)
 
     def begin(self, seq_id: int, n_dirty: int) -> None:
-        """Zero what a sequence has: all of its states, keys of its first n_dirty tokens, and the
-        last key, which is written where none is made."""
+        """Zero a sequence's states, the keys of its first n_dirty tokens, and the last key, which
+        unused
+        keys are written to."""
         n_keys = min(-(-n_dirty // self.kept.ratio), self.sizes.n_keys - 1)
         rows = np.append(np.arange(n_keys), self.sizes.n_keys - 1)
         self.keys.zero_cells(seq_id, rows)
@@ -91,13 +92,13 @@ class CompressedTensors:
             write_part(t, dst * t.nb[2], read_part(t, at, t.nb[2]))
 
     def copy_keys(self, src: int, dst: int, n: int) -> None:
-        """Those of the first n tokens."""
+        """Copy the keys of the first n tokens from `src` to `dst`."""
         for t in self.keys.all() if n >= self.kept.ratio else ():
             data = read_part(t, src * t.nb[2], n // self.kept.ratio * t.nb[1])
             write_part(t, dst * t.nb[2], data)
 
     def write_keys(self, io: StateWriter, seq_id: int, n: int) -> None:
-        """Those of the first n tokens."""
+        """Write the keys of a sequence's first n tokens to a saved state."""
         rows = np.arange(n // self.kept.ratio)
         if rows.size:
             self.keys.write_cells(io, seq_id, rows)

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Where and how parts are made.
+    """Options and devices for creating the memory.
 
-    device_of   the device that has the memory of a layer
-    parts       those that share layers, by number
+    device_of   device of a layer's memory
+    parts       devices that share layers, by number
     """
 
     cparams: CParams
@@ -52,11 +52,11 @@ class Placing:
     parts: Sequence[Device] = ()
 
     def device(self, il: int, part: int | None) -> Device:
-        """Where the memory of a layer is, or of one part of it."""
+        """Return the device of a layer's memory, or of one part of it."""
         return self.device_of(il) if part is None else self.parts[part]
 
     def of_keys(self, il: int, part: int | None) -> Device:
-        """Likewise, of keys and values; those of parts too may be kept on the host."""
+        """Return the device of a layer's keys and values: the host unless `offload_kqv` is set."""
         return self.device(il, part if self.cparams.offload_kqv else None)
 
 
@@ -74,7 +74,7 @@ class _Cache:
     tag: str = ""
 
     def make(self, same_as: Mapping[int, int], n_embd_v_max: int, how: Placing) -> KVCache:
-        """Allocate it."""
+        """Allocate the cache described by this record."""
         cp, own = how.cparams, {layer.il for layer in self.layers}
         if how.type_k is not how.type_v and any(not x.n_embd_head_v for x in self.layers):
             raise ContextError(
@@ -106,7 +106,7 @@ class _Cache:
 
 
 def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
-    """The memory of a context, by what each layer keeps (llama_model::create_memory)."""
+    """Create a context's memory from what each layer keeps (llama_model::create_memory)."""
     if any(isinstance(one, KeysValues) and one.apart for what in kept.values() for one in what):
         how = replace(how, cparams=replace(how.cparams, kv_unified=False))
     found: dict[str, _Cache] = {}
@@ -167,7 +167,7 @@ def _name(window: Window | None) -> str:
 
 
 def _kind(kpool: int) -> Callable[..., KVCache]:
-    """kpool: keys that are pooled to one; 0 for none."""
+    """Return the cache class; `kpool`: number of keys that are pooled into one, or 0."""
     if not kpool:
         return KVCache
     from llama_py.memory.kpool import KPoolCache
@@ -176,8 +176,8 @@ def _kind(kpool: int) -> Callable[..., KVCache]:
 
 
 def _cells(window: Window | None, cp: CParams) -> int:
-    """A cell for each position, or (not with swa_full) for the window of each sequence and
-    one ubatch."""
+    """Return the number of cells: one per position, or enough for the windows of all sequences and
+    one ubatch (unless swa_full)."""
     if window is None or cp.swa_full:
         return cp.n_ctx_seq
     needed = window.size * (cp.n_seq_max if cp.kv_unified else 1) + cp.n_ubatch
@@ -194,7 +194,7 @@ def _states(states: Sequence[tuple[int, State]], how: Placing) -> StateMemory | 
 
 
 def _compressed(found: Sequence[tuple[int, Compressed]], how: Placing) -> CompressedMemory:
-    """By kind, in the order that they come in."""
+    """Create memory for compressed keys, grouped by type in order of appearance."""
     from llama_py.memory.compressed import CompressedMemory
     from llama_py.memory.compressed_tensors import CompressedTensors
 

@@ -1,7 +1,8 @@
-"""All that a context remembers: caches and states side by side, always for the same positions
+"""Memory of a context: caches and states for the same positions
 (llama-kv-cache-iswa.cpp, llama-memory-hybrid.cpp, llama-memory-hybrid-iswa.cpp, ...).
 
-What a model keeps of each layer decides which parts there are: one cache for the layers that see
+The layers' specs decide the parts: one cache for full attention, one per type of
+window, one for indexer keys, and one memory of states.
 everything, one for each kind of window, one for the keys of indexers, and one memory of states.
 """
 
@@ -53,22 +54,22 @@ class MemoryGroup:
         self._copied: tuple[SeqIds, int] | None = None
 
     def tensors(self) -> list[Tensor]:
-        """All that keep something between batches, each named after its layer."""
+        """Return all tensors that keep data between batches, each named after its layer."""
         return [t for part in self.parts for t in part.all_tensors()]
 
     @property
     def windows(self) -> list[KVCache]:
-        """Caches that forget what is out of sight."""
+        """Caches that discard cells outside their sliding window."""
         return [kv for kv in self.caches.values() if kv.window is not None]
 
     @property
     def goes_back(self) -> bool:
-        """Whether any positions at the end of a sequence can be removed."""
+        """True if any positions at the end of a sequence can be removed."""
         return all(part.goes_back for part in self.parts)
 
     @property
     def can_shift(self) -> bool:
-        """Whether `seq_shift` is possible (llama_memory_can_shift)."""
+        """True if `seq_shift` is possible (llama_memory_can_shift)."""
         try:
             self.check_shift("seq_shift", within=True)
         except ContextError:
@@ -77,16 +78,16 @@ class MemoryGroup:
 
     @property
     def n_back(self) -> int:
-        """How many earlier states are kept, if the last tokens are computed together."""
+        """Number of earlier states kept when the last tokens are computed together."""
         return max((part.n_rs_seq for part in self.parts), default=0)
 
     @property
     def by_token(self) -> list[MemoryPart]:
-        """What keeps something of every token that a `partial` state is without."""
+        """Parts that store data per token, which a `partial` state omits."""
         return [part for part in self.parts if part.by_token]
 
     def _changed(self, seq_id: int, p0: int = 0) -> None:
-        """Positions from p0 on are not what they were; seq_id -1: of all sequences."""
+        """Note that positions from p0 on changed; seq_id -1: in all sequences."""
         self.changes += 1
         for s in [*self.intact] if seq_id < 0 else [seq_id]:
             if s in self.intact:
@@ -99,7 +100,7 @@ class MemoryGroup:
 
     @property
     def mixes(self) -> bool:
-        """Whether a ubatch may have more tokens of one sequence than of another."""
+        """True if a ubatch may have more tokens of one sequence than of another."""
         return self.recr is None and self.n_stream == 1
 
     def init_batch(
@@ -123,9 +124,10 @@ class MemoryGroup:
 
     @contextmanager
     def copied(self, splitter: BatchSplitter) -> Iterator[None]:
-        """Where each sequence is kept by itself, and all tokens are of the same ones, which are
-        empty, or were the last to be copied so: the batch is decoded for the first of them, and
-        the others are copies of that."""
+        """Decode a batch for the first of its sequences and copy the result to the others, if all
+        tokens
+        belong to the same sequences, which are empty or were copied this way by the last batch, and
+        each sequence is stored separately."""
         ids = splitter.seq_id[0]
         apart = splitter.has_cpl and self.recr is not None and self.recr.apart
         same = apart and all(other == ids for other in splitter.seq_id)
@@ -141,7 +143,7 @@ class MemoryGroup:
             self._copied = ids, self.changes
 
     def _shares_cells(self, splitter: BatchSplitter) -> bool:
-        """Whether a cell is of several sequences, or will be."""
+        """Return True if a cell belongs to several sequences, or will with this batch."""
         cells = (cells for kv in self.caches.values() for cells in kv.cells)
         return splitter.has_cpl or any(bool((c.n_seq > 1).any()) for c in cells)
 
@@ -168,8 +170,8 @@ class MemoryGroup:
         return GroupContext(self.of, caches, recr, ubatches)
 
     def init_full(self, n_seqs: int | None = None) -> GroupContext:
-        """As if the memory were full, for graphs of n_seqs sequences (None: all) that are only
-        measured."""
+        """Return a context as if memory were full, to measure graphs of n_seqs sequences (None:
+        all)."""
         recr = None if self.recr is None else self.recr.init_full(n_seqs)
         caches = {name: kv.init_full(n_seqs) for name, kv in self.caches.items()}
         return GroupContext(self.of, caches, recr, [])
@@ -207,7 +209,7 @@ class MemoryGroup:
         return True
 
     def _can_go_back(self, seq_id: int, p0: int, p1: int) -> bool:
-        """Whether the windows of a token at p0 are still kept, if the sequence will go on there."""
+        """Return True if the windows of a token at p0 are still stored, for continuing there."""
         if p0 == 0 or not self.windows or not p0 <= self.seq_pos_max(seq_id) < p1:
             return True
         firsts = [kv.seq_pos_min(seq_id) for kv in self.caches.values() if kv.window is None]
@@ -302,15 +304,15 @@ class MemoryGroup:
             kv.check_shift(what, within)
 
     def seq_pos_min(self, seq_id: int) -> int:
-        """Smallest position of a sequence that all parts still have; -1 if it is empty."""
+        """Return the smallest position of a sequence that all parts have; -1 if it is empty."""
         return max((part.seq_pos_min(seq_id) for part in self.parts), default=-1)
 
     def seq_pos_max(self, seq_id: int) -> int:
-        """Largest position of a sequence; -1 if it is empty."""
+        """Return the largest position of a sequence; -1 if it is empty."""
         return min((part.seq_pos_max(seq_id) for part in self.parts), default=-1)
 
     def memory_breakdown(self) -> dict[str, int]:
-        """Bytes by device name."""
+        """Return the bytes of memory by device name."""
         sizes: dict[str, int] = {}
         for part in self.parts:
             for name, size in part.memory_breakdown().items():
@@ -318,14 +320,14 @@ class MemoryGroup:
         return sizes
 
     def layout(self) -> str:
-        """What must agree for a saved state to be read back: kinds, layers, types, row sizes."""
+        """Describe what a saved state must match to be loaded: parts, layers, types, row sizes."""
         names = [*(f"{name} " for name in self.caches), ""]
         return " + ".join(
             name + part.layout() for name, part in zip(names, self.parts, strict=False)
         )
 
     def _written(self, partial: bool) -> list[MemoryPart]:
-        """The parts of a state; `partial` leaves out what seq_rm can always take back."""
+        """Return the parts of a state; `partial` omits those that seq_rm can always truncate."""
         return [part for part in self.parts if not (partial and part.goes_back)]
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:

@@ -29,7 +29,8 @@ class GroupContext(Walk):
         self._parts: list[Walk] = [*caches.values(), *([] if recr is None else [recr])]
 
     def as_if(self, n_used: int) -> None:
-        """As if so many cells of each cache were in use, in a context that init_full made."""
+        """Set `n_used` cells of each cache as in use, in a context made by init_full for
+        measuring."""
         for cache in self._caches.values():
             cache.as_if(n_used)
 
@@ -44,12 +45,13 @@ class GroupContext(Walk):
 
     @property
     def is_settled(self) -> bool:
-        """Whether as many tokens after those of this batch, of the same sequences, may `follow`.
-        None comes after them where nothing is kept: each batch is a text of its own."""
+        """True if equally many tokens of the same sequences may `follow` this batch. Without memory
+        it is
+        False: each batch is then a separate text."""
         return bool(self._parts) and all(part.is_settled for part in self._parts)
 
     def has_room(self, ubatch: UBatch) -> bool:
-        """Whether every part has a place for these."""
+        """Return True if every part has cells for the tokens of `ubatch`."""
         return all([part.has_room(ubatch) for part in self._parts])
 
     def follow(self, ubatch: UBatch) -> None:
@@ -59,11 +61,11 @@ class GroupContext(Walk):
             part.follow(ubatch)
 
     def part_of(self, il: int) -> str:
-        """The name of the cache that has the keys and values of layer il."""
+        """Return the name of the cache that stores keys and values of layer il."""
         return self._of[il]
 
     def kv(self, part: str) -> KVCacheContext:
-        """A cache by its name."""
+        """Return the cache named `part`."""
         return self._caches[part]
 
     def states(self, kind: type[S]) -> S:

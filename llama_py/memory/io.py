@@ -29,7 +29,7 @@ class StateWriter:
         self.blob(np.frombuffer(values.tobytes(), np.uint8))
 
     def blob(self, data: npt.NDArray[np.uint8]) -> None:
-        """data: contiguous; it is not copied, and must not change any more."""
+        """Append contiguous data without a copy; it must not change afterwards."""
         self.count(data.size)
         self.parts.append(data.data)
 
@@ -65,13 +65,13 @@ class StateReader:
         return np.frombuffer(raw.tobytes(), dtype)
 
     def blob(self, size: int | None = None) -> npt.NDArray[np.uint8]:
-        """The next part; `size` bytes if given."""
+        """Read the next part; `size`: required number of bytes."""
         found = self.count()
         if size is not None and found != size:
             raise ContextError(f"the state does not fit: a part has {found} bytes, not {size}")
         return self._take(found)
 
     def end(self) -> None:
-        """ContextError unless everything was read."""
+        """Raise ContextError unless everything was read."""
         if self._at != self._data.size:
             raise ContextError(f"the state has {self._data.size - self._at} bytes too many")

@@ -1,4 +1,4 @@
-"""A row of a state out of the parts that several devices have of it, and back: saved states do not
+"""Conversion between rows of a state and the parts of several devices, so that saved states do not
 depend on the split."""
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Whole = tuple[Sequence[Tensor], Sizes]  # the parts of a layer's rows
 
 
 def join(parts: Sequence[Bytes], sections: Sizes) -> Bytes:
-    """Every section whole, one after another: of each first what the first part has."""
+    """Join parts into one row: section by section, each with the parts in order."""
     pairs = zip(parts, sections, strict=True)
     cuts = [np.split(part, np.cumsum(sizes)[:-1]) for part, sizes in pairs]
     return np.concatenate([piece for section in zip(*cuts, strict=True) for piece in section])
 
 
 def cut(row: Bytes, sections: Sizes) -> list[Bytes]:
-    """The parts of what `join` made."""
+    """Split a row made by `join` into its parts."""
     sizes = [size for section in zip(*sections, strict=True) for size in section]
     pieces = np.split(row, np.cumsum(sizes)[:-1])
     n = len(sections)

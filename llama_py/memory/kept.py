@@ -1,4 +1,4 @@
-"""What a layer keeps of the tokens it has seen: a model says any of these for each layer, or none.
+"""Specifications of the data a layer keeps of past tokens: a model returns any of these per layer.
 
 (KeysValues(8, 128, 128),)                      attention
 (KeysValues(1, 576, 0),)                        latent attention: values are part of the keys
@@ -45,13 +45,12 @@ class KeysValues:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One more key for each token, by which an indexer chooses what is attended to; part and
-    copied as above.
+    """One more key per token, by which an indexer chooses cells; part and copied as above.
 
     rotated  by a Hadamard matrix, whatever the type of the cache
-    pooled   keys are chosen by blocks of a sequence's positions, which sequences that share some of
+    pooled   keys are chosen by blocks of positions, which sequences that share some of
              their cells do not share
-    kpool    so many tokens after one another are chosen together, by a key that is kept in the row
+    kpool    number of consecutive tokens chosen together, by a key that is stored in the row
              of the last; 0: each by itself
     """
 
@@ -89,8 +88,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """One key for every `ratio` tokens, and of the tokens since the last one what the next is to be
-    made of.
+    """One key per `ratio` tokens, and the state of the tokens since the last one.
 
     kind     a name; layers of one kind have the same sizes
     overlap  keys are also made of the `ratio` tokens before their own
@@ -128,7 +126,7 @@ class SameAs:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Which token each cell is of, in the cache of layers that see everything."""
+    """Token of each cell, in the cache of full-attention layers."""
 
 
 Keeps = KeysValues | Index | State | Compressed | SameAs | Tokens

@@ -1,9 +1,8 @@
-"""A cache of keys of which pools of neighbours are chosen together (llama-memory-hybrid-idx.cpp:
+"""Cache of keys that are chosen in pools of neighboring tokens (llama-memory-hybrid-idx.cpp:
 kpool_layout, kpool_state).
 
-A pool is `size` consecutive positions of a sequence, counted from its first one. Its own key is
-made of those of its tokens when it is complete, and kept in the row of its last token.
-"""
+A pool is `size` consecutive positions of a sequence, counted from its first one. Its key is
+computed from its tokens' keys when it is complete, and stored in the row of its last token."""
 
 from __future__ import annotations
 
@@ -26,17 +25,17 @@ NO_CELLS = np.empty(0, np.int64)
 
 
 def pool_pad(n: int) -> int:
-    """The number of pools in a graph; the last is never in use."""
+    """Return the padded number of pools in a graph; the last pool is never used."""
     return max(N_POOL_STEP, -(-(n + 1) // N_POOL_STEP) * N_POOL_STEP)
 
 
 @dataclass(frozen=True, slots=True)
 class SeqPools:
-    """Of one sequence.
+    """Pools of one sequence.
 
-    stream      that has its cells
-    pos, cells  its positions in their order, and their cells
-    starts      which of them begin a complete pool
+    stream      stream that holds its cells
+    pos, cells  its positions in order, and their cells
+    starts      indices of those that begin a complete pool
     """
 
     stream: int
@@ -45,17 +44,17 @@ class SeqPools:
     starts: Indices
 
     def members(self, size: int) -> Indices:
-        """Cells of each pool. [pools, size]"""
+        """Return the cells of each pool, [pools, size]."""
         found: Indices = self.cells[self.starts[:, None] + np.arange(size)]
         return found
 
     def ends(self, size: int) -> I32:
-        """The last position of each pool."""
+        """Return the last position of each pool."""
         found: I32 = self.pos[self.starts + size - 1]
         return found
 
     def cell_at(self, pos: I32) -> tuple[Indices, Bools]:
-        """The cell of each position, and whether there is one."""
+        """Return the cell of each position, and a mask of positions that have one."""
         if not self.cells.size:
             return np.zeros(pos.shape, np.int64), np.zeros(pos.shape, np.bool_)
         at = np.minimum(np.searchsorted(self.pos, pos), self.pos.size - 1)
@@ -64,11 +63,10 @@ class SeqPools:
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """What a graph of a ubatch does with the pools of all sequences, which lie one sequence after
-    the other.
+    """Pools of all sequences in a ubatch's graph, one sequence after another.
 
-    seqs    by sequence, those that have any cell
-    is_new  of each pool, whether its key is to be made
+    seqs    by sequence, the pools of sequences with cells
+    is_new  for each pool, whether its key must be computed
     safe    keys of pools are kept; not where sequences share cells, which may be of other pools
     """
 
@@ -99,7 +97,7 @@ class PoolPlan:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a ubatch has been told to make anew, in case that it is not computed."""
+    """Values to restore if a ubatch's graph is not computed."""
 
     ubatch: UBatch
     stale: Mapping[int, int]
@@ -107,7 +105,9 @@ class Taken:
 
 
 class KPoolCache(KVCache):
-    """stale  by sequence, the first position from which on pools may be others than those whose
+    """KV cache whose keys are pooled.
+
+    stale  by sequence, the first position from which on pools may be others than those whose
            keys are kept
     safe   whether the last ubatch kept its keys
     """
@@ -138,7 +138,7 @@ class KPoolCache(KVCache):
         return SeqPools(stream, pos, cells, starts)
 
     def plan(self, ubatch: UBatch) -> PoolPlan:
-        """Of a ubatch that has its cells. What is stale is made anew by it."""
+        """Plan the pools of a ubatch that has its cells; its graph recomputes stale pools."""
         seqs = {s: self.pools_of(s) for s in range(self.n_seq_max) if self.seq_pos_max(s) >= 0}
         safe = self.n_stream > 1 or not (self.cells[0].n_seq > 1).any()
         self.taken = Taken(ubatch, self.stale, self.safe)
@@ -148,7 +148,7 @@ class KPoolCache(KVCache):
         return PoolPlan(self.pool, seqs, np.concatenate([*new, np.empty(0, np.bool_)]), safe)
 
     def _new(self, seq: SeqPools, seq_id: int, ubatch: UBatch, stale: Mapping[int, int]) -> Bools:
-        """Which pools of a sequence end behind what is stale, or have tokens of the ubatch."""
+        """Return a sequence's pools that end after the stale position or have new tokens."""
         ends = seq.ends(self.pool)
         new: Bools = np.zeros(ends.size, np.bool_)
         if seq_id in stale:
@@ -163,7 +163,7 @@ class KPoolCache(KVCache):
         return new
 
     def _stale_from(self, seq_id: int, p0: int) -> None:
-        """Positions from p0 on are to change; seq_id -1: of all sequences."""
+        """Mark positions from p0 on as stale; seq_id -1: in all sequences."""
         found = dict(self.stale)
         for s in range(self.n_seq_max) if seq_id < 0 else [seq_id]:
             first = self.seq_pos_min(s)
@@ -217,7 +217,7 @@ class KPoolCache(KVCache):
 
 
 def _by_position(cells: KVCells, seq_id: int) -> tuple[I32, Indices]:
-    """A sequence's positions in their order, and their cells."""
+    """Return a sequence's positions in order, and their cells."""
     found = np.flatnonzero(cells.seq[seq_id])
     pos: I32 = cells.pos[found]
     if (np.diff(pos) < 0).any():

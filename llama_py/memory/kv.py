@@ -1,4 +1,4 @@
-"""The KV cache: tensors, cells, and a batch's way through them (llama-kv-cache.cpp)."""
+"""KV cache: tensors, cells, and the ubatches of a batch (llama-kv-cache.cpp)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ N_KV_STEP = 256  # n_kv grows in steps, so that graphs can be reused
 
 
 def in_steps(n: int) -> int:
-    """n rounded up to whole steps, at least one."""
+    """Round n up to a multiple of N_KV_STEP, at least one step."""
     return max(N_KV_STEP, -(-n // N_KV_STEP) * N_KV_STEP)
 
 
@@ -73,7 +73,7 @@ class KVCache(KVSlots):
         return [*self.tensors.all()]
 
     def place(self, ubatches: list[UBatch]) -> KVCacheContext:
-        """Places for all ubatches; ContextError and no change if they do not fit."""
+        """Find cells for all ubatches; ContextError and no change if they do not fit."""
         return KVCacheContext(self, self.prepare(ubatches), ubatches)
 
     def init_full(self, n_seqs: int | None = None) -> KVCacheContext:
@@ -81,7 +81,7 @@ class KVCache(KVSlots):
         return KVCacheContext(self, [SlotInfo(streams, [])], [])
 
     def get_n_kv(self, place: SlotInfo) -> int:
-        """Cells that attention has to look at: all in use, in steps of 256."""
+        """Return the number of cells that attention reads: all used ones, in steps of 256."""
         return self.padded(max(self.cells[stream].used_max_p1() for stream in place.strm))
 
     def padded(self, n_used: int) -> int:
@@ -91,8 +91,9 @@ class KVCache(KVSlots):
         self.tensors.copy_stream(src, dst)
 
     def wipe(self, stream: int, cells: Indices) -> None:
-        """Without flash attention hidden cells are read and get weight 0, so NaN must not stay;
-        nor must it where cells are scored."""
+        """Zero freed cells that are read although hidden (without flash attention, or scored): NaN
+        must
+        not remain there."""
         if (self.tensors.v_trans or self.scored) and cells.size:
             self.tensors.zero_cells(stream, cells)
 
@@ -177,7 +178,7 @@ class KVCache(KVSlots):
         self._read(StateReader(io.bytes()), self.stream_of(dst), dst)
 
     def _restore(self, io: StateReader, stream: int, seq_id: int, pos: I32, seqs: Bools) -> Indices:
-        """-> the cells, in the order of what was written"""
+        """Read a state's cells back and return them in the order written."""
         idxs = self.find_cells(stream, pos.size)
         if idxs is None:
             raise ContextError(
@@ -209,7 +210,7 @@ class KVCacheContext(Walk):
         self._found: tuple[SlotInfo, Forgotten] | None = None  # of what follows
 
     def as_if(self, n_used: int) -> None:
-        """For a graph that is only measured: as if so many cells and positions were in use."""
+        """Set `n_used` cells and positions as in use, to measure a graph."""
         self._n_kv = self.kv.padded(n_used)
         self._n_pos = in_steps(n_used)
 
@@ -250,39 +251,39 @@ class KVCacheContext(Walk):
 
     @property
     def has_values(self) -> bool:
-        """Whether values are kept beside the keys."""
+        """True if values are stored separately from keys."""
         return bool(self.kv.tensors.v)
 
     def get_n_kv(self) -> int:
         return self._n_kv
 
     def get_n_pos(self) -> int:
-        """Positions that attention has to look at: up to the last of all sequences, in steps."""
+        """Return the number of positions that attention reads: all sequences', in steps."""
         if self._n_pos is None:
             last = max(self.kv.seq_pos_max(s) for s in range(self.kv.n_seq_max))
             self._n_pos = in_steps(last + 1)
         return self._n_pos
 
     def cells_of(self, ubatch: UBatch) -> list[tuple[int, KVCells]]:
-        """The first sequence of each equal part of the ubatch, and the cells that its tokens look
-        at."""
+        """Return, for each equal part of the ubatch, its first sequence and the cells that it
+        attends to."""
         step = ubatch.n_tokens // len(self.place.strm)
         return [
             (ubatch.seq_id[i * step][0], self.kv.cells[s]) for i, s in enumerate(self.place.strm)
         ]
 
     def get_k(self, il: int) -> Tensor:
-        """[n_embd_head_k, n_head_kv, n_kv, n_stream]"""
+        """Return the keys of a layer, [n_embd_head_k, n_head_kv, n_kv, n_stream]."""
         return self.kv.tensors.get_k(self._key(il), self._n_kv, self.place.s0, self.place.n_stream)
 
     def get_k_rows(self, il: int, n: int, first: int = 0) -> Tensor:
-        """n channels, from `first` on, of the keys of all cells of all streams. [n, cells]"""
+        """Return n dimensions, from `first` on, of all cells' keys as a view [n, cells]."""
         k = self.kv.tensors.k[self._key(il)]
         return view_2d(k, n, k.ne[1] * k.ne[2], k.nb[1], k.type.row_size(first))
 
     def get_v(self, il: int) -> Tensor:
-        """[n_embd_head_v, n_head_kv, n_kv, n_stream]; without flash attention [n_kv, n_head_kv,
-        n_embd_head_v, n_stream]"""
+        """Return the values of a layer, [n_embd_head_v, n_head_kv, n_kv, n_stream];
+        without flash attention transposed: [n_kv, n_head_kv, n_embd_head_v, n_stream]."""
         return self.kv.tensors.get_v(self._key(il), self._n_kv, self.place.s0, self.place.n_stream)
 
     def cpy_k(self, k_cur: Tensor, k_idxs: Tensor, il: int) -> Tensor:
@@ -292,11 +293,11 @@ class KVCacheContext(Walk):
         return self.kv.tensors.cpy_v(v_cur, v_idxs, self._key(il))
 
     def build_input_k_idxs(self, ubatch: UBatch) -> Tensor:
-        """I64 [n_tokens]: the row of each token."""
+        """Create the input I64 [n_tokens] with the cache row of each token."""
         return _input("attn_inp_k_idxs", ubatch.n_tokens)
 
     def build_input_v_idxs(self, ubatch: UBatch) -> Tensor:
-        """I64 [n_tokens], or [n_tokens * n_embd_v_gqa] with a transposed V."""
+        """Create the input I64 [n_tokens], or [n_tokens * n_embd_v_gqa] for a transposed V."""
         t = self.kv.tensors
         return _input("attn_inp_v_idxs", ubatch.n_tokens * (t.n_embd_v_max if t.v_trans else 1))
 
@@ -316,7 +317,7 @@ class KVCacheContext(Walk):
         set_tensor(dst, np.concatenate(parts))
 
     def rows(self) -> Indices:
-        """Of the cache, where the ubatch's tokens go. [n_tokens]"""
+        """Return the cache rows of the ubatch's tokens, [n_tokens]."""
         if len(self.place.strm) == 1 and self.place.strm[0] == 0:
             return self.place.idxs[0]
         pairs = zip(self.place.strm, self.place.idxs, strict=True)
@@ -325,7 +326,7 @@ class KVCacheContext(Walk):
     def set_input_kq_mask(
         self, dst: Tensor, ubatch: UBatch, causal: bool, alibi: bool = False, spans: bool = False
     ) -> None:
-        """[n_kv, n_tokens / n_stream, 1, n_stream]: 0 (alibi: -distance) or -inf; see MaskRule."""
+        """Fill the mask [n_kv, n_tokens / n_stream, 1, n_stream] by `MaskRule`."""
         rule = MaskRule(causal, self.kv.window, alibi, spans)
         streams = [self.kv.cells[s] for s in self.place.strm]
         set_tensor(dst, kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams))

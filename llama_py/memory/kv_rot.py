@@ -1,5 +1,5 @@
-"""Rotation of heads before they are quantized into a cache, which spreads outliers (attn_rot_k);
-keys of indexers always are."""
+"""Hadamard rotation of heads before quantization into a cache, which spreads outliers (attn_rot_k).
+Index keys are always rotated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP = 64  # head sizes must be a multiple of this
 
 
 def hadamard(n: int) -> npt.NDArray[np.float32]:
-    """The orthonormal Hadamard matrix of a power of two (Sylvester's)."""
+    """Return the orthonormal Hadamard matrix of size n, a power of two (Sylvester's)."""
     h = np.full((1, 1), 1 / np.sqrt(np.float32(n)), np.float32)
     while len(h) < n:
         h = np.block([[h, h], [h, -h]])
@@ -27,7 +27,7 @@ def hadamard(n: int) -> npt.NDArray[np.float32]:
 
 
 def rotate(cur: Tensor, rot: Tensor) -> Tensor:
-    """Each block of rot's size times rot [n, n] (llama-impl.h:llama_mul_mat_hadamard)."""
+    """Multiply each block of cur by rot [n, n] (llama-impl.h:llama_mul_mat_hadamard)."""
     n = rot.ne[0]
     flat = reshape if cur.is_contiguous() else cont
     res = mul_mat(rot, flat(cur, n, cur.n_elements // n))
@@ -46,8 +46,9 @@ class Rotation:
         whole_keys: bool = False,
         always: bool = False,
     ) -> None:
-        """whole_keys: of any type, and in one block; their size is a power of two
-        always: keys of any type, in the largest blocks
+        """Choose the sizes of rotation matrices.
+        whole_keys: rotate keys of any type in one block; their size is a power of two
+        always: rotate keys of any type, in the largest blocks
         """
         k = {layer.n_embd_head_k for layer in layers}
         v = {layer.n_embd_head_v for layer in layers}
@@ -58,7 +59,7 @@ class Rotation:
         self.n_v = STEP if type_v.block_size > 1 and _largest_block(v) else 0
 
     def build_input(self, name: str, n: int) -> Tensor | None:
-        """F32 [n, n], or None without rotation."""
+        """Create the input F32 [n, n]; None if nothing is rotated."""
         if not n:
             return None
         t = Tensor(F32, (n, n), name=name)
@@ -70,7 +71,7 @@ class Rotation:
 
 
 def _largest_block(sizes: set[int]) -> int:
-    """The largest power of two from 64 on that divides the one head size; 0 if there is none."""
+    """Return the largest power of two >= 64 that divides the single head size, else 0."""
     if len(sizes) != 1:
         return 0
     size = sizes.pop()

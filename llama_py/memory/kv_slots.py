@@ -1,4 +1,4 @@
-"""Which cells of a KV cache tokens take, and what is done to sequences (llama-kv-cache.cpp)."""
+"""Assignment of KV cache cells to tokens, and operations on sequences (llama-kv-cache.cpp)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llama_py.memory.part import MemoryPart, span
 
 @dataclass(slots=True)
 class SlotInfo:
-    """Where a ubatch goes: token i of part s into cell idxs[s][i] of stream strm[s]."""
+    """Cells of a ubatch: token i of part s is stored in cell idxs[s][i] of stream strm[s]."""
 
     strm: list[int] = field(default_factory=list)
     idxs: list[Indices] = field(default_factory=list)
@@ -36,8 +36,9 @@ Forgotten = list[list[tuple[int, int]]]
 
 
 class Applied(NamedTuple):
-    """What `discard` needs to know of the ubatch that was applied last: where it went, the heads
-    before, and by stream which sequences lose all positions below which."""
+    """Record of the last applied ubatch, for `discard`: its cells, the heads before it, and by
+    stream
+    the end of the positions that each sequence lost."""
 
     ubatch: UBatch
     place: SlotInfo
@@ -64,7 +65,7 @@ class CellLayout:
 
     @property
     def n_stream(self) -> int:
-        """Number of streams."""
+        """Number of separate streams of cells."""
         return 1 if self.unified else self.n_seq_max
 
 
@@ -85,10 +86,10 @@ class KVSlots(MemoryPart):
         self.applied: Applied | None = None
 
     def copy_stream(self, src: int, dst: int) -> None:
-        """Copy what the cells of one stream hold over another's."""
+        """Copy the contents of one stream's cells over another's."""
 
     def wipe(self, stream: int, cells: Indices) -> None:
-        """These cells (ascending) are free now: nothing that they held may reach another token."""
+        """Clear freed cells (ascending), so that their old contents reach no other token."""
 
     def stream_of(self, seq_id: int) -> int:
         if not 0 <= seq_id < self.n_seq_max:
@@ -96,7 +97,7 @@ class KVSlots(MemoryPart):
         return seq_id if self.n_stream > 1 else 0
 
     def prepare(self, ubatches: list[UBatch]) -> list[SlotInfo]:
-        """Places for all ubatches, found as if each was applied; nothing is changed.
+        """Find cells for all ubatches, as if each was applied, and change nothing.
 
         Raises ContextError if they do not all fit.
         """
@@ -142,7 +143,7 @@ class KVSlots(MemoryPart):
         return place
 
     def find_cells(self, stream: int, n: int) -> Indices | None:
-        """n cells of a stream that may be written to."""
+        """Find n writable cells of a stream; None if there are too few."""
         cells, head = self.cells[stream], self.heads[stream]
         if head > cells.used + 2 * n:  # many free cells before the head: fill them first
             head = 0
@@ -179,7 +180,7 @@ class KVSlots(MemoryPart):
             self.heads[stream] = int(idx[-1]) + 1
 
     def follow(self, ubatch: UBatch, place: SlotInfo, forgotten: Forgotten) -> None:
-        """`apply_ubatch` of tokens that come next in their sequences.
+        """Apply a ubatch whose tokens come next in their sequences.
 
         forgotten  `overwritten` of the place
         """
@@ -199,9 +200,9 @@ class KVSlots(MemoryPart):
             self.heads[stream] = cell + 1
 
     def overwritten(self, place: SlotInfo) -> Forgotten:
-        """By part of a place, of sequences with cells that are about to be reused: (sequence, end
-        of the positions that go), all earlier ones as well: what is kept of a sequence must have no
-        gaps."""
+        """Return, per part, (sequence, end of its lost positions) for cells that are about to be
+        reused.
+        All earlier positions are lost as well, so that a sequence has no gaps."""
         if self.window is None:
             return [[]] * len(place.strm)
         return [
@@ -225,7 +226,7 @@ class KVSlots(MemoryPart):
         self.heads = [0] * self.n_stream
 
     def discard(self, ubatch: UBatch) -> list[int]:
-        """Take back what was applied of a ubatch, if anything was."""
+        """Undo `apply_ubatch` of this ubatch, if it was applied, and return the lost sequences."""
         a = self.applied
         if a is None or a.ubatch is not ubatch:
             return []
@@ -306,16 +307,16 @@ class KVSlots(MemoryPart):
             self.cells[stream].pos_div(seq_id, *span(p0, p1), d)
 
     def check_shift(self, what: str, within: bool = False) -> None:
-        """ContextError if positions cannot be moved."""
+        """Raise ContextError if positions cannot be shifted."""
         if self.n_pos > 1:
             raise ContextError(f"{what}: {self.n_pos} positions per token cannot be moved")
 
     def has_shift(self) -> bool:
-        """Whether positions moved since the keys were last rotated."""
+        """Return True if positions changed since the keys were last rotated."""
         return any(cells.has_shift for cells in self.cells)
 
     def forget_shift(self) -> None:
-        """The keys have been rotated."""
+        """Clear the shifts, after the keys have been rotated."""
         for cells in self.cells:
             cells.reset_shift()
 
@@ -326,7 +327,7 @@ class KVSlots(MemoryPart):
         return [int(s) for s in np.flatnonzero(shared) if s != seq_id]
 
     def moved_seqs(self) -> list[int]:
-        """The sequences whose positions did."""
+        """Return the sequences whose positions changed since then."""
         return sorted({s for cells in self.cells for s in cells.moved_seqs()})
 
     def seq_pos_min(self, seq_id: int) -> int:

@@ -1,4 +1,4 @@
-"""The tensors of a KV cache, and how graphs read and write them (llama-kv-cache.cpp)."""
+"""Tensors of a KV cache, and the nodes that read and write them (llama-kv-cache.cpp)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class KVTensors:
         return self.same_as.get(key, key) if isinstance(key, int) else key
 
     def get_k(self, il: LayerKey, n_kv: int, s0: int, n_stream: int) -> Tensor:
-        """Keys of the first n_kv cells. [n_embd_head_k, n_head_kv, n_kv, n_stream]"""
+        """Return keys of the first n_kv cells, [n_embd_head_k, n_head_kv, n_kv, n_stream]."""
         il = self._owner(il)
         k, layer = self.k[il], self.layers[il]
         row = k.type.row_size
@@ -130,8 +130,8 @@ class KVTensors:
         )
 
     def get_v(self, il: LayerKey, n_kv: int, s0: int, n_stream: int) -> Tensor:
-        """Values. [n_embd_head_v, n_head_kv, n_kv, n_stream], or [n_kv, n_head_kv, n_embd_head_v,
-        n_stream] with v_trans"""
+        """Return values of the first n_kv cells, [n_embd_head_v, n_head_kv, n_kv, n_stream],
+        or [n_kv, n_head_kv, n_embd_head_v, n_stream] with v_trans."""
         il = self._owner(il)
         v, layer = self.v[il], self.layers[il]
         row = v.type.row_size
@@ -191,7 +191,7 @@ class KVTensors:
             write_part(t, dst * t.nb[2], read_part(t, src * t.nb[2], t.nb[2]))
 
     def layout(self) -> str:
-        """What a saved state must agree on: not which devices share a layer."""
+        """Describe types and row sizes that a saved state must match, however layers are shared."""
         rows = ",".join(
             f"{il}:{sum(x.n_embd_k_gqa for x in parts)}+{sum(x.n_embd_v_gqa for x in parts)}"
             for il, parts in self._saved_layers()
@@ -203,12 +203,12 @@ class KVTensors:
             yield il, [*parts]
 
     def _saved_layers(self) -> Iterator[tuple[int, list[KVLayer]]]:
-        """What makes up each layer: of copies the first."""
+        """Yield each layer with its parts; of identical copies only the first."""
         for il, parts in self._whole_layers():
             yield il, parts[:1] if parts[0].copied else parts
 
     def write_cells(self, io: StateWriter, stream: int, cells: Indices) -> None:
-        """The rows of these cells (ascending), all layers."""
+        """Write the rows of these cells (ascending) of all layers to a saved state."""
         for tensors, transposed in ((self.k, False), (self.v, self.v_trans)):
             for _, parts in self._saved_layers():
                 mine = [
@@ -223,7 +223,7 @@ class KVTensors:
     def _saved(
         self, t: Tensor, layer: KVLayer, stream: int, cells: Indices, transposed: bool
     ) -> npt.NDArray[np.uint8]:
-        """Bytes [cells, row], or transposed [channels, cells, element]"""
+        """Return bytes [cells, row], or transposed [channels, cells, element]."""
         if transposed:
             return self._columns(t, stream)[: layer.n_embd_v_gqa, cells]
         start = stream * t.nb[2]
@@ -282,13 +282,13 @@ class KVTensors:
                 write_part(t, stream * t.nb[2], columns.reshape(-1))
 
     def _columns(self, v: Tensor, stream: int) -> npt.NDArray[np.uint8]:
-        """A stream of a transposed V as bytes [n_embd_v, kv_size, element size]."""
+        """Return a stream of a transposed V as bytes [n_embd_v, kv_size, element size]."""
         data = read_part(v, stream * v.nb[2], v.nb[2])
         return data.reshape(v.ne[0], self.kv_size, v.type.type_size)
 
 
 def runs(cells: Indices) -> list[tuple[int, int]]:
-    """Ascending cells as ranges [from, to) of neighbours."""
+    """Group ascending cells into contiguous ranges [from, to)."""
     if not cells.size:
         return []
     cuts = np.flatnonzero(np.diff(cells) != 1) + 1

@@ -1,4 +1,4 @@
-"""Which cells each token may attend to (llama_kv_cache::set_input_kq_mask)."""
+"""Attention masks: the cells that each token may attend to (llama_kv_cache::set_input_kq_mask)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _HIDE_F32 = np.uint32(0xFF800000)
 
 @dataclass(frozen=True, slots=True)
 class MaskRule:
-    """What hides a cell of the same sequence from a token: later positions, and with a window those
-    outside of it.
+    """Rule that hides cells of a token's sequence: later positions, and those outside a window.
 
-    alibi  what is seen counts less the farther it is: -distance, which each head scales
+    alibi  visible cells get -distance, which each head scales, instead of 0
     spans  a window does not hide tokens of the same ubatch
     """
 
@@ -32,7 +31,7 @@ class MaskRule:
     spans: bool = False
 
     def visible(self, cells: KVCells, which: Any, ubatch: UBatch, token: Any) -> Bools:
-        """Whether `token` (an index, or indices [n, 1]) sees the cells `which`, sequences aside."""
+        """Return True for cells `which` that `token` (an index, or indices [n, 1]) may see."""
         p0 = cells.pos[which]
         p1 = ubatch.pos[token]
         seen = p0 <= p1 if self.causal else np.broadcast_to(True, np.broadcast(p0, p1).shape)
@@ -48,13 +47,13 @@ class MaskRule:
 
 
 def _begin(ubatch: UBatch, token: Any) -> int:
-    """The first position that the ubatch has of a token's sequence, which is that of all."""
+    """Return the first position in the ubatch of the tokens' sequence, which all tokens share."""
     seq_id = ubatch.seq_id[int(np.ravel(token)[0])][0]
     return int(ubatch.pos[: ubatch.n_tokens][dict(ubatch.by_seq())[seq_id]].min())
 
 
 def _after(xy: I32, pos: I32, token: Any, n: int) -> Bools:
-    """Whether an image patch comes after the token's in reading order (is_2d_gt)."""
+    """Return True for image patches after the token's patch in reading order (is_2d_gt)."""
     x, y = pos[token + 2 * n], pos[token + n]
     return np.asarray((xy[1] > y) | ((xy[1] == y) & (xy[0] > x)))
 
@@ -62,8 +61,8 @@ def _after(xy: I32, pos: I32, token: Any, n: int) -> Bools:
 def kq_mask(
     rule: MaskRule, f16: bool, n_kv: int, ubatch: UBatch, streams: list[KVCells]
 ) -> npt.NDArray[Any]:
-    """[n_stream, n_tokens / n_stream, n_kv]: 0 (or -distance) where the token sees the cell, else
-    -inf, as bits.
+    """Return the mask [n_stream, n_tokens / n_stream, n_kv] as bits: 0 (or -distance) for visible
+    cells, else -inf.
 
     streams   the cells that the ubatch's tokens look at, one per equal part of the ubatch
     """
@@ -81,8 +80,9 @@ def kq_mask(
 
 
 def ubatch_mask(ubatch: UBatch, rule: MaskRule, f16: bool) -> npt.NDArray[Any]:
-    """[n_tokens, n_tokens]: 0 (or -distance) where a token of the ubatch sees another, else -inf,
-    as bits (llm_graph_input_attn_no_cache::set_input)."""
+    """Return the mask [n_tokens, n_tokens] of tokens of a ubatch as bits: 0 (or -distance) for
+    visible
+    tokens, else -inf (llm_graph_input_attn_no_cache::set_input)."""
     hide = _HIDE_F16 if f16 else _HIDE_F32
     pos = ubatch.pos[: ubatch.n_tokens]
     first = np.array([ids[0] for ids in ubatch.seq_id])
@@ -113,7 +113,7 @@ def _fill(
     ubatch: UBatch,
     tokens: npt.NDArray[np.intp],
 ) -> None:
-    """Rows of one sequence: all are the first token's, but for cells near the ubatch."""
+    """Fill one sequence's rows: like the first token's row except for cells near the ubatch."""
     n_kv = mask.shape[1]
     mine = cells.seq[seq_id, :n_kv]
     first = int(tokens[np.argmin(ubatch.pos[tokens])]) if tokens.size > 1 else int(tokens[0])
@@ -136,13 +136,13 @@ def _fill_distances(
     ubatch: UBatch,
     tokens: npt.NDArray[np.intp],
 ) -> None:
-    """Rows of one sequence, none of which are alike."""
+    """Fill one sequence's rows, each computed separately."""
     n_kv = mask.shape[1]
     seen = cells.seq[seq_id, :n_kv] & rule.visible(cells, slice(0, n_kv), ubatch, tokens[:, None])
     mask[tokens] = _distances(seen, cells.pos[:n_kv], ubatch.pos[tokens][:, None], mask.dtype)
 
 
 def _distances(seen: Bools, p0: Any, p1: Any, bits: np.dtype[Any]) -> npt.NDArray[Any]:
-    """-|p1 - p0| where seen, else -inf."""
+    """Return -|p1 - p0| for visible cells, else -inf, as bits."""
     floats = np.where(seen, -np.abs(p1 - p0), -np.inf)
     return floats.astype(np.float16 if bits.itemsize == 2 else np.float32).view(bits)

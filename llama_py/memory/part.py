@@ -1,4 +1,4 @@
-"""Base classes of what a memory consists of: `MemoryPart`, and `StateMemory` for states."""
+"""Base classes of the parts of a memory: `MemoryPart`, and `StateMemory` for states."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from llama_py.memory.walk import Walk
 
 
 def check_seqs(size: int, *seqs: int) -> None:
-    """ContextError for a sequence that a memory of so many has not."""
+    """Raise ContextError for a sequence outside [0, size)."""
     for s in seqs:
         if not 0 <= s < size:
             raise ContextError(f"sequence {s} is not in [0, {size}); use a larger n_seq_max")
 
 
 def span(p0: int, p1: int) -> tuple[int, int]:
-    """A position range with its open ends filled in."""
+    """Return a position range with negative (open) ends replaced."""
     return max(p0, 0), END if p1 < 0 else p1
 
 
@@ -191,7 +191,7 @@ class StateMemory(MemoryPart):
 
     @abstractmethod
     def _entry(self, seq_id: int) -> CacheEntry | None:
-        """The record of a sequence; None if it is empty."""
+        """Return the record of a sequence; None if it is empty."""
 
     @abstractmethod
     def _forget(self, seq_id: int) -> None:
@@ -202,7 +202,7 @@ class StateMemory(MemoryPart):
         """Remove the last `back` tokens of a sequence. False if there is no snapshot for that."""
 
     def _lost(self, ubatch: UBatch) -> set[int]:
-        """Sequences whose states the graph of a discarded ubatch may have changed."""
+        """Return the sequences whose states a discarded ubatch's graph may have changed."""
         return set(ubatch.seq_id_unq)
 
     def discard(self, ubatch: UBatch) -> list[int]:
@@ -230,7 +230,7 @@ class StateMemory(MemoryPart):
         return True
 
     def _rm_elsewhere(self, seq_id: int, p0: int, p1: int) -> bool:
-        """`seq_rm` of positions without the last one, which a state does not store."""
+        """Remove positions without the last one; a state stores none of them, so return True."""
         return True
 
     def check_copy(self, src: int, dst: int, p0: int, p1: int) -> None:
@@ -273,7 +273,7 @@ class StateMemory(MemoryPart):
             entry.pos //= d
 
     def _entry_in(self, seq_id: int, p0: int, p1: int) -> CacheEntry | None:
-        """The record of a sequence whose last position is in [p0, p1)."""
+        """Return the record of a sequence whose last position is in [p0, p1), else None."""
         check_seqs(self.size, seq_id)
         entry = self._entry(seq_id)
         return entry if entry is not None and p0 <= entry.pos < p1 else None
@@ -288,7 +288,7 @@ class StateMemory(MemoryPart):
 
 
 class NumberedStates(StateMemory):
-    """States whose rows are at the numbers of their sequences, also in a saved state."""
+    """States stored by sequence number, in memory and in a saved state."""
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
         chosen = range(self.size) if seq_id < 0 else [seq_id]
@@ -312,7 +312,7 @@ class NumberedStates(StateMemory):
             self._read(io, s, pos, partial)
 
     def _make_room(self, seq_id: int, partial: bool) -> None:
-        """Forget what a written state replaces."""
+        """Empty a sequence that a loaded state replaces."""
         self._forget(seq_id)
 
     @abstractmethod

@@ -92,7 +92,7 @@ class RecurrentMemory(RecurrentSlots):
         )
 
     def all_tensors(self) -> list[Tensor]:
-        """Those that hold something: not every model has both kinds of state."""
+        """Return the non-empty state tensors: some models have only one type of state."""
         return [t for t in self._all() if t.n_elements]
 
     def _all(self) -> Iterator[Tensor]:
@@ -100,7 +100,7 @@ class RecurrentMemory(RecurrentSlots):
             yield from states.values()
 
     def _whole_rows(self) -> Iterator[Whole]:
-        """The parts of each row that a layer keeps, and the sizes of their sections in bytes."""
+        """Yield the parts of each layer's row, and the sizes of their sections in bytes."""
         for states, of in ((self.r_l, "r"), (self.s_l, "s"), (self.p_l, "")):
             for _, parts in groupby(self.layers, lambda layer: layer.il):
                 found = [
@@ -116,11 +116,11 @@ class RecurrentMemory(RecurrentSlots):
                     yield [t for t, _ in found], sections
 
     def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
-        """The next ubatch, of sequences of equal length."""
+        """Return the next ubatch, of sequences of equal length."""
         return splitter.split_equal(n_ubatch, sequential, self.n_tail)
 
     def place(self, ubatches: list[UBatch]) -> RecurrentContext:
-        """Places for all ubatches; ContextError and no change if they do not fit."""
+        """Find rows for all ubatches; ContextError and no change if they do not fit."""
         self.prepare(ubatches)
         return RecurrentContext(self, ubatches)
 
@@ -201,19 +201,19 @@ class RecurrentContext(StateWalk):
         self.mem.follow(ubatch)
 
     def get_n_rs(self) -> int:
-        """States the graph reads: those of the ubatch, and those that have to move."""
+        """Return the number of states the graph reads: the ubatch's, and those that must move."""
         return self.mem.size if self.full else self.mem.n
 
     def get_head(self) -> int:
-        """The first row it writes."""
+        """Return the first row that the graph writes."""
         return 0 if self.full else self.mem.head
 
     def get_rs_z(self) -> int:
-        """The row it zeroes, for states that start; -1 for none."""
+        """Return the row that the graph zeroes for new sequences; -1 for none."""
         return 0 if self.full else self.mem.rs_z
 
     def get_size(self) -> int:
-        """Rows of a group."""
+        """Return the number of rows of a group."""
         return self.mem.size
 
     def get_r_l(self, il: int) -> Tensor:
@@ -226,5 +226,5 @@ class RecurrentContext(StateWalk):
         return self.mem.p_l[self._key(il)]
 
     def s_copy(self, i: int) -> int:
-        """The row that state head + i is read from."""
+        """Return the row that state head + i is read from."""
         return self.mem.rows[i]

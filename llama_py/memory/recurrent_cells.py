@@ -36,6 +36,6 @@ class Cell:
 
 
 def steps_of_one(pos: I32) -> int:
-    """How many of the last positions follow each other without a gap or a repeat."""
+    """Return how many steps of exactly one the positions end with."""
     other = np.flatnonzero(np.diff(pos)[::-1] != 1)
     return int(other[0]) if other.size else pos.size - 1

@@ -1,4 +1,4 @@
-"""Which states of a recurrent memory sequences have, and what is done to sequences
+"""Assignment of recurrent states to sequences, and operations on sequences
 (llama-memory-recurrent.cpp)."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RecurrentSlots(StateMemory):
         return self.n_rs_seq > 0 and self.causal
 
     def reset(self) -> None:
-        """Empty every cell."""
+        """Reset every cell to empty."""
         self.cells = [Cell() for _ in range(self.size)]
         self.rs_idx = [0] * self.size  # by sequence: tokens to go back when its state is next read
         self.head = 0
@@ -74,7 +74,7 @@ class RecurrentSlots(StateMemory):
         self.used = sum(1 for c in self.cells if c.seq_id)
 
     def _unshare(self, seqs: list[tuple[int, ...]]) -> None:
-        """Sequences that join another's tokens drop what they had."""
+        """Drop the states of sequences that now share another's tokens."""
         for ids in seqs:
             for seq_id in ids[1:]:
                 self._leave(seq_id)
@@ -139,8 +139,9 @@ class RecurrentSlots(StateMemory):
                     c.tail = dst if c.tail == src else src
 
     def _keep_snapshots(self, others: range) -> None:
-        """The graph moves states without their snapshots. Where it would tear some from a sequence
-        that is not in the ubatch, one of the cells `others`, all cells are moved as a whole."""
+        """Move all cells as a whole if moving states alone would separate one of the cells
+        `others`, whose
+        sequences are not in the ubatch, from its snapshots."""
         self.moves = []
         if any(self.cells[i].n_back and self.cells[i].at != i for i in others):
             self.moves = [(cell.at, i) for i, cell in enumerate(self.cells) if cell.at != i]
@@ -171,8 +172,9 @@ class RecurrentSlots(StateMemory):
         self._copy_rows([(g + old, g + new) for old, new in self.moves for g in groups])
 
     def is_settled(self, ubatch: UBatch) -> bool:
-        """Whether the current ubatch, of as many tokens of each sequence, has all their states
-        where they stay, and moves no others."""
+        """Return True if all states of the current ubatch, which has as many tokens per sequence,
+        are in
+        place and no others move."""
         here = range(self.head, self.head + self.n)
         if self.rows != [*here] or self.rs_z >= 0 or self.moves or self.n != ubatch.n_seqs:
             return False
@@ -180,7 +182,7 @@ class RecurrentSlots(StateMemory):
         return all(self.cells[i].seq_id == set(ids) and len(ids) == 1 for i, ids in own)
 
     def follow(self, ubatch: UBatch) -> None:
-        """`apply_ubatch` for as many more tokens of each of these sequences, without a gap."""
+        """Apply as many more tokens of each of these sequences, without a gap."""
         self.applied, n = ubatch, ubatch.n_seq_tokens
         n_back = min(n - 1, self.n_rs_seq) if self.has_snapshots else 0
         for i in range(ubatch.n_seqs):
@@ -188,7 +190,7 @@ class RecurrentSlots(StateMemory):
             cell.pos, cell.n_back = int(ubatch.pos[n * i + n - 1]), n_back
 
     def _lost(self, ubatch: UBatch) -> set[int]:
-        """The states that the graph was writing or moving are gone."""
+        """Return the sequences whose states the graph was writing or moving."""
         moved = {s for _, new in self.moves for s in self.cells[new].seq_id}
         lost = moved.union(ubatch.seq_id_unq)
         for i, row in enumerate(self.rows):

@@ -1,4 +1,4 @@
-"""Caches of another context, which a model that drafts attends to and stores nothing in
+"""Caches of another context, read by a draft model that stores nothing in them
 (llama-kv-cache.cpp, `other`)."""
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from llama_py.memory.mask import MaskRule, kq_mask
 
 
 class SharedMemory(MemoryGroup):
-    """What layers of another context's model keep, to be read. Tokens take no place, so that
-    several may come at one position, the first after those that are kept; nothing is ever removed.
+    """Read-only memory of another context's model. Tokens take no cells, so several may have the
+    same
+    position, first the one after the stored tokens; nothing is ever removed.
     """
 
     def __init__(
         self, other: MemoryGroup, layers: Mapping[int, int], windows: Mapping[int, Window | None]
     ) -> None:
-        """layers: by layer the one that it reads; windows: what its tokens see"""
+        """Map `layers` to those of the other model; `windows`: sliding window of each layer."""
         super().__init__({}, None, {il: other.of[read] for il, read in layers.items()})
         self._other, self._layers = other, dict(layers)
         self._windows = {self.of[il]: window for il, window in windows.items()}
@@ -66,7 +67,7 @@ class SharedMemory(MemoryGroup):
 
 
 class SharedWalk(KVCacheContext):
-    """A batch whose tokens look at the cells of another context's cache."""
+    """Context of a batch whose tokens attend to another context's cache."""
 
     def __init__(
         self,

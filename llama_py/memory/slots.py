@@ -1,5 +1,6 @@
-"""Recurrent states as rows of slots: a row for each sequence number, with the inputs of the
-convolution and the state behind them (ik_llama.cpp llama.cpp: llama_kv_cache_init, cache.s_l)."""
+"""Recurrent states in slots: one row per sequence number, with the convolution's inputs and then
+the
+state (ik_llama.cpp llama.cpp: llama_kv_cache_init, cache.s_l)."""
 
 from __future__ import annotations
 
@@ -34,11 +35,11 @@ from llama_py.memory.recurrent_cells import steps_of_one
 
 @dataclass(slots=True)
 class StateSlot:
-    """What a sequence has.
+    """Stored state of one sequence.
 
     pos      last position of the state, -1 if there is none
     n_steps  tokens whose states are in the checkpoints, the last of them the state's own
-    n_back   how many of these may be taken back
+    n_back   number of these that may be rolled back
     """
 
     pos: int = -1
@@ -88,15 +89,15 @@ class SlotMemory(NumberedStates):
         )
 
     def all_tensors(self) -> list[Tensor]:
-        """All of them; each has a row for every slot."""
+        """Return all tensors; each has one row per slot."""
         return [*self.s_l.values(), *(t for pair in self.steps.values() for t in pair)]
 
     def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
-        """The next ubatch, as the graph can have it: one sequence, or one token of each."""
+        """Return the next ubatch that a graph supports: one sequence, or one token of each."""
         return splitter.split_slots(n_ubatch, sequential, self.n_tail)
 
     def place(self, ubatches: list[UBatch]) -> SlotContext:
-        """ContextError if a token is in several sequences."""
+        """Return the context of ubatches; ContextError if a token is in several sequences."""
         for ubatch in ubatches:
             for ids in ubatch.seq_id:
                 check_seqs(self.size, *ids)
@@ -111,8 +112,9 @@ class SlotMemory(NumberedStates):
         return SlotContext(self, [])
 
     def apply_ubatch(self, ubatch: UBatch) -> None:
-        """Take the ubatch's place. What starts anew starts from zeros, not from zero times what was
-        there: that may be NaN."""
+        """Apply the ubatch to its slots. New sequences start from zeros, not from old values times
+        zero,
+        which may be NaN."""
         self.applied = ubatch
         n = ubatch.n_seq_tokens
         pos = ubatch.pos[: ubatch.n_tokens].reshape(-1, n)
@@ -150,7 +152,7 @@ class SlotMemory(NumberedStates):
         return True
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
-        """All that src has; states know no range of positions."""
+        """Copy the whole state of src to dst; position ranges are ignored."""
         check_seqs(self.size, src, dst)
         if src == dst:
             return
@@ -163,7 +165,7 @@ class SlotMemory(NumberedStates):
         return f"slots [{layers}] {sum(t.ne[0] for t in self.s_l.values())}"
 
     def _whole_rows(self) -> Iterator[Whole]:
-        """The parts of the row that a layer keeps, and the sizes of their sections in bytes."""
+        """Yield the parts of each layer's row, and the sizes of their sections in bytes."""
         for _, same in groupby(self.layers, lambda layer: layer.il):
             parts = list(same)
             sections = []
@@ -193,9 +195,9 @@ class SlotContext(StateWalk):
         return bool(ubatch.pos[: ubatch.n_tokens].min() > 0)
 
     def get_s_l(self, il: int) -> Tensor:
-        """The rows of a layer."""
+        """Return the rows of a layer's states, one per slot."""
         return self.mem.s_l[self._key(il)]
 
     def get_steps(self, il: int) -> tuple[Tensor, Tensor]:
-        """Its checkpoints: of the inputs, and of the states."""
+        """Return the layer's checkpoints of inputs and of states."""
         return self.mem.steps[self._key(il)]

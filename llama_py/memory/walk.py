@@ -22,7 +22,7 @@ class Walk(ABC):
         self._i = 0
 
     def on(self, part: int) -> Self:
-        """The same for one of the devices that share layers: what it has of them."""
+        """Return a copy for one of the devices that share layers."""
         found = copy(self)
         found.part = part
         return found
@@ -46,13 +46,14 @@ class Walk(ABC):
 
     @property
     def is_settled(self) -> bool:
-        """Of a batch of one token each of sequences, or several of one: whether those after them
-        need nothing but `follow`, as long as there is room and nothing else is done to the memory.
+        """True if the next tokens of these sequences need only `follow`, as long as there is room
+        and
+        memory is not changed otherwise.
         """
         return False
 
     def has_room(self, ubatch: UBatch) -> bool:
-        """Whether the tokens after them have a place, and the same graph."""
+        """Return True if the next tokens have cells and the same graph."""
         return True
 
     @abstractmethod
