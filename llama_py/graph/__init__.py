@@ -1,1 +1,1 @@
-"""What every architecture's graph is built with: names, inputs, results (llama-graph.h)."""
+"""Common parts of every architecture's graph: names, inputs, results (llama-graph.h)."""

@@ -1,4 +1,4 @@
-"""What a model that only drafts has of the one that it drafts for (llama_cparams::ctx_other)."""
+"""Tensors that a draft-only model borrows from its target model (llama_cparams::ctx_other)."""
 
 from __future__ import annotations
 

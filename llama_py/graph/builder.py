@@ -1,4 +1,4 @@
-"""Builds one graph: order, names, inputs (llama-graph.cpp:llm_graph_context)."""
+"""Builder of one graph: order, names, inputs (llama-graph.cpp:llm_graph_context)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ Made = TypeVar("Made")
 
 
 class GraphBuilder:
-    """What blocks are given: `g.cb(t, name, il)` gives names, `g.expand(t)` fixes the order of
-    execution, inputs are made when a block first asks for them.
+    """Builder of one graph, passed to all blocks: `g.cb(t, name, il)` names tensors, `g.expand(t)`
+    fixes
+    the order of execution, and inputs are created when a block first reads them.
 
     Shapes in comments are in ggml's order; n_tokens is the ubatch's.
-    names  what tensors of shared blocks are called in this graph, where it is something else;
+    names  other names for tensors of shared blocks in this graph;
            "" leaves a tensor to its automatic name
     """
 
@@ -56,7 +57,7 @@ class GraphBuilder:
         return t
 
     def form(self, kind: Form) -> str:
-        """How blocks of a kind are to be built."""
+        """Return the chosen variant of a block."""
         return self.cparams.form(kind.kind, kind.names[0])
 
     def fused(self, kind: str, t: Tensor) -> Tensor:
@@ -68,7 +69,7 @@ class GraphBuilder:
         return self.res.add_input(inp)
 
     def input_embd(self, token_embd: Tensor) -> Tensor:
-        """Embeddings of the tokens, or those that the batch brought. -> [n_embd, n_tokens]"""
+        """Return embeddings of the tokens, or those in the batch: [n_embd, n_tokens]."""
         names = ("inp_tokens", "inp_embd")
         inp = self.add_input(InputEmbd(self.hp.n_embd_inp, self.n_tokens, names))
         self.inp_tokens = inp.tokens
@@ -82,20 +83,20 @@ class GraphBuilder:
         return self.expand(self.cb(cur, "embd"))
 
     def deepstack(self, i: int) -> Tensor:
-        """What embeddings that come in place of tokens have for a later layer. [n_embd, n_tokens]
+        """Return the part of input embeddings for a later layer, [n_embd, n_tokens].
 
-        i  from 1; 0 is what the first layer gets
+        i  from 1; 0 is the part for the first layer
         """
         return view(self.inp_embd, self.inp_embd.ne[:2], offset=i * self.hp.n_embd)
 
     def rows(self, table: Tensor, ids: Tensor) -> Tensor:
-        """Rows of a table of embeddings, with what adapters add. ids I32 [n] -> [n_embd, n]"""
+        """Look up rows of an embedding table, with adapters applied: ids I32 [n] -> [n_embd, n]."""
         return self.params.loras.add_to_rows(get_rows(table, ids), table, ids)
 
     def mm(
         self, weight: Tensor, x: Tensor, prec: str = "default", scale: Tensor | None = None
     ) -> Tensor:
-        """scale * (weight x), with what adapters add (build_lora_mm). [n_in, n] -> [n_out, n]"""
+        """Compute scale * (weight x), with adapters (build_lora_mm): [n_in, n] -> [n_out, n]."""
         res = mul_mat(weight, x, prec)
         res = res if scale is None else mul(res, scale)
         return self.params.loras.add_to(res, weight, x)
@@ -108,64 +109,64 @@ class GraphBuilder:
 
     @cached_property
     def inp_out_ids(self) -> Tensor:
-        """Which tokens are outputs. I32 [n_outputs]"""
+        """Indices of the output tokens, I32 [n_outputs]."""
         return self.add_input(InputOutIds(self.n_outputs)).out_ids
 
     @cached_property
     def inp_rs(self) -> InputRS:
-        """Which recurrent states to start from."""
+        """Input that selects the recurrent states to start from."""
         return self.add_input(InputRS(self.params))
 
     @cached_property
     def inp_slots(self) -> InputSlots:
-        """Which slots have the recurrent states, where they are in slots."""
+        """Input that selects the slots of the recurrent states."""
         return self.add_input(InputSlots(self.params))
 
     @cached_property
     def inp_cross(self) -> InputCross:
-        """What the encoder made."""
+        """Input with the encoder's result."""
         return self.add_input(InputCross(self.params))
 
     def inp_attn(self, il: int) -> InputAttnKV:
-        """Those of the cache that has the keys and values of layer il."""
+        """Return inputs of the cache that stores keys and values of layer il."""
         return self.inp_cache(self.mctx.part_of(il), self.cparams.flash_attn)
 
     def inp_index(self, fused: bool) -> InputAttnKV:
-        """Those of the cache that has the keys of indexers; fused: they score by one op."""
+        """Return inputs of the cache of index keys; fused: they are scored by one op."""
         return self.inp_cache(INDEX, fused)
 
     def inp_cache(self, part: str, f16: bool) -> InputAttnKV:
-        """Those of a cache of the memory; f16: its mask is."""
+        """Return inputs of the cache `part`; f16: its mask is F16."""
         if part not in self._attn:
             self._attn[part] = self.add_input(InputAttnKV(self.params, part, f16))
         return self._attn[part]
 
     def inp_no_cache(self, window: Window | None) -> InputAttnNoCache:
-        """Those of attention within the ubatch."""
+        """Return inputs of attention within the ubatch."""
         if window not in self._no_cache:
             self._no_cache[window] = self.add_input(InputAttnNoCache(self.params, window))
         return self._no_cache[window]
 
     def outputs(self, *tensors: Tensor) -> list[Tensor]:
-        """Only the rows that are outputs. each [n, n_tokens] -> [n, n_outputs]"""
+        """Select the output rows of each tensor: [n, n_tokens] -> [n, n_outputs]."""
         return [get_rows(t, self.inp_out_ids) for t in tensors]
 
     def layer_out(self, cur: Tensor, il: int, before: str = "") -> Tensor:
-        """A layer's result, moved by the control vector if there is one (build_cvec).
+        """Name a layer's result and apply the control vector, if there is one (build_cvec).
 
-        before  what it is called before that
+        before  name of the result before the control vector
         """
         if self.params.cvec is not None:
             cur = self.params.cvec.apply_to(self.cb(cur, before, il) if before else cur, il)
         return self.cb(cur, "l_out", il)
 
     def shared(self, key: str, make: Callable[[], Made]) -> Made:
-        """What several layers use and the first of them makes."""
+        """Return the value for `key` that several layers share; the first caller makes it."""
         if key not in self._shared:
             self._shared[key] = make()
         made: Made = self._shared[key]
         return made
 
     def made(self, key: str) -> Any:
-        """What was made before, for all layers."""
+        """Return the value for `key`, which `shared` has made before."""
         return self._shared[key]

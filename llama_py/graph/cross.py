@@ -1,4 +1,4 @@
-"""What an encoder hands to the decoder (llama-graph.h:llama_cross)."""
+"""Result of an encoder, as the decoder's input (llama-graph.h:llama_cross)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Cross:
         return int(self.embd.shape[1])
 
     def seen_by(self, ubatch: UBatch) -> npt.NDArray[np.bool_]:
-        """[n_tokens, n_enc]: whether a token has a sequence in common with the encoder's."""
+        """Return [n_tokens, n_enc]: True if a token shares a sequence with an encoder token."""
         sets = [set(ids) for ids in self.seq_ids]
         rows = {ids: [not s.isdisjoint(ids) for s in sets] for ids in set(ubatch.seq_id)}
         return np.array([rows[ids] for ids in ubatch.seq_id], np.bool_)

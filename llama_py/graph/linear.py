@@ -1,4 +1,5 @@
-"""Matrices with what may come with them, and norms (llama-graph.cpp:build_lora_mm, build_norm)."""
+"""Matrices with optional scales, biases and adapters, and norms
+(llama-graph.cpp:build_lora_mm, build_norm)."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Linear:
     before_bias: str = ""
 
     def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """weight x. [n_in, n] -> [n_out, n]"""
+        """Multiply by the weight: [n_in, n] -> [n_out, n]."""
         return mul_mat(self.weight, x, self.prec)
 
     def scaled(self, g: GraphBuilder, x: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ class Linear:
         return g.params.loras.add_to(res, self.weight, x)
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """[n_in, n] -> [n_out, n]"""
+        """Multiply, scale and add the bias: [n_in, n] -> [n_out, n]."""
         res = self.scaled(g, x)
         if self.bias is None:
             return res
@@ -73,7 +74,7 @@ class ExpertLinear:
     of: int = 0
 
     def __call__(self, g: GraphBuilder, x: Tensor, ids: Tensor, name: str, il: int) -> Tensor:
-        """Each token times the matrices of its experts (build_lora_mm_id).
+        """Multiply each token by the matrices of its experts (build_lora_mm_id).
 
         x [n_in, 1 or n_used, n_tokens], ids [n_used, n_tokens] -> [n_out, n_used, n_tokens]
         """
@@ -107,7 +108,7 @@ class Norm:
     eps: float = 0.0
 
     def __call__(self, g: GraphBuilder, cur: Tensor, name: str = "", il: int = -1) -> Tensor:
-        """cur [n, ...] -> the same, called `name` if there is one"""
+        """Normalize cur [n, ...] and name the result, if `name` is given. -> like cur"""
         rms = self.kind == "rms"
         eps = self.eps or (g.hp.f_norm_rms_eps if rms else g.hp.f_norm_eps)
         cur = rms_norm(cur, eps) if rms else norm(cur, eps)

@@ -1,4 +1,4 @@
-"""What a decode gives back: rows of the graph's results, put into the batch's order."""
+"""Results of a decode: rows of the graph's outputs, in batch order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from llama_py.hparams.cparams import CParams
 
 
 def read_rows(t: Tensor, n: int, copy: bool = True) -> F32:
-    """The first n rows of an F32 result [n_row, *]. -> [n, n_row]
+    """Read the first n rows of an F32 result [n_row, *] as (n, n_row).
 
-    copy  False: what the graph writes into, where the host has that
+    copy  False: return a view of the graph's memory if it is on the host
     """
     if n == 0:
         return np.empty((0, t.ne[0]), np.float32)
@@ -70,7 +70,7 @@ class Outputs:
         self._cparams, self._copy = cparams, copy
 
     def add(self, res: GraphResult, ubatch: UBatch) -> None:
-        """Read what the graph has just computed for a ubatch."""
+        """Read the results that the graph has just computed for a ubatch."""
         cp = self._cparams
         place = self._rank[ubatch.batch_idxs[ubatch.output]]
         if place.size and res.t_logits is not None:
@@ -93,12 +93,12 @@ class Outputs:
 
 
 def _token_rows(t: Tensor, n: int) -> F32:
-    """All that each of n tokens has. [..., n] -> [n, all]"""
+    """Read all values of each of n tokens: [..., n] -> (n, all)."""
     return read_rows(t, t.n_elements // t.ne[0]).reshape(n, -1)
 
 
 def _output_rows(t: Tensor, ubatch: UBatch, copy: bool = True) -> F32:
-    """Those of the outputs, of a result that has either only them or a row for each token."""
+    """Read the output rows of a result that has only these or one row per token."""
     n_outputs = int(np.count_nonzero(ubatch.output))
     if t.ne[1] == n_outputs:
         return read_rows(t, n_outputs, copy)

@@ -1,4 +1,4 @@
-"""What a graph is built from (llama-graph.h)."""
+"""Parameters that a graph is built from (llama-graph.h)."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class GraphParams:
 
     @property
     def cross(self) -> Cross:
-        """What the encoder made; ContextError where nothing was encoded."""
+        """Result of the encoder; ContextError if nothing was encoded."""
         if self.encoded is None:
             raise ContextError("this model decodes what it has encoded; call encode first")
         return self.encoded
 
     @property
     def borrowed(self) -> Borrowed:
-        """What it has of another model; ContextError where there is none."""
+        """Tensors borrowed from another model; ContextError if there is none."""
         if self.lent is None:
             raise ContextError(
                 "this model can only draft for another; give it as model_draft (-md) of that one"
@@ -63,7 +63,7 @@ class GraphParams:
         return self.lent
 
     def allow_reuse(self, other: GraphParams) -> bool:
-        """Whether graphs of both would have the same nodes, as far as the inputs do not decide."""
+        """Return True if both graphs would have the same nodes, apart from their inputs."""
         return (
             same_shape(self.ubatch, other.ubatch)
             and self.n_outputs == other.n_outputs
@@ -78,7 +78,7 @@ class GraphParams:
 
 
 def same_shape(a: UBatch, b: UBatch) -> bool:
-    """Whether two ubatches make the same graph: sizes, kind, and with equal_seqs the sequences."""
+    """Return True if two ubatches make the same graph: sizes, type, equal_seqs' sequences."""
     return (
         a.equal_seqs == b.equal_seqs
         and a.n_tokens == b.n_tokens

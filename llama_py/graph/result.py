@@ -1,4 +1,4 @@
-"""What comes of building a graph (llama-graph.h:llm_graph_result)."""
+"""Results of building a graph (llama-graph.h:llm_graph_result)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class GraphResult:
         return inp
 
     def set_outputs(self) -> None:
-        """Keep what is read after the run from being overwritten during it."""
+        """Mark results that are read after the run, so that it does not overwrite them."""
         layers = map(self.t_layer_inp.get, self.params.cparams.embeddings_layer_inp)
         for t in (self.t_logits, self.t_embd, self.t_embd_pooled, self.t_h_nextn, *layers):
             while t is not None:
@@ -69,8 +69,8 @@ class GraphResult:
             inp.set_input(ubatch)
 
     def follow(self, ubatch: UBatch) -> None:
-        """`set_inputs` for the tokens after those that this graph has computed last: nothing else
-        was computed in its memory since."""
+        """Set inputs for the tokens after those of the last run, if nothing else used this memory
+        since."""
         if self._follow is None:
             self._follow = [_follow(inp) for inp in self.inputs]
         for follow in self._follow:
@@ -78,12 +78,12 @@ class GraphResult:
 
     @cached_property
     def logits_here(self) -> F32 | None:
-        """[n_outputs, n_vocab] what the graph writes into, where the host has that."""
+        """View of the logits [n_outputs, n_vocab] in host memory; None if they are elsewhere."""
         values = None if self.t_logits is None else host_array(self.t_logits)
         return None if values is None else values.reshape(-1, values.shape[-1])
 
     def can_reuse(self, params: GraphParams) -> bool:
-        """Whether this graph serves for params too; if so its inputs are bound to their memory."""
+        """Return True if this graph can be reused for params; binds its inputs to their memory."""
         return self.params.allow_reuse(params) and all(
             [inp.can_reuse(params) for inp in self.inputs]
         )

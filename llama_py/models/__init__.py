@@ -37,20 +37,20 @@ def register(kind: A) -> A:
 
 
 def known_architectures() -> list[str]:
-    """What general.architecture may be; nothing is imported."""
+    """Return the names that general.architecture may have, without importing them."""
     return sorted({*_REGISTERED, *_ours(), *_others()})
 
 
 @cache
 def _ours() -> dict[str, str]:
-    """The module of each architecture of this folder."""
+    """Return the module of each architecture in this folder."""
     modules = (m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg)
     return {spelled(name): name for name in modules if not name.startswith("_")}
 
 
 @cache
 def spelled(module: str) -> str:
-    """The name of the architecture that a module of this folder defines."""
+    """Return the name of the architecture that a module of this folder defines."""
     if "_" not in module:
         return module
     dashed = module.replace("_", "-")
@@ -67,7 +67,7 @@ def _others() -> dict[str, EntryPoint]:
 
 
 def architecture(arch: str) -> type[Architecture]:
-    """The class for a general.architecture; UnknownArchitecture with the known and nearest ones."""
+    """Return the class of an architecture; UnknownArchitecture suggests similar names."""
     if arch in _REGISTERED:
         return _REGISTERED[arch]
     module = _ours().get(arch)

@@ -1,6 +1,5 @@
-"""AFMoE (Arcee Trinity): attention with a gate on its result, norms before and after blocks,
-experts after the first layers; most layers see a window of tokens, every fourth has no RoPE
-(models/afmoe.cpp)."""
+"""AFMoE (Arcee Trinity): gated attention, norms before and after blocks, experts after the first
+layers; most layers use sliding-window attention, every fourth has no RoPE (models/afmoe.cpp)."""
 
 from __future__ import annotations
 

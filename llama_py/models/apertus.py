@@ -1,5 +1,6 @@
-"""Apertus: a feed-forward with an activation of each layer's own, queries and keys normed head by
-head (models/apertus.cpp)."""
+"""Apertus: a feed-forward with a separate activation per layer, queries and keys normed head by
+head
+(models/apertus.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arctic: a dense feed-forward in every layer, and beside it experts that see the layer's input
+"""Arctic: a dense feed-forward in every layer, and parallel experts that read the layer's input
 (models/arctic.cpp)."""
 
 from __future__ import annotations

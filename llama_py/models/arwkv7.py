@@ -1,4 +1,4 @@
-"""ARWKV: Qwen2 with RWKV-7's time mix in the place of attention (models/arwkv7.cpp).
+"""ARWKV: Qwen2 with RWKV-7's time mix instead of attention (models/arwkv7.cpp).
 
 llama.cpp keeps the wrong tokens of several sequences that are decoded together; here each has its
 own.

@@ -1,5 +1,5 @@
-"""Baichuan: Llama with 32 layers; with 40 of them positions do not turn heads, but what is far off
-counts less (models/baichuan.cpp)."""
+"""Baichuan: the 32-layer model is Llama, the 40-layer model uses ALiBi instead of RoPE
+(models/baichuan.cpp)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llama_py.models.trunks.plain import Plain, WholeHParams
 
 
 class BaichuanHParams(WholeHParams):
-    """As in llama.cpp a model of another size knows no positions at all."""
+    """Hyperparameters; models of other sizes have no positions at all, like in llama.cpp."""
 
     def load(self, keys: Keys) -> None:
         if self.n_layer == 32:

@@ -1,4 +1,4 @@
-"""Ling, the first: experts in every layer, with shared ones (models/bailingmoe.cpp)."""
+"""Ling 1: experts in every layer, with shared ones (models/bailingmoe.cpp)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Ling 3: delta nets with a gate for each channel, and now and then latent attention with a gate
-for each head; experts after the first layers, with shared ones; a NextN layer that drafts
-(models/bailingmoe3.cpp).
+"""Ling 3: delta nets with a gate per dimension, some latent attention with a gate per head, experts
+after the first layers with shared ones, and a NextN layer that drafts (models/bailingmoe3.cpp).
 
 Sizes of hidden channels may differ from layer to layer; llama.cpp takes those of the first. There
 may be several NextN layers; llama.cpp drafts with one only."""

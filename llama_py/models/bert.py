@@ -1,4 +1,4 @@
-"""BERT and its many children: embeddings and rerankers (models/bert.cpp)."""
+"""BERT and its many variants: embeddings and rerankers (models/bert.cpp)."""
 
 from __future__ import annotations
 

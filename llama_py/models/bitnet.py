@@ -1,5 +1,4 @@
-"""BitNet b1.58: what heads find, and hidden channels, are normed before they are projected
-(models/bitnet.cpp)."""
+"""BitNet b1.58: norms before the output and down projections (models/bitnet.cpp)."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ class SubNormedAttention(Attention):
         return self._projected(g, self.sub_norm(g, seen, "attn_sub_norm", il), il)
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """The result, of some of the heads."""
+        """Attend with a share of the heads, yielding for the norm over all heads."""
         seen = self.seen(g, self.project(g, cur, il), il)
         normed = yield from normed_in_parts(g, seen, self.sub_norm, self.n_all)
         return self._projected(g, normed, il)
@@ -77,14 +76,14 @@ class SubNormedFeedForward(FeedForward):
         return self.projected(g, self.sub_norm(g, hidden, "ffn_sub_norm", il), il)
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """The result, of some of the hidden channels."""
+        """Apply a share of the feed-forward, yielding for the norm over all dimensions."""
         hidden = self.hidden(g, cur, il)
         normed = yield from normed_in_parts(g, hidden, self.sub_norm, self.n_all)
         return self.projected(g, normed, il)
 
 
 def normed_in_parts(g: GraphBuilder, x: Tensor, norm: Norm, n: int) -> Steps:
-    """A part of rows of n channels; their mean square comes before it."""
+    """Normalize a part of rows of n dimensions, first yielding their mean square."""
     mean = yield scale(sum_rows(sqr(x)), 1.0 / n)  # [1, n_tokens]
     assert norm.weight is not None
     return mul(div(x, sqrt(scale(mean, 1.0, g.hp.f_norm_rms_eps))), norm.weight)

@@ -1,5 +1,4 @@
-"""BLOOM: what is far off counts less; norms, also of the embeddings, and matrices with biases
-(models/bloom.cpp)."""
+"""BLOOM: ALiBi; norms, also of the embeddings, and matrices with biases (models/bloom.cpp)."""
 
 from __future__ import annotations
 

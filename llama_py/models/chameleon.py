@@ -1,6 +1,5 @@
-"""Chameleon, the part that reads and writes text: queries and keys are normed with a norm of each
-head's own; in the large one results of blocks are normed, not what goes into them
-(models/chameleon.cpp)."""
+"""Chameleon, text only: queries and keys have a norm per head; the large model norms the results of
+blocks instead of their inputs (models/chameleon.cpp)."""
 
 from __future__ import annotations
 
@@ -57,8 +56,9 @@ class SwinLayer:
 
 
 class Chameleon(Decoder):
-    """Tokens of images are never chosen: what they would become is not in this file. llama.cpp
-    leaves them out of the first output of a batch only, here all outputs do."""
+    """Chameleon without image output: image tokens are never chosen, in no output of a batch.
+    llama.cpp
+    excludes them from a batch's first output only."""
 
     arch = "chameleon"
     HParams = ChameleonHParams

@@ -1,5 +1,5 @@
-"""CogVLM, the part that reads text and what was made of images: each has matrices of its own, and
-both the same keys and values (models/cogvlm.cpp).
+"""CogVLM's decoder: text and image tokens have separate matrices, but the same keys and values
+(models/cogvlm.cpp).
 
 All rows go through the last layer and the head, as in llama.cpp; there a context takes the first of
 them for those that were asked for, here these.
@@ -86,7 +86,7 @@ class TextOrImage:
         self.text, self.image = text, image
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the matrices for image or text tokens: [n_embd, n_tokens] -> same shape."""
         block = self.image if g.ubatch.token is None else self.text
         return block(g, cur, il)
 

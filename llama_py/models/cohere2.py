@@ -1,5 +1,5 @@
-"""Command R7B: Command R, where most layers see a window of tokens; only in these do positions turn
-heads (models/cohere2.cpp)."""
+"""Command R7B: Command R with sliding-window attention in most layers; only these use RoPE
+(models/cohere2.cpp)."""
 
 from __future__ import annotations
 

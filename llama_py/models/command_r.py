@@ -1,5 +1,5 @@
-"""Command R: attention and feed-forward side by side, on the same norm, which has no bias; in the
-largest one queries and keys are normed (models/command-r.cpp)."""
+"""Command R: attention and feed-forward in parallel on the same norm without a bias; in the largest
+model queries and keys are normed (models/command-r.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DBRX: experts in every layer, queries, keys and values by one matrix and limited
+"""DBRX: experts in every layer; queries, keys and values by one matrix and clamped
 (models/dbrx.cpp)."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Llama-Nemotron: layers differ in heads and sizes; some have no attention, a matrix in its place,
-or no feed-forward (models/deci.cpp)."""
+"""Llama-Nemotron: layers differ in heads and sizes; some have a matrix instead of attention, no
+attention, or no feed-forward (models/deci.cpp)."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Deci(LongDecoder):
 
 
 class OneMatrix:
-    """What is called linear attention: a matrix, and tokens do not see each other."""
+    """Matrix that replaces attention ("linear attention" in the file); tokens are not mixed."""
 
     def __init__(self, w: Weights, n_embd: int) -> None:
         self.output = w.linear("attn_output", n_embd, n_embd, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Multiply by the matrix: [n_embd, n_tokens] -> same shape."""
         return g.cb(self.output(g, cur), "wo", il)

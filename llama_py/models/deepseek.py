@@ -1,4 +1,4 @@
-"""DeepSeek, the first with experts: they come after the first layers, with shared ones
+"""DeepSeek with experts, the first: they follow dense layers, with shared ones
 (models/deepseek.cpp)."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""DeepSeek-V2 and -V3, and others of their shape: latent attention, experts after the first layers,
-perhaps a NextN layer that drafts (models/deepseek2.cpp)."""
+"""DeepSeek-V2, -V3 and similar models: latent attention, experts after the first layers, optionally
+a NextN layer that drafts (models/deepseek2.cpp)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class DeepseekOcr(Decoder):
 
 
 class PlainAttention(Attention):
-    """RoPE without anything that stretches it; what does counts in the scale of products."""
+    """Attention with RoPE without context extension, which only changes the scale of scores."""
 
     parts_keep = KeysValues
 

@@ -139,11 +139,11 @@ class Deepseek4HParams(RoutedHParams):
 
     @property
     def rotated(self) -> bool:
-        """Whether all keys are rotated as the indexer's, because they are as wide."""
+        """True if all keys are rotated like the indexer's, because they have the same size."""
         return self.n_embd_head_k == self.indexer_head_size and not self.n_embd_head_k % ROTATED
 
     def compressed(self, il: int) -> Compressed | None:
-        """What layer il keeps beyond its window."""
+        """Return the compressed keys that layer il keeps beyond its window."""
         ratio = self.compress_ratios[il]
         if not ratio:
             return None
@@ -151,7 +151,7 @@ class Deepseek4HParams(RoutedHParams):
         return Compressed(kind, ratio, self.n_embd_head_k, ratio == CHOSEN, self.rotated)
 
     def index(self, il: int) -> Compressed | None:
-        """What its indexer keeps."""
+        """Return the compressed keys of layer il's indexer."""
         if self.compress_ratios[il] != CHOSEN:
             return None
         return Compressed("lid", CHOSEN, self.indexer_head_size, True, True)
@@ -289,7 +289,7 @@ class Deepseek4(DraftingDecoder):
         return g.cb(spread(embd), "hc_init")
 
     def layer_input(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """The mean of the streams."""
+        """Return the mean of the streams."""
         cur = g.cb(mean(cur), "layer_inp", il)
         return g.expand(cur) if il in g.cparams.embeddings_layer_inp else cur
 

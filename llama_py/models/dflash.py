@@ -1,6 +1,6 @@
-"""DFlash: layers that draft a block of tokens at once, with masks in place of those to come. What
-some of the other model's layers get is stored as keys and values of their own; a block attends to
-these and to all of itself (models/dflash.cpp).
+"""DFlash: layers that draft a block of tokens at once, from mask tokens. They store keys and values
+computed from the other model's hidden states; a block attends to these and to all of itself
+(models/dflash.cpp).
 
 A head after it may choose each token by the one before it (DSpark), or convolutions along the
 block and scores of pairs of tokens (DFlash2). Layers may be DeepSeek-V4's, with several residual
@@ -98,7 +98,7 @@ class DFlashHParams(HParams):
         return Window(self.n_swa) if self.swa_layers and self.swa_layers[il] else None
 
     def check_pairs(self, where: str) -> None:
-        """WeightsError where what the scores of pairs need does not fit."""
+        """Raise WeightsError if the scores of pairs do not fit the model."""
         sizes = self.selector_rank, self.selector_top_k, self.n_kernel, self.n_group
         if not all(sizes):
             raise WeightsError(f"{where}: convolutions and scores of pairs lack their sizes")
@@ -118,8 +118,8 @@ class DFlashHParams(HParams):
 
 
 class BlockLayer:
-    """Attention to all, and a feed-forward; keys and values of it are also made of what the other
-    model's layers get."""
+    """Layer of attention and feed-forward that also stores keys and values computed from the other
+    model's hidden states."""
 
     def __init__(self, w: Weights, hp: DFlashHParams, conv: bool) -> None:
         n_embd, shape = hp.n_embd, hp.layers[w.il]
@@ -147,7 +147,7 @@ class BlockLayer:
     def keys_values(
         self, g: GraphBuilder, cur: Tensor, il: int, freqs: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """[n_embd, n_tokens] -> each [d, n_head_kv, n_tokens]"""
+        """Compute keys and values: [n_embd, n_tokens] -> [d, n_head_kv, n_tokens] each."""
         k = self.k(g, cur)
         v = k if self.v is None else self.v(g, cur)
         k, v = (reshape(t, *self.heads_kv, g.n_tokens) for t in (k, v))
@@ -157,7 +157,7 @@ class BlockLayer:
         return rope(g, k, il, freqs), v
 
     def store(self, g: GraphBuilder, cur: Tensor, il: int, freqs: Tensor | None) -> None:
-        """Keys and values of what the other model's layers get. cur [n_embd, n_tokens]"""
+        """Store keys and values of the other model's hidden states. cur [n_embd, n_tokens]"""
         k, v = self.keys_values(g, cur, il, freqs)
         k, v = g.cb(k, "Kcur_injected", il), g.cb(v, "Vcur_injected", il)
         inp = g.inp_attn(il)
@@ -168,7 +168,7 @@ class BlockLayer:
         g.expand(inp.mctx.cpy_v(v, inp.v_idxs, il))
 
     def __call__(self, g: GraphBuilder, residual: Tensor, il: int, freqs: Tensor | None) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the layer to a block: [n_embd, n_tokens] -> same shape."""
         cur = self.attn_norm(g, residual, "noise_norm", il)
         cur = self._between(g, "attn", cur, il, lambda x: self._attended(g, x, il, freqs))
         if self.attn_post_norm is not None:
@@ -184,7 +184,7 @@ class BlockLayer:
     def _between(
         self, g: GraphBuilder, what: str, cur: Tensor, il: int, inner: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """Something between two convolutions, if there are any."""
+        """Apply `inner` between two convolutions, if the layer has them."""
         conv = self.convs.get(what)
         if conv is None:
             return inner(cur)
@@ -288,7 +288,7 @@ class DFlash(Architecture):
                 head(g, inp.tokens)
 
     def _store(self, g: GraphBuilder) -> None:
-        """Of what the other model's layers get, keys and values of every layer."""
+        """Store keys and values of every layer for the other model's hidden states."""
         names = ("", "inp_target_features")
         cur = g.add_input(InputEmbd(self.hp.n_embd_inp, g.n_tokens, names)).embd
         cur = self.fc_norm(g, self.fc(g, cur), "inp_g_embeddings")
@@ -297,7 +297,7 @@ class DFlash(Architecture):
         g.res.t_embd = g.expand(cur)
 
     def _logits(self, g: GraphBuilder, cur: Tensor) -> Tensor:
-        """[n_embd, n_tokens] -> [n_vocab, n_tokens]"""
+        """Compute logits for drafting: [n_embd, n_tokens] -> [n_vocab, n_tokens]."""
         cur, hp = self.ends.logits(g, cur), self.hp
         if self.selector is not None:
             cur = scale(cur, hp.logit_scale) if hp.logit_scale else cur

@@ -1,5 +1,5 @@
-"""dots3-note: latent attention with a gate for each head, in some layers to the tokens that an
-indexer chooses, in others with a window and sizes of their own; experts after the first layers
+"""dots3-note: latent attention with a gate per head, in some layers to tokens that an indexer
+chooses, in others with a sliding window and different sizes; experts after the first layers
 (models/dots3note.cpp)."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Dots3NoteHParams(ChoosingHParams, ScaledWindows):
 
 
 def _each_layer(keys: Keys, key: str, n_layer: int) -> tuple[bool, ...]:
-    """A flag of each layer of the trunk; there may be more."""
+    """Read a flag per layer of the trunk; the file may have more."""
     return keys.flags(key, max(n_layer, keys.count(key)))[:n_layer]
 
 
@@ -89,7 +89,7 @@ class Dots3NoteAttention(ChoosingAttention):
 
 
 class WindowAttention(Dots3NoteAttention):
-    """To all within the window."""
+    """Latent attention to all tokens within the window."""
 
     parts_keep = KeysValues
 

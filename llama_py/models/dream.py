@@ -1,4 +1,4 @@
-"""Dream: a Qwen2 that was made to diffuse (models/dream.cpp)."""
+"""Dream: Qwen2 trained for diffusion (models/dream.cpp)."""
 
 from __future__ import annotations
 

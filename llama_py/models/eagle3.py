@@ -1,5 +1,5 @@
-"""EAGLE-3: one layer that drafts for another model, from a token and what three layers of that
-model get of the token before it, joined by a matrix (models/eagle3.cpp).
+"""EAGLE-3: one layer that drafts for another model, from a token and the previous token's hidden
+states of three layers, joined by a matrix (models/eagle3.cpp).
 
 Of a batch of which some tokens are outputs, their logits are given; llama.cpp gives those of its
 first tokens. A token of `d2t` that there is not is an error here, and so is `d2t` without a head:
@@ -95,7 +95,7 @@ class Eagle3(Architecture):
         return self.ends.stand_in()
 
     def build_encoder(self, g: GraphBuilder) -> None:
-        """States that draft, of what three layers get."""
+        """Build the graph that encodes three layers' hidden states into states for drafting."""
         n_inp = self.hp.n_embd_inp_enc
         cur = g.add_input(InputEmbd(n_inp, g.n_tokens, ("", "inp_embd"))).embd
         if self.fc_norm is not None:

@@ -1,5 +1,4 @@
-"""ERNIE 4.5 with mixture of experts: some layers have experts, beside a shared one
-(models/ernie4-5-moe.cpp).
+"""ERNIE 4.5 with experts in some layers, plus a shared one (models/ernie4-5-moe.cpp).
 
 Here layers in between may be dense, as the keys say; llama.cpp cannot run such files."""
 
@@ -30,7 +29,7 @@ class Ernie45MoeHParams(HParams):
             raise keys.error("expert_count", "it must be at least 1")
 
     def is_moe(self, il: int) -> bool:
-        """Whether layer il has experts."""
+        """Return True if layer il has experts."""
         return il >= self.n_layer_dense_lead and (il + 1) % self.n_moe_layer_step == 0
 
 

@@ -1,4 +1,4 @@
-"""EuroBERT: Llama's layers, where every token sees every other (models/eurobert.cpp)."""
+"""EuroBERT: Llama's layers with bidirectional attention (models/eurobert.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXAONE 3 (models/exaone.cpp)."""
+"""EXAONE 3: Llama's layers with NeoX-style RoPE (models/exaone.cpp)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""EXAONE 4: only the results of blocks are normed; in the larger model three layers of four see a
-window of tokens, and the others have no RoPE (models/exaone4.cpp)."""
+"""EXAONE 4: only the results of blocks are normed; in the larger model three of four layers use
+sliding-window attention and the others have no RoPE (models/exaone4.cpp)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Exaone4HParams(WindowedHParams):
         super().load(keys)
 
     def rope(self, il: int) -> Rope | None:
-        """As trained without windows: no graph reads what the file says of them."""
+        """Return RoPE as trained, ignoring the file's parameters for windows like llama.cpp."""
         return HParams.rope(self, il) if self.swa_layers[il] or not self.n_swa else None
 
 

@@ -1,5 +1,5 @@
-"""K-EXAONE: experts after the first layers, with a shared one; most layers see a window of tokens,
-and only those are turned by positions (models/exaone-moe.cpp)."""
+"""K-EXAONE: experts after the first layers, with a shared one; most layers use sliding-window
+attention, and only these use RoPE (models/exaone-moe.cpp)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llama_py.weights import Weights
 
 
 class ExaoneMoeHParams(WindowedHParams, LeadingDenseHParams):
-    """No graph reads a base of windows' frequencies that the file may say."""
+    """Hyperparameters; a frequency base for windows is ignored, like in llama.cpp."""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = whole_rope = True

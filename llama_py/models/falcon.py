@@ -1,4 +1,4 @@
-"""Falcon: attention and feed-forward side by side, in the larger ones each with a norm of its own
+"""Falcon: attention and feed-forward in parallel, in the larger models with separate norms
 (models/falcon.cpp)."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Falcon-H1: attention and a state space side by side in every layer (models/falcon-h1.cpp).
-
-llama.cpp crashes without a bias of the convolution; here it is optional.
+"""Falcon-H1: attention and a state space model in parallel in every layer
+(models/falcon-h1.cpp).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gemma 2: every other layer sees a window of tokens; scores and logits are kept below a cap
+"""Gemma 2: every other layer uses sliding-window attention; scores and logits are soft-capped
 (models/gemma2.cpp)."""
 
 from __future__ import annotations

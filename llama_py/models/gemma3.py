@@ -1,4 +1,4 @@
-"""Gemma 3: most layers see a window of tokens; each block's result is normed once more
+"""Gemma 3: most layers use sliding-window attention; each block's result is normed again
 (models/gemma3.cpp)."""
 
 from __future__ import annotations

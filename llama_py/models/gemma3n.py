@@ -1,5 +1,6 @@
-"""Gemma 3n: several streams of which layers compute one, an input of its own for each layer,
-layers that attend to what an earlier one has stored (models/gemma3n.cpp)."""
+"""Gemma 3n: several streams of which layers compute one, a separate input for each layer, and
+layers
+that attend to keys and values of an earlier one (models/gemma3n.cpp)."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class SparseFeedForward:
 
 
 def _above(x: Tensor) -> Tensor:
-    """What is left of each row above its mean and SPARSITY_STD deviations."""
+    """Return the excess of each row over its mean plus SPARSITY_STD deviations."""
     middle = mean(x)
     deviation = sqrt(scale(sum_rows(sqr(sub(x, middle))), 1.0 / (x.ne[0] - 1)))
     return relu(sub(x, add(middle, scale(deviation, SPARSITY_STD))))
@@ -84,7 +85,7 @@ class Gemma3nLayer:
         self.gate = LayerGate(w, n_embd, N_EMBD_PER_LAYER)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """streams -> the same"""
+        """Apply the layer to all streams: [n_embd, n_tokens, n_altup] -> same shape."""
         predicted = self.altup.predict(g, cur, il)
         active = g.cb(stream(predicted, 0), "active_prediction", il)
         cur = self.attn_norm(g, active, "attn_norm", il)
@@ -100,7 +101,7 @@ class Gemma3nLayer:
         return concat(stream(corrected, 0), rest, 2)
 
     def _layer_input(self, g: GraphBuilder, corrected: Tensor, il: int) -> Tensor:
-        """The layer's own input, gated by the first stream. -> [n_embd, n_tokens]"""
+        """Gate the layer's own input by the first stream. -> [n_embd, n_tokens]"""
         cur = mul(stream(corrected, 0), self.correct_scale)
         return self.gate(g, cur, stream(g.made("inp_per_layer"), il), il)
 

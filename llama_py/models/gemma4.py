@@ -1,6 +1,6 @@
-"""Gemma 4: most layers see a window of tokens, and heads of the others are larger; perhaps an input
-of its own for each layer, later layers that attend to what earlier ones have stored, and experts
-beside the feed-forward (models/gemma4.cpp)."""
+"""Gemma 4: most layers use sliding-window attention, the others have larger heads; optionally a
+separate input for each layer, later layers that attend to keys and values of earlier ones, and
+experts in parallel with the feed-forward (models/gemma4.cpp)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Gemma4HParams(SharedKVHParams):
 
 
 class RoutedExperts:
-    """Experts, with a router that does not see what they see."""
+    """Experts whose router reads another input than they do."""
 
     parts_keep = None
 
@@ -57,7 +57,7 @@ class RoutedExperts:
         )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, seen: Tensor, il: int) -> Tensor:
-        """cur, seen [n_embd, n] -> the same; seen by the router"""
+        """Apply experts to cur [n_embd, n], routed by seen [n_embd, n]. -> like cur"""
         seen = mul(scale(Norm()(g, seen), inv_sqrt(seen.ne[0])), self.scale)
         return self.experts(g, cur, il, self.experts.route(g, seen, il))
 
@@ -72,7 +72,7 @@ class ExpertsBeside:
         self.experts = RoutedExperts(w, hp)
 
     def add_to(self, g: GraphBuilder, mlp: Tensor, attn_out: Tensor, il: int) -> Tensor:
-        """mlp, attn_out [n_embd, n] -> the same"""
+        """Add the experts' result to mlp [n_embd, n]; attn_out [n_embd, n] is their input."""
         mlp = self.post_norm_1(g, mlp, "ffn_mlp", il)
         moe = self.experts(g, self.pre_norm_2(g, attn_out, "ffn_norm_2", il), attn_out, il)
         moe = self.post_norm_2(g, moe, "ffn_moe", il)
@@ -93,7 +93,7 @@ class Gemma4Layer:
         self.out_scale = w.optional_tensor("layer_output_scale.weight", 1)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """[n_embd, n_tokens] -> the same, or if it is the last [n_embd, n_outputs]"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape, or [n_embd, n_outputs] if last."""
         residual = cur
         cur = self.attention(g, self.attn_norm(g, cur, "attn_norm", il), il)
         if last:
@@ -116,14 +116,14 @@ class Gemma4Layer:
         return self.beside.add_to(g, cur, attn_out, il)
 
     def _layer_input(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """The layer's own input, gated. -> as cur"""
+        """Gate the layer's own input by cur. -> like cur"""
         assert self.gate is not None
         mine = stream(g.made("inp_per_layer"), il)
         return self.gate(g, cur, g.outputs(mine)[0] if last else mine, il)
 
 
 def _attention(w: Weights, hp: Gemma4HParams, freqs: Tensor | None) -> NormedValues:
-    """Of the layer of w."""
+    """Declare the attention of the layer of w."""
     shape, own = hp.layers[w.il], hp.kv_of(w.il) == w.il
     qkv = RowProjections(w, hp.n_embd, shape, bias=False, needed="qk" if own else "q")
     k_norm: Norm | None = None

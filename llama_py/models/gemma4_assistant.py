@@ -1,6 +1,6 @@
-"""Gemma 4's assistant: a few layers that draft for Gemma 4, from a token's embedding in that model
-and the state before it; they attend to what the model's last two layers have stored, and store
-nothing (models/gemma4-assistant.cpp).
+"""Gemma 4's assistant: a few layers that draft for Gemma 4, from its token embeddings and hidden
+states. They attend to keys and values of that model's last two layers, and store none
+(models/gemma4-assistant.cpp).
 
 Layers with a window attend to the model's last but one, others to its last. A model of which these
 are others, or have other heads, is refused here, where llama.cpp reads what is not there.
@@ -77,7 +77,7 @@ class AssistantLayer:
         self.out_scale = w.tensor("layer_output_scale.weight", 1)
 
     def __call__(self, g: GraphBuilder, residual: Tensor, il: int, last: bool) -> Tensor:
-        """[n_embd, n_tokens] -> the same, or if it is the last [n_embd, n_outputs]"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape, or [n_embd, n_outputs] if last."""
         cur = self.attention(g, self.attn_norm(g, residual, "attn_norm", il), il)
         if last:
             cur, residual = g.outputs(cur, residual)
@@ -156,7 +156,7 @@ class Gemma4Assistant(Architecture):
 
 
 def _stored(kept: Mapping[int, Kept], il: int) -> KeysValues | None:
-    """What layer il attends to, if it keeps keys or another does for it."""
+    """Return the keys and values that layer il attends to, its own or another layer's."""
     for one in kept.get(il, ()):
         if isinstance(one, KeysValues):
             return one

@@ -1,4 +1,4 @@
-"""EmbeddingGemma: Gemma 3's layers where a token sees as far ahead as back
+"""EmbeddingGemma: Gemma 3's layers with a symmetric window
 (models/gemma-embedding.cpp)."""
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""GLM-4.5 and its kin, text and vision: experts after the first layers, with shared ones, a NextN
-layer that drafts (models/glm4-moe.cpp).
-
-llama.cpp cannot draft with a file of several position axes; here it can."""
+"""GLM-4.5 and similar models, text and vision: experts after the first layers, with shared ones, a
+NextN layer that drafts (models/glm4-moe.cpp)."""
 
 from __future__ import annotations
 
@@ -71,7 +69,7 @@ class Glm4Moe(AxesDecoder, EarlyDrafter):
         )
 
     def feed_forward(self, w: Weights, il: int) -> Block:
-        """In F32: the last matrix of what all tokens go through."""
+        """Return the feed-forward, whose dense down projection is computed in F32."""
         block = expert_layer(w, self.hp, il, shared=self.hp.n_expert_shared > 0, bias="needed")
         dense = block.shared if isinstance(block, SharedExperts) else block
         if isinstance(dense, FeedForward):

@@ -1,6 +1,7 @@
-"""GLM5-Next: delta nets with a gate per channel, and now and then latent attention to the pools of
-tokens that an indexer chooses, the layer's own or an earlier layer's; four residual streams,
-experts after the first layers (models/glm5-next.cpp).
+"""GLM5-Next: delta nets with a gate per dimension, and latent attention to pools of tokens that
+this
+or an earlier layer's indexer chooses; four residual streams, experts after the first layers
+(models/glm5-next.cpp).
 
 NextN layers are left alone: llama.cpp has no graph of them yet. Where it would crash it is as the
 weights say: queries, keys and values of a delta net may come by one matrix. Files of which the
@@ -110,7 +111,7 @@ class Glm5NextHParams(BoundedKimiHParams):
         return max(sizes, default=0) * self.n_expert_shared
 
     def _indexers(self, keys: Keys) -> Iterator[int]:
-        """By layer, the last one up to it that has an indexer; -1 for a delta net."""
+        """Yield for each layer the last one up to it with an indexer, or -1 for a delta net."""
         last = -1
         for il in range(self.n_layer):
             if self.is_recr(il):
@@ -166,7 +167,7 @@ class PoolAttention:
             w.skip(*INDEXER_TENSORS, *MORE_INDEXER_TENSORS)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Attend to chosen pools: [n_embd, n_tokens] -> same shape."""
         n = self.n
         small = self.q_a_norm(g, self.q_a(g, cur), "q_resid", il)
         q = reshape(self.q_b(g, small), n.d_k, n.n_head, g.n_tokens)
@@ -196,7 +197,8 @@ class PoolAttention:
     def _gathered(
         self, g: GraphBuilder, q: Tensor, inp: InputKPool, cells: Tensor, il: int
     ) -> Tensor:
-        """q [n_lora_kv, n_head, T], cells I32 [n_sel, T] -> [d_v * n_head, T]"""
+        """Attend to gathered cells I32 [n_sel, T]: q [n_lora_kv, n_head, T] -> [d_v * n_head,
+        T]."""
         n, n_tokens, n_sel, cache = self.n, g.n_tokens, inp.n_sel, g.inp_attn(il)
         g.expand(cache.kq_mask)
         rows = cache.mctx.get_k_rows(il, n.n_lora_kv)
@@ -213,7 +215,7 @@ class PoolAttention:
     def _masked(
         self, g: GraphBuilder, q: Tensor, inp: InputKPool, chosen: Tensor, il: int
     ) -> Tensor:
-        """chosen [n_kv, T] is a mask. -> [d_v * n_head, T]"""
+        """Attend with the mask `chosen` [n_kv, T]. -> [d_v * n_head, T]"""
         cache = g.inp_attn(il)
         mask = g.cb(reshape(chosen, *cache.kq_mask.ne), "kq_mask_dsa", il)
         k = cache.mctx.get_k(il)
@@ -222,7 +224,7 @@ class PoolAttention:
 
 
 class Glm5NextLayer(StreamLayer):
-    """What a block gets comes before anything else of it."""
+    """Stream layer that reads a block's input before anything else."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         x, streams = self.attn_connections.read(g, cur, il, "hc_attn_pre")

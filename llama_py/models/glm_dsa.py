@@ -1,5 +1,5 @@
-"""GLM-5: latent attention to the tokens that an indexer chooses, the layer's own or an earlier
-layer's; experts after the first layers, a NextN layer that drafts (models/glm-dsa.cpp)."""
+"""GLM-5: latent attention to tokens that this or an earlier layer's indexer chooses; experts after
+the first layers, a NextN layer that drafts (models/glm-dsa.cpp)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ N_LAYER_5_2 = 78
 
 
 def _indexer_types(hp: GlmDsaHParams) -> list[int]:
-    """Of files that do not say: all layers have an indexer, or of GLM-5.2 the first three and then
-    each fourth."""
+    """Return the default of indexer_types: all layers have an indexer, or in GLM-5.2 the first
+    three
+    and then every fourth."""
     if hp.n_ctx_train < N_CTX_5_2:
         return [1] * hp.n_layer
     return [int(il < 3 or (il % 4 == 2 and il < N_LAYER_5_2)) for il in range(hp.n_layer)]
 
 
 class GlmDsaHParams(ChoosingHParams):
-    """indexer_types   by layer of the trunk: 1 has an indexer, 0 uses what the last one chose"""
+    """Hyperparameters; indexer_types: per layer, 1 has an indexer, 0 uses the last one's choice."""
 
     usual_gating = "sigmoid"
     indexer_rope = ROPE_NORMAL
@@ -47,7 +48,7 @@ class GlmDsaHParams(ChoosingHParams):
 
 
 class GlmAttention(SharingAttention):
-    """What is chosen is named by each layer that uses it."""
+    """Attention whose chosen tokens are named by each layer that uses them."""
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
         chosen = super().choose(g, cur, small, il)

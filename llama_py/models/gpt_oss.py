@@ -1,5 +1,6 @@
-"""gpt-oss: experts in every layer, every other layer with a window, a sink for each head's
-attention (models/openai-moe.cpp)."""
+"""gpt-oss: experts in every layer, sliding-window attention in every other layer, attention sinks
+per
+head (models/openai-moe.cpp)."""
 
 from __future__ import annotations
 

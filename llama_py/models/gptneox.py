@@ -1,5 +1,5 @@
-"""GPT-NeoX and Pythia: norms and matrices with biases; attention and feed-forward may be side by
-side, each with a norm of its own (models/gptneox.cpp)."""
+"""GPT-NeoX and Pythia: norms and matrices with biases; attention and feed-forward may be parallel,
+with separate norms (models/gptneox.cpp)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Granite, dense or with experts: scales on embeddings, on what blocks give, on scores and logits;
-later layers may get a part of an image's embeddings (models/granite.cpp)."""
+"""Granite, dense or with experts: scales on embeddings, block results, scores and logits; later
+layers may get parts of image embeddings (models/granite.cpp)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class GraniteHParams(SwitchedHParams):
 
 
 class Scaled(LongDecoder):
-    """What all Granite models, and others of their shape, have in common."""
+    """Base of all Granite models and similar ones: scaled block results."""
 
     hp: ScaledHParams
     layer_sum = "ffn_out"
@@ -99,7 +99,7 @@ class Scaled(LongDecoder):
 
 
 class Stacked(Scaled):
-    """With embeddings that have parts for later layers."""
+    """Granite whose input embeddings have parts for later layers."""
 
     hp: GraniteHParams
 
@@ -125,6 +125,6 @@ class WithPart:
         self.layer, self.part = layer, part
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """See AnyLayer."""
+        """Add the layer's part of the input embeddings, then apply the layer."""
         cur = g.cb(add(cur, g.deepstack(self.part)), "deepstack_in", il)
         return self.layer(g, cur, il, last)

@@ -1,4 +1,4 @@
-"""Granite with windows: a sink for each head's attention, RoPE in layers that the file names
+"""Granite with sliding windows: attention sinks per head, RoPE in layers that the file names
 (models/granite-swa.cpp)."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class GraniteSwaHParams(WindowedHParams, GraniteHParams):
         return keys.flags("attention.sliding_window_pattern", self.n_layer_all)
 
     def rope(self, il: int) -> Rope | None:
-        """As trained without windows: no graph reads what the file says of them."""
+        """Return RoPE as trained, ignoring the file's parameters for windows like llama.cpp."""
         return HParams.rope(self, il) if self.rope_pattern[il] else None
 
 

@@ -1,4 +1,5 @@
-"""Granite 4: state spaces in layers without key heads, else Granite (models/granite-hybrid.cpp).
+"""Granite 4: state space models in layers without key heads, else Granite
+(models/granite-hybrid.cpp).
 
 The states' inner size may be any; llama.cpp ends where it is not twice the channels.
 """

@@ -1,8 +1,5 @@
-"""Granite Switch: Granite with adapters of its own, of which certain tokens choose one
-(models/granite-switch.cpp).
-
-llama.cpp takes up to 4,096 adapters, though its cache rounds numbers above 2,048; here there may be
-2,048. In llama.cpp adapters from other files work on the head alone, here on all matrices."""
+"""Granite Switch: Granite with built-in adapters that certain tokens switch to
+(models/granite-switch.cpp)."""
 
 from __future__ import annotations
 
@@ -36,11 +33,11 @@ def _n_adapters(hp: GraniteSwitchHParams) -> int:
 
 
 class GraniteSwitchHParams(SwitchedHParams, SwitchHParams):
-    """A layer without weights follows the others: it keeps what the router attends to.
+    """Hyperparameters; an extra layer without weights keeps the router's keys and values.
 
     switch_tokens, read_as  tokens that choose an adapter, the first one the first; whose embeddings
                             they have
-    router_gain   how much more they count for the router than others
+    router_gain   weight of switch tokens for the router, compared with other tokens
     """
 
     n_adapters: int = uint("adapters.count", most=MAX_ADAPTERS)
@@ -82,7 +79,7 @@ class GraniteSwitch(Decoder):
         super().declare(w)
 
     def declare_nextn(self, w: Weights) -> None:
-        """There are none."""
+        """Declare no tensors: this model has no NextN layers."""
 
     def embed(self, g: GraphBuilder) -> Tensor:
         cur, ids = self.router.embed(g, self.token_embd)

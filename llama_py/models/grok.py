@@ -1,7 +1,5 @@
-"""Grok: scales and caps on products, embeddings and logits; a dense feed-forward may stand beside
-the experts (models/grok.cpp).
-
-There is no flash attention for it, as in llama.cpp: what is capped is scaled before."""
+"""Grok: scales and caps on products, embeddings and logits; a dense feed-forward may be parallel to
+the experts (models/grok.cpp)."""
 
 from __future__ import annotations
 
@@ -108,6 +106,6 @@ class Both:
         self.dense, self.experts = dense, experts
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
+        """Add experts and dense feed-forward: [n_embd, n] -> same shape."""
         moe = self.experts(g, cur, il)
         return g.cb(scale(add(self.dense(g, cur, il), moe), HALF_ROOT), "ffn_out", il)

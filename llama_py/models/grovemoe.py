@@ -1,8 +1,5 @@
-"""GroveMoE: beside the experts a second set of fewer, each for a group of them
-(models/grovemoe.cpp).
-
-As there, the second set gets the result of the first, and an expert of it weighs as much as the
-expert of the first set that has its number."""
+"""GroveMoE: a second, smaller set of experts, each for a group of the first set's
+(models/grovemoe.cpp)."""
 
 from __future__ import annotations
 
@@ -93,14 +90,13 @@ class TwoSets:
         self.scale = hp.expert_group_scale
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
+        """Add the results of both sets of experts: [n_embd, n] -> same shape."""
         logits = self.experts.route(g, cur, il)
         moe = self.experts(g, cur, il, logits)
         return g.cb(add(moe, self._adjusted(g, moe, logits, il)), "ffn_final_moe_out", il)
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """The result, of some of the hidden channels: the second set needs the whole sum of the
-        first, which takes the place of a part."""
+        """Apply a share of both sets, yielding the sum of the first, which the second set reads."""
         logits = self.experts.route(g, cur, il)
         mine = self.experts(g, cur, il, logits)
         moe = yield cont(mine)

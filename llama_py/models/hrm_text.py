@@ -1,5 +1,5 @@
-"""HRM-Text: two stacks of layers that take turns, several times, each time with keys and values of
-its own; both see what the other has made (models/hrm-text.cpp)."""
+"""HRM-Text: two stacks of layers run alternately, several times, each pass with separate keys and
+values; both read the other's result (models/hrm-text.cpp)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class HrmTextHParams(HParams):
 
 
 class GatedChannels(Attention):
-    """What heads find is gated, channel by channel. Each turn keeps its own keys, so that it is not
-    divided among devices."""
+    """Attention with a gate per dimension. Each pass keeps its keys, so the layer is not divided
+    over
+    devices."""
 
     def __init__(self, w: Weights, hp: HParams, turn: Weights) -> None:
         """turn  llama.cpp reads the scales of each turn under the turn's own number"""
@@ -57,7 +58,7 @@ class GatedChannels(Attention):
         self.gate = w.linear("attn_gate", hp.n_embd, n_values, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Attend and gate: [n_embd, n_tokens] -> same shape."""
         gate = g.cb(self.gate(g, cur), "attn_gate_proj", il)
         found = g.cb(self.seen(g, self.project(g, cur, il), il), "attn_pregate", il)
         gate = g.cb(sigmoid(gate), "attn_gate_sigmoid", il)
@@ -106,7 +107,7 @@ class HrmText(Decoder):
         self.head(g, g.res.t_embd)
 
     def _stack(self, g: GraphBuilder, cur: Tensor, first: int) -> tuple[Tensor, int]:
-        """A turn of one stack, from layer `first` on. -> its result, and the layer after it"""
+        """Run one stack from layer `first` on; return its result and the next layer's number."""
         end = first + self.hp.n_hrm_layers_per_stack
         for il in range(first, end):
             cur = g.layer_out(self.layers[il](g, cur, il, False), il, self.layer_sum)

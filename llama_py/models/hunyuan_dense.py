@@ -1,4 +1,4 @@
-"""Hunyuan, text only: sections of RoPE make no axes (models/hunyuan-dense.cpp)."""
+"""Hunyuan, text only: RoPE sections do not make several axes (models/hunyuan-dense.cpp)."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class HyV3HParams(ExpertHParams):
 
 
 class HyV3(DraftingDecoder):
-    """A layer is what its tensors say: dense, or with experts, perhaps with a shared one."""
+    """Decoder whose layers are dense or have experts, optionally shared ones, by their tensors."""
 
     arch = "hy_v3"
     HParams = HyV3HParams

@@ -1,6 +1,6 @@
-"""Hunyuan V4: several residual streams that each block reads and writes by weights of its own,
-gated latent attention, perhaps to the tokens that an earlier layer's indexer chose; experts after
-the first layers (models/hy-v4.cpp)."""
+"""Hunyuan V4: several residual streams that blocks read and write with separate weights, gated
+latent attention, optionally to tokens that an earlier layer's indexer chose; experts after the
+first layers (models/hy-v4.cpp)."""
 
 from __future__ import annotations
 
@@ -80,15 +80,16 @@ class HyV4Streams:
     """The weights by which a block reads the residual streams, and its result is added to each."""
 
     def __init__(self, w: Weights, hp: HyV4HParams, kind: str) -> None:
-        """kind  attn or ffn"""
+        """Declare the weights; `kind`: attn or ffn."""
         self.n, self.eps, self.gain = hp.n_stream, hp.stream_eps, hp.stream_gain
         self.fn = w.tensor(f"hc_{kind}_fn.weight", hp.n_stream * hp.n_embd, 2 * hp.n_stream)
         self.base = w.tensor(f"hc_{kind}_base.weight", 2 * hp.n_stream)
         self.scale = w.tensor(f"hc_{kind}_scale.weight", 2)
 
     def read(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """x [n_embd, n_stream, n_tokens] -> what the block gets [n_embd, n_tokens], and how its
-        result is to be weighed [n_stream, n_tokens]"""
+        """Mix streams x [n_embd, n_stream, n_tokens] into the block's input [n_embd, n_tokens];
+        also return
+        the weights of its result [n_stream, n_tokens]."""
         mixed = g.cb(mixes(g, x, self.fn), "hc_mixes", il)
         pre = scale(self._weights(mixed, 0), 1.0, self.eps)
         g.cb(pre, "hc_pre", il)
@@ -97,13 +98,13 @@ class HyV4Streams:
         return _weighted(x, pre), post
 
     def _weights(self, mixes: Tensor, which: int) -> Tensor:
-        """Those to read by (0), or to write by (1). mixes [2 * n_stream, n_tokens]"""
+        """Return weights for reading (0) or writing (1) from mixes [2 * n_stream, n_tokens]."""
         x = view(mixes, (self.n, mixes.ne[1]), offset=which * self.n)
         x = mul(x, view(self.scale, (1,), offset=which))
         return sigmoid(add(x, view(self.base, (self.n,), offset=which * self.n)))
 
     def write(self, cur: Tensor, x: Tensor, post: Tensor) -> Tensor:
-        """Each stream with `cur` times its weight added. cur [n_embd, n_tokens] -> as x"""
+        """Add `cur` [n_embd, n_tokens], weighted per stream, to each stream. -> like x"""
         n_embd, n_tokens = cur.ne[:2]
         cur, post, x = (cast(t, F32) for t in (cur, post, x))
         out: Tensor | None = None
@@ -129,7 +130,7 @@ class HyV4Layer:
     feed_forward: Block
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """[n_embd, n_stream, n_tokens] -> the same"""
+        """Apply the layer: [n_embd, n_stream, n_tokens] -> same shape."""
         x = cur
         cur, post = self.attn_streams.read(g, x, il)
         cur = self.attention(g, self.attn_norm(g, cur, "attn_norm", il), il)

@@ -1,4 +1,4 @@
-"""InternLM 2 (models/internlm2.cpp)."""
+"""InternLM 2: Llama's layers (models/internlm2.cpp)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Jais: norms and matrices with biases; what is far off counts less, and products of queries and
-keys are divided by the heads' size, not by its root (models/jais.cpp)."""
+"""Jais: ALiBi, norms and matrices with biases; scores are divided by the head size, not its square
+root (models/jais.cpp)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Jamba: state spaces, and now and then attention that positions do not turn; in some layers
-experts (models/jamba.cpp).
-
-llama.cpp takes the heads of all attention from the first layer; here each layer has its own.
+"""Jamba: state space models, some attention layers without RoPE, and experts in some layers
+(models/jamba.cpp).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jina Embeddings 2 and their rerankers: BERT that weighs by distance, with a gated feed-forward
+"""Jina Embeddings 2 and their rerankers: BERT with ALiBi and a gated feed-forward
 (models/jina-bert-v2.cpp)."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class JinaAttention(Attention):
 
 
 def _normed(g: GraphBuilder, norm: Norm | None, x: Tensor, il: int) -> Tensor:
-    """x [d, n_head, n_tokens]"""
+    """Normalize x [d, n_head, n_tokens] over all heads, if there is a norm."""
     if norm is None:
         return x
     d, n_head, n_tokens, _ = x.ne
@@ -61,7 +61,7 @@ class JinaBertV2(BertEncoder):
         return JinaAttention(w, hp, out_bias="needed", norms=norms, name="kqv_out")
 
     def feed_forward(self, w: Weights, il: int) -> Block:
-        """With a gate of its own, with a gate beside `up` in one tensor, or without."""
+        """Declare a feed-forward with a separate gate, a gate joined with `up`, or no gate."""
         n_ff = self.hp.layers[il].n_ff
         gated, up = w.has("ffn_gate.weight"), w.info("ffn_up.weight")
         both = not gated and up is not None and up.ne[1] != n_ff

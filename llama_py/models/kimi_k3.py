@@ -1,5 +1,5 @@
-"""Kimi K3: Kimi Linear's two kinds of layers, each with another gate; experts that work in a
-smaller space; and residual streams that later layers mix anew (models/kimi-k3.cpp)."""
+"""Kimi K3: Kimi Linear's two layer types with other gates, experts in a smaller space, and residual
+streams that later layers mix again (models/kimi-k3.cpp)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class KimiK3KDA(BoundedKDA):
 
 
 class GatedLatentAttention(LatentAttention):
-    """What heads find is gated."""
+    """Latent attention whose heads' results are gated."""
 
     parts_keep = KeysValues
 
@@ -112,8 +112,10 @@ class GatedLatentAttention(LatentAttention):
 
 @dataclass(slots=True)
 class KimiK3Layer:
-    """banks   whether the stream is banked: what comes after starts from this layer's result alone
-    attn_score, ffn_score   what weighs the banked streams before each block
+    """Layer with optional mixing of banked residual streams.
+
+    banks   bank the stream: later layers start from this layer's result alone
+    attn_score, ffn_score   weights of the banked streams before each block
     """
 
     attn_norm: Norm

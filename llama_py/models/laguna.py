@@ -1,6 +1,5 @@
-"""Laguna: a gate on what heads find, experts beside a shared one after the first layers; most
-layers may see a window of tokens, and turn heads by positions that are not scaled
-(models/laguna.cpp)."""
+"""Laguna: gated attention, experts plus a shared one after the first layers; most layers may use
+sliding-window attention, with unscaled RoPE (models/laguna.cpp)."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ class LagunaHParams(WindowedHParams, LeadingDenseHParams):
 
 
 class SoftplusGate(Attention):
-    """What heads find is multiplied by a softplus of the input: a head's by one number, or each
-    channel by its own."""
+    """Attention whose results are multiplied by a softplus of the input, per head or per
+    dimension."""
 
     parts_keep = KeysValues
 
@@ -60,7 +59,7 @@ class SoftplusGate(Attention):
         self.gate = w.linear("attn_gate", hp.n_embd, n_gates, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Attend and gate: [n_embd, n_tokens] -> same shape."""
         gate = g.cb(self.gate(g, cur), "attn_gate_proj", il)
         qkv = self.normed(g, self.project(g, cur, il), il)
         found = g.cb(self.seen(g, qkv, il), "attn_out", il)

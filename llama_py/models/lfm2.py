@@ -1,4 +1,4 @@
-"""LFM2: short convolutions, and now and then attention, perhaps to a window (models/lfm2.cpp)."""
+"""LFM2: short convolutions, and attention in some layers, perhaps windowed (models/lfm2.cpp)."""
 
 from __future__ import annotations
 

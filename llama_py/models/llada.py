@@ -1,4 +1,4 @@
-"""LLaDA: Llama's layers, where every token sees every other; for diffusion (models/llada.cpp)."""
+"""LLaDA: Llama's layers with bidirectional attention, for diffusion (models/llada.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Llama 1 to 3, Mistral and Mixtral, and the many models of their shape (models/llama.cpp)."""
+"""Llama 1 to 3, Mistral, Mixtral and the many models like them (models/llama.cpp)."""
 
 from __future__ import annotations
 

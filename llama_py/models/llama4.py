@@ -1,5 +1,5 @@
-"""Llama 4: most layers see the tokens of their own chunk, the others have no RoPE but queries that
-grow with the position; a few experts beside a shared one (models/llama4.cpp)."""
+"""Llama 4: most layers use chunked attention, the others scale queries by position instead of RoPE;
+a few experts plus a shared one (models/llama4.cpp)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Llama4HParams(ScaledWindows):
         return hp
 
     def is_moe(self, il: int) -> bool:
-        """Whether layer il has experts."""
+        """Return True if layer il has experts."""
         return self.n_moe_layer_step > 0 and (il + 1) % self.n_moe_layer_step == 0
 
     def rope(self, il: int) -> Rope | None:

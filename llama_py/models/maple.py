@@ -1,4 +1,4 @@
-"""Maple: most layers see a window of tokens, the others have no RoPE; experts with limits of their
+"""Maple: most layers use sliding-window attention, the others have no RoPE; experts with clamped
 hidden values (models/maple.cpp)."""
 
 from __future__ import annotations

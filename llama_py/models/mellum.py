@@ -1,5 +1,5 @@
-"""Mellum: Qwen3's attention and experts, and in most layers a window of tokens, where positions are
-not scaled (models/mellum.cpp)."""
+"""Mellum: Qwen3's attention and experts, in most layers sliding-window attention with unscaled RoPE
+(models/mellum.cpp)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""MiMo-V2: attention with a sink for each head and larger keys than values, experts in most layers;
-most layers see a window of tokens; NextN layers that draft (models/mimo2.cpp).
-
+"""MiMo-V2: attention with sinks per head and keys larger than values, experts in most layers,
+sliding-window attention in most layers, NextN layers that draft (models/mimo2.cpp).
 llama.cpp drafts only with a NextN layer that has one matrix for queries, keys and values; here it
 may have three."""
 
@@ -63,7 +62,7 @@ class UnnamedProjections(Projections):
 
 
 class Mimo2Attention(Attention):
-    """With a scale on its result."""
+    """Attention with a scale on its result."""
 
     parts_keep = KeysValues
 
@@ -87,7 +86,7 @@ class Mimo2Attention(Attention):
 
 
 class Mimo2NextN(UnnormedNextN):
-    """Its last norm may have another name."""
+    """NextN layer whose last norm may have another name."""
 
     def __init__(
         self, w: Weights, hp: HParams, layer: AnyLayer, kind: NormKind, ends: NextNEnds
@@ -98,7 +97,7 @@ class Mimo2NextN(UnnormedNextN):
 
 
 class Mimo2(UnnormedDrafter, EarlyDrafter):
-    """A layer is what its tensors say: dense, or with experts; those that draft are dense."""
+    """Decoder whose layers are dense or have experts, by their tensors; draft layers are dense."""
 
     arch = "mimo2"
     HParams = Mimo2HParams

@@ -1,4 +1,4 @@
-"""MiniCPM 1 and 2: scales as Granite's (models/minicpm.cpp).
+"""MiniCPM 1 and 2: scales like Granite's (models/minicpm.cpp).
 
 Where an old file does not say by what logits are divided it is n_embd / 256, as in training;
 llama.cpp takes the inverse of that.

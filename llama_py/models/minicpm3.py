@@ -1,4 +1,4 @@
-"""MiniCPM 3: latent attention; scales on embeddings, on what blocks give and on what the head gets
+"""MiniCPM 3: latent attention; scales on embeddings, block results and the head's input
 (models/minicpm3.cpp)."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""MiniMax-Text-01: seven layers of linear attention with fixed decays for each one of attention,
-experts in every layer; what is added to a block's result is its normed input, not what came before
-the norm (models/minimax-01.cpp).
+"""MiniMax-Text-01: seven layers of linear attention with fixed decays per layer of attention,
+experts in every layer; residuals add a block's normed input, not the value before the norm
+(models/minimax-01.cpp).
 
 llama.cpp writes the decays of sequences that share tokens with others out of bounds, and divides by
 zero for a model of one layer; here each sequence has its own, and such a model is refused. States
@@ -56,7 +56,7 @@ class NormedLayer:
     residual_scale: float
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """[n_embd, n_tokens] -> the same, or if it is the last [n_embd, n_outputs]"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape, or [n_embd, n_outputs] if last."""
         normed = self.attn_norm(g, cur, "attn_norm", il)
         cur = self.attention(g, normed, il)
         if last:  # only outputs go on

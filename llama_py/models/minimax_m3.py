@@ -1,5 +1,5 @@
-"""MiniMax-M3: after layers that attend to all and are dense, layers that attend to chosen blocks of
-positions and have experts (models/minimax-m3.cpp)."""
+"""MiniMax-M3: dense layers with full attention, then layers with experts that attend to chosen
+blocks of positions (models/minimax-m3.cpp)."""
 
 from __future__ import annotations
 

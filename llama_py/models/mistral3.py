@@ -1,4 +1,4 @@
-"""Mistral 3, and Ministral 3: as Llama; queries may grow slowly with the position
+"""Mistral 3 and Ministral 3: Llama; queries may be scaled by position
 (models/mistral3.cpp)."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Mistral 4: latent attention and experts as DeepSeek-V3 has them; what experts' last matrices get
-may not fit into half precision (models/mistral4.cpp)."""
+"""Mistral 4: latent attention and experts like DeepSeek-V3; the experts' down projections need more
+than half precision (models/mistral4.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ModernBERT: most layers see a window around each token (models/modern-bert.cpp)."""
+"""ModernBERT: most layers use a window around each token (models/modern-bert.cpp)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""MPT: what is far off counts less, or positions are learned; queries, keys and values may be
-limited, or queries and keys normed over all heads (models/mpt.cpp)."""
+"""MPT: ALiBi or learned positions; queries, keys and values may be clamped, or queries and keys
+normed over all heads (models/mpt.cpp)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Mpt(LayerNormDecoder):
         return embd if self.positions is None else self.positions(g, embd)
 
     def attention(self, w: Weights) -> Attention:
-        """Norms of keys have no effect in llama.cpp without those of queries."""
+        """Declare attention; norms of keys need norms of queries, like in llama.cpp."""
         shape = self.hp.layers[w.il]
         n_q, n_k = shape.n_embd_q, shape.n_embd_k_gqa
         q_norm = w.optional_norm("attn_q_norm", n_q, kind="layer", bias=True)
@@ -61,7 +61,7 @@ class Mpt(LayerNormDecoder):
 
 
 class DividedFeedForward(FeedForward):
-    """What the activation gives may be divided by factors F32 [n_ff]."""
+    """Feed-forward whose activations may be divided by factors F32 [n_ff]."""
 
     parts_keep = None
     act_scales: Tensor | None = None

@@ -1,5 +1,5 @@
-"""Muse Glimmer: attention with a gate on its result, norms before and after blocks; three layers of
-four see a window of tokens, the others have no RoPE (models/muse-glimmer.cpp)."""
+"""Muse Glimmer: gated attention, norms before and after blocks; three of four layers use
+sliding-window attention, the others have no RoPE (models/muse-glimmer.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nanbeige: all layers may be run several times, each time with keys and values of its own
+"""Nanbeige: all layers may be run several times, each time with separate keys and values
 (models/nanbeige.cpp)."""
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Nanbeige(LongDecoder):
         self.layers = [self.layer(w.layer(il % n), il) for il in range(self.hp.n_layer)]
 
     def layer(self, w: Weights, il: int) -> Layer:
-        """llama.cpp reads scales of matrices in the first loop only."""
+        """Declare a layer; like in llama.cpp scales of matrices are read in the first loop only."""
         hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
         first = il < hp.n_layer_phys
         return Layer(

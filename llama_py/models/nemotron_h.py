@@ -1,5 +1,5 @@
-"""Nemotron-H: each layer is one thing, a state space, attention that positions do not turn, or a
-feed-forward, perhaps of experts in a smaller space (models/nemotron-h.cpp).
+"""Nemotron-H: each layer is a state space model, attention without RoPE, or a feed-forward,
+optionally with experts in a smaller space (models/nemotron-h.cpp).
 
 A control vector moves every layer's result; llama.cpp moves what feed-forwards give, and no other
 layer's.

@@ -19,7 +19,7 @@ NAMES = {key: DRAFT_NAMES[key] for key in ("attn_norm", "ffn_out", "ffn_moe_out"
 
 
 class SumNextN(EarlyNextN):
-    """Outputs are selected of the sum after attention, not of what is added."""
+    """NextN layer that selects outputs from the sum after attention, not from its terms."""
 
     def summed(
         self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, early: bool

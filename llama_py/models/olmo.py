@@ -1,4 +1,4 @@
-"""OLMo: norms without weights; queries, keys and values may be limited (models/olmo.cpp)."""
+"""OLMo: norms without weights; queries, keys and values may be clamped (models/olmo.cpp)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""OLMo 2 and 3: only the results of blocks are normed, and queries and keys over all heads;
-perhaps most layers see a window of tokens (models/olmo2.cpp)."""
+"""OLMo 2 and 3: only results of blocks are normed, and queries and keys over all heads; most layers
+may use sliding-window attention (models/olmo2.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenELM: layers differ in heads and hidden channels (models/openelm.cpp)."""
+"""OpenELM: layers differ in heads and FFN sizes (models/openelm.cpp)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OpenElm(Plain):
 
 
 class HeadsFirst(Projections):
-    """What one matrix makes is seen as heads before it is queries, keys and values."""
+    """Projections of one matrix, split into heads before queries, keys and values are separated."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
         d, first, parts = self.heads[0][0], 0, []

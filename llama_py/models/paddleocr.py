@@ -1,4 +1,4 @@
-"""PaddleOCR-VL, the part that reads text: ERNIE 4.5, where positions have several axes
+"""PaddleOCR-VL's decoder: ERNIE 4.5 with positions of several axes
 (models/paddleocr.cpp)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""openPangu Embedded (models/pangu-embed.cpp)."""
+"""openPangu Embedded: Llama's layers with a bias on attention's output (models/pangu-embed.cpp)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Phi 1.5 and 2: attention and feed-forward side by side, on the same norm; matrices with biases,
-the head too (models/phi2.cpp)."""
+"""Phi 1.5 and 2: attention and feed-forward in parallel on the same norm; matrices with biases,
+also the head (models/phi2.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PLaMo: attention and feed-forward side by side (models/plamo.cpp)."""
+"""PLaMo: attention and feed-forward in parallel (models/plamo.cpp)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""PLaMo 2: state spaces whose steps, inputs and outputs are normed, every other layer attention;
-norms before and after each block (models/plamo2.cpp).
-
-llama.cpp mixes the tokens of several sequences that are decoded together; here each has its own.
+"""PLaMo 2: state space models with normed dt, B and C, every other layer attention; norms before
+and after each block (models/plamo2.cpp).
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ NAMES = {
 
 
 class Plamo2HParams(MixedHParams, SSMHParams):
-    """ssm_dt_rank  heads"""
+    """Hyperparameters; ssm_dt_rank: number of state space heads."""
 
     rope_type = ROPE_NEOX
     required_heads = True
@@ -51,7 +49,7 @@ class Plamo2HParams(MixedHParams, SSMHParams):
             )
 
     def shared(self, share: Share) -> Self:
-        """Heads of both kinds."""
+        """Return the share of attention heads and of state space heads."""
         hp, size = super().shared(share), self.ssm_d_inner // self.ssm_dt_rank
         hp.ssm_dt_rank = share.of(self.ssm_dt_rank, size, "ssm_out", "ssm_x")
         hp.ssm_d_inner = hp.ssm_dt_rank * size

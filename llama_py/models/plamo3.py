@@ -1,4 +1,4 @@
-"""PLaMo 3: norms before and after blocks; most layers may see a window of tokens
+"""PLaMo 3: norms before and after blocks; most layers may use sliding-window attention
 (models/plamo3.cpp)."""
 
 from __future__ import annotations

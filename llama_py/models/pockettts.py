@@ -1,5 +1,5 @@
-"""Pocket TTS, the part that reads text: no biases but those of norms. What speaks is not in this
-file; as in llama.cpp the embeddings serve as a head (models/pockettts.cpp)."""
+"""Pocket TTS, text model only: no biases except in norms. The file has no speech decoder; like in
+llama.cpp the embeddings serve as a head (models/pockettts.cpp)."""
 
 from __future__ import annotations
 

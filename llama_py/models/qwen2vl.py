@@ -1,5 +1,5 @@
-"""Qwen2-VL and Qwen2.5-VL, the part that reads text: Qwen2, where positions have several axes
-(models/qwen2vl.cpp, where the epsilon of norms is forgotten)."""
+"""Qwen2-VL and Qwen2.5-VL's decoder: Qwen2 with positions of several axes
+(models/qwen2vl.cpp, which omits the epsilon of norms)."""
 
 from __future__ import annotations
 

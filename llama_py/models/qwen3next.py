@@ -53,7 +53,7 @@ class Qwen3NextProjections(DeltaProjections):
         return beta, cont(a, n_head, *g.per_seq)
 
     def mixed_ba(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> betas before their sigmoid, and alphas, each [H / H_k, H_k, T, B]; views"""
+        """Return views of betas before their sigmoid and of alphas, each [H / H_k, H_k, T, B]."""
         n_group, n_each = self.hp.ssm_n_group, self.hp.ssm_dt_rank // self.hp.ssm_n_group
         ba = g.cb(self.in_ba(g, cur), "linear_attn_mixed_ba", il)
         ba = reshape(ba, 2 * n_each, n_group, *g.per_seq)  # of each key head: betas, then alphas
@@ -71,8 +71,10 @@ class Qwen3NextProjections(DeltaProjections):
         return self.qkvz(g, cur, il) if self.old else super().slot_qkvz(g, cur, il)
 
     def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """z may have four dimensions. Of each key head the old matrix gives its query, its key, and
-        its value heads' values and gates."""
+        """Return queries, keys and values for the convolution, and z, which may have four
+        dimensions. Old
+        files have one matrix that gives, per key head, query, key, and its value heads' values and
+        gates."""
         if not self.old:
             return super().qkvz(g, cur, il)
         d_k, n_group = self.hp.ssm_d_state, self.hp.ssm_n_group
@@ -91,7 +93,7 @@ class Qwen3NextProjections(DeltaProjections):
 
 
 class SplitGatedAttention(GatedAttention):
-    """In the trunk the rows of queries and gates are split by heads first."""
+    """Gated attention whose joint rows are, in the trunk, split by heads first."""
 
     parts_keep = KeysValues
 

@@ -1,5 +1,5 @@
-"""Qwen3-TTS's decoder: that of Qwen3-VL; a head of its own knows the last tokens of the vocabulary
-only, those of sounds (models/qwen3tts.cpp, qwen3vl.cpp)."""
+"""Qwen3-TTS's decoder: Qwen3-VL's with a separate head for the last tokens of the vocabulary, the
+sound tokens (models/qwen3tts.cpp, qwen3vl.cpp)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Qwen3TTS(Qwen3VL):
         return self.output if self.output.weight.ne[1] == self.hp.n_vocab else None
 
     def logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
-        """-inf for all tokens but those that the head knows."""
+        """Compute logits; tokens outside the separate head get -inf."""
         logits = super().logits(g, cur, output)
         n_without = self.hp.n_vocab - logits.ne[0]
         if not n_without:

@@ -1,5 +1,5 @@
-"""Qwen3-VL's decoder: positions have several axes, and embeddings of images bring one part more for
-each of the first layers (models/qwen3vl.cpp)."""
+"""Qwen3-VL's decoder: positions of several axes; image embeddings have an additional part for each
+of the first layers (models/qwen3vl.cpp)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Qwen4, the experimental one: delta nets, every fourth layer attention to chosen blocks of
-positions; several residual streams, to which one layer adds embeddings of n-grams; experts with a
-shared one (models/qwen4exp.cpp).
+"""Qwen4, experimental: delta nets, every fourth layer attention to chosen blocks of positions;
+several residual streams, to which one layer adds n-gram embeddings; experts with a shared one
+(models/qwen4exp.cpp).
 
 Biases of queries, keys and values count where a file has them; llama.cpp leaves them out. Of cells
 with equal scores the first are chosen, in llama.cpp any of them. Blocks may have any size, and be
@@ -119,7 +119,7 @@ class Qwen4ExpHParams(HybridMoeHParams):
 
 
 def _wide(keys: Keys, key: str, n: int) -> tuple[int, ...]:
-    """The first n whole numbers of a list, which may be wider than 32 bits."""
+    """Read the first n integers of a list, which may be wider than 32 bits."""
     return keys.values(key, n, None, as_int, longer=True)
 
 
@@ -134,7 +134,7 @@ class Qwen4ExpLinear(LinearAttention):
 
 
 class Qwen4ExpAttention(GatedAttention):
-    """To what an indexer chooses, if the layer has blocks."""
+    """Gated attention to cells that an indexer chooses, if the layer has blocks."""
 
     indexer: PooledIndexer | None = None
 
@@ -157,7 +157,7 @@ class Qwen4ExpAttention(GatedAttention):
 
 @dataclass(slots=True)
 class Qwen4ExpLayer:
-    """On residual streams [n_embd, n_stream, n_tokens]."""
+    """Layer over residual streams [n_embd, n_stream, n_tokens]."""
 
     ngrams: NGrams | None
     attn_streams: GatedStreams

@@ -1,4 +1,4 @@
-"""Refact: Llama without RoPE, in which what is far off counts less (models/refact.cpp)."""
+"""Refact: Llama with ALiBi instead of RoPE (models/refact.cpp)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class RefactHParams(HParams):
 
 
 class Refact(Decoder):
-    """No such model has experts. llama.cpp leaves their matrices out of its graph, and so does this
-    one, with a warning."""
+    """Refact decoder. No published model has experts; like in llama.cpp, a file's expert matrices
+    are
+    ignored, with a warning."""
 
     arch = "refact"
     HParams = RefactHParams
@@ -63,8 +64,8 @@ class Refact(Decoder):
 
 
 class Activated:
-    """What is left of a feed-forward without its matrices."""
+    """Activation that remains of a feed-forward without its matrices."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
+        """Apply SiLU: [n_embd, n] -> same shape."""
         return g.cb(g.cb(silu(g.cb(cur, "ffn_up", il)), "ffn_silu", il), "ffn_out", il)

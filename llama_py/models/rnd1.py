@@ -1,4 +1,4 @@
-"""RND1: a Qwen3 with experts that was made to diffuse (models/rnd1.cpp)."""
+"""RND1: Qwen3 with experts, trained for diffusion (models/rnd1.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RWKV-6: no attention, a state that decays as each token says (models/rwkv6.cpp)."""
+"""RWKV-6: no attention, a state with token-dependent decay (models/rwkv6.cpp)."""
 
 from __future__ import annotations
 

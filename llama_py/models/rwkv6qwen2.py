@@ -1,4 +1,4 @@
-"""QRWKV: Qwen2 with gated linear attention over mixed tokens in the place of attention
+"""QRWKV: Qwen2 with gated linear attention over mixed tokens instead of attention
 (models/rwkv6qwen2.cpp).
 
 llama.cpp keeps the wrong tokens of several sequences that are decoded together; here each has its

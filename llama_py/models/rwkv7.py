@@ -1,4 +1,4 @@
-"""RWKV-7: no attention, a state that each token also takes away from (models/rwkv7.cpp)."""
+"""RWKV-7: no attention, a state that each token also subtracts from (models/rwkv7.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed-OSS (models/seed-oss.cpp)."""
+"""Seed-OSS: Qwen2's layers; the second norm has another name (models/seed-oss.cpp)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""SmallThinker: experts are chosen by what comes into a layer, before attention; most layers see a
-window of tokens, the others have no RoPE (models/smallthinker.cpp)."""
+"""SmallThinker: the router reads the layer's input before attention; most layers use
+sliding-window attention, the others have no RoPE (models/smallthinker.cpp)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class SmallThinkerHParams(ScaledWindows):
             raise keys.error("expert_count", "it must be at least 1")
 
     def rope(self, il: int) -> Rope | None:
-        """Whether it has a window does not matter; nor does it in models of one period."""
+        """Return RoPE by the layer's number, whether or not it has a window; models of one period
+        have
+        RoPE in all layers."""
         everywhere = not self.n_swa or self.n_layer == ROPE_PERIOD
         return super().rope(il) if everywhere or il % ROPE_PERIOD else None
 
@@ -58,7 +60,7 @@ class ChosenExperts:
         )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, logits: Tensor, il: int) -> Tensor:
-        """cur [n_embd, n], logits [n_expert, n] -> as cur"""
+        """Apply the experts that `logits` [n_expert, n] choose to cur [n_embd, n]. -> like cur"""
         return g.cb(self.experts(g, cur, il, logits), "ffn_out", il)
 
 
@@ -71,7 +73,7 @@ class SmallThinkerLayer:
         self.router = self.feed_forward.experts.router
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """[n_embd, n_tokens] -> the same, or if it is the last [n_embd, n_outputs]"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape, or [n_embd, n_outputs] if last."""
         residual, logits = cur, g.cb(self.router(g, cur), "ffn_moe_logits", il)
         cur = self.attention(g, self.attn_norm(g, cur, "attn_norm", il), il)
         if last:

@@ -1,4 +1,4 @@
-"""SmolLM3: every fourth layer is without positions (models/smollm3.cpp)."""
+"""SmolLM3: every fourth layer has no RoPE (models/smollm3.cpp)."""
 
 from __future__ import annotations
 

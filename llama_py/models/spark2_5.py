@@ -1,4 +1,4 @@
-"""Spark 2.5: a gate for what each head finds; most layers see a window of tokens
+"""Spark 2.5: a gate per attention head; most layers use sliding-window attention
 (models/spark2-5.cpp)."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Spark25HParams(ScaledWindows):
 
 
 class GatedByHead(Attention):
-    """What each head finds is multiplied by a sigmoid of the input."""
+    """Attention whose heads are multiplied by a sigmoid of the input."""
 
     parts_keep = KeysValues
 
@@ -38,7 +38,7 @@ class GatedByHead(Attention):
         self.gate = w.linear("attn_gate", hp.n_embd, hp.layers[w.il].n_head, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Attend and gate heads: [n_embd, n_tokens] -> same shape."""
         found = g.cb(self.seen(g, self.project(g, cur, il), il), "attn_out", il)
         gate = g.cb(sigmoid(self.gate(g, cur)), "attn_gate", il)
         gated = g.cb(times_by_head(found, gate), "attn_gated", il)

@@ -1,5 +1,5 @@
-"""StableLM: only a part of each head is turned; queries and keys may be normed, with a norm of each
-head's own, and attention and feed-forward may be side by side (models/stablelm.cpp)."""
+"""StableLM: RoPE on a part of each head; queries and keys may have a norm per head, and attention
+and feed-forward may be parallel (models/stablelm.cpp)."""
 
 from __future__ import annotations
 

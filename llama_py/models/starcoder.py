@@ -1,4 +1,4 @@
-"""StarCoder: GPT-2 with one head of keys and values for all (models/starcoder.cpp)."""
+"""StarCoder: GPT-2 with one key and value head for all query heads (models/starcoder.cpp)."""
 
 from __future__ import annotations
 

@@ -94,8 +94,7 @@ class Step35HParams(FlaggedWindows):
 
 
 class HeadGate(Attention):
-    """What each head finds is multiplied by a sigmoid of the input, if the layer has such a
-    gate."""
+    """Attention whose heads are multiplied by a sigmoid of the input, if the layer has the gate."""
 
     parts_keep = KeysValues
 
@@ -114,7 +113,7 @@ class HeadGate(Attention):
         self.gate = w.optional_linear("attn_gate", hp.n_embd, shape.n_head, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Attend and gate heads: [n_embd, n_tokens] -> same shape."""
         qkv = self.normed(g, self.project(g, cur, il), il)
         found = g.cb(self.seen(g, qkv, il), "attn_out", il)
         if self.gate is not None:
@@ -124,7 +123,7 @@ class HeadGate(Attention):
         return g.cb(self.output(g, found), self.name, il)
 
     def gated(self, g: GraphBuilder, found: Tensor, gate: Tensor, il: int) -> Tensor:
-        """found [d * n_head, n_tokens], gate [n_head, n_tokens] -> as found"""
+        """Multiply heads found [d * n_head, n_tokens] by gate [n_head, n_tokens]. -> like found"""
         n_head = self.shape.n_head
         by_head = reshape(found, self.shape.n_embd_head_v, n_head, g.n_tokens)
         gate = g.cb(reshape(gate, 1, n_head, g.n_tokens), "attn_gate_3d", il)
@@ -133,7 +132,7 @@ class HeadGate(Attention):
 
 
 class Step35(UnnormedDrafter):
-    """A layer is what its tensors say: dense, or with experts."""
+    """Decoder whose layers are dense or have experts, by their tensors."""
 
     arch = "step35"
     HParams = Step35HParams

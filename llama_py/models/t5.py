@@ -1,4 +1,4 @@
-"""T5 and Flan-T5: an encoder reads a text, a decoder writes another (models/t5.cpp)."""
+"""T5 and Flan-T5: an encoder processes a text, a decoder generates another (models/t5.cpp)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class T5HParams(BucketHParams):
 
 
 class SelfAttention:
-    """Of the decoder, to what is kept."""
+    """Self-attention of the decoder over its cache."""
 
     parts_keep = KeysValues
 
@@ -55,7 +55,7 @@ class SelfAttention:
 
 @dataclass(slots=True)
 class DecoderLayer:
-    """Attention to what was written; the rest is a layer that attends to what was read."""
+    """Decoder layer: self-attention, then a layer that attends to the encoder's result."""
 
     attn_norm: Norm
     attention: SelfAttention

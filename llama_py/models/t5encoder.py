@@ -1,4 +1,4 @@
-"""The encoder of T5 alone (models/t5encoder.cpp)."""
+"""Encoder of T5 without its decoder (models/t5encoder.cpp)."""
 
 from __future__ import annotations
 

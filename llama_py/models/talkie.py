@@ -1,5 +1,5 @@
-"""Talkie: norms without weights, also of embeddings, of which each layer gets some once more
-(models/talkie.cpp)."""
+"""Talkie: norms without weights, also of embeddings, a fraction of which is added to each layer's
+result (models/talkie.cpp)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class WithEmbeddings:
         self.layer, self.factor = layer, w.tensor("layer_output_scale.weight", 1)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """See AnyLayer."""
+        """Apply the layer and add a fraction of the token embeddings."""
         cur, embd = self.layer(g, cur, il, last), g.made(EMBD)
         if last:
             embd = g.outputs(embd)[0]

@@ -1,5 +1,5 @@
-"""WavTokenizer's decoder: codes of sound to the spectrum of each frame, by convolutions along the
-text (models/wavtokenizer-dec.cpp). Its results are embeddings; there are no logits."""
+"""WavTokenizer's decoder: converts sound codes to the spectrum of each frame, by convolutions along
+the text (models/wavtokenizer-dec.cpp). Its results are embeddings; there are no logits."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class WavTokenizerHParams(HParams):
 
 @dataclass(slots=True)
 class Conv:
-    """Along the text, as long as it was. weight [K, n_in, n_out], bias [1, n_out]"""
+    """Convolution along the text that keeps its length. weight [K, n_in, n_out], bias [1, n_out]"""
 
     weight: Tensor
     bias: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[n_tokens, n_in] -> [n_tokens, n_out]"""
+        """Convolve x: [n_tokens, n_in] -> [n_tokens, n_out]."""
         return add(conv_1d(self.weight, x, 1, self.weight.ne[0] // 2, 1), self.bias)
 
 
@@ -73,7 +73,7 @@ class GroupNorm:
     bias: Tensor
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """[n_tokens, n_embd] -> the same"""
+        """Normalize groups of dimensions: [n_tokens, n_embd] -> same shape."""
         hp: WavTokenizerHParams = g.hp  # type: ignore[assignment]
         n, n_embd = x.ne[:2]
         cur = group_norm(reshape(x, n, 1, n_embd), hp.n_norm_groups, hp.f_norm_group_eps)
@@ -82,13 +82,13 @@ class GroupNorm:
 
 
 class Resnet:
-    """x + conv(swish(norm(conv(swish(norm(x))))))"""
+    """Residual block x + conv(swish(norm(conv(swish(norm(x))))))."""
 
     def __init__(self, w: Weights, n: int) -> None:
         self.steps = [(_norm(w, f"norm{i}", n), _conv(w, f"conv{i}", 3, n, n)) for i in (1, 2)]
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """[n_tokens, n_embd] -> the same"""
+        """Apply the block: [n_tokens, n_embd] -> same shape."""
         cur = x
         for norm, conv in self.steps:
             cur = norm(g, cur)
@@ -105,7 +105,7 @@ class FrameAttention:
         self.q, self.k, self.v, self.output = (_conv(w, stem, 1, n, n) for stem in stems)
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        """[n_tokens, n_embd] -> the same"""
+        """Attend over all frames: [n_tokens, n_embd] -> same shape."""
         cur = self.norm(g, x)
         q, k, v = self.q(cur), self.k(cur), self.v(cur)
         q, k = cont(transpose(q)), cont(transpose(k))
@@ -125,7 +125,7 @@ class ConvNext:
         self.gamma = w.tensor("gamma.weight", n)
 
     def __call__(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
-        """[n_tokens, n_embd] -> the same"""
+        """Apply the block: [n_tokens, n_embd] -> same shape."""
         cur = add(conv_1d_dw(self.dw, x, 1, self.dw.ne[0] // 2, 1), self.dw_bias)
         cur = self.norm(g, cont(transpose(cur)))
         cur = g.cb(_biased(g, self.up, cur, "ffn_up", il), "ffn_up_b", il)
@@ -162,7 +162,7 @@ class WavTokenizer(Architecture):
         self.output = w.linear("output", n, hp.n_embd_out, bias="needed", scaled=False)
 
     def _block(self, w: Weights, i: int) -> Resnet | FrameAttention | GroupNorm:
-        """Two of convolutions, attention, two more, a norm."""
+        """Declare block i of two resnets, attention, two resnets, norm."""
         n = self.hp.n_embd_conv
         if i == 2:
             return FrameAttention(w, n)

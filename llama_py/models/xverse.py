@@ -1,4 +1,4 @@
-"""XVERSE (models/xverse.cpp)."""
+"""XVERSE: Llama's layers (models/xverse.cpp)."""
 
 from __future__ import annotations
 

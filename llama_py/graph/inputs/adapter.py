@@ -1,4 +1,4 @@
-"""Inputs that tell of each token whether it switches to an adapter of the model's own
+"""Inputs that mark tokens that switch to a built-in adapter
 (models/granite-switch.cpp:llm_graph_input_switch)."""
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Switches:
 
 
 class InputSwitch:
-    """Of each token what is read, and a query, a key and a value by which it finds the adapter that
-    was switched to before it.
+    """Inputs for finding each token's adapter: token ids, and a query, key and value per token.
 
-    tokens I32 [n_tokens] are read; q F32 [n_tokens] is 1; k F32 [n_tokens] is `gain` where a token
+
+    tokens I32 [n_tokens]; q F32 [n_tokens] is 1; k F32 [n_tokens] is `gain` where a token
     switches, -gain elsewhere; v F32 [n_tokens] is the adapter's number, 0 elsewhere
     """
 

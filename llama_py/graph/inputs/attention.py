@@ -1,4 +1,4 @@
-"""What attention reads of the caches: rows to write to, and masks of what is seen."""
+"""Inputs of attention over caches: rows to write to, and masks of visible cells."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from llama_py.memory.mask import MaskRule, ubatch_mask
 
 
 class InputAttnKV:
-    """Where keys and values of a cache are written, and its mask (llm_graph_input_attn_kv, _k).
+    """Write indices and mask of one cache (llm_graph_input_attn_kv, _k).
 
-    part     which of the memory's caches; `mctx` is its context for the ubatch
+    part     name of the cache; `mctx` is its context for the ubatch
     k_idxs   I64 [n_tokens]
     v_idxs   I64 [n_tokens], or one per element; None where the values are part of the keys
     kq_mask  [n_kv, tokens of a stream, 1, n_stream]; sequences with a cache of their own are
-             streams. F16 for fused ops, which take no other, else F32
+             streams. F16 for fused ops, which require it, else F32
     k_rot, v_rot   rotations of heads, for quantized caches and for indexers
     """
 
     def __init__(self, params: GraphParams, part: str, f16: bool) -> None:
-        """f16: whether the mask is"""
+        """Create the tensors; f16: the mask is F16."""
         self.part = part
         self.mctx = mctx = params.mctx.kv(part)
         self.causal = params.cparams.causal_attn
@@ -61,7 +61,7 @@ class InputAttnKV:
                 self.mctx.set_input_rot(rot)
 
     def follow(self, ubatch: UBatch) -> None:
-        """Each token sees its own cell besides those that the one before it saw."""
+        """Set inputs for the next token: it also sees its own cell, besides its predecessor's."""
         values, several = self._values, ubatch.n_each > 1
         if values is None or (several and not self.causal):
             self.set_input(ubatch)
@@ -109,7 +109,7 @@ def _mask_ne(params: GraphParams, mctx: KVCacheContext) -> tuple[int, int, int, 
 
 
 class InputAttnNoCache:
-    """Which tokens of a ubatch see which others of it (llm_graph_input_attn_no_cache).
+    """Mask of attention within a ubatch (llm_graph_input_attn_no_cache).
 
     kq_mask  [n_tokens, n_tokens], F16 for flash attention, else F32
     """
@@ -131,7 +131,7 @@ class InputAttnNoCache:
 
 
 class InputCross:
-    """What an encoder made of its text, and which of it each token may see
+    """Encoder results and the mask of those that each token may see
     (llm_graph_input_cross_embd, llm_graph_input_attn_cross).
 
     embd     F32 [n_embd, n_enc]

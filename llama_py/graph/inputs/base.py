@@ -1,4 +1,4 @@
-"""What a graph asks of its inputs."""
+"""Interface of graph inputs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from llama_py.graph.params import GraphParams
 
 
 class GraphInput(Protocol):
-    """What a graph asks of each of its inputs."""
+    """Interface that a graph requires of each input."""
 
     def set_input(self, ubatch: UBatch) -> None:
         """Write the values for this ubatch into the tensors."""
 
     def can_reuse(self, params: GraphParams) -> bool:
-        """Whether the tensors would be the same for params; binds to their memory context."""
+        """Return True if params would give the same tensors; binds to their memory context."""
 
 
 @runtime_checkable
@@ -29,12 +29,13 @@ class Follows(Protocol):
     """An input that has less to do where token follows token."""
 
     def follow(self, ubatch: UBatch) -> None:
-        """`set_input` for one more token of each sequence, or as many more of one as there were:
-        what was set last is still there."""
+        """Set inputs for the next token of each sequence, or as many more of one; the values set
+        last are
+        still in the tensors."""
 
 
 def new_input(name: str, type: GGMLType, *ne: int) -> Tensor:
-    """A leaf that the caller fills before each run."""
+    """Create a leaf that the caller fills before each run."""
     t = Tensor(type, ne, name=name)
     t.flags |= FLAG_INPUT
     return t
@@ -47,13 +48,14 @@ def write(t: Tensor, values: npt.NDArray[Any]) -> None:
 
 
 def numbers_of(t: Tensor) -> memoryview | None:
-    """Integers of an input, to be changed one by one, where the host has them."""
+    """Return an input's integers as a memoryview if they are in host memory, else None."""
     values = host_array(t)
     return None if values is None else values.reshape(-1).data
 
 
 def put(numbers: memoryview, values: Iterable[int]) -> None:
-    """The first of them from now on. A call of NumPy, which is to be fetched from memory between
-    two tokens, takes longer than a few of these."""
+    """Set the first numbers. Faster than NumPy for a few values between two tokens, when NumPy's
+    code
+    is no longer in the CPU cache."""
     for i, value in enumerate(values):
         numbers[i] = value

@@ -1,4 +1,4 @@
-"""Where positions are in a cache, for attention to blocks of positions
+"""Positions of cells in a cache, for attention to blocks of positions
 (models/minimax-m3.cpp:llm_graph_input_msa)."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class InputBlocks:
             self.cell_blk = new_input("", I32, self.n_kv, self.n_stream)
 
     def _sizes(self, params: GraphParams) -> tuple[int, int, int, int]:
-        """Positions, cells, streams, tokens."""
+        """Return the numbers of positions, cells, streams and tokens."""
         mctx: KVCacheContext = params.mctx.kv(self.part)
         n_pos = -(-mctx.get_n_pos() // self.size) * self.size
         n_stream = 1 if params.cparams.kv_unified else params.ubatch.n_seqs_unq
@@ -77,7 +77,7 @@ class InputBlocks:
         write(self.bias, self._bias(pos // self.size))
 
     def _bias(self, last: np.ndarray) -> np.ndarray:
-        """last  the block of each token"""
+        """Return the bias that forces each token's last blocks; `last`: block of each token."""
         bias = np.zeros((last.size, self.n_pos // self.size), np.float32)
         for back in range(self.n_local):
             rows = np.flatnonzero(last >= back)

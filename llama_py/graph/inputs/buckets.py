@@ -17,7 +17,8 @@ MAX_DISTANCE = 128  # all beyond are in the last bucket
 
 
 def bucket(p0: Any, p1: Any, n_buckets: int, bidirectional: bool) -> npt.NDArray[np.int32]:
-    """That of position p0 as seen from p1 (llama-graph.cpp:llama_relative_position_bucket).
+    """Return the bucket of position p0 as seen from p1
+    (llama-graph.cpp:llama_relative_position_bucket).
 
     Half of the buckets are for one distance each, the others grow as its logarithm does. With
     `bidirectional` the second half of all is for positions after p1; else those are in bucket 0.
@@ -39,7 +40,7 @@ def bucket(p0: Any, p1: Any, n_buckets: int, bidirectional: bool) -> npt.NDArray
 
 
 class InputPosBucket:
-    """Of the ubatch's tokens as each of them sees the others; pos_bucket I32 [n_tokens, n_tokens]
+    """Buckets of the ubatch's tokens as seen by each other, pos_bucket I32 [n_tokens, n_tokens]
     (llm_graph_input_pos_bucket)."""
 
     def __init__(self, params: GraphParams, n_buckets: int) -> None:
@@ -56,7 +57,7 @@ class InputPosBucket:
 
 
 class InputPosBucketKV:
-    """Of the cells of each token's stream as the token sees them; pos_bucket I32 [n_kv, n_tokens]
+    """Buckets of the cells of each token's stream as seen by it, pos_bucket I32 [n_kv, n_tokens]
     (llm_graph_input_pos_bucket_kv).
 
     n_stream  sequences with a cache of their own, each with as many of the tokens

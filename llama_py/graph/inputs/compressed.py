@@ -1,4 +1,4 @@
-"""What layers with compressed keys read and write (llm_graph_input_dsv4)."""
+"""Inputs of layers with compressed keys (llm_graph_input_dsv4)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from llama_py.memory.compressed_plan import Plan
 
 
 class InputCompressed:
-    """Of one kind of them: rows of the states, of the keys that are made, and who sees them; see
-    `Plan`. What no ubatch of a context has is None.
+    """Inputs of one type of compressed keys: rows of states and of new keys, and a mask; see
+    `Plan`.
+    Inputs that no ubatch of the context needs are None.
 
     kq_mask  [n_kv, tokens of a sequence, 1, sequences], F16 for fused ops, else F32
     k_rot    rotation of keys
     """
 
     def __init__(self, params: GraphParams, kind: str, f16: bool) -> None:
-        """f16: whether the mask is"""
+        """Create the tensors; f16: the mask is F16."""
         self.kind = kind
         self.mctx = params.mctx.states(CompressedContext)
         self.tensors = self.mctx.mem.kinds[kind]
@@ -54,7 +55,7 @@ class InputCompressed:
         self.k_rot = rotation.build_input("attn_inp_k_rot", rotation.n_k)
 
     def get_k(self, il: int, ubatch: UBatch) -> Tensor:
-        """The ubatch's keys that attention reads. [n_embd_head, 1, n_kv, n_stream]"""
+        """Return the ubatch's keys that attention reads: [n_embd_head, 1, n_kv, n_stream]."""
         k = self.mctx.get_k(self.kind, il, ubatch)
         return view_4d(k, *k.ne[:2], self.kq_mask.ne[0], k.ne[3], *k.nb[1:], 0)
 

@@ -1,4 +1,4 @@
-"""How much of what was before a token is left at it, for linear attention with fixed decays
+"""Decay factors between tokens, for linear attention with fixed decays
 (models/minimax-01.cpp:llm_graph_input_la)."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Rows = npt.NDArray[np.float32]
 
 
 def slopes_of(n_head: int) -> Rows:
-    """How fast each head forgets: a geometric row, in float32 steps as the C code computes it."""
+    """Return each head's decay rate: a geometric series, in float32 steps like the C code."""
     n = np.log2(np.float32(n_head)) - np.float32(3)
     first = np.float32(2.0 ** -np.float64(np.float32(2.0 ** -np.float64(n))))
     powers = np.float64(first) ** np.arange(n_head)
@@ -55,7 +55,7 @@ class InputDecay:
             write(self.diag, decays.astype(np.float32))
 
     def _decays(self, steps: npt.NDArray[np.int64]) -> Rows:
-        """[B, T] -> [B, T, n_head, 1]"""
+        """Return the decay exponents after `steps` tokens: [B, T] -> [B, T, n_head, 1]."""
         return (-self.rates * steps[..., None].astype(np.float32))[..., None]
 
     def can_reuse(self, params: GraphParams) -> bool:

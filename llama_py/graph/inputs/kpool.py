@@ -1,4 +1,4 @@
-"""Pools of neighbouring tokens, for attention that chooses among them
+"""Pools of neighboring tokens, for attention that chooses among them
 (models/glm5-next.cpp:llm_graph_input_kpool, llama-memory-hybrid-idx.cpp:set_input_kpool)."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Cells = npt.NDArray[np.int64]
 
 
 def kpool_context(params: GraphParams) -> KPoolContext:
-    """The cache of the keys that pools are chosen by."""
+    """Return the context of the cache with the keys that pools are chosen by."""
     mctx = params.mctx.kv(INDEX)
     assert isinstance(mctx, KPoolContext)
     return mctx
@@ -45,7 +45,7 @@ class InputKPool:
     """
 
     def __init__(self, params: GraphParams, n_chosen: int, f16: bool) -> None:
-        """n_chosen  pools at most; f16: whether the mask is"""
+        """Create the tensors for at most n_chosen pools; f16: the mask is F16."""
         self.mctx = mctx = kpool_context(params)
         plan, n_tokens = mctx.plan, params.ubatch.n_tokens
         self.size, self.n_pool = size, n_pool = plan.size, plan.n_pool
@@ -83,7 +83,7 @@ class InputKPool:
         self._set_tokens(plan, ubatch, none)
 
     def _row(self, seq: SeqPools, cell: int) -> int:
-        """Counted over all streams."""
+        """Return the row of a sequence's cell, counted over all streams."""
         return seq.stream * self.mctx.kv.kv_size + cell
 
     def _set_pools(self, plan: PoolPlan, ubatch: UBatch, filler: int, none: int) -> None:
@@ -132,7 +132,7 @@ class InputKPool:
         write(self.tails, tails)
 
     def _tails(self, seq: SeqPools, pos: Ints) -> tuple[Cells, npt.NDArray[np.bool_]]:
-        """Of the tokens since the last pool, newest first, and whether there are so many.
+        """Return the tokens since the last pool, newest first, and a mask of existing ones.
         [tokens, size - 1]"""
         back = np.arange(self.size - 1)
         n_tail = (pos - seq.pos[0] + 1) % self.size
@@ -147,7 +147,7 @@ def _filled(x: Cells, n: int, value: int) -> Ints:
 
 
 def _by_first_seq(ubatch: UBatch) -> Iterator[tuple[int, Cells]]:
-    """Each sequence that is the first of tokens, with the numbers of these."""
+    """Yield each sequence that is the first one of some tokens, with these tokens' indices."""
     firsts = np.array([ids[0] for ids in ubatch.seq_id])
     for seq_id in dict.fromkeys(firsts.tolist()):
         yield seq_id, np.flatnonzero(firsts == seq_id)

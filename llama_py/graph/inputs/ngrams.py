@@ -1,4 +1,4 @@
-"""Which rows of a table a token has with those before it
+"""Table rows of each token's n-grams
 (models/qwen4exp.cpp:llm_graph_input_qwen4exp_ple, llama-kv-cache.cpp:get_prev_tokens)."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Hashes:
         return (self.n_gram - 1) * self.n_each
 
     def rows(self, ids: Ids) -> npt.NDArray[np.int32]:
-        """ids [n_tokens, n_gram], the last one first -> [n_tokens, n_heads]"""
+        """Hash n-grams to rows: ids [n_tokens, n_gram], last first -> [n_tokens, n_heads]."""
         ids = np.where(ids == -1, self.image, ids)
         ended = (ids[:, 1:] == MISSING) | (ids[:, 1:] == self.end)
         ended = np.logical_or.accumulate(ended, 1)
@@ -81,10 +81,11 @@ class InputNGrams:
     def _before(
         self, seq_id: int, pos: npt.NDArray[np.int32], n: int, by_order: bool
     ) -> npt.NDArray[np.int32]:
-        """The n tokens before each of these positions of a sequence, the last one first. The cells
-        have those of the ubatch too. -> [positions, n]
+        """Return the n tokens before each of these positions of a sequence, the last first, from
+        the cells,
+        which include the ubatch's. -> [positions, n]
 
-        by_order  positions may repeat: what comes before a token in the ubatch is told by its place
+        by_order  positions may repeat, so order tokens of the ubatch by their index
         """
         cells = self.mctx.kv.cells[self.mctx.kv.stream_of(seq_id)]
         assert cells.ids is not None

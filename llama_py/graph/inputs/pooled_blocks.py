@@ -1,4 +1,4 @@
-"""Which cells make up the blocks of a sequence's positions, for an indexer that scores blocks
+"""Blocks of a sequence's positions and their cells, for an indexer that scores blocks
 (llama-memory-hybrid-idx.cpp:set_input_qsa)."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class PooledBlocks:
-    """Those of the sequences that the tokens of a stream are of; only whole ones count.
+    """Complete blocks of the sequences in one stream.
 
     owner   by block, the number of its sequence
     first   by block, the place of its first cell within the sequence
@@ -60,7 +60,7 @@ class Line:
         self.places = np.arange(order.size)
 
     def place_of(self, pos: npt.NDArray[np.int32]) -> Ints:
-        """Where tokens with these positions [4, n] or [1, n] are. -> [n]"""
+        """Return the index of tokens at positions [4, n] or [1, n] in the sequence. -> [n]"""
         if self.keys is None:
             return np.asarray(pos[0], np.int64)
         wanted = pos[[0, 1, 2] if len(pos) > 1 else [0, 0, 0]]
@@ -70,20 +70,20 @@ class Line:
         return np.array(before, np.int64)
 
     def positions(self, i: Ints) -> Ints:
-        """Of the cells number i of the line. -> [4, n]"""
+        """Return the positions of the sequence's cells number i. -> [4, n]"""
         if self.keys is None:
             return np.stack([self.places[i]] * 4)
         return np.asarray(self.keys[[0, 1, 2, 0]][:, i])
 
     def blocks(self, size: int) -> Ints:
-        """Where each whole block begins, as a number in the line."""
+        """Return the index in the sequence at which each complete block begins."""
         starts = np.flatnonzero(self.places % size == 0)
         ends = starts + size - 1
         starts, ends = starts[ends < self.places.size], ends[ends < self.places.size]
         return np.asarray(starts[self.places[ends] - self.places[starts] == size - 1])
 
     def runs(self, starts: Ints, size: int) -> Ints:
-        """The cells of these blocks. -> [blocks, size]"""
+        """Return the cells of blocks that begin at `starts`. -> [blocks, size]"""
         n = starts.size
         if n and starts[-1] - starts[0] == (n - 1) * size:  # without a gap
             return self.cells[starts[0] : starts[-1] + size].reshape(n, size)
@@ -95,7 +95,7 @@ def _rising(places: Ints) -> bool:
 
 
 def _up_to(keys: Ints, key: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Which keys [3, n] do not come after this one."""
+    """Return True for keys [3, n] that do not come after `key`."""
     found = keys[2] <= key[2]
     for i in (1, 0):
         found = (keys[i] < key[i]) | ((keys[i] == key[i]) & found)
@@ -103,7 +103,7 @@ def _up_to(keys: Ints, key: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
 
 
 def blocks_of(lines: list[Line], size: int, n_kv: int) -> PooledBlocks:
-    """Those of several sequences of a stream, of which no two share a cell."""
+    """Return the blocks of several sequences of a stream that share no cells."""
     starts = [line.blocks(size) for line in lines]
     pairs = [*zip(lines, starts, strict=True)]
     cells = np.concatenate([line.runs(i, size) for line, i in pairs])
@@ -119,7 +119,7 @@ def blocks_of(lines: list[Line], size: int, n_kv: int) -> PooledBlocks:
 
 
 class InputPooledBlocks:
-    """Blocks of `size` positions; what is in none, the end of a sequence, is one more block.
+    """Blocks of `size` positions; the incomplete end of each sequence is one more block.
 
     k_idxs     I64 [n_tokens] where the indexer's keys are written
     cell_blk   I32 [n_kv, n_stream] the block of each cell
@@ -140,7 +140,7 @@ class InputPooledBlocks:
         self.bias = new_input("", F32, self.n_blocks, self.n, self.n_stream)
 
     def _sizes(self, params: GraphParams) -> tuple[int, int, int]:
-        """Cells, streams, tokens of a stream."""
+        """Return the numbers of cells, streams, and tokens per stream."""
         n_stream = 1 if params.cparams.kv_unified else params.ubatch.n_seqs_unq
         return self.mctx.get_n_kv(), n_stream, params.ubatch.n_tokens // n_stream
 
@@ -176,13 +176,14 @@ class InputPooledBlocks:
         write(self.bias, bias)
 
     def _bias(self, found: PooledBlocks, number: int, tail: Ints) -> npt.NDArray[np.float32]:
-        """Of the blocks of sequence `number`, for tokens to which everything from `tail` [n] on
-        counts. -> [n, blocks]"""
+        """Return the bias of sequence `number`'s blocks for tokens that must see all from `tail`
+        [n] on.
+        -> [n, blocks]"""
         ahead = self.causal & (found.first >= tail[:, None])
         return np.where(found.owner == number, np.where(ahead, FORCED, 0.0), -math.inf)
 
 
 def _viewpoints(seq_id: list[tuple[int, ...]]) -> npt.NDArray[np.intp]:
-    """A sequence of each token, the same one as far as they have it in common."""
+    """Return one sequence of each token, the same one if all tokens share it."""
     common = set(seq_id[0]).intersection(*seq_id[1:])
     return np.array([min(common)] * len(seq_id) if common else [ids[0] for ids in seq_id])

@@ -1,4 +1,4 @@
-"""How the rows of a sequence become one."""
+"""Inputs for pooling the rows of a sequence into one."""
 
 from __future__ import annotations
 

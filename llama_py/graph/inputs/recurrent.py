@@ -1,4 +1,4 @@
-"""Which recurrent states sequences start from."""
+"""Inputs that select the recurrent states sequences start from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llama_py.memory.slots import SlotContext
 
 
 class InputRS:
-    """Which recurrent states to start from (llm_graph_input_rs).
+    """Rows of the recurrent states to start from (llm_graph_input_rs).
 
     s_copy  I32 [n_rs] the cell each state comes from: first the states of the ubatch's n_seqs
             sequences (s_copy_main), then those that only move (s_copy_extra)
@@ -33,7 +33,7 @@ class InputRS:
         write(self.s_copy, np.array([self.mctx.s_copy(i) for i in range(n_rs)], np.int32))
 
     def follow(self, ubatch: UBatch) -> None:
-        """They are where they were."""
+        """Keep the rows: states stay in place from one token to the next."""
 
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = mctx = params.mctx.states(RecurrentContext)
@@ -61,7 +61,7 @@ class InputSlots:
         write(self.seq, np.zeros(ubatch.n_tokens, np.int32))
 
     def follow(self, ubatch: UBatch) -> None:
-        """They are zeros as before."""
+        """Keep the zeros that were set before."""
 
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = params.mctx.states(SlotContext)

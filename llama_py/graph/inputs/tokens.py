@@ -1,4 +1,4 @@
-"""Inputs with a value for each token: ids, embeddings, positions, outputs."""
+"""Inputs with one value per token: ids, embeddings, positions, outputs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class InputPos:
     """Positions, section by section when RoPE has several axes (llm_graph_input_pos)."""
 
     def __init__(self, n_pos_per_embd: int, n_tokens: int, time_last: bool = False) -> None:
-        """time_last: the fourth axis has the positions of the first"""
+        """Create the tensor; time_last: the fourth axis repeats the first axis's positions."""
         self.n_pos, self.n_same = n_pos_per_embd, 4 if time_last else 3
         self.pos = new_input("inp_pos", I32, n_tokens * n_pos_per_embd)
 
@@ -105,7 +105,7 @@ class InputConstant:
 
 
 class PosLimit:
-    """No tensor, but a check: positions for which a table has rows, those below n_pos."""
+    """Check without a tensor that positions are below n_pos, the rows of a table."""
 
     def __init__(self, n_pos: int) -> None:
         self.n_pos = n_pos
@@ -123,7 +123,7 @@ class PosLimit:
 
 
 class OneSequence:
-    """No tensor, but a check: what is computed along a batch would mix sequences."""
+    """Check without a tensor that a batch has one sequence, since sequences would be mixed."""
 
     def set_input(self, ubatch: UBatch) -> None:
         n = len(ubatch.seq_id_unq)
@@ -156,7 +156,7 @@ class InputAttnTemp:
 
 
 class InputOutIds:
-    """Which tokens of the ubatch are outputs (llm_graph_input_out_ids)."""
+    """Indices of the ubatch's output tokens (llm_graph_input_out_ids)."""
 
     def __init__(self, n_outputs: int) -> None:
         self.out_ids = new_input("out_ids", I32, n_outputs)
@@ -168,7 +168,7 @@ class InputOutIds:
         write(self.out_ids, ids.astype(np.int32))
 
     def follow(self, ubatch: UBatch) -> None:
-        """All are, as before."""
+        """Keep the indices: all tokens are outputs, as before."""
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.out_ids.ne[0] == params.n_outputs

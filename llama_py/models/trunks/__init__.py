@@ -1,1 +1,1 @@
-"""What several architectures share: their graphs, layers and rules."""
+"""Shared parts of several architectures: graphs, layers and rules."""

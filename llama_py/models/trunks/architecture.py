@@ -1,5 +1,5 @@
-"""What an architecture is: its hyperparameters, its blocks with their weights, its graph, and what
-its layers keep.
+"""Base class of architectures: hyperparameters, blocks with weights, graph, and memory of layers.
+
 
 A file of this folder defines one subclass of `Architecture` with `arch` set to what files call it
 in general.architecture; nothing else in the project knows the name.
@@ -84,7 +84,8 @@ class Architecture(ABC):
 
     @classmethod
     def size_name(cls, hp: AnyHParams) -> str:
-        """What llama.cpp calls a model of this size, "8B" or "35B.A3B"; "?B" where it has no name
+        """Return llama.cpp's name for a model of this size, such as "8B" or "35B.A3B"; "?B" if it
+        has none
         (llama-model.cpp:llm_type_name)."""
         both = hp.n_layer, hp.n_embd
         return cls.sizes.get(both) or cls.sizes.get(hp.n_layer, "?B")
@@ -98,7 +99,7 @@ class Architecture(ABC):
         raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
 
     def keeps(self, il: int) -> Kept:
-        """What layer il keeps of the tokens it has seen."""
+        """Return the memory specs of layer il."""
         shape = self.hp.layers[il]
         if shape.recurrent:
             return (State(self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections),)
@@ -108,7 +109,7 @@ class Architecture(ABC):
         return (KeysValues(*sizes, shape.window, shape.rope),)
 
     def kept(self, il: int) -> Kept:
-        """What layer il keeps, each device its own where devices share the layer."""
+        """Return the memory specs of layer il, one per device if devices share the layer."""
         found: list[Keeps] = []
         for i, whole in enumerate(self.keeps(il)):
             parts = self.parts.get((il, type(whole)))
@@ -120,11 +121,11 @@ class Architecture(ABC):
         return tuple(found)
 
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
-        """Factors of RoPE's frequencies in layer il. F32 [n_rot / 2]"""
+        """Return factors of RoPE's frequencies in layer il, F32 [n_rot / 2]."""
         return None
 
     def graph(self, params: GraphParams) -> GraphResult:
-        """A new graph for one ubatch. ContextError for one whose layers are not there."""
+        """Build a graph for one ubatch; ContextError if its layers were not loaded."""
         draft = params.gtype == "decoder_mtp"
         g = GraphBuilder(params, self.draft_names if draft else self.names)
         if draft:
@@ -148,30 +149,32 @@ class Architecture(ABC):
 
     @classmethod
     def way_to_draft(cls, names: Iterable[str]) -> str:
-        """The way to draft that runs a file with tensors of these names."""
+        """Return the draft method for a file with tensors of these names."""
         return cls.draft_rules.way
 
     def lends(self) -> Borrowed:
-        """What a model that only drafts may have of this one."""
+        """Return tensors of this model that a draft-only model may use."""
         return Borrowed()
 
     def reads(self, kept: Mapping[int, Kept]) -> Mapping[int, int]:
-        """The layer of the model that it drafts for whose keys and values each layer attends to;
-        `kept`: what that one's layers keep. ContextError where they do not fit."""
+        """Return, by layer, the layer of the other model whose keys and values it attends to;
+        `kept`: the
+        other model's memory specs. ContextError if they do not fit."""
         return {}
 
     def stand_in(self) -> Borrowed | None:
-        """What stands for what it borrows, in graphs that are only looked at."""
+        """Return placeholders for borrowed tensors, in graphs that are only inspected."""
         return None
 
     def head_of(self, nextn: int | None = None) -> Linear | None:
-        """What makes the logits of the trunk, or of a NextN layer, by its number among them; None
-        where that is no matrix alone."""
+        """Return the matrix that makes the logits of the trunk, or of NextN layer `nextn`; None if
+        it is not
+        a single matrix."""
         return None
 
     @property
     def can_draft(self) -> bool:
-        """Whether there is a draft graph, and its layers were loaded."""
+        """True if there is a draft graph and its layers were loaded."""
         return "decoder_mtp" in self.gtypes and self.load_mtp and self.hp.n_layer_nextn > 0
 
     def _check_draft(self) -> None:
@@ -185,8 +188,9 @@ class Architecture(ABC):
 
 
 def _shared_out(whole: Keeps, parts: Mapping[int, Keeps]) -> Iterator[Keeps]:
-    """What each device keeps of it. Keys that are not divided all have; convolution states that are
-    not are with the layer, where they are computed."""
+    """Yield each device's memory spec. All devices keep undivided keys; undivided convolution
+    states
+    are on the layer's device, which computes them."""
     for number, mine in parts.items():
         if isinstance(mine, State) and isinstance(whole, State):
             if mine.n_embd_r == whole.n_embd_r:

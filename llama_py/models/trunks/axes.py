@@ -1,4 +1,4 @@
-"""Files that tell by sections of RoPE whether positions have several axes, for images
+"""Decoders whose files define several position axes, for images, by RoPE sections
 (llama-hparams.cpp:use_mrope)."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AxesHParams(HParams):
 
 class AxesDecoder(Decoder):
     def embed(self, g: GraphBuilder) -> Tensor:
-        """ContextError where the places of embeddings in an image cannot be told."""
+        """Return embeddings; ContextError if positions of embeddings are unknown."""
         if g.ubatch.token is None and g.hp.rope_type != ROPE_MROPE:
             raise ContextError(
                 "this file has no rope.dimension_sections, so that the places of embeddings in an "

@@ -1,4 +1,4 @@
-"""BERT and its children: post-norm layers between a normed embedding and its results
+"""BERT and its variants: post-norm layers between a normed embedding and its results
 (models/bert.cpp:graph)."""
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class BertEncoder(Encoder):
         return FeedForward(w, self.hp.n_embd, n_ff, act=GELU, gated=False, bias=True, scaled=False)
 
     def embed(self, g: GraphBuilder) -> Tensor:
-        """Of a token and of its kind of text, always the first; normed."""
+        """Return normed embeddings: of the token, and of the first token type."""
         cur = super().embed(g)
         if self.type_embd is not None:
             cur = add(cur, view(self.type_embd, (self.hp.n_embd,)))
@@ -91,5 +91,5 @@ class BertEncoder(Encoder):
         return cur
 
     def place(self, g: GraphBuilder, cur: Tensor) -> Tensor:
-        """Embeddings with their positions, where those are learned. [n_embd, n_tokens]"""
+        """Add learned position embeddings, if the model has them. [n_embd, n_tokens]"""
         return cur

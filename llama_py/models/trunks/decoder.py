@@ -1,4 +1,4 @@
-"""The trunk of decoders: embeddings, layers, norm, head."""
+"""Base class of decoders: embeddings, layers, norm, head."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from llama_py.weights import Bias, Weights
 
 
 class Block(Protocol):
-    """Attention, feed-forward, or what stands in their place."""
+    """Interface of attention, feed-forward, and their replacements."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
+        """Apply the block: [n_embd, n] -> same shape."""
 
 
 class BlockSum(Protocol):
     """Several blocks whose results are added."""
 
     def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
-        """An input of each [n_embd, n], the layer -> [n_embd, n]"""
+        """Apply the block to several inputs [n_embd, n] and the layer's number. -> [n_embd, n]"""
 
 
 class AnyLayer(Protocol):
     """A layer of a trunk."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """[n_embd, n_tokens] -> the same, or if it is the last [n_embd, n_outputs]"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape, or [n_embd, n_outputs] if last."""
 
 
 @dataclass(slots=True)
@@ -73,28 +73,28 @@ class Layer:
         return g.cb(self.attn_sum(residual, cur), "ffn_inp", il)
 
     def attn_normed(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
-        """What attention gets. [n_embd, n_tokens] -> the same"""
+        """Normalize attention's input, if there is a norm: [n_embd, n_tokens] -> same shape."""
         return x if self.attn_norm is None else self.attn_norm(g, x, "attn_norm", il)
 
     def selected(
         self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, last: bool
     ) -> tuple[Tensor, Tensor]:
-        """Attention's result, normed, and the layer's input; of the last layer outputs only."""
+        """Return attention's normed result and the layer's input; if last, outputs only."""
         if last:
             cur, residual = g.outputs(cur, residual)
         return self.attn_post_normed(g, cur, il), residual
 
     def attn_post_normed(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
+        """Normalize attention's result, if the layer has a norm: [n_embd, n] -> same shape."""
         norm = self.attn_post_norm
         return cur if norm is None else norm(g, cur, "attn_post_norm", il)
 
     def attn_sum(self, x: Tensor, cur: Tensor) -> Tensor:
-        """The layer's input x and attention's result added. [n_embd, n]"""
+        """Add attention's result `cur` to the layer's input x. [n_embd, n]"""
         return add(cur, x)
 
     def ffn_sum(self, x: Tensor, cur: Tensor) -> Tensor:
-        """The feed-forward's input x and its result added. [n_embd, n]"""
+        """Add the feed-forward's result `cur` to its input x. [n_embd, n]"""
         return add(cur, x)
 
     def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
@@ -192,11 +192,11 @@ class Decoder(Architecture):
         self.declare_nextn(w)
 
     def embeddings(self, w: Weights) -> Tensor:
-        """Of the tokens. [n_embd, n_vocab]"""
+        """Declare the token embeddings, [n_embd, n_vocab]."""
         return w.tensor("token_embd.weight", self.hp.n_embd, self.hp.n_vocab)
 
     def declare_ends(self, w: Weights) -> None:
-        """What comes before and after the layers."""
+        """Declare the tensors before and after the layers."""
         self.output_norm = w.norm("output_norm", self.hp.n_embd)
         self.output = w.output(self.hp.n_embd, self.hp.n_vocab, bias=self.output_bias)
 
@@ -208,11 +208,11 @@ class Decoder(Architecture):
         """Make layer il; its tensors are named without their prefix."""
 
     def declare_nextn(self, w: Weights) -> None:
-        """The layers after the trunk, which draft; here they are left alone."""
+        """Skip the NextN layers after the trunk; subclasses that draft declare them."""
         w.skip_nextn(range(self.hp.n_layer, self.hp.n_layer_all))
 
     def embed(self, g: GraphBuilder) -> Tensor:
-        """What the first layer gets. [n_embd, n_tokens]"""
+        """Return the first layer's input, [n_embd, n_tokens]."""
         return g.input_embd(self.token_embd)
 
     def build(self, g: GraphBuilder) -> None:
@@ -227,19 +227,19 @@ class Decoder(Architecture):
         self.finish(g, cur, early)
 
     def layer_input(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """What a model that drafts is told of what layer il gets. [n_embd, n_tokens]"""
+        """Return the input of layer il that draft models read, [n_embd, n_tokens]."""
         return cur
 
     def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """What goes on from layer il. [n_embd, n] -> the same"""
+        """Return the input of the layer after il: [n_embd, n] -> same shape."""
         return cur
 
     def selects_early(self, g: GraphBuilder) -> bool:
-        """Whether only outputs go through the end of the last layer."""
+        """Return True if only outputs pass through the end of the last layer."""
         return True
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        """From the last layer's result to the logits.
+        """Build the graph from the last layer's result to the logits.
 
         selected  whether `cur` has only the rows of outputs
         """
@@ -256,20 +256,21 @@ class Decoder(Architecture):
         return self.output
 
     def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
-        """The graph's end: logits of `cur` [n_embd, n_outputs], by the head of the context, another
-        one, or the model's."""
+        """Finish the graph: logits of `cur` [n_embd, n_outputs] by the context's head, `output`, or
+        the
+        model's head."""
         logits = self.scaled_logits(g, cur, output)
         if cap := self.hp.final_logit_softcap:
             logits = scale(tanh(scale(logits, 1.0 / cap)), cap)
         g.res.t_logits = g.expand(g.cb(logits, "result_output"))
 
     def scaled_logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
-        """Before the cap. [n_embd, n_outputs] -> [n_vocab, n_outputs]"""
+        """Compute logits before the cap: [n_embd, n_outputs] -> [n_vocab, n_outputs]."""
         logits, factor = self.logits(g, cur, output), self.hp.logit_scale
         return scale(logits, factor) if factor else logits
 
     def logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
-        """Before scale and cap. [n_embd, n_outputs] -> [n_vocab, n_outputs]"""
+        """Compute logits before scale and cap: [n_embd, n_outputs] -> [n_vocab, n_outputs]."""
         return (g.params.head or output or self.output)(g, cur)
 
 

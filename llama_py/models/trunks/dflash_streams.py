@@ -1,5 +1,5 @@
-"""DSpark's layers where they are DeepSeek-V4's: four residual streams, experts, attention to a
-window with one key of each token, which is its value too (models/dflash.cpp:graph_dsv4)."""
+"""DSpark's layers with DeepSeek-V4's design: four residual streams, experts, attention to a window
+with one key per token, which is also its value (models/dflash.cpp:graph_dsv4)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from llama_py.weights import Weights
 
 
 class StreamSizes(Declared):
-    """What such layers have besides what all drafts of blocks have; names as for DeepSeek-V4."""
+    """Hyperparameters that such layers have in addition; names like DeepSeek-V4's."""
 
     n_lora_q: int = uint("attention.q_lora_rank", least=1)
     n_swa: int = uint("attention.sliding_window", least=1)
@@ -66,7 +66,7 @@ class StreamSizes(Declared):
             raise keys.error("rope.dimension_sections", "several streams have one kind of position")
 
     def rope(self, hp: HParams) -> Rope:
-        """How positions turn the last channels of heads."""
+        """Return the RoPE of the last dimensions of heads."""
         offset = hp.n_embd_head_k - hp.n_rot
         return Rope(
             ROPE_NORMAL, hp.n_rot, hp.rope_freq_base_train, offset=offset, fixed=True, yarn=False
@@ -74,7 +74,7 @@ class StreamSizes(Declared):
 
 
 class StreamBlockLayer:
-    """One layer, of which keys are also made of what the other model's layers get."""
+    """Layer that also stores keys computed from the other model's hidden states."""
 
     def __init__(self, w: Weights, hp: HParams, s: StreamSizes) -> None:
         n_embd, il = hp.n_embd, w.il
@@ -114,7 +114,7 @@ class StreamBlockLayer:
         )
 
     def store(self, g: GraphBuilder, cur: Tensor, il: int, freqs: Tensor | None) -> None:
-        """Keys of what the other model's layers get. cur [n_embd, n_tokens]"""
+        """Store keys of the other model's hidden states. cur [n_embd, n_tokens]"""
         att = self.attention
         kv = att.kv_norm(g, att.wkv(g, cur), il=il)
         kv = plain_turn(g.cparams, att.sizes.n_rot)(
@@ -126,5 +126,5 @@ class StreamBlockLayer:
         g.expand(inp.mctx.cpy_k(kv, inp.k_idxs, il))
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, freqs: Tensor | None) -> Tensor:
-        """[n_embd, 4, n_tokens] -> the same"""
+        """Apply the layer: [n_embd, 4, n_tokens] -> same shape."""
         return g.cb(self.layer(g, cur, il, False), "l_out", il)

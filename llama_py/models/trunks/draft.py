@@ -1,4 +1,4 @@
-"""What models have in common that can only draft for another (models/eagle3.cpp, dflash.cpp)."""
+"""Common parts of draft-only models (models/eagle3.cpp, dflash.cpp)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ ROWS = "d2t"
 
 
 def target_layers(keys: Keys, rule: str, n: int = 0) -> tuple[int, ...]:
-    """Layers of the other model whose input it reads; n: so many, or any number. `rule` says so."""
+    """Read the layers of the other model whose inputs this one uses; n: required number, or 0 for
+    any.
+    `rule` describes it in the error."""
     key = "target_layers"
     count = keys.count(key)
     if not 0 < count <= MAX_LAYERS or n not in (0, count):
@@ -38,7 +40,7 @@ class Scattered:
     """
 
     def __init__(self, w: Weights, n_vocab: int) -> None:
-        """WeightsError for tokens that there are not."""
+        """Declare the rows; WeightsError for tokens outside the vocabulary."""
         info = w.info(ROWS)
         assert info is not None
         self.n, self.n_vocab = info.ne[0], n_vocab
@@ -54,7 +56,7 @@ class Scattered:
             )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, outside: float = -math.inf) -> Tensor:
-        """[n, n_rows] -> [n_vocab, n_rows]"""
+        """Scatter logits of some tokens to the vocabulary: [n, n_rows] -> [n_vocab, n_rows]."""
         n_rows = cur.ne[1]
         every = fill(Tensor(F32, (1, self.n_vocab, n_rows)), outside)
         rows = reshape(self.rows, self.n, 1, 1)
@@ -76,7 +78,7 @@ class Ends:
         self.output: Linear | None = None
 
     def declare_output(self, w: Weights) -> None:
-        """Its own head, or its own embeddings for one."""
+        """Declare the model's own head, or its own embeddings as head."""
         n_embd = self.hp.n_embd
         self.output = w.optional_linear("output", n_embd, self.n_tokens, scaled=False)
         if self.output is None and self.token_embd is not None and self.some is None:
@@ -85,14 +87,14 @@ class Ends:
             raise WeightsError(f"{w.where}: tensor {ROWS!r} is for a head, and there is none")
 
     def rows(self, g: GraphBuilder, ids: Tensor) -> Tensor:
-        """Embeddings of tokens. I32 [n] -> [n_embd, n]"""
+        """Look up embeddings of tokens: I32 [n] -> [n_embd, n]."""
         table = self.token_embd
         if table is None:
             table = _fitting(g, g.params.borrowed.token_embd, "embeddings")
         return g.rows(table, ids)
 
     def logits(self, g: GraphBuilder, cur: Tensor) -> Tensor:
-        """Of the tokens that the head knows. [n_embd, n] -> [n_tokens, n]"""
+        """Compute logits of the tokens that the head has: [n_embd, n] -> [n_tokens, n]."""
         if self.output is not None:
             return self.output(g, cur)
         head = g.params.borrowed.output

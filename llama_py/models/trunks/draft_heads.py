@@ -1,4 +1,4 @@
-"""What a model that drafts blocks has behind its head, or around its matrices
+"""Heads and convolutions of models that draft blocks
 (models/dflash.cpp:build_dspark_markov_head, build_dflash2_conv, build_dflash2_selector).
 
 The tokens of each sequence of a ubatch are one block; all blocks are of the same length.
@@ -38,7 +38,7 @@ from llama_py.weights import Weights
 
 
 def blocks_of(g: GraphBuilder) -> tuple[int, int]:
-    """How many blocks there are, and their length; ContextError for others of several lengths."""
+    """Return number and length of the blocks; ContextError if lengths differ."""
     n_blocks = g.ubatch.n_seqs_unq
     if g.n_tokens % n_blocks:
         raise ContextError(
@@ -65,7 +65,7 @@ class MarkovHead:
         self.sure = w.optional_linear("conf_proj", n_embd + rank, 1, bias=True, scaled=False)
 
     def __call__(self, g: GraphBuilder, tokens: Tensor) -> None:
-        """tokens I32 [n_tokens]; changes g.res.t_logits, and sets g.res.t_h_nextn."""
+        """Add to the logits of each token by its predecessor; set g.res.t_logits and t_h_nextn."""
         n_blocks, n = blocks_of(g)
         base = g.res.t_logits
         assert base is not None
@@ -88,7 +88,7 @@ class MarkovHead:
     def _columns(
         self, g: GraphBuilder, base: Tensor, prev: Tensor, n: int
     ) -> tuple[Tensor, Tensor | None]:
-        """Position by position: logits [n_vocab, n_tokens], and [1, n_tokens] how sure."""
+        """Compute logits [n_vocab, n_tokens] and confidence [1, n_tokens], position by position."""
         n_vocab, n_blocks = base.ne[0], prev.ne[0]
         columns: list[Tensor] = []
         sure: list[Tensor] = []
@@ -110,13 +110,14 @@ class MarkovHead:
         return _joined(columns), _joined(sure) if sure else None
 
     def _bias(self, g: GraphBuilder, prev: Tensor) -> tuple[Tensor, Tensor]:
-        """What stands for a token [rank, n_blocks], and what it adds [n_vocab, n_blocks]"""
+        """Return embeddings [rank, n_blocks] of tokens and the bias they add [n_vocab,
+        n_blocks]."""
         before = get_rows(self.w1, prev)
         bias = self.w2(g, before)
         return before, bias if self.some is None else self.some(g, bias, 0.0)
 
     def _sure(self, g: GraphBuilder, i: int, n: int, before: Tensor) -> Tensor | None:
-        """[1, n_blocks]"""
+        """Return the confidence at position i, [1, n_blocks], or None."""
         if self.sure is None:
             return None
         embd = g.res.t_embd
@@ -134,7 +135,7 @@ def _joined(columns: list[Tensor]) -> Tensor:
 
 
 def _in_order(cur: Tensor, n_blocks: int, n: int) -> Tensor:
-    """From position by position to block by block. [m, n_tokens] -> the same"""
+    """Reorder rows from position-major to block-major: [m, n_tokens] -> same shape."""
     m = cur.ne[0]
     cur = cont(permute(reshape(cur, m, n_blocks, n), 0, 2, 1, 3))
     return reshape(cur, m, n_blocks * n)
@@ -153,7 +154,7 @@ class BlockConv:
         self.proj = w.linear(f"{stem}_proj", n_embd, 2 * kernel * n_groups, scaled=False)
 
     def __call__(self, g: GraphBuilder, hidden: Tensor, own: Tensor, side: int) -> Tensor:
-        """hidden [n_embd, n_tokens] -> the same; own: what `proj` gave; side: 0 before, 1 after"""
+        """Convolve hidden [n_embd, n_tokens]; own: result of `proj`; side: 0 before, 1 after."""
         n_blocks, block = blocks_of(g)
         n_embd, n = hidden.ne[0], g.n_tokens
         if not hidden.is_contiguous():
@@ -188,7 +189,7 @@ class BlockConv:
 
 
 class Selector:
-    """Of each position the likeliest tokens, and how well each follows each of the position before:
+    """Head that returns the most likely tokens per position, with scores after each previous token:
     rows of [tokens, scores by token before] at the beginning of n_embd channels."""
 
     def __init__(self, w: Weights, n_embd: int, n_vocab: int, rank: int, k: int, n: int) -> None:
@@ -198,7 +199,7 @@ class Selector:
         self.gate = w.linear("selector_hidden", n_embd, rank, scaled=False)
 
     def __call__(self, g: GraphBuilder, tokens: Tensor) -> None:
-        """tokens I32 [n_tokens]; sets g.res.t_h_nextn [n_embd, n_tokens]."""
+        """Set t_h_nextn [n_embd, n_tokens] to candidates and scores, for tokens I32 [n_tokens]."""
         (n_blocks, n), logits, embd = blocks_of(g), g.res.t_logits, g.res.t_embd
         assert logits is not None and embd is not None
         block, k, n_embd = min(n, self.block), self.k, embd.ne[0]
@@ -222,7 +223,7 @@ class Selector:
     def _run(
         self, g: GraphBuilder, parts: list[Tensor], at: int, n: int, prev: Tensor, n_embd: int
     ) -> Tensor:
-        """n positions from `at` on, after `prev`: I32 [tokens * n * n_blocks].
+        """Score n positions from `at` on, after `prev` I32 [tokens * n * n_blocks].
         -> [n_embd, n, n_blocks]"""
         k, rank, n_blocks = self.k, self.rank, parts[0].ne[2]
         ids, scores, gate = (

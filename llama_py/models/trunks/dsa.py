@@ -87,11 +87,11 @@ class ChoosingHParams(LatentHParams):
         )
 
     def indexer_of(self, il: int) -> int:
-        """The layer whose indexer chooses for layer il; -1 where none does."""
+        """Return the layer whose indexer chooses for layer il; -1 if none does."""
         return il if il < self.n_layer else -1
 
     def last_indexers(self, keys: Keys, types: tuple[int, ...]) -> tuple[int, ...]:
-        """By layer, the last one up to it that has an indexer. HParamsError where there is none."""
+        """Return for each layer the last one up to it with an indexer; HParamsError if none."""
         if not types[0]:
             raise keys.error(
                 "attention.indexer.types",
@@ -104,8 +104,9 @@ class ChoosingHParams(LatentHParams):
 
 
 class ChoosingAttention(LatentAttention):
-    """Of the trunk, to what the layer's indexer chooses, which every device that has heads does for
-    itself; the layer that drafts attends to all."""
+    """Latent attention of the trunk to tokens that the layer's indexer chooses. Every device with
+    heads
+    runs the indexer; the draft layer attends to all tokens."""
 
     parts_keep: ClassVar[type | tuple[type, ...]] = (KeysValues, Index)
 
@@ -138,7 +139,7 @@ class ChoosingAttention(LatentAttention):
 
 
 class SharingAttention(ChoosingAttention):
-    """What a layer's indexer chooses is for the layers after it too, so devices do not share it.
+    """Latent attention whose indexer also chooses for later layers, so devices do not share it.
 
     chooser  the layer whose indexer chooses; -1: none does
     """
@@ -172,7 +173,7 @@ class Choosing(Latent):
 
 
 class ChoosingDrafter(EarlyDrafter, Choosing):
-    """With NextN layers, which attend to all."""
+    """Decoder with NextN layers, which attend to all tokens."""
 
     names = {"attn_out": ""}
     draft_names = DRAFT_NAMES_DSA

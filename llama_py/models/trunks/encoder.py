@@ -1,4 +1,4 @@
-"""The trunk of models that only encode: embeddings of tokens or texts, and nothing kept."""
+"""Base class of encoder-only models: embeddings of tokens or texts, without memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Encoder(Decoder):
         g.res.t_embd = g.expand(g.cb(self.normed(g, cur), self.result))
 
     def normed(self, g: GraphBuilder, cur: Tensor) -> Tensor:
-        """The last layer's result, normed."""
+        """Normalize the last layer's result."""
         return self.output_norm(g, cur)
 
     def head_of(self, nextn: int | None = None) -> None:

@@ -77,13 +77,13 @@ class LeadingDenseHParams(HParams):
             raise keys.error("expert_count", "it must be at least 1")
 
     def default_gating(self, keys: Keys) -> int:
-        """What expert_gating_func is where the file does not say."""
+        """Return the default of expert_gating_func."""
         if not self.usual_gating:
             raise keys.error("expert_gating_func", f"it must be from 1 to {len(GATING_FUNCS)}")
         return 1 + GATING_FUNCS.index(self.usual_gating)
 
     def shared_size(self, keys: Keys) -> int:
-        """Hidden size of all shared experts together."""
+        """Return the hidden size of all shared experts together."""
         return self.n_ff_exp[0] * max(1, self.n_expert_shared)
 
 
@@ -98,10 +98,10 @@ def expert_layer(
     act: Activation = SILU,
     routed_act: Activation | None = None,
 ) -> Block:
-    """The feed-forward of layer il: dense in the first layers, then experts and what they share.
+    """Declare the feed-forward of layer il: dense in the first layers, then experts.
 
-    shared      whether there are shared experts
-    bias        as of `Routing`
+    shared      add shared experts
+    bias        see `Routing`
     experts     matrices of the routed ones; others have scales if these have
     routed_act  of routed experts; None: act
     """

@@ -1,4 +1,4 @@
-"""Windows in layers that the file names one by one, with heads of the same sizes as the others."""
+"""Sliding windows in layers that the file lists, with heads of the same sizes as other layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Gemma 2 and Gemma 3 share: the scale of queries, another one in the largest model."""
+"""Common parts of Gemma 2 and Gemma 3: the scale of queries, which differs in the largest model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GemmaDecoder(Decoder):
     names = {"ffn_inp": "sa_out", "Qcur_scaled": ""}
 
     def layer_around(self, w: Weights, il: int, attention: Attention) -> Layer:
-        """Layer il with this attention."""
+        """Declare layer il around `attention`."""
         n_embd = self.hp.n_embd
         return Layer(
             w.norm("attn_norm", n_embd),

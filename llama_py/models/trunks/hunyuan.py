@@ -1,4 +1,4 @@
-"""What Hunyuan's models share: queries and keys are normed after RoPE."""
+"""Common part of Hunyuan's models: norms of queries and keys after RoPE."""
 
 from __future__ import annotations
 

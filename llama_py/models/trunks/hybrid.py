@@ -1,8 +1,4 @@
-"""Decoders with layers that keep a state in place of keys and values.
-
-Such layers have no key heads (models/granite-hybrid.cpp, jamba.cpp, lfm2.cpp), or they are all but
-every n-th (models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, minimax-01.cpp).
-"""
+"""Decoders with layers that keep a recurrent state instead of keys and values."""
 
 from __future__ import annotations
 
@@ -172,7 +168,7 @@ class Hybrid(DraftingDecoder):
 
     @abstractmethod
     def feed_forward(self, w: Weights, il: int) -> Block:
-        """The block of a layer after its attention."""
+        """Declare the block after a layer's attention."""
 
 
 class HybridMoe(Hybrid):

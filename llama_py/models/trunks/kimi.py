@@ -1,4 +1,4 @@
-"""What Kimi's models and GLM5-Next have in common: delta nets in layers without key heads."""
+"""Common part of Kimi's models and GLM5-Next: delta nets in layers without key heads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KimiHParams(LatentHParams):
         self.l2_eps = self.delta_net_eps()
 
     def _of_heads(self, n: int) -> None:
-        """Sizes of a delta net of n heads."""
+        """Set the sizes of a delta net of n heads."""
         self.n_head_kda, n_inner = n, n * self.n_embd_head_kda
         self.n_embd_r = 3 * (self.ssm_d_conv - 1) * n_inner
         self.n_embd_s = self.n_embd_head_kda * n_inner

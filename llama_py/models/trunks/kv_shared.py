@@ -1,4 +1,4 @@
-"""Later layers that attend to what earlier ones have stored, with values that are normed too
+"""Later layers that attend to keys and values of earlier ones; values are also normed
 (models/gemma3n.cpp, gemma4.cpp)."""
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class SharedKVHParams(WindowedHParams):
                 )
 
     def kv_of(self, il: int) -> int:
-        """The layer whose keys and values layer il attends to."""
+        """Return the layer whose keys and values layer il attends to."""
         n = self.n_layer_kv_from_start
         return il if il < n else n - (2 if self.swa_layers[il] else 1)
 
     def is_attended_later(self, il: int) -> bool:
-        """Whether a later layer attends to what layer il stores."""
+        """Return True if a later layer attends to keys and values of layer il."""
         return any(self.kv_of(i) == il for i in range(il + 1, self.n_layer))
 
 
@@ -87,14 +87,14 @@ class NormedValues(Attention):
 
 
 class AttendedLater(NormedValues):
-    """Later layers attend to what it stores, so that it is not divided."""
+    """Attention whose keys and values later layers also use, so that it is not divided."""
 
 
 class QueriesOnly(NormedValues):
-    """Attends to what an earlier layer has stored; matrices of keys and values may be there."""
+    """Attention to an earlier layer's keys and values; its own matrices for these are ignored."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Attend to an earlier layer's keys and values: [n_embd, n_tokens] -> same shape."""
         d, n_head = self.qkv.heads[0]
         q = reshape(g.cb(self.qkv.queries(g, cur, il), "Qcur", il), d, n_head, g.n_tokens)
         assert self.q_norm is not None
@@ -104,7 +104,7 @@ class QueriesOnly(NormedValues):
 
 
 def attention(hp: SharedKVHParams, il: int) -> type[NormedValues]:
-    """Of layer il."""
+    """Return the class of attention for layer il."""
     if hp.kv_of(il) != il:
         return QueriesOnly
     return AttendedLater if hp.is_attended_later(il) else NormedValues

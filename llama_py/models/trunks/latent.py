@@ -1,5 +1,5 @@
-"""Decoders with latent attention and experts after the first layers: sizes, feed-forward and what
-layers keep (models/deepseek2.cpp, deepseek32.cpp, kimi-linear.cpp, kimi-k3.cpp)."""
+"""Decoders with latent attention and experts after the first layers: sizes, feed-forward and memory
+of layers (models/deepseek2.cpp, deepseek32.cpp, kimi-linear.cpp, kimi-k3.cpp)."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class LatentSizesHParams(HParams):
         self.check_turned(keys)
 
     def check_turned(self, keys: Keys) -> None:
-        """How many channels of a key positions turn."""
+        """Raise an error unless the number of rotated key dimensions fits."""
         most = self.n_embd_head_k_mla - self.least_nope
         if self.n_rot == 0 or self.n_rot > most:
             raise keys.error("rope.dimension_count", f"it must be from 2 to {most}")
 
     def shared_heads(self, share: Share, il: int) -> LayerShape:
-        """Any heads: what they all read is one vector, which every device makes for itself."""
+        """Return the share of heads of layer il. Every device computes the latent vector itself."""
         shape = self.layers[il]
         if shape.recurrent:
             return shape
@@ -58,7 +58,7 @@ class LatentSizesHParams(HParams):
         return replace(shape, n_head=n)
 
     def n_embd_values(self, il: int) -> int:
-        """Channels of what attention gives before its projection."""
+        """Return the dimensions of attention's result before its projection."""
         sizes = self.latent(il)
         return sizes.n_head * sizes.d_v
 
@@ -79,7 +79,7 @@ class LatentHParams(LatentSizesHParams, LeadingDenseHParams):
 
 
 class YarnLatentHParams(LatentHParams):
-    """With YaRN's factor on what queries and keys come to."""
+    """Hyperparameters with YaRN's factor on products of queries and keys."""
 
     # A factor that is squared, in float32.
     yarn_log_mul: float = number("rope.scaling.yarn_log_multiplier", 0.0, least=0, most=1e6)
@@ -112,7 +112,7 @@ class LatentDecoder(Decoder):
 
 
 class Latent(LatentDecoder):
-    """With experts after the first layers."""
+    """Decoder with latent attention, and experts after the first layers."""
 
     hp: LatentHParams
 
@@ -125,8 +125,10 @@ class Latent(LatentDecoder):
         probs_bias: Optional = "optional",
         scaled: bool = False,
     ) -> Block:
-        """need_shexp, probs_bias  whether shared experts, and a bias on the choice, must be there
-        scaled   whether matrices may have scales
+        """Declare the feed-forward of layer il.
+
+        need_shexp, probs_bias  shared experts, and a bias of the choice, are required
+        scaled   matrices may have scales
         """
         shared = need_shexp or w.has("ffn_up_shexp.weight")
         return expert_layer(
@@ -144,14 +146,15 @@ def turn(g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
 
 
 def kq_scale(g: GraphBuilder) -> float:
-    """That of the size of keys once unpacked."""
+    """Return the scale of scores by the size of unpacked keys."""
     assert isinstance(g.hp, LatentSizesHParams)
     return yarn_kq_scale(g, g.hp.n_embd_head_k_mla)
 
 
 def yarn_kq_scale(g: GraphBuilder, d: int) -> float:
-    """1 / sqrt(d), with what YaRN adds: its factor as it was before CParams divided out ggml's
-    own, and mscale, both squared because they are of queries and keys. In float32 steps."""
+    """Return 1 / sqrt(d) with YaRN's factors, computed in float32: its attention factor before
+    CParams
+    divided out ggml's own, and mscale, both squared because they apply to queries and keys."""
     hp, cp, f32 = g.hp, g.cparams, np.float32
     log = np.log(f32(1.0) / f32(cp.rope_freq_scale))
     factor = f32(cp.yarn_attn_factor) * (f32(1.0) + f32(0.1) * log)

@@ -1,5 +1,5 @@
-"""Decoders with latent attention, whose latent vectors are unpacked before they are kept, and a
-dense feed-forward (models/minicpm3.cpp, plm.cpp)."""
+"""Decoders with a dense feed-forward and latent attention that caches unpacked keys and values
+(models/minicpm3.cpp, plm.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders whose norms also take the mean away, as most had them before RMS norms."""
+"""Decoders with layer norms, which also subtract the mean, instead of RMS norms."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ class MambaHeads:
         self.norms = [Norm(w.tensor(name, n)) for name, n in zip(names, sizes, strict=True)]
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
+        """Apply the layer: [n_embd, n_tokens] -> same shape."""
         return alone(self.steps(g, cur, il))
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """The same, in two steps: what all heads together choose, and the result."""
+        """Apply the layer, yielding B, C and dt, which need all heads, before the scan."""
         d_inner = self.hp.ssm_d_inner
         states = self._conv_states(g, il)
         z, x = self._projected(g, cur, il)
@@ -72,13 +72,13 @@ class MambaHeads:
         return g.cb(reshape(cur, cur.ne[0], g.n_tokens), "mamba_out", il)
 
     def _conv_states(self, g: GraphBuilder, il: int) -> Tensor:
-        """The last inputs of each sequence. -> [d_conv - 1, d_inner, n_seqs]"""
+        """Return the last inputs of each sequence, [d_conv - 1, d_inner, n_seqs]."""
         hp = self.hp
         states = read_states(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
         return reshape(states, hp.ssm_d_conv - 1, hp.ssm_d_inner, g.ubatch.n_seqs)
 
     def _projected(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> gates [dim, n_head, T, B], inputs [d_inner, T, B]"""
+        """Project to gates [dim, n_head, T, B] and inputs [d_inner, T, B]."""
         dim, n_head = self.dim, self.n_head
         both = self.in_proj(g, reshape(cur, cur.ne[0], *g.per_seq))
         g.cb(both, "mamba_in_proj", il)
@@ -90,8 +90,8 @@ class MambaHeads:
         return g.cb(view(both, (dim, *both.ne[1:])), "mamba_z_split", il), x
 
     def _convolved(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
-        """x [d_inner, T, B] -> the same; the last inputs as of each token that may be gone back to
-        are stored."""
+        """Convolve x [d_inner, T, B] and store the last inputs for each rollback position. -> like
+        x"""
         r_l, row = g.inp_rs.mctx.get_r_l(il), self.hp.n_embd_r
         conv_x = g.cb(concat(states, transpose(x), 0), "mamba_conv1d_input", il)
         store_inputs(g, conv_x, states.ne[0], lambda slot: cells_1d(g, r_l, row, slot), slots(g))
@@ -100,7 +100,7 @@ class MambaHeads:
         return g.cb(silu(x), "mamba_conv1d_silu", il)
 
     def _scan(self, g: GraphBuilder, x: Tensor, chosen: Tensor, il: int) -> Tensor:
-        """x [d_inner, T, B], chosen [sum(sizes), T, B] -> [dim, n_head, T, B]"""
+        """Scan x [d_inner, T, B] by chosen [sum(sizes), T, B]. -> [dim, n_head, T, B]"""
         names = ("mamba_B", "mamba_C", "mamba_dt")
         parts = split(chosen, self.sizes, n_dims=3)
         for part, name in zip(parts, names, strict=True):
@@ -120,7 +120,7 @@ class MambaHeads:
     def _scanned(
         self, g: GraphBuilder, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, il: int
     ) -> Tensor:
-        """The outputs; the new states are stored. -> like x"""
+        """Scan and store the new states. -> like x"""
         hp, all_states = self.hp, g.inp_rs.mctx.get_s_l(il)
 
         def scan_from(states: Tensor, ids: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
-"""Drafting with a NextN (MTP) layer: the next token from a token and the hidden state before it
-(graph_mtp of models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, deepseek32.cpp)."""
+"""Drafting with a NextN (multi-token prediction, MTP) layer, from a token and the hidden state
+before
+it (graph_mtp of models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, deepseek32.cpp)."""
 
 from __future__ import annotations
 
@@ -45,12 +46,12 @@ DRAFT_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class NextNEnds:
-    """What is before a NextN layer and after it.
+    """Tensors before and after a NextN layer.
 
     scaled, head_scaled  whether the matrix that joins token and state may have a scale, and the
                          layer's own head
     norm       name of the last norm
-    norm_kind  of the last norm, where it is another than the trunk's
+    norm_kind  type of the last norm, if it differs from the trunk's
     """
 
     scaled: bool = True
@@ -65,7 +66,7 @@ class NextN:
     def __init__(
         self, w: Weights, hp: HParams, layer: AnyLayer, kind: NormKind, ends: NextNEnds
     ) -> None:
-        """kind: of the norms, unless `ends` says another"""
+        """Declare the weights; kind: type of the norms, unless `ends` has another."""
         n_embd, n_vocab = hp.n_embd, hp.n_vocab
         self.layer = layer
         self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd, scaled=ends.scaled)
@@ -78,13 +79,13 @@ class NextN:
         self.head_norm = w.optional_norm(ends.norm, n_embd, kind=ends.norm_kind or kind)
 
     def selects_early(self, g: GraphBuilder) -> bool:
-        """Whether outputs are selected right after attention, not before the head."""
+        """Return True if outputs are selected right after attention, not before the head."""
         return False
 
     def build(
         self, g: GraphBuilder, token_embd: Tensor, output_norm: Norm, il: int
     ) -> tuple[Tensor, Linear | None]:
-        """What the head gets [n_embd, n_outputs], and the layer's own head if it has one."""
+        """Build the head's input [n_embd, n_outputs]; also return the layer's own head, if any."""
         early = self.selects_early(g)
         inp = g.add_input(InputEmbdH(g.hp.n_embd, g.n_tokens))
         embd = inp.embd
@@ -101,7 +102,7 @@ class NextN:
         return self.end(g, self.head_norm or output_norm, cur, early), self.head
 
     def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
-        """What the head gets, of the layer's result, whose rows are those of outputs if `early`."""
+        """Normalize the layer's result for the head; `early`: it has only output rows."""
         cur = normed(g, norm, cur)
         if not early:
             cur = g.cb(g.outputs(cur)[0], "mtp_shared_head_norm")
@@ -120,7 +121,7 @@ class NextN:
     def summed(
         self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, early: bool
     ) -> Tensor:
-        """Attention's result and the layer's input [n_embd, n_tokens], added."""
+        """Add attention's result and the layer's input [n_embd, n_tokens]."""
         if early:
             cur, residual = g.outputs(cur, residual)
         return g.cb(add(cur, residual), "mtp_attn_residual", il)
@@ -134,7 +135,7 @@ class EarlyNextN(NextN):
 
 
 class UnnormedNextN(NextN):
-    """What seeds the next one is what the last norm gets."""
+    """NextN layer whose last norm's input, not its result, seeds the next draft."""
 
     def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
         every, cur = cur, g.cb(cur if early else g.outputs(cur)[0], "h_nextn")
@@ -144,14 +145,14 @@ class UnnormedNextN(NextN):
 
 
 def normed(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
-    """The last norm; what seeds a NextN layer is its result, or what it gets."""
+    """Apply the last norm; its result, or its input, seeds a NextN layer."""
     before, cur = cur, norm(g, cur, "h_nextn")
     g.res.t_h_nextn = before if g.cparams.nextn_pre_norm else cur
     return cur
 
 
 class SeedingDecoder(Decoder):
-    """The normed state feeds the head, and what drafts."""
+    """Decoder whose normed hidden state feeds the head and the draft layers."""
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return g.cparams.embeddings_nextn_masked
@@ -165,12 +166,12 @@ class SeedingDecoder(Decoder):
 
 
 class DraftingDecoder(SeedingDecoder):
-    """With NextN layers that draft, of the same kind as those of the trunk.
+    """Decoder with NextN layers that draft, of the same type as the trunk's layers.
 
     A file may have the trunk, the NextN layers, or both.
 
     nextn       the class of these layers
-    nextn_ends  what is around them
+    nextn_ends  tensors around them
     """
 
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
@@ -211,15 +212,15 @@ class DraftingDecoder(SeedingDecoder):
 
 
 class EarlyDrafter(DraftingDecoder):
-    """Only outputs go through the end of the trunk, unless all rows are to seed the layers that
-    draft."""
+    """Drafting decoder that passes only outputs through the trunk's end, unless all rows seed draft
+    layers."""
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
 
 
 class UnnormedDrafter(DraftingDecoder):
-    """What seeds the layers that draft is what the last norm gets, and not its result."""
+    """Drafting decoder that seeds draft layers by the last norm's input, not its result."""
 
     nextn = UnnormedNextN
 

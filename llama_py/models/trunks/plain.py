@@ -1,4 +1,4 @@
-"""What many decoders are: attention and a feed-forward, each after an RMS norm."""
+"""Base class of many decoders: attention and a feed-forward, each after an RMS norm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WholeHParams(PlainHParams):
 
 
 class Plain(Decoder):
-    """An architecture overrides what differs."""
+    """Decoder of attention and feed-forward; an architecture overrides the parts that differ."""
 
     def layer(self, w: Weights, il: int) -> AnyLayer:
         return Layer(

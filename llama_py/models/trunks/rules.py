@@ -1,4 +1,4 @@
-"""Facts of an architecture that other rooms read than the one that builds its graphs."""
+"""Facts about an architecture for other rooms than the graph builder."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class QuantizeRules:
-    """How llama.cpp chooses types for the matrices of an architecture.
+    """Rules by which llama.cpp chooses types for an architecture's matrices.
 
     low_mix         down and output projections get fewer bits than others'
     more_stacks     three-dimensional are not the matrices of experts alone
     never, least_q8 parts of names of tensors that keep their type, or get 8 bits at least
-    is_70b          whether it calls a model of so many (layers, heads, heads of keys) 70B, whose
+    is_70b          True if it treats a model of (layers, heads, key heads) as 70B, whose
                     values get more bits
-    counted_layers  how many layers it counts, of all that the file says and of these NextN layers
+    counted_layers  number of layers it counts, from all of the file's and the NextN layers
     """
 
     low_mix: bool = False
@@ -28,14 +28,14 @@ class QuantizeRules:
 
 @dataclass(frozen=True, slots=True)
 class DraftBlock:
-    """What a model drafts at once.
+    """Block of tokens that a model drafts at once.
 
     size     tokens of a block
-    first    the first position that is a guess: 0, or 1 where the last token of the text is only
+    first    position of the first draft token: 0, or 1 where the last token of the text is only
              looked at
     chained  each token is chosen by the one before it
-    sure     it tells how sure it is of each, in `h_nextn`
-    n_pairs  it gives so many candidates of each, with scores of pairs, in `h_nextn`
+    sure     `h_nextn` has the confidence of each token
+    n_pairs  `h_nextn` has this many candidates per token, with scores of pairs
     """
 
     size: int
@@ -47,11 +47,11 @@ class DraftBlock:
 
 @dataclass(frozen=True, slots=True)
 class DraftRules:
-    """How a model drafts that can only draft for another.
+    """Rules of a draft-only model.
 
-    way               the way to draft that runs it; "" for a model that answers by itself
-    target_layers     the layers of the other model whose input it reads
-    block             what it drafts at once, if it is a block
+    way               the draft method that runs it; "" for a model that works alone
+    target_layers     layers of the other model whose input it reads
+    block             block of tokens that it drafts at once, if it does
     shares_memory     it attends to what the other model keeps (`Architecture.reads`)
     continues_states  each of its tokens comes with a hidden state
     """
@@ -65,7 +65,7 @@ class DraftRules:
 
 @dataclass(frozen=True, slots=True)
 class Diffusion:
-    """How a model writes by unmasking (llama_py.text.diffusion).
+    """Parameters of generation by unmasking (llama_py.text.diffusion).
 
     mask    the special token that stands for what is not yet written
     shifts  a position's logits are those of the token before, unless the file says otherwise

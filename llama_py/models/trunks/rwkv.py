@@ -29,7 +29,7 @@ class TimeMix(Protocol):
     """The state's part of a layer."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor, il: int) -> Tensor:
-        """cur [n_embd, T, B], x_prev the tokens before -> the same"""
+        """Apply the time mix to cur [n_embd, T, B] with preceding tokens `x_prev`. -> like cur"""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class RwkvDecoder(Decoder):
     def mixed_layer(
         self, w: Weights, time_mix: TimeMix, *, gated: bool, halved: bool = False
     ) -> RwkvLayer:
-        """gated  the channel mix is"""
+        """Declare a layer with this time mix; `gated`: the channel mix has a gate."""
         n_embd = self.hp.n_embd
         return RwkvLayer(
             w.norm("attn_norm", n_embd, kind="layer", bias="needed"),
@@ -118,7 +118,7 @@ class ShiftedDecoder(Decoder):
 
     @abstractmethod
     def time_mix(self, w: Weights) -> TimeMix:
-        """What is in the place of a layer's attention."""
+        """Declare the time mix that replaces a layer's attention."""
 
     def layer(self, w: Weights, il: int) -> ShiftedLayer:
         n_embd = self.hp.n_embd

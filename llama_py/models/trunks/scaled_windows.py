@@ -1,4 +1,4 @@
-"""Windows within which positions are scaled as in layers without."""
+"""Sliding-window layers that use the same RoPE scaling as other layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders of selective state spaces alone: no attention, no feed-forward."""
+"""Decoders of selective state space models only: no attention, no feed-forward."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PureSSMHParams(SSMHParams):
 
 @dataclass(slots=True)
 class SSMLayer:
-    """x + block(norm(x))"""
+    """Residual layer x + block(norm(x)) of one block."""
 
     norm: Norm
     block: Block

@@ -1,5 +1,5 @@
-"""Layers that read several residual streams and write to them, the head after them, and a NextN
-layer that is given the streams of a token (models/deepseek4.cpp)."""
+"""Layers that read and write several residual streams, the head after them, and a NextN layer that
+reads the streams of a token (models/deepseek4.cpp)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StreamLayer:
     drafts: bool = False
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        """[n_embd, 4, n_tokens] -> the same"""
+        """Apply the layer: [n_embd, 4, n_tokens] -> same shape."""
         x, streams = self.attn_connections.read(g, cur, il, "hc_attn_pre")
         x = self.attention(g, self.attn_norm(g, x, "attn_norm", il), il)
         cur = g.cb(self.attn_connections.write(g, x, streams), "hc_attn_post", il)
@@ -44,19 +44,19 @@ class StreamLayer:
 
 
 def spread(x: Tensor) -> Tensor:
-    """Every stream is the same. [n_embd, n] -> [n_embd, 4, n]"""
+    """Copy x to every stream: [n_embd, n] -> [n_embd, 4, n]."""
     n_embd, n = x.ne[:2]
     return repeat_4d(reshape(x, n_embd, 1, n), n_embd, STREAMS, n, 1)
 
 
 def mean(x: Tensor) -> Tensor:
-    """[n_embd, 4, n] -> [n_embd, n]"""
+    """Average the streams: [n_embd, 4, n] -> [n_embd, n]."""
     each = [view(x, (x.ne[0], x.ne[2]), (x.ne[0] * STREAMS,), i * x.ne[0]) for i in range(STREAMS)]
     return scale(reduce(add, each), 1 / STREAMS)
 
 
 def flattened(x: Tensor) -> Tensor:
-    """[n_embd, 4, n] -> [4 * n_embd, n]"""
+    """Join the streams of each token: [n_embd, 4, n] -> [4 * n_embd, n]."""
     return reshape(x, x.ne[0] * STREAMS, x.ne[2])
 
 
@@ -81,7 +81,7 @@ class StreamNextN:
         output_norm: Norm,
         il: int,
     ) -> Tensor:
-        """What the head gets. [n_embd, n_outputs]"""
+        """Build the head's input, [n_embd, n_outputs]."""
         if g.ubatch.token is None:
             raise ContextError(
                 "this NextN layer needs tokens beside the hidden states; give a Batch with both"
@@ -117,5 +117,5 @@ DRAFT_NAMES_STREAMS = {
 
 
 def own_head(nextn: StreamNextN | None, output: Linear) -> Linear:
-    """That of a NextN layer, or the model's."""
+    """Return the head of a NextN layer if it has one, else the model's."""
     return output if nextn is None or nextn.head is None else nextn.head

@@ -1,4 +1,4 @@
-"""What reads a text in T5 and its kin: distances in place of positions, attention to all rows."""
+"""Common parts of T5's encoder and decoder: distance buckets, cross-attention."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Distances:
         self.make = InputPosBucketKV if decoding else InputPosBucket
 
     def __call__(self, g: GraphBuilder) -> Tensor:
-        """-> F32 [n_kv, n_tokens of a stream, n_head, n_stream]"""
+        """Return the bias by distance, F32 [n_kv, n_tokens of a stream, n_head, n_stream]."""
         n_buckets = self.table.ne[1]
         inp = g.shared("bucket", lambda: g.add_input(self.make(g.params, n_buckets)))
         bucket, n_stream = inp.pos_bucket, inp.n_stream
@@ -48,10 +48,10 @@ class Distances:
 
 
 class CrossAttention:
-    """Attention to rows that are all there: the encoder's own, or what it gave to the decoder.
+    """Attention to complete rows: the encoder's own, or its result in the decoder.
 
-    stem       of the weights
-    distances  None: they do not count
+    stem       prefix of the weights' names
+    distances  None: no bias by distance
     """
 
     parts_keep = None
@@ -69,7 +69,7 @@ class CrossAttention:
         self.output = w.linear(f"{stem}_o", shape.n_embd_v_out, n_embd, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """cur [n_embd, n_tokens] -> the same"""
+        """Attend to the rows: cur [n_embd, n_tokens] -> same shape."""
         rows, mask = self.read(g, cur)
         names, sources = ("Qcur", "Kcur", "Vcur"), (cur, rows, rows)
         q, k, v = (
@@ -87,7 +87,7 @@ class CrossAttention:
         return reshape(t, t.ne[0] // n, n, t.ne[1])
 
     def read(self, g: GraphBuilder, cur: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows that are read, and the mask over them."""
+        """Return the rows to attend to, and their mask."""
         if self.distances is not None:
             return cur, g.inp_no_cache(None).kq_mask
         return g.inp_cross.embd, g.inp_cross.kq_mask
@@ -100,7 +100,7 @@ class Tables:
         self.hp, self.decoding = hp, decoding
 
     def __call__(self, w: Weights) -> Distances:
-        """Those of layer w.il; the first must be asked for first."""
+        """Return the distances of layer w.il; call it for layer 0 first."""
         ne = self.hp.layers[w.il].n_head, self.hp.n_rel_attn_bkts
         if w.il == 0:
             self.first = w.tensor("attn_rel_b.weight", *ne)
@@ -109,14 +109,14 @@ class Tables:
 
 
 def reader(w: Weights, hp: HParams, distances: Distances) -> Layer:
-    """A layer of an encoder."""
+    """Declare a layer of an encoder."""
     norm = w.norm("attn_norm", hp.n_embd)
     attention = CrossAttention(w, hp, "attn", distances)
     return Layer(norm, attention, w.norm("ffn_norm", hp.n_embd), feed_forward(w, hp))
 
 
 def feed_forward(w: Weights, hp: HParams) -> FeedForward:
-    """Of Flan-T5 with a gate, of T5 without."""
+    """Declare the feed-forward: gated in Flan-T5, plain in T5."""
     gated, n_ff = w.has("ffn_gate.weight"), hp.layers[w.il].n_ff
     act = GELU if gated else RELU
     return FeedForward(w, hp.n_embd, n_ff, act=act, gated=gated, scaled=False)

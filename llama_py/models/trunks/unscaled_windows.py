@@ -1,4 +1,4 @@
-"""Windows within which positions are not scaled, by a factor or YaRN, and turn as trained."""
+"""Sliding-window layers with RoPE as trained, without scale factor or YaRN."""
 
 from __future__ import annotations
 
