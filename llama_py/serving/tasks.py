@@ -23,26 +23,29 @@ class Task:
 
     def __init__(self, steps: Steps, is_ready: Callable[[], bool] = lambda: True) -> None:
         self._steps, self.is_ready = steps, is_ready
-        self.future: Future[Any] = Future()
-        self._begun = False
+        self.future: Future[Any] = Future()  # may be cancelled between two steps
 
     def step(self) -> bool:
-        """One step. Whether there are others."""
-        if not self._begun and not self.future.set_running_or_notify_cancel():
-            return False
-        self._begun = True
+        """One step. Whether there are others; a cancelled task has none."""
+        if self.future.cancelled():
+            return self._end()
         try:
             next(self._steps)
         except StopIteration as e:
-            self.future.set_result(e.value)
+            return self._end(e.value)
         except Exception as e:
-            self.future.set_exception(e)
-        else:
-            return True
-        return False
+            return self._end(error=e)
+        return True
 
     def fail(self, e: Exception) -> None:
         """There is no result."""
+        self._end(error=e)
+
+    def _end(self, value: Any = None, error: Exception | None = None) -> bool:
         self._steps.close()
-        if self._begun or self.future.set_running_or_notify_cancel():
-            self.future.set_exception(e)
+        if self.future.set_running_or_notify_cancel():
+            if error is None:
+                self.future.set_result(value)
+            else:
+                self.future.set_exception(error)
+        return False

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,17 +23,20 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from llama_py.serving import Event, Timings
+from llama_py.serving.reading import Reading
 from llama_py.support.stopping import check_stopped
+from llama_py.text.embed import N_SEQ
 from llama_py_server.models.state import ModelState
 from llama_py_server.routes import tokens
 from llama_py_server.schema.completion import Delivery, defaults_of
 from llama_py_server.stream.replies import PendingReplies
 from llama_py_server.stream.writers.native import NativeWriter
 from llama_py_server.wire import body, work
+from llama_py_server.wire.body import MAX_ITEMS
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.sse import dumps, dumps_by_steps
 from llama_py_server.wire.work import Work
-from tests.server.served import events
+from tests.server.served import events, served
 from tests.support.commands import clean_environment, heed_interrupts
 from tests.support.limits import SECONDS
 
@@ -137,11 +142,11 @@ def test_work_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def n_values(value: Any) -> int:
-    """What JSON costs: commas, 2 for a list or an object, 3 for a key."""
+    """What JSON costs: commas, 2 for a list or an object, 4 for a key."""
     if not isinstance(value, list | dict):
         return 0
     inner = list(value.values() if isinstance(value, dict) else value)
-    keys = 3 * len(inner) if isinstance(value, dict) else 0
+    keys = 4 * len(inner) if isinstance(value, dict) else 0
     return 2 + keys + max(len(inner) - 1, 0) + sum(map(n_values, inner))
 
 
@@ -157,17 +162,21 @@ def test_values_are_counted_outside_of_strings(step: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(body, "STEP", step)
     for seed in range(40):
         value = made(random.Random(seed))
-        text, cost = json.dumps(value, separators=(",", ":")).encode(), n_values(value)
+        text = json.dumps(value, separators=(",", ":"))
+        size = len(re.sub(r'"(\\.|[^"\\])*"', '"', text))
+        cost = max(n_values(value), size // 4) + text.count("\\") // 8
         monkeypatch.setattr(body, "MAX_COST", cost)
-        body.check_cost(text)
+        body.check_cost(text.encode())
         monkeypatch.setattr(body, "MAX_COST", cost - 1)
         with pytest.raises(HTTPError, match="has more than"):
-            body.check_cost(text)
+            body.check_cost(text.encode())
 
 
 def test_bodies_of_too_many_values_are_not_parsed(client: TestClient) -> None:
     nested = '{"content": "a", "x": [' + ",".join(["[[[[]]]]"] * 100_000) + "]}"
-    for text in (nested, '{"content": "a", "x": {' + '"k": 1,' * 200_000 + '"k": 1}}'):
+    keys = '{"content": "a", "x": {' + '"k": 1,' * 200_000 + '"k": 1}}'
+    powers, digits = f'{{"content": [{"1e9," * 130_000}1]}}', f'{{"content": [{"1" * 2_100_000}]}}'
+    for text in (nested, keys, powers, digits):
         found = client.post("/tokenize", content=text)
         assert found.status_code == 413, found.text
         assert "more than 524288 values" in found.json()["error"]["message"]
@@ -224,6 +233,94 @@ def test_fields_with_too_large_numbers(client: TestClient) -> None:
     chat = {"messages": [{"role": "user", "content": "a"}], "tools": tools}
     found = client.post("/v1/chat/completions", json=chat)
     assert found.status_code == 400 and "'tools' has 513" in found.json()["error"]["message"]
+
+
+TEXT = {"type": "text", "text": "a"}
+SAID = {"role": "user", "content": "a"}
+CALL = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+LISTS = [  # path, fields of a request with a list of n items, its field
+    ("/completion", lambda n: {"prompt": ["a"] * n}, "prompt"),
+    ("/v1/completions", lambda n: {"prompt": [[5]] * n}, "prompt"),
+    ("/completion", lambda n: {"prompt": "a", "logit_bias": [[i, 1] for i in range(16 * n)]}, ""),
+    ("/completion", lambda n: {"prompt": "a", "lora": [{"id": 0}] * n}, "lora"),
+    ("/lora-adapters", lambda n: [{"id": 0}] * n, "lora"),
+    ("/v1/streams/lookup", lambda n: {"conversation_ids": ["a"] * n}, "conversation_ids"),
+    ("/v1/chat/completions", lambda n: {"messages": [SAID] * n}, "messages"),
+    ("/v1/chat/completions", lambda n: {"messages": [{**SAID, "content": [TEXT] * n}]}, "messages"),
+    ("/apply-template", lambda n: {"messages": [{**SAID, "tool_calls": [CALL] * n}]}, "messages"),
+    ("/v1/messages", lambda n: {"messages": [SAID] * n}, "messages"),
+    ("/v1/messages", lambda n: {"messages": [SAID], "system": [TEXT] * n}, "system"),
+    ("/v1/responses", lambda n: {"input": [SAID] * n}, "input"),
+    (
+        "/v1/chat/completions",
+        lambda n: {"messages": [SAID], "chat_template_kwargs": {f"v{i}": 1 for i in range(n)}},
+        "chat_template_kwargs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "fields", "name"), LISTS)
+def test_lists_with_too_many_items(client: TestClient, path: str, fields: Any, name: str) -> None:
+    found = client.post(path, json=fields(MAX_ITEMS + 1))
+    assert found.status_code == 400, found.text
+    message = found.json()["error"]["message"]
+    assert f"Field '{name or 'logit_bias'}': it must have" in message and "at most, not" in message
+
+
+@pytest.mark.parametrize("name", ["input", "content"])
+def test_embeddings_of_too_many_texts(name: str) -> None:
+    with served("--embeddings") as (client, _):
+        found = client.post("/embedding", json={name: ["a"] * (MAX_ITEMS + 1)})
+    assert found.status_code == 400 and f"Field '{name}'" in found.json()["error"]["message"]
+
+
+def test_texts_that_nobody_waits_for_are_not_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two groups of texts it is seen that the client has left."""
+    read, n_read = Reading._read, 0
+    left = threading.Event()
+
+    def noted(reading: Reading, *args: Any) -> Any:
+        nonlocal n_read
+        n_read += 1
+        left.wait(WAIT)
+        return read(reading, *args)
+
+    monkeypatch.setattr(Reading, "_read", noted)
+    with served("--embeddings") as (_, state):
+        reading = state.engine.embed([[5]] * (4 * N_SEQ))
+        while not n_read:
+            time.sleep(0.01)
+        is_cancelled = reading.cancel()
+        left.set()
+        assert is_cancelled
+        assert len(state.engine.embed([[5]]).result(WAIT)) == 1
+    assert n_read == 2
+
+
+def test_replies_that_repeat_long_settings(client: TestClient) -> None:
+    grammar = 'root ::= "' + "a" * 100_000 + '"'
+    asked = {"prompt": ["a"] * 1000, "n_predict": 1, "grammar": grammar}
+    found = client.post("/completion", json=asked)
+    assert found.status_code == 413 and "'prompt'" in found.json()["error"]["message"]
+    response = {"input": "a", "max_output_tokens": 1, "metadata": {"a": "a" * (1 << 20)}}
+    found = client.post("/v1/responses", json=response)
+    assert found.status_code == 413 and "metadata" in found.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("n", [2, 40])
+def test_many_replies_are_written_in_threads(
+    client: TestClient, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    whole = NativeWriter.whole
+
+    def noted(writer: NativeWriter, replies: Any) -> Any:
+        found.append(kind())
+        return whole(writer, replies)
+
+    monkeypatch.setattr(NativeWriter, "whole", noted)
+    answers = client.post("/completion", json={"prompt": ["a"] * n, "n_predict": 1}).json()
+    assert len(answers) == n and (found == ["write"]) == (n > 16)
 
 
 @pytest.mark.parametrize("n", [3, 30])

@@ -14,13 +14,17 @@ from llama_py_server.schema.prompts import check_text, prompts_of
 from llama_py_server.stream.response import respond
 from llama_py_server.stream.writers.native import NativeWriter
 from llama_py_server.stream.writers.openai import CompletionWriter
+from llama_py_server.stream.writers.settings import all_settings
 from llama_py_server.wire import work
-from llama_py_server.wire.body import Body, object_of, objects, text, value
-from llama_py_server.wire.errors import invalid, not_supported
+from llama_py_server.wire.body import Body, check_length, object_of, objects, text, value
+from llama_py_server.wire.errors import HTTPError, invalid, not_supported
+from llama_py_server.wire.sse import dumps
 
 if TYPE_CHECKING:
     from llama_py.serving import Request
     from llama_py_server.models.state import ModelState
+
+MAX_REPEATED = 64 << 20  # bytes of settings in all replies to a request
 
 
 async def native(http: HTTPRequest, state: ModelState) -> Response:
@@ -63,7 +67,16 @@ def _read(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
         raise invalid('"prompt" is required')
     request, delivery = read(body, state)
     prompts = prompts_of(state.tokenizer, body["prompt"], state.see if state.sees else None)
+    _check_repeated(state, request, delivery, len(prompts) * delivery.n_cmpl)
     return [replace(request, prompt=prompt) for prompt in prompts], delivery
+
+
+def _check_repeated(state: ModelState, request: Request, delivery: Delivery, n: int) -> None:
+    """Raise HTTPError if replies, each with its settings, become too large."""
+    size = len(dumps(all_settings(request, delivery, state)))
+    if n > 1 and n * size > MAX_REPEATED:
+        why = f"each of {n} replies repeats settings of {size} bytes"
+        raise HTTPError("request_too_large", f"'prompt': {why}; send fewer prompts at once")
 
 
 async def infill(http: HTTPRequest, state: ModelState) -> Response:
@@ -102,6 +115,7 @@ def _read_infill(state: ModelState, body: Body) -> tuple[Request, Delivery]:
     if not isinstance(body.get("prompt", ""), str):
         raise invalid('"prompt" must be a string')
     extra = objects(body, "input_extra")
+    check_length("input_extra", len(extra))
     for chunk in extra:
         if not isinstance(chunk.get("text"), str):
             raise invalid('extra_context chunk must contain a "text" field with a string value')

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from llama_py.serving import TooLong
@@ -17,7 +17,8 @@ from llama_py.text.embed import normalized
 from llama_py.text.rerank import pair
 from llama_py_server.schema.prompts import tokens_of
 from llama_py_server.wire import work
-from llama_py_server.wire.body import Body, object_of, objects, text, value
+from llama_py_server.wire.body import Body, check_length, object_of, objects, text, value
+from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
 from llama_py_server.wire.responses import as_long_json
 from llama_py_server.wire.usage import CLIENT
@@ -52,7 +53,7 @@ async def _embedded(request: Request, state: ModelState, openai: bool) -> Respon
     size = _dimensions(state, body)
     prompts = await work.read(request, _prompts, state, body)
     norm = value(body, "embd_normalize", state.params.normalize)
-    found = await _rows(state, prompts, norm if size is None else -1)
+    found = await _rows(request, state, prompts, norm if size is None else -1)
     if size is not None:
         norm = -1 if state.pooling == "none" else norm
         found = [normalized(rows[:, :size], norm) for rows in found]
@@ -94,6 +95,8 @@ def _prompts(state: ModelState, body: Body) -> list[list[int]]:
         raise invalid('"input" or "content" must be provided')
     given = body["input"] if "input" in body else body["content"]
     several = isinstance(given, list) and not any(type(one) is int for one in given)
+    if several:
+        check_length("input" if "input" in body else "content", len(given))
     found = [_tokens(state, one) for one in given] if several else [_tokens(state, given)]
     if not found:
         raise invalid('"input" must not be empty')
@@ -113,19 +116,24 @@ def _tokens(state: ModelState, given: Any) -> list[int]:
     return tokens_of(state.tokenizer, given)
 
 
-async def _rows(state: ModelState, prompts: Sequence[Sequence[int]], norm: int) -> list[F32]:
-    """Of each prompt [1, n]; without pooling [n_tokens, n]."""
+async def _rows(
+    request: Request, state: ModelState, prompts: Sequence[Sequence[int]], norm: int
+) -> list[F32]:
+    """Of each prompt [1, n]; without pooling [n_tokens, n]. ClientDisconnect if nobody waits."""
     try:
         if (client := CLIENT.get()) is not None:
             client.count(sum(map(len, prompts)))
         reading = state.engine.embed(prompts, state.pooling, norm, state.options.attention)
-        return [np.atleast_2d(row) for row in await asyncio.wrap_future(reading)]
+        found = await unless_gone(request, asyncio.wrap_future(reading))
     except TooLong as e:
         raise HTTPError(
             "server_error",
             f"input ({e.n_prompt} tokens) is too large to process. increase the physical batch size"
             f" (current batch size: {e.n_ctx})",
         ) from None
+    if found is None:
+        raise ClientDisconnect
+    return [np.atleast_2d(row) for row in found]
 
 
 async def rerank(request: Request, state: ModelState) -> Response:
@@ -140,6 +148,7 @@ async def rerank(request: Request, state: ModelState) -> Response:
     documents = body.get("documents", body.get("texts"))
     if not isinstance(documents, list) or not documents:
         raise invalid('"documents" must be a non-empty string array')
+    check_length("documents" if "documents" in body else "texts", len(documents))
     texts = [text(one, "text") if isinstance(one, dict) else one for one in documents]
     if not all(isinstance(one, str) for one in texts):
         raise invalid('"documents" must be a non-empty string array')
@@ -149,7 +158,7 @@ async def rerank(request: Request, state: ModelState) -> Response:
         return [pair(state.model, [query, t]) for t in texts]
 
     prompts = await work.read(request, pairs)
-    scores = [float(rows[0][0]) for rows in await _rows(state, prompts, -1)]
+    scores = [float(rows[0][0]) for rows in await _rows(request, state, prompts, -1)]
     n = sum(map(len, prompts))
     ranked = await work.read(request, _ranked, body, texts, scores, n, state.name)
     return await work.read(request, as_long_json, ranked)

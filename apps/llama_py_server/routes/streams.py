@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py_server.stream.replay import Replay
-from llama_py_server.wire.body import object_of
+from llama_py_server.wire.body import check_length, object_of
 from llama_py_server.wire.clients import holder
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import as_json
@@ -56,5 +56,6 @@ async def lookup(request: Request, shelf: Shelf) -> Response:
     ids = (await object_of(request)).get("conversation_ids", [])
     if not isinstance(ids, list):
         raise invalid("'conversation_ids' must be an array")
+    check_length("conversation_ids", len(ids))
     names = [id for id in ids if isinstance(id, str) and id]
     return as_json(request.app.state.streams.lookup(names, holder(request)))

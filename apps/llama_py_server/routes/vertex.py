@@ -24,7 +24,9 @@ from starlette.types import Message
 from llama_py_server.wire.body import object_of
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import HTTPError, invalid
-from llama_py_server.wire.responses import GONE, as_json
+from llama_py_server.wire.responses import GONE, as_long_json
+from llama_py_server.wire.sse import dumps_by_steps
+from llama_py_server.wire.work import Work, run
 
 Handle = Callable[[Request], Awaitable[Any]]
 Key = tuple[str, str]
@@ -87,7 +89,9 @@ def _predict(by_name: Mapping[str, Handle]) -> Handle:
             raise invalid(f"instances array exceeds maximum size of {MOST}")
         asked = asyncio.gather(*(_one(request, by_name, one) for one in instances))
         found = await unless_gone(request, asked)
-        return GONE if found is None else as_json({"predictions": found})
+        if found is None:
+            return GONE
+        return await run(Work.WRITE, as_long_json, {"predictions": found})
 
     return handle
 
@@ -109,9 +113,9 @@ async def _one(request: Request, by_name: Mapping[str, Handle], instance: Any) -
     async def send(message: Message) -> None:
         whole.append(message.get("body", b""))
 
-    inner = _request(request, json.dumps(body).encode())
+    inner = _request(request, await run(Work.LONG, dumps_by_steps, body))
     await (await by_name[name](inner))(inner.scope, inner.receive, send)
-    return json.loads(b"".join(whole) or b"null")
+    return await run(Work.PARSE, json.loads, b"".join(whole) or b"null")
 
 
 def _error(message: str) -> dict[str, Any]:

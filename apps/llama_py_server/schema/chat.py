@@ -13,7 +13,15 @@ from llama_py_server.schema.chat_messages import messages_of
 from llama_py_server.schema.completion import N_PROBS, Delivery, read, with_params
 from llama_py_server.schema.constraints import REPLACED, constraint_of, unconstrained
 from llama_py_server.schema.media import Media
-from llama_py_server.wire.body import Body, check_unsupported, inner, objects, text, value
+from llama_py_server.wire.body import (
+    Body,
+    check_length,
+    check_unsupported,
+    inner,
+    objects,
+    text,
+    value,
+)
 from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
     from llama_py_server.models.state import ModelState
 
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
+MAX_VARIABLES = 256  # of a template
 MAX_TOOLS = 512  # functions, each of which has a part of the grammar
 
 
@@ -137,7 +146,9 @@ def _continued(state: ModelState, body: Body, messages: list[Body]) -> tuple[boo
 
 def _variables(state: ModelState, body: Body) -> dict[str, Any]:
     """What the template is told: by the command line, then by the request."""
-    found = {**state.talk.chat_template_kwargs, **inner(body, "chat_template_kwargs")}
+    given = inner(body, "chat_template_kwargs")
+    check_length("chat_template_kwargs", len(given), MAX_VARIABLES)
+    found = {**state.talk.chat_template_kwargs, **given}
     if taken := sorted(found.keys() & _arguments()):
         why = f"{taken[0]!r} is no variable of a template; the request has a field for it"
         raise invalid(f"Field 'chat_template_kwargs': {why}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llama_py_server.schema.media import KINDS, Media
-from llama_py_server.wire.body import Body, objects, text
+from llama_py_server.wire.body import Body, check_length, objects, text
 from llama_py_server.wire.errors import invalid
 
 
@@ -13,7 +13,15 @@ def messages_of(body: Body, media: Media) -> list[Body]:
         raise invalid("'messages' is required")
     if not isinstance(body["messages"], list):
         raise invalid("Expected 'messages' to be an array")
-    return [_message(message, media) for message in objects(body, "messages")]
+    messages = objects(body, "messages")
+    check_length("messages", sum(map(_n_items, messages)))
+    return [_message(message, media) for message in messages]
+
+
+def _n_items(message: Body) -> int:
+    """Return the number of a message, its parts and its calls."""
+    lists = (message.get("content"), message.get("tool_calls"))
+    return 1 + sum(len(one) for one in lists if isinstance(one, list))
 
 
 def _message(message: Body, media: Media) -> Body:

@@ -25,6 +25,7 @@ from llama_py_server.schema.fields import (
     stops,
     strings,
 )
+from llama_py_server.wire.body import check_length
 from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
@@ -208,6 +209,7 @@ def scales(value: Any) -> dict[int, float]:
     """Scales of adapters by number, of `[{"id": 0, "scale": 0.5}, ...]`. ValueError for others."""
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise ValueError("'lora' must be an array of objects with 'id' and 'scale' fields")
+    check_length("lora", len(value))
     read_id, read_scale = integer(0, INT32).read, number().read
     return {read_id(one.get("id", -1)): read_scale(one.get("scale", 0.0)) for one in value}
 

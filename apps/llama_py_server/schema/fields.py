@@ -17,6 +17,7 @@ _UNSET = object()
 MAX_TEXTS = 256  # texts of one field; each stop text is looked for at each token
 MAX_TEXT = 1024  # characters of a stop text
 MAX_SAMPLERS = 32  # of a chain, which has eleven kinds
+MAX_BIASES = 1 << 16  # of `logit_bias`
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,8 @@ def biases(value: Any, tokenizer: Tokenizer) -> dict[int, float]:
         pairs = [(one[0], one[1]) for one in value if isinstance(one, list) and len(one) == 2]
     else:
         raise ValueError("it must be an array of [token, bias] or an object")
+    if len(value) > MAX_BIASES:
+        raise ValueError(f"it must have {MAX_BIASES} biases at most, not {len(value)}")
     found: dict[int, float] = {}
     for what, bias in pairs:
         if bias is True or not isinstance(bias, int | float):

@@ -11,7 +11,15 @@ from typing import Any
 
 from llama_py_server.schema.blocks import parts_of, string, unsupported
 from llama_py_server.schema.constraints import is_constraint
-from llama_py_server.wire.body import Body, check_unsupported, inner, objects, text, value
+from llama_py_server.wire.body import (
+    Body,
+    check_length,
+    check_unsupported,
+    inner,
+    objects,
+    text,
+    value,
+)
 from llama_py_server.wire.errors import invalid
 
 log = logging.getLogger("llama_py")
@@ -30,6 +38,7 @@ def chat_body(body: Body) -> Body:
     if not isinstance(body["messages"], list):
         raise invalid("Expected 'messages' to be an array")
     check_unsupported(body, _UNSUPPORTED)
+    check_length("messages", len(body["messages"]))
     messages = _system(body.get("system"))
     for message in body["messages"]:
         messages += _messages(message) if isinstance(message, dict) else [message]
@@ -96,7 +105,9 @@ def _system(given: Any) -> list[Body]:
     if isinstance(given, str):
         said = _steady(given)
     else:
-        parts = parts_of(objects({"system": given}, "system"))
+        blocks = objects({"system": given}, "system")
+        check_length("system", len(blocks))
+        parts = parts_of(blocks)
         if any(part["type"] != "text" for part in parts):
             raise unsupported("system block", "image", "send 'text'")
         said = "".join(_steady(part["text"]) for part in parts)

@@ -3,17 +3,40 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
 
-from llama_py_server.wire.body import Body, check_unsupported, inner, objects, text, value
-from llama_py_server.wire.errors import invalid
+from llama_py_server.wire.body import (
+    Body,
+    check_length,
+    check_unsupported,
+    inner,
+    objects,
+    text,
+    value,
+)
+from llama_py_server.wire.errors import HTTPError, invalid
 
 log = logging.getLogger("llama_py")
 
 _UNSUPPORTED = ("background", "context_management", "conversation", "image", "moderation", "prompt")
 _LOGPROBS = "message.output_text.logprobs"  # of `include`
+_REPEATED = (
+    "metadata",
+    "tool_choice",
+    "tools",
+    "max_output_tokens",
+    "max_tool_calls",
+    "reasoning",
+    "text",
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "top_logprobs",
+)  # in each response; `instructions` too, which is a part of the prompt
+MAX_REPEATED = 1 << 20  # characters of these as JSON
 _GONE = ("input", "instructions", "tools", "max_output_tokens", "reasoning", "text")
 
 
@@ -26,6 +49,10 @@ def chat_body(body: Body) -> Body:
             "'previous_response_id' is not supported: responses are not kept; send the whole input"
         )
     check_unsupported(body, _UNSUPPORTED)
+    n = len(json.dumps([body.get(name) for name in _REPEATED]))
+    if n > MAX_REPEATED:
+        why = f"a response repeats {', '.join(_REPEATED)}; together they have {n} characters"
+        raise HTTPError("request_too_large", f"{why}, and may have {MAX_REPEATED}")
     found = {key: v for key, v in body.items() if key not in _GONE}
     messages: list[Body] = []
     if body.get("instructions") is not None:
@@ -34,6 +61,7 @@ def chat_body(body: Body) -> Body:
     if isinstance(given, str):
         messages.append({"role": "user", "content": given})
     elif isinstance(given, list):
+        check_length("input", len(given))
         for item in objects(body, "input"):
             _add(messages, item)
     else:

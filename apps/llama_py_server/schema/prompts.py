@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_py_server.schema.media import decoded
+from llama_py_server.wire.body import check_length
 from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 MAX_TEXT = 8 << 20  # characters of a text: more than any context holds
+MAX_PROMPTS = 1024  # of a request; each reply repeats settings
 See = Callable[[str, Sequence[bytes]], list[int]]
 
 _FORMS = (
@@ -63,6 +65,7 @@ def _seen(value: dict[str, Any], see: See | None) -> list[int]:
 def prompts_of(tokenizer: Tokenizer, value: Any, see: See | None = None) -> list[list[int]]:
     """The ids of each prompt: of one, or of each element of a list without numbers."""
     if isinstance(value, list) and not any(map(_is_id, value)):
+        check_length("prompt", len(value), MAX_PROMPTS)
         found = [tokens_of(tokenizer, one, see=see) for one in value]
     else:
         found = [tokens_of(tokenizer, value, see=see)]

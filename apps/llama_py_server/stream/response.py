@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from llama_py.serving import Request
     from llama_py_server.models.state import ModelState
     from llama_py_server.schema.completion import Delivery
-    from llama_py_server.stream.reply import Change
+    from llama_py_server.stream.reply import Change, Reply
 
+MANY, LONG = 16, 1 << 14  # replies, and tokens, that are written in another thread
 AT_ONCE = 1 << 16  # bytes of events that came meanwhile are sent together
 WARNING = "x-schema-warning"  # header with a line about assertions that no grammar enforces
 MAX_WARNINGS, MAX_WARNING = 8, 300  # in that header, and characters of one
@@ -79,7 +80,7 @@ async def _whole(pending: PendingReplies, writer: ReplyWriter) -> Response:
     async with pending:
         async for _ in pending:
             pass
-        if all(reply.request.params.logprobs is None for reply in pending.replies):
+        if not _are_large(pending.replies):
             return as_json(writer.whole(pending.replies))
         return await run(Work.WRITE, lambda: as_long_json(writer.whole(pending.replies)))
 
@@ -97,10 +98,20 @@ async def _begun(pending: PendingReplies) -> Change:
         raise
 
 
+def _are_large(replies: Sequence[Reply]) -> bool:
+    """Return True if it takes long to write replies as a whole."""
+    n_tokens = sum(reply.n_prompt + reply.n_generated for reply in replies)
+    has_probabilities = any(reply.request.params.logprobs is not None for reply in replies)
+    return has_probabilities or len(replies) > MANY or n_tokens > LONG
+
+
 def _is_large(change: Change) -> bool:
-    """Return True if an event has many probabilities."""
+    """Return True if an event has many probabilities, or the text of a long prompt."""
     request = change.reply.request
-    return (request.params.logprobs or 0) > N_PROBS or request.prompt_logprobs is not None
+    is_long = change.reply.ended and change.reply.n_prompt > LONG
+    return (
+        is_long or (request.params.logprobs or 0) > N_PROBS or request.prompt_logprobs is not None
+    )
 
 
 class Stream(Response):

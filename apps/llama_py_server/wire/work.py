@@ -32,6 +32,7 @@ class Work(Enum):
 
     SHORT = "short", 8  # small bodies
     LONG = "long", 2  # large bodies
+    PARSE = "parse", 1  # JSON of large bodies: nothing else runs, so one after the other
     PREPARE = "prepare", 4  # samplers, grammars, answers checked by schemas
     FETCH = "fetch", 16  # waits for other servers
     WRITE = "write", 4  # answers with many probabilities
@@ -103,14 +104,16 @@ async def run(kind: Work, call: Callable[..., T], *args: Any) -> T:
             limit.is_over = True
 
 
-async def read(request: Request, call: Callable[..., T], *args: Any) -> T:
+async def read(request: Request, call: Callable[..., T], *args: Any, kind: Work | None = None) -> T:
     """Return what a call makes of a request's body, which has been read.
+
+    Without a kind it is that of the body's size.
 
     Raises:
         ClientDisconnect: The client has left; a request with a saved stream goes on without it.
     """
-    large = len(await request.body()) > LARGE
-    kind = Work.LONG if large else Work.SHORT
+    if kind is None:
+        kind = Work.LONG if len(await request.body()) > LARGE else Work.SHORT
     doing: Coroutine[Any, Any, tuple[T]] = run(kind, _boxed, call, args)
     if getattr(request.state, "saved", None) is not None:
         return (await doing)[0]
