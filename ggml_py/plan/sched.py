@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ggml_py.backend import (
     AsyncDevice,
@@ -30,7 +30,6 @@ from ggml_py.errors import UnsupportedOp
 from ggml_py.fusion import Fused
 from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
-from ggml_py.inspection.check import Checker
 from ggml_py.plan.alloc import MemoryPlan, plan_memory
 from ggml_py.plan.assign import Assignment, Causes, Devices, is_view
 from ggml_py.plan.collective import AllReduce, Gather, KnowsOthers
@@ -42,6 +41,9 @@ from ggml_py.plan.split import GraphPart, Splitter
 from ggml_py.plan.taps import Taps, cut, hold_sources, keeps_sources, settled
 from ggml_py.plan.waves import in_waves
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
+
+if TYPE_CHECKING:
+    from ggml_py.inspection.check import Checker
 
 log = logging.getLogger("llama_py")
 

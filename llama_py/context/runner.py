@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from ggml_py.backend import CompileOptions, Device, KeepsKernels, TellsBatches, Work
 from ggml_py.backend.registry import device as find_device
-from ggml_py.inspection.check import Checker
 from ggml_py.machine.digest import hex_digest
 from ggml_py.machine.garbage import collected_later
 from ggml_py.machine.shield import let_through
@@ -24,6 +24,9 @@ from llama_py.graph.result import GraphResult
 from llama_py.loading.model import Loaded
 from llama_py.params import ContextParams
 from llama_py.support.progress import shown, told
+
+if TYPE_CHECKING:
+    from ggml_py.inspection.check import Checker
 
 log = logging.getLogger("llama_py")
 
@@ -269,6 +272,7 @@ def _writes_at(device: Device, node: Tensor) -> bool:
 
 
 def _checker(model: Loaded, device: str) -> Checker:
-    """Checks nodes on the device of that name, where weights have the bytes of the file."""
+    """Return a checker on the device of that name, whose weights are the bytes of the file."""
+    from ggml_py.inspection.check import Checker  # most contexts check nothing
 
     return Checker(find_device(device), model.plain_bytes)

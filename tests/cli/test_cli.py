@@ -17,7 +17,6 @@ from llama_py.context import Context
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.params import GenerateParams
 from llama_py_tools.command.chat_params import ChatParams
-from llama_py_tools.command.escapes import unescape
 from llama_py_tools.generate import cli
 from llama_py_tools.generate.chat import Talk
 from tests.support.commands import DEMO, demo_with_template, tiny_model
@@ -48,12 +47,6 @@ def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(PrefixCache, "decode", note)
     return given
-
-
-def test_escapes() -> None:
-    assert unescape(r"a\nb\t\\\"\'\q\x41\x4g\x") == "a\nb\t\\\"'\\qA\\x4g\\x"
-    assert unescape("\\xc3\\xa9\\") == "é\\"
-    assert unescape("\\xff\udcfe") == "\udcff\udcfe"
 
 
 def test_escapes_can_be_turned_off(prompts: list[str], capsys: pytest.CaptureFixture[str]) -> None:

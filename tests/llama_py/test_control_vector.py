@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ggml_py.backend import get_tensor, registry
 from ggml_py.errors import ContextError, GGUFError
-from llama_py.adapters.control_vector import load_directions
+from ggml_py.tensor import Tensor as Node
+from ggml_py.types import F32
+from llama_py.adapters.control_vector import PlacedDirections, load_directions
 from llama_py.context import Context
 from tests.support.gguf_writer import Tensor, gguf
 from tests.support.graph_models import CONTINUING
@@ -83,6 +86,15 @@ def test_a_direction_moves_the_stream_by_itself() -> None:
         ctx.set_control_vector(d)
         ctx.decode(PROMPT)
     np.testing.assert_allclose(results[1] - results[0], directions[None, None], atol=1e-5)
+
+
+def test_each_layer_has_its_direction() -> None:
+    directions = np.arange(8, dtype=np.float32).reshape(2, 4)
+    placed = PlacedDirections(directions, [registry.device("cpu")] * 3, 4, None)
+    cur = Node(F32, (4, 1))
+    assert placed.apply_to(cur, 0) is cur
+    for il in (1, 2):
+        assert (get_tensor(placed.apply_to(cur, il).src[1]) == directions[il - 1]).all()
 
 
 def test_sizes_must_fit_the_model() -> None:
