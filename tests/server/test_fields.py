@@ -114,3 +114,8 @@ def test_user_of_embeddings() -> None:
             for more in ({"user": "x"}, {})
         )
         assert one == other
+
+
+def test_an_integer_is_no_switch(client: TestClient) -> None:
+    response = client.post(TEXT, json={**LEAST[TEXT], "max_tokens": True})
+    assert response.status_code == 400 and "max_tokens" in response.json()["error"]["message"]
