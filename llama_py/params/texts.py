@@ -123,3 +123,16 @@ _KINDS: dict[str, Callable[[str], bool | int | float | str]] = {
     "bool": truth,
     "str": str,
 }
+
+
+_URL = re.compile(r"(\w+://)(?:[^/\s@]*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?")
+
+
+def without_credentials(text: str) -> str:
+    """Return a text whose URLs have no name, no password and no query."""
+    return _URL.sub(r"\1\2", text)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL, which may be a wrong one, without what may be secret in it."""
+    return without_credentials("%20".join(url.split()))

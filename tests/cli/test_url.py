@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -17,9 +18,11 @@ from llama_py_tools.models.url import downloaded
 
 class Quiet(SimpleHTTPRequestHandler):
     asked: list[str]
+    codes: list[str]
 
     def log_message(self, *_: object) -> None:
         self.asked.append(self.path)
+        self.codes += self.headers.get_all("Authorization", [])
 
     def send_header(self, keyword: str, value: str) -> None:
         lies = keyword == "Content-Length" and "short" in self.path
@@ -31,7 +34,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "web").mkdir()
     for name in ("a.gguf", "b-00001-of-00002.gguf", "b-00002-of-00002.gguf"):
         (tmp_path / "web" / name).write_text(name)
-    Quiet.asked = []
+    Quiet.asked, Quiet.codes = [], []
     handler = partial(Quiet, directory=str(tmp_path / "web"))
     found = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
@@ -48,6 +51,16 @@ def test_once(server: str, tmp_path: Path) -> None:
         assert Path(path).read_text() == "a.gguf"
     assert len(Quiet.asked) == 1
     assert downloaded(f"{server}/a.gguf", "", True) == path
+
+
+def test_a_name_and_password_are_a_header(server: str) -> None:
+    host = server.removeprefix("http://")
+    downloaded(f"http://me:p%40ss@{host}/a.gguf", "", False)
+    assert Quiet.codes == ["Basic " + b64encode(b"me:p@ss").decode()]
+    with pytest.raises(ModelError) as e:
+        downloaded(f"http://me:p%40ss@{host}/no.gguf?key=secret", "", False)
+    assert str(e.value).startswith(f"-mu {server}/no.gguf: ")
+    assert "p%40ss" not in str(e.value) and "secret" not in str(e.value)
 
 
 def test_where_m_says_and_all_parts(server: str, tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ BODY = {"model": "one", "prompt": "a", "input": "a", "content": "a", "messages":
 
 def test_options_that_sound_secret_are_marked() -> None:
     names = {f.name for _, f, _ in parser().added}
-    sound = re.compile(r"(^|_)(token|key|keys|password|secret|cert|ssl)(_|$)")
+    sound = re.compile(r"(^|_)(token|key|keys|password|secret|cert|ssl|url)(_|$)")
     assert {name for name in names if sound.search(name)} == {*SECRETS}
-    assert {"hf_token", "api_key", "ssl_key_file"} <= {*SECRETS}
+    assert {"hf_token", "api_key", "ssl_key_file", "model_url"} <= {*SECRETS}
 
 
 @pytest.fixture
@@ -41,6 +41,12 @@ def value(tmp_path: Path) -> str:
     """A value that any secret option takes: a file, with a key in it."""
     (tmp_path / VALUE).write_text(KEY)
     return str(tmp_path / VALUE)
+
+
+def of(option: Option, value: str) -> str:
+    """Return a value that an option takes."""
+    url = f"http://me:{VALUE}@127.0.0.1:9/m.gguf?key={KEY}"
+    return url if option.metavar == "URL" else value
 
 
 def answers(client: TestClient, level: int) -> Iterator[str]:
@@ -92,7 +98,7 @@ def test_of_the_command_line(
 ) -> None:
     preset = tmp_path / "models.ini"
     preset.write_text(f"[one]\nmodel = {DEMO}\n")
-    flags = [word for o in SECRETS.values() for word in (o.flags[-1], value)]
+    flags = [word for o in SECRETS.values() for word in (o.flags[-1], of(o, value))]
     assert shown(["--models-preset", str(preset), *flags]) == []
 
 
@@ -102,7 +108,7 @@ def test_of_presets(
 ) -> None:
     """They are refused, or honored."""
     preset = tmp_path / "models.ini"
-    line = f"{SECRETS[name].flags[-1].lstrip('-')} = {value}\n"
+    line = f"{SECRETS[name].flags[-1].lstrip('-')} = {of(SECRETS[name], value)}\n"
     preset.write_text(f"[*]\n{line}[one]\nmodel = {DEMO}\n{line}")
     if name in ListenParams.__dataclass_fields__:
         with pytest.raises(ModelError, match=rf"\[\*?\w*\]: {line.split()[0]}: .* server") as e:
@@ -129,10 +135,24 @@ def test_of_representations() -> None:
 
 def test_keys_in_urls_and_folders(tmp_path: Path) -> None:
     preset = tmp_path / "models.ini"
-    preset.write_text(f"[one]\nmodel-url = https://me:{VALUE}@host/m.gguf?key={VALUE}\n")
+    url = f"https://me:{VALUE}@host/m.gguf?key={VALUE}"
+    preset.write_text(f"[one]\nmodel-url = {url}\n")
     args = parser().parse_args(["--models-preset", str(preset)])
     (entry,) = shelf_of(args).entries.values()
-    assert entry.args == ("--model-url", "https://host/m.gguf")
+    assert entry.args == ()
+    args = parser().parse_args(["--model-url", url])
+    assert read(args, FileParams).title == "https://host/m.gguf"
     preset.write_text(f"[one]\nmodel = {DEMO}\n")
-    (entry,) = shelf_of(args).entries.values()
+    (entry,) = shelf_of(parser().parse_args(["--models-preset", str(preset)])).entries.values()
     assert entry.args == ("--model", DEMO.name)
+
+
+@pytest.mark.parametrize("scheme", ["http", "ftp"])
+def test_a_url_that_cannot_be_fetched(
+    scheme: str, tmp_path: Path, shown: Callable[[list[str]], list[str]]
+) -> None:
+    """Neither the error of the model nor the log has its password."""
+    preset = tmp_path / "models.ini"
+    url = f"{scheme}://me:{VALUE}@127.0.0.1:9/a b.gguf?key={KEY}"
+    preset.write_text(f"[one]\nmodel-url = {url}\n")
+    assert shown(["--models-preset", str(preset)]) == []

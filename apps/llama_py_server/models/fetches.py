@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
+from llama_py.params.texts import without_credentials
 from llama_py_server.models.feed import Feed
 from llama_py_tools.command.logs import log
 from llama_py_tools.models import hub
@@ -113,7 +114,8 @@ class Fetches:
             if good:
                 self.arrived()
             elif not fetch.cancelled:
-                log.warning("%s was not fetched: %s", fetch.name, _words(fetch.errors))
+                why = without_credentials(_words(fetch.errors))
+                log.warning("%s was not fetched: %s", fetch.name, why)
             self.running.pop(fetch.name, None)
             self.feed.send("download_finished" if good else "download_failed", fetch.name)
         finally:

@@ -11,7 +11,6 @@ LLAMA_ARG_N_PARALLEL = 2
 from __future__ import annotations
 
 import configparser
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,17 +100,8 @@ def _preset(where: str, lines: Iterable[tuple[str, str]], options: Options) -> P
             shown = "" if is_secret and key not in OWN else f" = {value}"
             raise ModelError(f"{where}: {key}{shown}: {e}") from None
         flags += words
-        args += [] if is_secret else map(_shown, words)
+        args += [] if is_secret else map(without_folders, words)
     return Preset(tuple(flags), tuple(args), own["load-on-startup"], own["dedup-cache-models"])
-
-
-def _shown(word: str) -> str:
-    """Return a word without folders, and a URL without what may be a key in it."""
-    scheme, mark, rest = word.partition("://")
-    return f"{scheme}{mark}{_KEYS.sub('', rest)}" if mark else without_folders(word)
-
-
-_KEYS = re.compile(r"^[^/]*@|[?#].*$")
 
 
 def _flags(flag: str, value: str, options: Options) -> list[str]:

@@ -12,6 +12,7 @@ import threading
 import time
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from llama_py.params.texts import without_credentials
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.work import Work, require
 
@@ -41,7 +42,7 @@ class Fetching:
         require(Work.FETCH)
         self._until = self._until or time.monotonic() + SECONDS
         for _ in range(N_TIMES):
-            log.info("fetching %s", ascii(url[:200]))
+            log.info("fetching %s", ascii(without_credentials(url)[:200]))
             try:
                 status, location, data = self._answer(_parts(url))
             except (OSError, ValueError, http.client.HTTPException) as e:

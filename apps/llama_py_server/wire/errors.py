@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ggml_py.errors import AllocError, ContextError, GGMLError, ModelError
+from llama_py.params.texts import without_credentials
 from llama_py.serving import Busy, TooLong
 
 CODES = {
@@ -73,8 +74,9 @@ def as_http_error(e: BaseException) -> HTTPError:
 
 
 def without_folders(text: str) -> str:
-    """Return a text whose absolute paths are file names: clients learn no folders of a server."""
-    return _FOLDERS.sub("", text)
+    """Return a text whose absolute paths are file names, and whose URLs have no passwords: clients
+    learn no folders of a server."""
+    return _FOLDERS.sub("", without_credentials(text))
 
 
 # A path may have spaces: it begins a word, and only its last part may end with one.

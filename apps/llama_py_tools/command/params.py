@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llama_py.params.option import Params, option
-from llama_py.params.texts import integer, parsed, words
+from llama_py.params.texts import integer, parsed, shown_url, words
 from llama_py_tools.command.logs import CommonParams as CommonParams
 
 
@@ -49,6 +49,7 @@ class FileParams(Params):
         "fetch the model from there, once, to the file that -m names or a"
         " folder of the user's (LLAMA_CACHE)",
         metavar="URL",
+        secret=True,
     )
     hf_repo: str = option(
         "",
@@ -92,7 +93,7 @@ class FileParams(Params):
 
     @property
     def title(self) -> str:
-        return self.model or self.hf_repo or self.model_url or "demo"
+        return self.model or self.hf_repo or shown_url(self.model_url) or "demo"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import os
 import re
@@ -12,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 from ggml_py.errors import ModelError
+from llama_py.params.texts import shown_url
 from llama_py_tools.command.progress import Progress
 
 _PART = re.compile(r"-00001-of-(\d{5})(?=\.gguf$)")
@@ -31,7 +33,8 @@ def downloaded(url: str, to: str, offline: bool) -> str:
     parts = urllib.parse.urlsplit(url)
     name = parts.path.rpartition("/")[2]
     if parts.scheme not in ("http", "https") or not name:
-        raise ModelError(f"-mu {url}: expected http(s)://HOST/.../FILE.gguf")
+        shown = shown_url(url)
+        raise ModelError(f"-mu {shown}: expected http(s)://HOST/.../FILE.gguf")
     first = Path(to) if to else folder() / name
     found = _PART.search(parts.path)
     for no in range(1, (int(found[1]) if found else 1) + 1):
@@ -46,26 +49,46 @@ def _fetch(url: str, at: Path, offline: bool) -> None:
     """Into a file of its own name only once it is whole."""
     if at.exists():
         return
+    shown = shown_url(url)
     if offline:
-        raise ModelError(f"-mu {url}: {at} is not there; it is fetched without --offline")
+        raise ModelError(f"-mu {shown}: {at} is not there; it is fetched without --offline")
     at.parent.mkdir(parents=True, exist_ok=True)
     part = at.with_name(at.name + ".part")
     progress = Progress(f"fetching {at.name}")
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer, part.open("wb") as file:
+        with urllib.request.urlopen(_request(url), timeout=60) as answer, part.open("wb") as file:
             total, done = int(answer.headers.get("Content-Length") or 0), 0
             while chunk := answer.read(CHUNK):
                 done += file.write(chunk)
                 progress(done, max(total, done + 1), f"{done >> 20} MiB")
         if done < total:
-            raise ModelError(f"-mu {url}: {done} of {total} bytes came; start again")
+            raise ModelError(f"-mu {shown}: {done} of {total} bytes came; start again")
         shutil.move(part, at)
+    except ModelError:
+        raise
     except urllib.error.HTTPError as e:
-        raise ModelError(f"-mu {url}: {e}") from None
+        raise ModelError(f"-mu {shown}: {e}") from None
     except urllib.error.URLError as e:
-        raise ModelError(f"-mu {url}: cannot be reached ({e.reason}); check the network") from None
-    except (http.client.HTTPException, ValueError) as e:
-        raise ModelError(f"-mu {url}: {e}") from None
+        raise ModelError(
+            f"-mu {shown}: cannot be reached ({e.reason}); check the network"
+        ) from None
+    except (http.client.InvalidURL, ValueError):  # their texts have parts of it
+        raise ModelError(
+            f"-mu {shown}: this is no URL of a file; check its host and path"
+        ) from None
+    except http.client.HTTPException as e:
+        raise ModelError(f"-mu {shown}: {e}") from None
     finally:
         progress.close()
         part.unlink(missing_ok=True)
+
+
+def _request(url: str) -> urllib.request.Request:
+    """Return a request whose name and password are a header, for this host only."""
+    parts = urllib.parse.urlsplit(url)
+    secret, mark, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(parts._replace(netloc=host).geturl())
+    if mark:
+        code = base64.b64encode(urllib.parse.unquote(secret).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {code}")
+    return request
