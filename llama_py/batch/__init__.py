@@ -1,4 +1,4 @@
-"""What a model is given: prompts, batches, and their ubatches."""
+"""Input of a model: prompts, batches, and their ubatches."""
 
 from llama_py.batch.batch import END, F32, I32, Batch, Index, SeqIds, UBatch, Wanted, ubatch_reserve
 

@@ -1,4 +1,4 @@
-"""What is decoded, and what of it one graph computes (llama-batch.h)."""
+"""Batches of tokens to decode, and ubatches that one graph computes (llama-batch.h)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class UBatch:
         return [len(s) for s in self.seq_id]
 
     def by_seq(self) -> list[tuple[int, Index]]:
-        """Each sequence with the indices of its tokens."""
+        """Return each sequence with the indices of its tokens."""
         if self._by_seq is None:
             if len(self.seq_id_unq) == 1:
                 self._by_seq = [(self.seq_id_unq[0], slice(0, self.n_tokens))]
@@ -90,7 +90,7 @@ class UBatch:
 
 
 def ubatch_reserve(n_seq_tokens: int, n_seqs: int, n_pos: int = 1) -> UBatch:
-    """A well-formed ubatch of token 0, for graphs that are only measured."""
+    """Return a well-formed ubatch of token 0, for graphs that are only measured."""
     n = n_seq_tokens * n_seqs
     return UBatch(
         True,
@@ -109,7 +109,7 @@ def ubatch_reserve(n_seq_tokens: int, n_seqs: int, n_pos: int = 1) -> UBatch:
 
 
 def positions_of(seq_id: list[SeqIds]) -> dict[int, Index]:
-    """Each sequence with the indices of its tokens."""
+    """Return each sequence with the indices of its tokens."""
     found: dict[int, list[int]] = {}
     for i, ids in enumerate(seq_id):
         for s in ids:

@@ -1,4 +1,4 @@
-"""A batch that was read, completed and checked (llama_batch_allocr::init)."""
+"""Batch after reading, completion and checks (llama_batch_allocr::init)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llama_py.batch.batch import END, F32, I32, Batch, Index, SeqIds, Wanted, po
 
 
 class Positions(Protocol):
-    """What a batch has to know of a memory."""
+    """Interface of a memory that a batch is checked against."""
 
     def seq_pos_min(self, seq_id: int) -> int: ...
 
@@ -21,7 +21,7 @@ class Positions(Protocol):
 
 
 def _ints(what: str, values: Any, low: int, high: int) -> npt.NDArray[Any]:
-    """values as an integer array, all in [low, high); ContextError names the first that is not."""
+    """Return values as an integer array in [low, high); ContextError names the first bad one."""
     if isinstance(values, (str, bytes, bytearray)):
         raise ContextError(f"{what} must be ids, not a text; use model.tokenize(text)")
     array = np.asarray(values)
@@ -35,7 +35,7 @@ def _ints(what: str, values: Any, low: int, high: int) -> npt.NDArray[Any]:
 
 
 def _floats(what: str, values: Any) -> F32:
-    """values as float32; a number that is not finite would spread to the tokens after it."""
+    """Return values as float32; ContextError for NaN or infinity, which would spread."""
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(values, np.float32)
     if not np.isfinite(array).all():
@@ -62,9 +62,10 @@ class CheckedBatch:
         outputs: Wanted = "last",
         output_all: bool = False,
     ) -> None:
-        """outputs     which tokens are outputs if the batch does not say
-        output_all  all are, whatever the batch says
-        """
+        """Read and check a batch.
+
+        outputs     tokens that are outputs, unless the batch specifies them
+        output_all  all tokens are outputs, whatever the batch specifies"""
         self.n_pos = n_pos
         self._read_input(batch, n_vocab, n_embd)
         self._read_seq_ids(batch, n_seq_max)
@@ -75,14 +76,14 @@ class CheckedBatch:
         self.split_reset()
 
     def split_reset(self) -> None:
-        """Nothing of it is in a ubatch yet."""
+        """Mark all tokens as not yet in a ubatch."""
 
     def by_seq(self) -> dict[int, Index]:
-        """Each sequence with the indices of its tokens."""
+        """Return each sequence with the indices of its tokens."""
         return self._of_seq
 
     def tokens_of(self, ids: SeqIds) -> npt.NDArray[np.intp]:
-        """Indices of the tokens of exactly this sequence set."""
+        """Return indices of the tokens of exactly this sequence set."""
         found = self._of_set.get(ids)
         if found is None:
             if len(self._sets) == 1:
@@ -146,7 +147,7 @@ class CheckedBatch:
             self._of_seq = positions_of(self.seq_id)
 
     def give_to_first(self) -> None:
-        """Where all tokens are of the same sequences: let them be of the first only."""
+        """Assign all tokens, which belong to the same sequences, to the first one only."""
         self.seq_id, self.has_cpl = [self.seq_id[0][:1]] * self.n_tokens, False
         self._sort_sets()
 
@@ -204,7 +205,7 @@ class CheckedBatch:
             )
 
     def _check_coupled(self, memory: Positions | None) -> None:
-        """Sequences that share tokens of this batch must have been equal so far."""
+        """Raise ContextError if sequences that share tokens of this batch were not equal so far."""
         self.has_cpl = any(len(ids) > 1 for ids in self._sets)
         if memory is None:
             return

@@ -1,4 +1,4 @@
-"""What may be given as a prompt: a text, its UTF-8 bytes, or token ids."""
+"""Types of prompts: a text, its UTF-8 bytes, or token ids."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TooLong(ContextError):
 
 
 class Decoding(Protocol):
-    """What reads a prompt: `llama_py.Context`."""
+    """Interface of a prompt's reader, `llama_py.Context`."""
 
     cparams: CParams
 
@@ -40,9 +40,9 @@ class Decoding(Protocol):
 
 
 class Medium(Protocol):
-    """What stands in a prompt and is no token: an image.
+    """Interface of a prompt's part that is not a token: an image.
 
-    n_tokens  cells that it takes;  n_pos  positions
+    n_tokens  number of cells;  n_pos  number of positions
     """
 
     @property
@@ -79,11 +79,11 @@ class Mixed(list[int]):
     @property
     @abstractmethod
     def media(self) -> Mapping[int, Medium]:
-        """What else it has, by the position at which that begins."""
+        """Images of the prompt by their first positions."""
 
     @abstractmethod
     def rest(self, n: int) -> Mixed | None:
-        """What follows the first n positions; None if nothing may begin there."""
+        """Return the prompt after the first n positions; None if it cannot begin there."""
 
     @abstractmethod
     def read(self, ctx: Decoding, seq_id: int) -> F32:
@@ -91,17 +91,17 @@ class Mixed(list[int]):
 
 
 def n_cells(ids: Sequence[int]) -> int:
-    """How many cells a prompt takes."""
+    """Return the number of cells that a prompt takes."""
     return ids.n_tokens if isinstance(ids, Mixed) else len(ids)
 
 
 def n_whole(ids: Sequence[int]) -> int:
-    """How many rows of a prompt must be computed together."""
+    """Return how many rows of a prompt must be computed together."""
     return ids.n_whole if isinstance(ids, Mixed) else 1
 
 
 def check_whole(n: int, cparams: CParams) -> None:
-    """ContextError for so many rows that see each other, where a ubatch has no room for them."""
+    """Raise ContextError if n rows that attend to each other do not fit a ubatch."""
     if n > cparams.n_ubatch:
         raise ContextError(
             f"an image of {n} rows that all see each other needs a batch of its own, but n_batch ="
@@ -111,12 +111,12 @@ def check_whole(n: int, cparams: CParams) -> None:
 
 
 def is_mixed(*parts: Sequence[int]) -> bool:
-    """Whether some of the ids are of no tokens."""
+    """Return True if some ids are not of tokens."""
     return any(id < 0 for ids in parts for id in ids)
 
 
 def text_of(text: str | bytes | bytearray) -> str:
-    """A text that may be given as UTF-8. ModelError for other bytes."""
+    """Return a text given as str or UTF-8 bytes; ModelError for invalid bytes."""
     if isinstance(text, str):
         return text
     try:
@@ -129,7 +129,7 @@ def text_of(text: str | bytes | bytearray) -> str:
 
 
 def ids_of(tokenizer: Tokenizer, prompt: Prompt, add_special: bool = True) -> list[int]:
-    """The tokens of a prompt; ids are taken as they are. ModelError for what is none of both."""
+    """Return a prompt's tokens; ids are returned as they are. ModelError for other types."""
     if isinstance(prompt, Mixed):
         return prompt
     if isinstance(prompt, (str, bytes, bytearray)):

@@ -1,4 +1,4 @@
-"""The ways to cut a batch into ubatches (llama-batch.cpp:llama_batch_allocr)."""
+"""Methods of splitting a batch into ubatches (llama-batch.cpp:llama_batch_allocr)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BatchSplitter(CheckedBatch):
     _kinds: npt.NDArray[np.intp] | None = None
 
     def set_kinds(self, kinds: npt.NDArray[np.intp] | None) -> None:
-        """No ubatch is to have tokens of two kinds. [n_tokens]; None if there is one kind only"""
+        """Set a kind per token [n_tokens], which no ubatch mixes; None if all are alike."""
         self._kinds = kinds
 
     def split_reset(self) -> None:
@@ -38,7 +38,7 @@ class BatchSplitter(CheckedBatch):
         self._taken = dict.fromkeys(self._sets, 0)
 
     def split_simple(self, n_ubatch: int) -> UBatch | None:
-        """The next n_ubatch tokens in batch order, whatever their sequences."""
+        """Return the next n_ubatch tokens in batch order, whatever their sequences."""
         first = self._used.find(0)
         if first < 0:
             return None
@@ -50,7 +50,7 @@ class BatchSplitter(CheckedBatch):
         return self._add(slice(first, end), end - first, False)
 
     def _of_one_kind(self, first: int, n_ubatch: int) -> list[int]:
-        """The first free token and others of its kind, each sequence in order."""
+        """Return the first free token and others of its kind, each sequence in order."""
         assert self._kinds is not None
         picked, passed = list[int](), 0
         for i in range(first, self.n_tokens):
@@ -65,7 +65,7 @@ class BatchSplitter(CheckedBatch):
         return picked
 
     def split_seq(self, n_ubatch: int) -> UBatch | None:
-        """The next tokens of one sequence set."""
+        """Return the next tokens of one sequence set."""
         first = self._used.find(0)
         if first < 0:
             return None
@@ -82,10 +82,10 @@ class BatchSplitter(CheckedBatch):
         return self._add(np.array(picked, np.intp), 1, True)
 
     def split_equal(self, n_ubatch: int, sequential: bool, n_keep_tail: int = 0) -> UBatch | None:
-        """The same number of tokens of each of several sequence sets, sequence-major.
+        """Return equally many tokens of several sequence sets, sequence-major.
 
         sequential   only sets of consecutive ascending sequence ids (each has its own KV stream)
-        n_keep_tail  the last so many tokens of a sequence are never cut apart
+        n_keep_tail  number of last tokens of a sequence that are never split
         """
         if sequential and self.has_cpl:
             raise ContextError(
@@ -106,11 +106,11 @@ class BatchSplitter(CheckedBatch):
         return self._take(sets, length)
 
     def split_slots(self, n_ubatch: int, sequential: bool, n_tail: int = 0) -> UBatch | None:
-        """Tokens of one sequence set, or one token of each of several (ik_llama.cpp
-        llama-delta-net.cpp).
+        """Return tokens of one sequence set, or one token of each of several
+        (ik_llama.cpp llama-delta-net.cpp).
 
         sequential  as above
-        n_tail      the last so many tokens of a sequence come alone
+        n_tail      number of last tokens of a sequence in a separate ubatch
         """
         sets = self._open_sets(n_ubatch, sequential)
         if not sets:
@@ -123,7 +123,7 @@ class BatchSplitter(CheckedBatch):
         return self._take(sets[:1], min(length, n_ubatch))
 
     def _take(self, sets: list[SeqIds], length: int) -> UBatch:
-        """So many tokens of each set."""
+        """Take the next `length` tokens of each set."""
         parts = []
         for ids in sets:
             start = self._taken[ids]
@@ -133,7 +133,7 @@ class BatchSplitter(CheckedBatch):
         return self._add(where, len(sets), True)
 
     def _open_sets(self, n_ubatch: int, sequential: bool) -> list[SeqIds]:
-        """Sequence sets with tokens left that do not overlap, in batch order, at most n_ubatch."""
+        """Return disjoint sequence sets with tokens left, in batch order, at most n_ubatch."""
         chosen: list[SeqIds] = []
         taken = kind = 0
         for ids, _ in groupby(self.seq_id):
@@ -156,7 +156,7 @@ class BatchSplitter(CheckedBatch):
         return 0 if self._kinds is None else int(self._kinds[i])
 
     def _rest(self, ids: SeqIds) -> npt.NDArray[np.intp]:
-        """The next tokens of a sequence set, as far as they are of one kind."""
+        """Return the next tokens of a sequence set that are of one kind."""
         rest = self.tokens_of(ids)[self._taken[ids] :]
         if self._kinds is None:
             return rest
@@ -193,7 +193,7 @@ class BatchSplitter(CheckedBatch):
 def _keep_tails(
     length: int, left: list[int], sets: list[SeqIds], n_ubatch: int, n_tail: int
 ) -> tuple[int, list[SeqIds]]:
-    """The longest prefix of sets that end here or keep at least n_tail tokens for later."""
+    """Return the longest prefix of sets that end here or keep at least n_tail tokens."""
     keep = 0
     for n in left:
         if 0 < n - length < n_tail:
@@ -215,10 +215,10 @@ def splitter_of(
     reads: bool,
     hidden: bool,
 ) -> BatchSplitter:
-    """What `Context.decode` was given, checked.
+    """Check the input of `Context.decode` and return its splitter.
 
-    reads   as an encoder does, which gives something for each token
-    hidden  `embd` must be there: the hidden states before the tokens
+    reads   an encoder reads it, which gives a result per token
+    hidden  `embd` is required: the hidden states before the tokens
 
     Raises ContextError for a batch that is malformed, or has to be computed in one piece and is
     too large for that.

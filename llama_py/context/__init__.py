@@ -1,4 +1,4 @@
-"""Memory and graphs at work: `Context.decode`."""
+"""Context of a model: memory and graphs, run by `Context.decode`."""
 
 from llama_py.context.context import Context
 

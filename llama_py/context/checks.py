@@ -1,4 +1,4 @@
-"""From what a user asks of a context to how it will run (llama_context::llama_context)."""
+"""Conversion of a context's options to its graphs' parameters (llama_context::llama_context)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("llama_py")
 
 
 def settled(model: Loaded, p: ContextParams) -> CParams:
-    """The parameters of every graph of a context; ContextError for what the model cannot do."""
+    """Return the parameters of all graphs; ContextError for unsupported options."""
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
@@ -72,8 +72,9 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
 
 
 def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
-    """How many earlier states of each sequence are kept: as many as are asked for and fit; none
-    where nothing has to be kept to go back."""
+    """Return the number of earlier states to keep per sequence: as requested, as far as they fit; 0
+    if
+    rollback needs none."""
     hp, architecture = model.hparams, model.architecture
     layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else hp.kept_layers
     kept = (k for il in layers for k in architecture.kept(il))

@@ -1,4 +1,4 @@
-"""Objects of higher layers that live as long as a context, and are closed with it."""
+"""Companion objects of higher layers that are closed with their context."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ C = TypeVar("C", bound=Companion)
 
 
 class Accompanied:
-    """A context, to what belongs to it: an object of each class."""
+    """Context part that owns one companion object per class."""
 
     def __init__(self) -> None:
         self._companions: dict[type[Companion], Companion] = {}
 
     def companion(self, kind: type[C], make: Callable[[Self], C]) -> C:
-        """The object of a class that belongs to this context: made when it is first asked for,
-        closed with it."""
+        """Return this context's object of a class; it is created on first use and closed with the
+        context."""
         if kind not in self._companions:
             self._companions[kind] = make(self)
         found = self._companions[kind]
@@ -53,7 +53,7 @@ class Accompanied:
 
     @property
     def host_bytes(self) -> int:
-        """What companions take of the host's memory."""
+        """Bytes of host memory that companions use."""
         return sum(one.host_bytes for one in self._companions.values())
 
     @property

@@ -1,4 +1,4 @@
-"""A model at work: batches in, logits out (llama-context.cpp)."""
+"""Context: processes batches of tokens and returns logits (llama-context.cpp)."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ class Context(Closing, Accompanied, Watched):
     @takes(ContextParams)
     @collected_later()
     def __init__(self, model: Loaded, **options: Any) -> None:
-        """options are the fields of ContextParams.
+        """Create a context; options are the fields of ContextParams.
 
-        Raises ContextError for values that make no sense, AllocError for too large sizes.
+        Raises ContextError for invalid values, AllocError for sizes that are too large.
         """
         super().__init__()
         self.n_settings = 0
@@ -123,7 +123,7 @@ class Context(Closing, Accompanied, Watched):
 
     @property
     def n_reused(self) -> int:
-        """How often a graph was used again."""
+        """Number of times a graph was reused."""
         return self.runner.n_reused
 
     @property
@@ -211,7 +211,7 @@ class Context(Closing, Accompanied, Watched):
             return self._encode(tokens)
 
     def _refuse_others(self) -> None:
-        """A context is one thread's at a time: what both did to the memory would be mixed."""
+        """Raise ContextError if another thread or a callback is using this context."""
         if self._at_work.locked():
             raise ContextError(
                 "this context is at work, in another thread or in what called back; give each"
@@ -299,9 +299,9 @@ class Context(Closing, Accompanied, Watched):
         return outputs.logits.get(self.n_vocab)
 
     def prepare(self, n_tokens: int | Iterable[int], n_seqs: int = 1) -> None:
-        """Have all kernels ready that batches of so many tokens need, of n_seqs sequences together:
-        with all logits, and with those of the last tokens, in a memory that is full, and in one
-        that has nothing else. Nothing is computed."""
+        """Compile all kernels for batches of n_tokens tokens of n_seqs sequences, with all logits
+        and with
+        the last ones, in a full and in an empty memory. Nothing is computed."""
         each = [n_tokens] if isinstance(n_tokens, int) else n_tokens
         self.runner.prepare(self._shaped((n, n_seqs) for n in each))
 
@@ -322,13 +322,13 @@ class Context(Closing, Accompanied, Watched):
                 yield from (replace(full, n_outputs=i) for i in {full.n_outputs, n_seqs})
 
     def clear(self) -> None:
-        """Forget all sequences."""
+        """Remove all sequences from memory."""
         self.memory.clear()
 
     def save_state(
         self, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
     ) -> bytes:
-        """The state of one sequence, or of all (-1); see llama_py.context.state.save."""
+        """Return the state of one sequence, or of all (-1); see llama_py.context.state.save."""
         return state.save(self, seq_id, partial=partial, tokens=tokens)
 
     def load_state(
@@ -349,16 +349,18 @@ class Context(Closing, Accompanied, Watched):
         return f"<Context of {self.n_ctx} cells, {sequences}, {self.model.arch}>"
 
     def computed_with(self, seq_id: int) -> Hashable | None:
-        """What changes the results of a sequence's tokens, besides the tokens before them: adapters
-        and control vector. None where it also matters how they come in batches."""
+        """Return the cache key of a sequence (adapters and control vector), or None if results
+        depend on
+        how tokens are batched."""
         loras = self._adapters.of(seq_id)
         return None if self._adapters.activated(seq_id) else (loras, self._cvec)
 
     def set_embeddings_nextn(
         self, value: bool, masked: bool = False, pre_norm: bool = False
     ) -> None:
-        """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output; of
-        what the last norm made, or with `pre_norm` got."""
+        """Set if decode also returns `h_nextn`: a row per token, or with `masked` per output; from
+        the last
+        norm's result, or with `pre_norm` its input."""
         self.cparams = replace(
             self.cparams,
             embeddings_nextn=value,
@@ -367,16 +369,17 @@ class Context(Closing, Accompanied, Watched):
         )
 
     def set_head(self, head: Linear | None) -> None:
-        """From now on logits are those of this head [n_embd, n], of no more rows than the model's
-        own, which None is: `decode` gives rows of n."""
+        """Set the head for logits [n_embd, n], with at most as many rows as the model's; None: its
+        own."""
         self._head = head
 
     def set_control_vector(
         self, directions: npt.ArrayLike | None, layers: range | None = None
     ) -> None:
-        """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:
-        of all); without directions no longer. A `llama_py.steering.ControlVector` is such.
-        ContextError for another n_embd."""
+        """Set directions [n, n_embd] to add to the results of layers, from layer 1 on (None: all
+        layers);
+        None removes them. A `llama_py.steering.ControlVector` is accepted. ContextError for another
+        n_embd."""
         hp, devices = self.model.hparams, self.model.layer_devices
         self._cvec = None
         if directions is not None:
@@ -386,8 +389,9 @@ class Context(Closing, Accompanied, Watched):
     def set_adapters(
         self, adapters: Mapping[Adapter, float] | None = None, seq_id: int | None = None
     ) -> None:
-        """From now on decode a sequence with adapters of `model.load_adapter`, each times its
-        scale; without, as the model is. What is in memory stays as it was computed.
+        """Set the adapters of a sequence, from `model.load_adapter`, each with a scale; None
+        removes them.
+        Memory stays as it was computed.
 
         seq_id  None: all sequences
 
@@ -403,8 +407,9 @@ class Context(Closing, Accompanied, Watched):
         self.n_settings += 1
 
     def memory_breakdown(self) -> dict[str, dict[str, int]]:
-        """Bytes by device and use: model, context (memory), compute, and on the host reuse (states
-        that are kept)."""
+        """Return bytes by device and use: model, context (memory), compute, and on the host reuse
+        (saved
+        states)."""
         model, memory = self.model.sizes, self.memory.memory_breakdown()
         use = {
             d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}
@@ -480,7 +485,7 @@ class Context(Closing, Accompanied, Watched):
         )
 
     def _resolve_fused_ops(self) -> None:
-        """Where the caller left it open, do without the fused ops that the device cannot run."""
+        """Disable fused ops that the device cannot run, where the caller chose "auto"."""
         p, n_seqs = self.params, self.cparams.n_seq_max
         full = full_params(self.model, self._graph_params, self.memory, n_seqs, n_seqs)
         refused = self.runner.refused(self.model.architecture.graph(full).fused)

@@ -1,5 +1,5 @@
-"""The largest graphs of a context: compute buffers are made for them, so that decode allocates
-nothing (llama_context::sched_reserve)."""
+"""Largest graphs of a context, for which compute buffers are allocated once
+(llama_context::sched_reserve)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def largest(
 
 
 def _longest_text(hp: HParams, cp: CParams) -> Cross:
-    """Return what the encoder gives for a text of the length the model was trained with, or as much
-    as can be: an encoder gets all of a text at once."""
+    """Return an encoder result for a text of the training length, or the longest one that fits a
+    ubatch."""
     n = min(hp.n_ctx_train, cp.n_ubatch)
     return Cross(np.broadcast_to(np.float32(0), (n, hp.n_embd)), [(0,)] * n)

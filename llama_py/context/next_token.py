@@ -1,10 +1,9 @@
-"""One token after one token of the same sequences, which is what most decodes are; or after a few
-tokens of one sequence as many more, as checking drafts that were right does.
+"""Fast path that decodes the next token of the same sequences, or as many more tokens of one
+sequence
+after a few, as when verifying accepted drafts.
 
-The graph is the same, and of the memory and of the inputs only what grows by these is changed:
-nothing is checked, split, placed or looked for again. Whatever is not so simple is decoded as any
-batch is.
-"""
+The graph is the same, and only the parts of memory and inputs that grow are changed: checking,
+splitting and placing are skipped. All other batches are decoded normally."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class Following:
     def next(
         self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, seq_id: int
     ) -> UBatch | None:
-        """A batch of the token after each of these; None for any other, and without room."""
+        """Return a ubatch of the next tokens, or None if they do not qualify or have no cells."""
         last, embd = self.ubatch, None
         if isinstance(tokens, Batch):
             batch, embd = tokens, tokens.embd
@@ -81,8 +80,8 @@ class Following:
         return logits == "all" or self.ubatch.n_tokens == 1
 
     def _is_alike(self, batch: Batch, logits: Wanted) -> bool:
-        """Whether a batch has the same sequences in the same order, at their next positions, with
-        all logits."""
+        """Return True if a batch has the same sequences in order, at their next positions, and all
+        logits."""
         try:
             return self._has_next(batch, logits)
         except TypeError:  # it is no such batch at all, which is told elsewhere
@@ -99,7 +98,7 @@ class Following:
         return _is_all(outputs, n, logits)
 
     def _fits(self, tokens: Sequence[int] | I32, embd: Any) -> bool:
-        """Whether inputs are of the same kinds, and the tokens exist."""
+        """Return True if inputs have the same types, and the tokens exist."""
         mine = self.ubatch.embd
         if (embd is None) != (mine is None) or (mine is not None and np.shape(embd) != mine.shape):
             return False
@@ -128,8 +127,9 @@ def _is_all(outputs: Any, n: int, logits: Wanted) -> bool:
 def following(
     splitter: BatchSplitter, mctx: GroupContext, epoch: int, n_vocab: int
 ) -> Following | None:
-    """For the tokens after a batch that was decoded; None if that was not one token each of
-    sequences, or several of one without a gap, computed together."""
+    """Return the fast path after a decoded batch of one token per sequence, or of consecutive
+    tokens of
+    one sequence, computed together; None after any other."""
     ubatch = mctx.ubatches[0]
     n = ubatch.n_tokens
     alone = n == splitter.n_tokens == splitter.n_outputs

@@ -1,4 +1,4 @@
-"""Graphs of a context: built once for each shape, planned on the model's devices, run."""
+"""Graphs of a context: built once per shape, planned on the model's devices, run."""
 
 from __future__ import annotations
 
@@ -134,8 +134,9 @@ class Runner:
         return built
 
     def set_taps(self, taps: WantedOf | None) -> None:
-        """From now on plan graphs with taps on what this wants of each. Those that were planned
-        without are used again when there are none."""
+        """Set a function that chooses taps for each graph. Without taps, the graphs planned earlier
+        without
+        taps are used again."""
         self.n_changes += 1
         if self._taps is None:
             self._untapped = self.graphs
@@ -148,16 +149,15 @@ class Runner:
         return self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
 
     def steps(self, res: GraphResult) -> list[Work]:
-        """What would be run of a graph, in order: nodes, or several of them as one. It stays as it
-        is."""
+        """Return the steps of a graph in order, each one or several nodes, without running it."""
         work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
         return [step for _, steps in work for step in steps]
 
     @collected_later()
     def prepare(self, params: Iterable[GraphParams], key: str = "") -> None:
-        """Have the kernels of graphs ready, all at once; the graphs are not kept.
+        """Compile the kernels of all these graphs; the graphs are not kept.
 
-        key   if not empty: what `Scheduler.has_provided` finds them by in later processes
+        key   if not empty: name by which `Scheduler.has_provided` finds them in later processes
         """
         built = map(self.model.architecture.graph, params)
         with shown(self.progress):
@@ -177,13 +177,15 @@ class Runner:
         return hex_digest(repr((nodes, shapes, names, self.sched.options.fuse)).encode())
 
     def lacks_next(self) -> bool:
-        """Whether kernels for the next token may have to be compiled. It is asked once; of several
-        sequences, it is not known for one alone."""
+        """Return True if the next token may need compiled kernels. Checked once per change; with
+        several
+        sequences, it is unknown for one alone."""
         asked, self._lacks_next = self._lacks_next, None
         return asked is not None and (self._several or any(lacks() for lacks in asked))
 
     def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
-        """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""
+        """Return nodes whose device is fixed, not chosen by the scheduler
+        (llama_context::graph_get_cb)."""
         model = self.model
         pins = [(t, model.placement.host) for t in res.on_host]
         n_layers = len(model.layer_devices)
@@ -193,13 +195,13 @@ class Runner:
         return pins
 
     def _in_parts(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
-        """Nodes of the parts of layers that devices share, but for those of keys on the host."""
+        """Return nodes of layer parts that devices share, except those of keys on the host."""
         group, free = self.model.placement.group, res.of_host_keys
         parts = ((t, group[number]) for t, number in res.in_part if id(t) not in free)
         return [(t, device) for t, device in parts if _writes_at(device, t)]
 
     def refused(self, fused: dict[str, list[Tensor]]) -> dict[str, str]:
-        """Which kinds of fused ops a device of the layers cannot run, and why."""
+        """Return the types of fused ops that a device cannot run, with reasons."""
         return {
             kind: f"{d.name}: {why}"
             for d in dict.fromkeys(self._layer_devices())
@@ -246,18 +248,19 @@ class Runner:
         return self.sched.explain(res.graph, self._pins(res), self._in_parts(res))
 
     def compute_sizes(self) -> list[int]:
-        """Bytes of the compute buffer of each device."""
+        """Return the bytes of each device's compute buffer."""
         return self.sched.compute_sizes()
 
 
 def _is_single(res: GraphResult) -> bool:
-    """Whether a graph is of one token of each sequence."""
+    """Return True if a graph has one token per sequence."""
     return res.params.ubatch.n_tokens == res.params.ubatch.n_seqs_unq
 
 
 def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
-    """Whether ubatches may follow one another through the devices (llama_context::llama_context);
-    it takes memory, and works only where nothing has to go back to the host.
+    """Return True if ubatches may overlap on several devices (llama_context::llama_context). This
+    takes
+    memory, and needs all layers on devices.
     """
     place, n_layers = model.placement, len(model.layer_devices)
     everything = place.n_offloaded(n_layers - 1) == n_layers and not place.overrides
@@ -266,7 +269,7 @@ def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
 
 
 def _writes_at(device: Device, node: Tensor) -> bool:
-    """Whether what a node writes into is in a device's reach."""
+    """Return True if a device can access the buffer that a node writes to."""
     buffer = None if node.view_src is None else node.view_src.buffer
     return buffer is None or device.can_read(buffer)
 

@@ -1,4 +1,4 @@
-"""Attributes of a context that graphs depend on."""
+"""Context attributes that graphs depend on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving what a context remembers, whole or by sequence, and reading it back (llama_state_*)."""
+"""Saving and loading a context's memory, whole or by sequence (llama_state_*)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEAD = struct.Struct("<4sII")  # magic, version, crc32 of the rest
 
 
 class Remembering(Protocol):
-    """What a state is of: `llama_py.Context`."""
+    """Interface of an object with a state, `llama_py.Context`."""
 
     memory: MemoryGroup
 
@@ -35,11 +35,12 @@ class Remembering(Protocol):
 def save(
     ctx: Remembering, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
 ) -> bytes:
-    """The state of one sequence, or of all (-1).
+    """Return the state of one sequence, or of all (-1).
 
-    partial  without what `seq_rm` can always take back (the attention part): a checkpoint to return
-             to while later positions are still there
-    tokens   remembered along with it: what the sequence was made from
+    partial  omit parts that `seq_rm` can truncate (attention): a checkpoint to return to while
+             later
+             positions are still in memory
+    tokens   saved with it: the sequence's tokens
     """
     scope = "all sequences" if seq_id < 0 else "one sequence"
     io = begin(ctx, f"{'checkpoint' if partial else 'state'} of {scope}")
@@ -51,9 +52,9 @@ def save(
 def load(
     ctx: Remembering, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
 ) -> list[int]:
-    """Put a saved state in place of what the context has; returns the tokens saved with it.
+    """Replace the context's memory by a saved state; returns the tokens saved with it.
 
-    A sequence may be read into another sequence, or context, than it was saved from. Raises
+    A sequence may be loaded into another sequence or context. Raises
     ContextError, without a change, for data that is broken or from another model or layout; if the
     context is too small for it, the sequence is empty afterwards.
     """
@@ -80,7 +81,7 @@ def load_file(ctx: Remembering, path: str | Path, seq_id: int = -1) -> list[int]
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Any ContextError begins with the file that it is about."""
+    """Prefix any ContextError with the path of its file."""
     try:
         yield
     except ContextError as e:
@@ -88,7 +89,7 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def begin(ctx: Remembering, what: str) -> StateWriter:
-    """The beginning of data that is later `opened`: what it is, of which model and layout."""
+    """Start data for `opened`: its type, model and layout."""
     io = StateWriter()
     for text in (what, ctx.model.fingerprint, ctx.model.arch, ctx.memory.layout()):
         io.text(text)
@@ -96,7 +97,7 @@ def begin(ctx: Remembering, what: str) -> StateWriter:
 
 
 def sealed(io: StateWriter) -> list[bytes | memoryview]:
-    """All of it, with a checksum before it."""
+    """Return all parts, preceded by a checksum."""
     crc = 0
     for part in io.parts:
         crc = zlib.crc32(part, crc)
@@ -104,8 +105,9 @@ def sealed(io: StateWriter) -> list[bytes | memoryview]:
 
 
 def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader:
-    """The rest of data that was `sealed`; ContextError if it is damaged, something else, or of
-    another model or layout."""
+    """Return a reader of data that was `sealed`; ContextError if it is damaged, of another type,
+    model
+    or layout."""
     io = StateReader(_body(data))
     found, print_, arch, layout = (io.text() for _ in range(4))
     model = ctx.model

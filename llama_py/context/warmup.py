@@ -1,5 +1,6 @@
-"""Before the first token: all kernels that an answer needs are compiled together, none in its
-midst; and a model that was run once runs as fast as it will (common.cpp: warmup)."""
+"""Warmup: compiles all kernels for a response at once before the first token, and runs the model
+once
+so that it reaches full speed (common.cpp: warmup)."""
 
 from __future__ import annotations
 
@@ -10,15 +11,16 @@ SIZES = (*range(1, 10), 16, 17, 32, 33, 64, 128, 256)
 
 
 def sizes(ctx: Context, n_seqs: int = 1) -> list[int]:
-    """Numbers of tokens of a ubatch, of all sequences together, that have kernels of their own."""
+    """Return the ubatch sizes, over all sequences, that need separate kernels."""
     most = min(ctx.cparams.n_ubatch, ctx.n_ctx)
     each = (*SIZES, most // n_seqs)
     return list(dict.fromkeys(n * n_seqs for n in each if 0 < n * n_seqs <= most))
 
 
 def make_ready(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
-    """Have all kernels for a prompt of so many tokens and what follows it, up to n_more tokens at
-    once. That costs next to nothing where they are there."""
+    """Compile all kernels for a prompt and the decodes after it, of up to n_more tokens. Fast if
+    they are
+    cached."""
     if ctx.runner.lacks_next():
         ctx.prepare(_sizes_of(ctx, n_prompt, n_more))
 

@@ -1,4 +1,4 @@
-"""What one looks at, and changes, in a model at work: values of nodes, logits of any layer."""
+"""Inspection and modification of a running model: node values, and logits of any layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Watched(ABC):
-    """A context, to who looks into its graphs; what they take to import is imported when asked."""
+    """Context part for inspecting graphs; it imports its modules on first use."""
 
     model: Loaded
     cparams: CParams
@@ -60,7 +60,8 @@ class Watched(ABC):
         return self._hooks.patch(name, change)
 
     def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
-        """Meanwhile tell of nodes that a function chooses of each graph (ggml_py.plan.taps).
+        """Observe nodes that a function chooses of each graph (ggml_py.plan.taps), in the `with`
+        block.
         ContextError while values are captured or patched."""
         return self._hooks.tapped(of)
 
@@ -73,8 +74,9 @@ class Watched(ABC):
         return Unembedding(self._full_graph, self.model.devices)
 
     def set_embeddings_layer_inp(self, layers: Iterable[int]) -> None:
-        """Whether decode also gives `layer_inp`: what these layers get, n_layer being the result of
-        the last. ContextError for a model that does not tell what they get."""
+        """Set the layers whose inputs decode returns in `layer_inp`; n_layer: the last layer's
+        result.
+        ContextError for a model that does not provide them."""
         wanted, hp = tuple(sorted(set(layers))), self.model.hparams
         found = self._full_graph(1).t_layer_inp if wanted else {}
         for il in wanted:
@@ -87,7 +89,7 @@ class Watched(ABC):
 
     @property
     def gives_nextn(self) -> bool:
-        """Whether the model has something to give for `h_nextn`."""
+        """True if the model provides `h_nextn`."""
         return self._full_graph(1).t_h_nextn is not None
 
     def _some_graphs(self) -> list[GraphResult]:
@@ -96,6 +98,6 @@ class Watched(ABC):
         return [self._full_graph(n) for n in (1, several)]
 
     def _full_graph(self, n_tokens: int) -> GraphResult:
-        """That of a sequence's tokens, all of them outputs, as if the memory were full."""
+        """Return the graph of n_tokens outputs of one sequence, as if memory were full."""
         params = full_params(self.model, self._graph_params, self.memory, n_tokens, 1)
         return self.model.architecture.graph(params)

@@ -1,1 +1,1 @@
-"""How sequences go on: what the memory holds of them, what is drafted, what a shift keeps."""
+"""Continuation of sequences: tokens in memory, drafts, prefix cache, context shift."""

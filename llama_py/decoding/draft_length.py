@@ -1,4 +1,4 @@
-"""How many tokens are worth drafting, from how many were accepted lately."""
+"""Draft length: the number of tokens worth drafting at the recent acceptance rate."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Length:
         self.rate = START
 
     def update(self, n_drafted: int, n_accepted: int) -> None:
-        """A draft was checked. Tokens after the first refused one say nothing."""
+        """Update the acceptance rate; draft tokens after the first rejected one are ignored."""
         outcomes = [1.0] * n_accepted + [0.0] * (n_accepted < n_drafted)
         for right in outcomes:
             self.rate += (right - self.rate) / MEMORY
 
     def best(self, n_max: int) -> int:
-        """At least 1, at most n_max."""
+        """Return the number of tokens worth drafting, from 1 to n_max."""
         if self.rate >= 1:
             return n_max
         return max(1, min(n_max, math.floor(math.log(WORTH) / math.log(self.rate))))

@@ -1,4 +1,4 @@
-"""A full context goes on without its middle (llama-completion's context shift)."""
+"""Context shift: a full context continues without its middle (as in llama-completion)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ UNTIL_FULL = -2  # of max_tokens: a full context is the end in any case
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
-    """What stays of a sequence when its context is full.
+    """Tokens of a sequence to keep when its context is full.
 
-    n          tokens at its beginning
-    n_discard  tokens after these that leave (0: half of them)
+    n          tokens at its beginning to keep
+    n_discard  tokens after these to discard (0: half of them)
     """
 
     n: int
@@ -36,10 +36,10 @@ def keep_rule(
     n_spare: int = 0,
     n_discard: int = 0,
 ) -> KeepRule | None:
-    """The rule of an answer to a prompt; None if it ends when the context is full.
+    """Return the rule for a response to a prompt; None if it ends when the context is full.
 
     mixed    the prompt has images
-    n_spare  tokens of a full context that never stay
+    n_spare  tokens of a full context that are always discarded
     """
     if not p.context_shift or p.max_tokens == UNTIL_FULL:
         return None

@@ -1,4 +1,4 @@
-"""The tokens of a sequence, which grow, lose their end, or (in a context shift) their middle."""
+"""Tokens of a sequence, which grow, lose their end or, in a context shift, their middle."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class KnownText:
         self.n = end
 
     def cut(self, pos: int) -> None:
-        """Only positions before this one stay."""
+        """Remove positions from `pos` on."""
         self.n = min(self.n, max(pos - self.first, 0))
 
     def remove(self, pos: int, n: int) -> None:
-        """n positions from this one on leave, and what follows takes their place."""
+        """Remove n positions from `pos` on; later positions move down."""
         start, end = (max(p - self.first, 0) for p in (pos, pos + n))
         ids = [*self.ids[:start].tolist(), *self.ids[end:].tolist()]
         if self.first > pos:

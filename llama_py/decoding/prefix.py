@@ -1,4 +1,4 @@
-"""What a sequence of a context holds, so that it is not computed again."""
+"""Prefix of a context's sequence that is not computed again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Prefix:
         self.told: Reused | None = None
 
     def start(self, ids: Sequence[int], marks: Iterable[int] | None = None) -> list[int]:
-        """The end of a prompt that the sequence does not have; it loses what differs.
+        """Return the end of a prompt that the sequence lacks, after removing tokens that differ.
 
         At least one token is left, so that there are logits. `stream` computes them, or
         `cache.decode`; see there and `PrefixCache.start` for marks.
@@ -40,8 +40,9 @@ class Prefix:
         return rest
 
     def add(self, ids: Sequence[int]) -> None:
-        """Tokens that were decoded or generated since; the last may not be in the memory yet.
+        """Add tokens that were decoded or generated; the last may not be in memory yet.
 
+        After a context shift only those before the gap are known to remain.
         After a context shift only those before the gap are known to be there.
         """
         if self.seq_id in self.cache.shifted:

@@ -1,4 +1,4 @@
-"""How the last tokens of sequences leave the memory: by `seq_rm`, or back to a checkpoint."""
+"""Removal of the last tokens of sequences, by `seq_rm` or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Rollback:
         self.n_checkpoints = 0
 
     def mark(self, seq_id: int, n: int) -> None:
-        """Up to n of the tokens that are decoded next may have to go."""
+        """Prepare for removing up to n of the tokens decoded next."""
         self._saved.pop(seq_id, None)
         ctx = self.ctx
         if n and ctx.memory.recr is not None and n > ctx.cparams.n_rs_seq:
@@ -24,8 +24,9 @@ class Rollback:
             self.n_checkpoints += 1
 
     def back_to(self, seq_id: int, pos: int) -> int:
-        """Only positions before `pos` stay, or fewer. The sequence's next position.
+        """Keep only positions before `pos`, or fewer, and return the sequence's next position.
 
+        0 if it must start again: another decode moved its states since they were saved.
         0, if it can only start again: another decode moved its states since they were kept.
         """
         memory = self.ctx.memory

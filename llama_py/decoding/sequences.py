@@ -1,11 +1,11 @@
-"""Sequences that go on: what they hold, what is drafted, what comes next (common/speculative.cpp).
+"""Continuation of sequences with prefix cache and drafts (common/speculative.cpp).
 
     sequences = Sequences.of(ctx)
-    sequences.start(0, prompt)  # what is held already is not computed again
+    sequences.start(0, prompt)  # cached tokens are not computed again
     while ...:
-        sequences.advance([0])  # one batch: a prompt, a token, or a draft to check
+        sequences.advance([0])  # one batch: a prompt, a token, or a draft to verify
         while sequences.has_rows(0):
-            id, logits = sequences.take(0, choose)  # as often as a draft was right, and once
+            id, logits = sequences.take(0, choose)  # once per accepted token, and once
     sequences.finish(0)
 
 Each token is chosen from the logits that the model gives after the tokens before it, in order, and
@@ -50,7 +50,7 @@ class Sequences(Closing):
     """
 
     def __init__(self, ctx: Context, drafting: SpeculativeParams = NO_DRAFTS) -> None:
-        """Raises what `Drafts` raises. `Sequences.of` makes the one of a context."""
+        """Create the sequences of a context; see `Sequences.of` for errors."""
         self.ctx, self.params = ctx, drafting
         self.cache = PrefixCache.of(ctx)
         self.drafts = _drafts(ctx, drafting)
@@ -61,9 +61,9 @@ class Sequences(Closing):
 
     @classmethod
     def of(cls, ctx: Context, drafting: SpeculativeParams | None = None) -> Sequences:
-        """The sequences of a context, which know what was said before.
+        """Return the sequences of a context, with their cached tokens.
 
-        drafting  how they are drafted; None: as until now. Other options make new drafters
+        drafting  options of drafting; None: unchanged. Other options create new drafters
 
         Raises what `Drafts` raises.
         """
@@ -78,7 +78,7 @@ class Sequences(Closing):
 
     @property
     def contexts(self) -> list[Context]:
-        """That of the text, and those of drafters."""
+        """Contexts of the text and of all drafters."""
         return [self.ctx, *(self.drafts.contexts if self.drafts else ())]
 
     @property
@@ -93,7 +93,7 @@ class Sequences(Closing):
 
     @property
     def host_bytes(self) -> int:
-        """Nothing beside what the cache keeps."""
+        """Bytes of host memory besides those of the cache: none."""
         return 0
 
     def start(
@@ -106,11 +106,11 @@ class Sequences(Closing):
         at_most: int | None = None,
         whole: Callable[[int], int] = int,
     ) -> Reused:
-        """Let a sequence have a text: what is held of it, by any sequence, is not computed again.
-        The rest is read by the next `advance`.
+        """Set the text of a sequence; tokens that any sequence has are not computed again.
+        The next `advance` processes the rest.
 
         marks, afresh, at_most  see `PrefixCache.start`
-        whole   of a number of tokens, how many it can go on behind: not within an image
+        whole   rounds a number of tokens down to where it can continue: not within an image
 
         ContextError for an empty text.
         """
@@ -124,9 +124,9 @@ class Sequences(Closing):
     def extend(
         self, seq_id: int, ids: Sequence[int], before: Sequence[int] = (), drafts: bool = True
     ) -> None:
-        """Let a sequence go on with a text; `before` is what it has, where that is known.
+        """Continue a sequence with a text; `before`: its tokens so far, if they are known.
 
-        The text is read by the next `advance`. drafts: drafters may guess what follows it.
+        The next `advance` processes the text. drafts: drafters may propose its continuation.
         ContextError if it is empty.
         """
         if not len(ids):
@@ -142,7 +142,7 @@ class Sequences(Closing):
             self.drafts.begin(track)
 
     def _text(self, seq_id: int, before: Sequence[int]) -> KnownText:
-        """What is known of a sequence's text, up to what the memory has."""
+        """Return the known text of a sequence, up to the end of its memory."""
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         if is_mixed(before):  # an image may take more positions than its cells have
             held = len(before)
@@ -167,20 +167,21 @@ class Sequences(Closing):
         track.begun = track.alone = True
 
     def limit(self, seq_id: int, n_left: int, allowed: Allowed | None = None) -> None:
-        """No more tokens than this will be taken: it does not draft any further; of a draft only
-        the first allowed(draft) tokens are checked, as the others would not be chosen."""
+        """Limit the tokens that will be taken, and with them drafts. Of a draft only the first
+        allowed(draft) tokens are verified, as the others would not be chosen."""
         self._tracks[seq_id].n_left, self._tracks[seq_id].allowed = n_left, allowed
 
     def advance(
         self, seq_ids: Sequence[int] | None = None, pieces: Mapping[int, int] | None = None
     ) -> None:
-        """Draft for sequences (None: all that were started) and compute what they lack, with the
-        drafts, in one batch.
+        """Draft for sequences (None: all started ones) and compute their pending tokens and drafts
+        in one
+        batch.
 
-        pieces  how many of the pending tokens of a sequence are computed now, at most; it has rows
+        pieces  maximum number of a sequence's pending tokens to compute now; it has rows
                 once none is left
 
-        Rows that were not taken are lost, also those of other sequences. ContextError if there is
+        Rows that were not taken are lost, also other sequences' rows. ContextError if there is
         no room.
         """
         if seq_ids is not None and len(seq_ids) == 1 == len(self._tracks) and not pieces:
@@ -206,8 +207,8 @@ class Sequences(Closing):
             self._decode(tracks, most)
 
     def _go_on(self, track: Track) -> None:
-        """Compute what the only sequence lacks: most often a token after a token, which the cache
-        knows to be the next one."""
+        """Compute the pending tokens of the only sequence, usually one token that the cache
+        expects."""
         if not track.pending:
             raise _nothing_to_go_on_from(track)
         track.begun, track.alone = False, True
@@ -216,14 +217,13 @@ class Sequences(Closing):
         track.pending, track.begun = [], True
 
     def _look_up(self, track: Track) -> None:
-        """Ask the cache what it knows of a sequence that went on alone."""
+        """Update `told` of a sequence that continued alone, from the cache."""
         if track.alone:
             track.told = track.pos if self.cache.knows(track.seq_id) else None
             track.alone = False
 
     def skip(self, seq_id: int, n: int) -> None:
-        """The first n pending ids of a sequence are of no tokens, and the memory has now what they
-        stand for."""
+        """Skip the first n pending ids, which stand for no tokens; memory has their content now."""
         track = self._tracks[seq_id]
         track.pending = track.pending[n:]
         self._tell(track, track.pos)
@@ -236,15 +236,15 @@ class Sequences(Closing):
         return self._read(track, min(n, self._most(track)), "all")
 
     def n_pending(self, seq_id: int) -> int:
-        """Tokens of a sequence that are still to be computed, but for those of a draft."""
+        """Return the number of a sequence's pending tokens, without its draft."""
         return len(self._tracks[seq_id].pending)
 
     def n_guesses(self, seq_id: int) -> int:
-        """Tokens of the draft that its rows are about."""
+        """Return the number of draft tokens that the rows belong to."""
         return len(self._tracks[seq_id].draft)
 
     def tokens(self, seq_id: int) -> list[int]:
-        """A sequence's text as far as it is known, with what was chosen."""
+        """Return the known text of a sequence, including chosen tokens."""
         return self._tracks[seq_id].text.since(0)
 
     def make_room(self, seq_id: int, keep: KeepRule) -> int:
@@ -262,7 +262,7 @@ class Sequences(Closing):
         return n
 
     def has_rows(self, seq_id: int) -> bool:
-        """Whether a token can be taken before the next `advance`."""
+        """Return True if a token can be taken before the next `advance`."""
         track = self._tracks[seq_id]
         return track.rows is not None and (track.alone or track.has_rows)
 
@@ -285,8 +285,9 @@ class Sequences(Closing):
         return id, row
 
     def finish(self, seq_id: int, whole: bool = True) -> None:
-        """A sequence goes on no more: the memory then has all of its tokens but the last, or
-        without `whole` those that it has anyway."""
+        """End a sequence; memory then has all of its tokens but the last, or without `whole` those
+        that it
+        has anyway."""
         track = self._tracks.pop(seq_id, None)
         if track is None:
             return
@@ -301,11 +302,11 @@ class Sequences(Closing):
             self.drafts.close()
 
     def text(self) -> str:
-        """The statistics of drafts, a line for each way to draft."""
+        """Return the statistics of drafts, one line per draft method."""
         return self.drafts.text() if self.drafts else ""
 
     def _settle(self, track: Track) -> None:
-        """Take back what was not chosen; the memory may then lack more than the last token."""
+        """Roll back tokens that were not chosen; memory may then lack more than the last token."""
         if track.rows is None:
             return
         if track.alone:  # its row is lost
@@ -317,7 +318,7 @@ class Sequences(Closing):
         track.draft, track.rows, track.n_taken, track.n_accepted = [], None, 0, 0
 
     def _take_back(self, track: Track, pos: int) -> None:
-        """Only positions before `pos` stay in the memory, or fewer; the rest is pending."""
+        """Keep only positions before `pos` in memory, or fewer; the rest is pending."""
         text = track.text
         at = self.rollback.back_to(track.seq_id, pos)
         if at < text.first:
@@ -371,18 +372,18 @@ class Sequences(Closing):
         return self.ctx.decode(batch, copy=keep)
 
     def _follows(self, track: Track) -> bool:
-        """Whether what is pending follows at the position after the last in memory."""
+        """Return True if pending tokens follow at the position after the last in memory."""
         return not track.mixed or self.ctx.memory.seq_pos_max(track.seq_id) + 1 == track.pos
 
     def _part(self, track: Track, most: Mapping[int, int]) -> tuple[list[int], int, Track]:
-        """What of a sequence is computed now, and of how many tokens at its end there are rows."""
+        """Return the tokens of a sequence to compute now, and how many at their end have rows."""
         n = len(track.pending)
         if n > 1 and (n := min(most.get(track.seq_id, n), self._most(track))) < len(track.pending):
             return track.pending[:n], 0, track
         return [*track.pending, *track.draft], len(track.draft) + 1, track
 
     def _drop_guesses(self, tracks: Sequence[Track]) -> None:
-        """Roll back what a failed decode has computed of drafts."""
+        """Roll back draft tokens that a failed decode has computed."""
         for track in tracks:
             held = self.ctx.memory.seq_pos_max(track.seq_id) + 1
             track.begun = False
@@ -402,19 +403,19 @@ class Sequences(Closing):
         return rows
 
     def _show(self, parts: Sequence[tuple[Track, int, Sequence[int]]]) -> None:
-        """Let drafters see what was computed: of each sequence its first position and tokens."""
+        """Pass computed tokens to drafters: of each sequence the first position and the tokens."""
         if self.drafts is not None:
             self.drafts.observe(parts)
 
     def _most(self, track: Track) -> int:
-        """Tokens that may be computed at once: a snapshot may be due after them."""
+        """Return how many tokens may be computed at once: a snapshot may be due after them."""
         n = None if track.told is None else self.cache.until_snapshot(track.seq_id)
         if n is not None and track.told is not None:
             n = max(n - (track.pos - track.told), 0)
         return min(self.ctx.cparams.n_batch, n or self.ctx.cparams.n_batch)
 
     def _tell(self, track: Track, pos: int) -> None:
-        """Let the cache know what is in the memory for good: tokens before a position."""
+        """Update the cache: tokens before `pos` are final."""
         if track.mixed and self.ctx.memory.seq_pos_max(track.seq_id) + 1 != pos:
             return  # the token behind an image makes the memory end where the text does
         if track.told is None or pos < track.told:

@@ -1,11 +1,11 @@
-"""Sequences that drafters guess for, as a user makes them.
+"""Sequences with drafters, as users create them.
 
 with Speculator(ctx, spec_type="draft-mtp") as speculator:
     speculator.extend(0, prompt)
     while ...:
-        speculator.advance()                         # draft, and check all drafts in one batch
+        speculator.advance()                         # draft, and verify all drafts in one batch
         while speculator.has_rows(0):
-            id, logits = speculator.take(0, choose)  # as often as the draft was right, and once
+            id, logits = speculator.take(0, choose)  # once per accepted token, and once
     speculator.finish(0)
 """
 
@@ -27,14 +27,16 @@ class Speculator(Sequences):
 
     @takes(SpeculativeParams)
     def __init__(self, ctx: Context, **options: Any) -> None:
-        """options are the fields of SpeculativeParams.
+        """Create drafters; options are the fields of SpeculativeParams.
 
-        Raises ContextError for a way to draft that the model does not have, ModelError for a draft
+        Raises ContextError for a draft method that the model does not support, ModelError for a
+        draft
+        model with another vocabulary, and errors of loading it.
         model with another vocabulary, and what loading that may raise.
         """
         super().__init__(ctx, SpeculativeParams(**options))
 
 
 def drafting_of(p: SpeculativeParams) -> SpeculativeParams:
-    """The options of drafting alone, of parameters that have more."""
+    """Return only the drafting options of parameters."""
     return SpeculativeParams(**{name: getattr(p, name) for name in _OPTIONS})

@@ -1,4 +1,4 @@
-"""A sequence that goes on: what of its text is in the memory, and what was guessed."""
+"""State of a sequence: pending tokens, draft and logits."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Allowed = Callable[[Sequence[int]], int]
 
 @dataclass(slots=True)
 class Track:
-    """What is known of one sequence.
+    """State of one sequence.
 
     pending   tokens of the text that the memory does not have
-    told      the position up to which the prefix cache knows the sequence; None if it does not
-    alone     it went on by itself, with the cache's own `decode`: `told` is to be looked up
-    n_left    tokens that will still be taken, at most
-    allowed   how many tokens of a draft may be chosen at all; None: it is not known
-    draft     guesses that follow them, and whose they are
-    rows      logits after the last pending token and after each guess
-    n_taken, n_accepted   tokens chosen from them, and how many were as guessed
-    begun     whether the memory has what was computed, and no failed decode discarded it
-    mixed     there is more in it than tokens
-    drafted   drafters guess for it
+    told      position up to which the prefix cache knows the sequence; None if it does not
+    alone     it continued alone, with the cache's own `decode`: `told` is outdated
+    n_left    maximum number of tokens that will still be taken
+    allowed   returns how many tokens of a draft may be chosen; None: unknown
+    draft     draft tokens that follow them; author  name of their drafter
+    rows      logits after the last pending token and after each draft token
+    n_taken, n_accepted   tokens chosen from them, and how many equal the draft
+    begun     memory has the computed tokens; no failed decode discarded them
+    mixed     it has images as well as tokens
+    drafted   drafters propose tokens for it
     """
 
     seq_id: int
@@ -48,7 +48,7 @@ class Track:
 
     @property
     def pos(self) -> int:
-        """That of the first pending token."""
+        """Position of the first pending token."""
         return self.text.end - len(self.pending)
 
     def length(self, author: str) -> Length:
@@ -56,5 +56,5 @@ class Track:
 
     @property
     def has_rows(self) -> bool:
-        """Whether another token can be taken: the last one was as guessed."""
+        """True if another token can be taken: the last one equals the draft."""
         return self.rows is not None and self.n_taken == self.n_accepted < len(self.rows)

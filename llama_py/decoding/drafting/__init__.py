@@ -1,8 +1,9 @@
-"""Speculative decoding: something cheap guesses the next tokens, the model checks all of them at
-once and keeps those that it would have chosen itself (common/speculative.cpp).
+"""Speculative decoding: a drafter proposes the next tokens, the model verifies all of them in one
+batch
+and keeps those that it would have chosen (common/speculative.cpp).
 
     drafts.py         the drafters of a context's sequences
-    drafter.py        what a way to draft is; drafters/ has one file for each
-    needs.py          what it needs of models and contexts
-    statistics.py     what was drafted and accepted, by position
+    drafter.py        base class of draft methods; drafters/ has one file per method
+    needs.py          requirements for models and contexts
+    statistics.py     drafted and accepted tokens, by position
 """

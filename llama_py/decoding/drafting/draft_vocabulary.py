@@ -1,10 +1,8 @@
-"""A head for drafting that knows only some tokens: the frequent ones, and those of the text.
+"""Head for drafting with a reduced vocabulary: frequent tokens and those of the text.
 
-The head of a small model with a large vocabulary is about half of what a token costs. A draft need
-not be right, so it can do with the tokens that texts are made of (FR-Spec, arXiv 2502.14856): the
-first of the vocabulary, as they are made in the order of frequency, those that control a
-conversation, and those that were seen.
-"""
+The head of a small model with a large vocabulary takes about half the time of a token. A draft may
+be wrong, so a head for the usual tokens suffices (FR-Spec, arXiv 2502.14856): the vocabulary's
+first ones, which are ordered by frequency, those that control a conversation, and those seen."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ class DraftVocabulary:
     """
 
     def __init__(self, ctx: Context, head: Linear, rows: Bytes, n: int) -> None:
-        """rows: u8 [n_vocab, bytes of a row] of the whole head; n: tokens, fewer than it has."""
+        """Copy n rows of the head; rows: u8 [n_vocab, bytes of a row] of the whole head."""
         self._rows = rows
         n_seen = n // SEEN_SHARE
         kept = _always(ctx)[: n - n_seen]
@@ -62,7 +60,7 @@ class DraftVocabulary:
         )
 
     def add(self, tokens: Iterable[int]) -> None:
-        """Tokens of a text: from now on they are drafted, in the place of those seen long ago."""
+        """Add a text's tokens to the vocabulary, in place of those seen longest ago."""
         weight = self.linear.weight
         assert weight.buffer is not None
         for id in tokens:
@@ -78,7 +76,7 @@ class DraftVocabulary:
 
 
 def _always(ctx: Context) -> I32:
-    """Tokens that control a conversation, wherever they are in the vocabulary."""
+    """Return the tokens that control a conversation, anywhere in the vocabulary."""
     types = np.array(ctx.model.file.metadata.get("tokenizer.ggml.token_type", ()))
     special = (TokenType.CONTROL, TokenType.USER_DEFINED)
     return np.flatnonzero(np.isin(types, special)).astype(np.int32)

@@ -1,4 +1,4 @@
-"""What a way to draft is, and how it is found by its name."""
+"""Base class of draft methods, and their lookup by name."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from llama_py.support.closing import Closing
 
 @dataclass(frozen=True, slots=True)
 class DrafterSetting:
-    """What drafters are made with: the context they draft for, the options, and the model of
-    `model_draft` if there is one."""
+    """Arguments of drafters: the context they draft for, the options, and the loaded
+    `model_draft`."""
 
     ctx: Context
     params: SpeculativeParams
@@ -43,12 +43,12 @@ class ComputedTokens:
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """A draft is wanted of what follows a text.
+    """Request for a draft of the tokens after a text.
 
-    ids    I32 [n] its tokens as far as they are known; the last was just chosen, so that the
+    ids    I32 [n] its known tokens; the last was just chosen, so that the
            model has not computed it yet
     pos    position of the last
-    n_max  tokens of use
+    n_max  maximum number of useful tokens
     """
 
     seq_id: int
@@ -58,28 +58,28 @@ class DraftRequest:
 
 
 class Drafter(Closing):
-    """Guesses what a model will say next (common_speculative_impl).
+    """Drafter of a model's next tokens (common_speculative_impl).
 
-    uses_draft_model   whether `model_draft` is for it
-    loads_nextn        whether it runs the NextN layers of a model
+    uses_draft_model   True if it uses `model_draft`
+    loads_nextn        True if it runs the NextN layers of a model
     """
 
     uses_draft_model: ClassVar[bool] = False
     loads_nextn: ClassVar[bool] = False
 
     def __init__(self, setting: DrafterSetting) -> None:
-        """Raises ContextError or ModelError where it cannot draft for the context's model."""
+        """Store the setting; ContextError or ModelError if it cannot draft for this model."""
         self.setting = setting
 
     @classmethod
     def made(cls, setting: DrafterSetting) -> Drafter:
-        """One of this class, or what does the same for a model of another kind."""
+        """Return a drafter of this class, or its equivalent for the model's type."""
         return cls(setting)
 
     @classmethod
     @abstractmethod
     def n_max(cls, p: SpeculativeParams) -> int:
-        """Tokens of its longest drafts."""
+        """Return the maximum number of tokens of its drafts."""
 
     @property
     def contexts(self) -> Sequence[Context]:
@@ -87,28 +87,28 @@ class Drafter(Closing):
         return ()
 
     def begin(self, seq_id: int, ids: I32) -> None:
-        """A sequence goes on with a prompt; its tokens so far."""
+        """Note that a sequence continues with a prompt; `ids`: its tokens so far."""
 
     def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
         """Note that n of a sequence's `end` tokens left from a position on; those behind them moved
         to their place."""
 
     def observe(self, seen: Sequence[ComputedTokens]) -> None:
-        """What the model has computed, drafts included; a position may come again."""
+        """Read the tokens that the model has computed, drafts included; positions may repeat."""
 
     @abstractmethod
     def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
-        """Guesses by sequence; none where there is nothing to say."""
+        """Return drafts by sequence; sequences without a draft are left out."""
 
     def accept(self, seq_id: int, n_accepted: int, mine: bool) -> None:
-        """So many tokens of a draft were right; `mine`: of this drafter's last one."""
+        """Note that `n_accepted` draft tokens were accepted; `mine`: of this drafter."""
 
     def close(self) -> None:
-        """Give memory back."""
+        """Release memory of the draft."""
 
 
 def drafter(name: str) -> type[Drafter]:
-    """The class that is defined in the file of this name."""
+    """Return the drafter class in the file of this name."""
     module = import_module(f"llama_py.decoding.drafting.drafters.{name.replace('-', '_')}")
     for value in vars(module).values():
         is_one = isinstance(value, type) and issubclass(value, Drafter)

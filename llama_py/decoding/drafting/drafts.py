@@ -1,4 +1,4 @@
-"""The drafters of a context's sequences: they guess tokens, and are told what came of them."""
+"""Drafters of a context's sequences: they propose tokens and are told the results."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class Drafts:
     """
 
     def __init__(self, ctx: Context, params: SpeculativeParams) -> None:
-        """Raises ContextError for a way to draft that the model does not have, ModelError for a
-        draft model with another vocabulary, and what loading that may raise."""
+        """Create the drafters of a context.
+
+        Raises ContextError for a draft method that the model does not support, ModelError for a
+        draft model with another vocabulary, and errors of loading it."""
         self.ctx, self.params = ctx, params
         p = settled(params)
         kinds = {name: drafter(name) for name in p.drafters}
@@ -58,7 +60,7 @@ class Drafts:
         return max((one.n_max(self.params) for one in self._drafters.values()), default=0)
 
     def begin(self, track: Track) -> None:
-        """Tell drafters what a sequence has now."""
+        """Notify drafters of a sequence's current text."""
         for one in self._drafters.values() if track.drafted else ():
             one.begin(track.seq_id, track.text.ids)
 
@@ -69,9 +71,9 @@ class Drafts:
             one.begin(track.seq_id, track.text.ids)
 
     def draft(self, tracks: Sequence[Track], most: Callable[[Track], int]) -> None:
-        """Guess what follows sequences that lack one token: the first drafter that has a guess.
+        """Draft for sequences that lack one token, by the first drafter with a proposal.
 
-        most   tokens of a sequence that may be computed at once
+        most   number of a sequence's tokens that may be computed at once
         """
         room = self.ctx.cparams.n_ubatch // max(len(tracks), 1) - 1
         # what had to be taken back to a checkpoint is first computed again
@@ -114,7 +116,7 @@ class Drafts:
             one.accept(track.seq_id, track.n_accepted, name == track.author)
 
     def observe(self, parts: Sequence[tuple[Track, int, Sequence[int]]]) -> None:
-        """Let drafters see what was computed: of each sequence its first position and tokens."""
+        """Pass computed tokens to drafters: of each sequence the first position and the tokens."""
         h, at, seen = self.ctx.h_nextn, 0, []
         for track, pos, ids in parts:
             end = at + len(ids)
@@ -127,7 +129,7 @@ class Drafts:
             one.observe(seen)
 
     def text(self) -> str:
-        """The statistics, a line for each way to draft."""
+        """Return the statistics, one line per draft method."""
         return "\n".join(f"{name}: {s.text()}" for name, s in self.statistics.items())
 
     def close(self) -> None:

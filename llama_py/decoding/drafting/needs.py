@@ -1,4 +1,4 @@
-"""What drafting needs of models and contexts before it can begin."""
+"""Requirements of draft methods for models and contexts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ NEXTN, BY_NEXTN = ".nextn.eh_proj.weight", "draft-mtp"
 
 
 def settled(p: SpeculativeParams) -> SpeculativeParams:
-    """With a way to draft that fits `model_draft`, where it is given and no way is: that of a model
-    that can only draft, or of NextN layers (common_speculative_types_from_gguf)."""
+    """Return p with a draft method that fits `model_draft`, if only that is given: its own method,
+    or
+    that of NextN layers (common_speculative_types_from_gguf)."""
     if p.spec_type or p.model_draft is None:
         return p
     if isinstance(p.model_draft, Loaded):
@@ -31,7 +32,7 @@ def settled(p: SpeculativeParams) -> SpeculativeParams:
 
 
 def _way_of(file: GGUFFile) -> str:
-    """ "" for a model that may be for anything."""
+    """Return the draft method of a model file; "" for a general model."""
     arch = file.architecture
     if arch in known_architectures() and (name := architecture(arch).way_to_draft(file.tensors)):
         return name
@@ -39,20 +40,20 @@ def _way_of(file: GGUFFile) -> str:
 
 
 def n_planes(p: SpeculativeParams) -> int:
-    """`n_rs_seq` of a context that drafts: states go back without a checkpoint."""
+    """Return `n_rs_seq` of a context that drafts, so that states roll back without checkpoints."""
     longest = (drafter(name).n_max(p) for name in settled(p).drafters)
     return max((n for n in longest if n <= MAX_PLANES), default=0)
 
 
 def needs_nextn(p: SpeculativeParams) -> bool:
-    """Whether the model itself must be loaded with its NextN layers."""
+    """Return True if the model itself must be loaded with its NextN layers."""
     kinds = [drafter(name) for name in settled(p).drafters]
     given = p.model_draft is not None and sum(kind.uses_draft_model for kind in kinds) == 1
     return not given and any(kind.loads_nextn for kind in kinds)
 
 
 def load_draft(ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]]) -> Loaded | None:
-    """The file of `model_draft` on the model's devices; None if it is loaded, or there is none."""
+    """Load `model_draft` on the model's devices; None if it is loaded, or not given."""
     if p.model_draft is None:
         return None
     users = [kind for kind in kinds if kind.uses_draft_model]

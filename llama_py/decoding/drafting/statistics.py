@@ -1,4 +1,4 @@
-"""What was drafted and accepted."""
+"""Statistics of drafted and accepted tokens."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import zip_longest
 
 @dataclass(slots=True)
 class DraftStatistics:
-    """How many tokens one way to draft guessed, and how many were right.
+    """Number of drafted and accepted tokens of one draft method.
 
-    n_drafts     drafts that were checked; n_drafted, n_accepted  their tokens
-    drafted_at   how many drafts had a token at each position; accepted_at  an accepted one
-    seconds      spent on drafting, also in vain
+    n_drafts     verified drafts; n_drafted, n_accepted  their tokens
+    drafted_at   number of drafts with a token at each position; accepted_at  with an accepted one
+    seconds      time spent on drafting, including drafts without tokens
     """
 
     n_drafts: int = 0
@@ -21,7 +21,7 @@ class DraftStatistics:
     seconds: float = 0.0
 
     def add(self, n_drafted: int, n_accepted: int) -> None:
-        """A draft was checked."""
+        """Add the result of a verified draft."""
         self.n_drafts += 1
         self.drafted_at = _counted(self.drafted_at, n_drafted)
         self.accepted_at = _counted(self.accepted_at, n_accepted)
@@ -51,7 +51,7 @@ class DraftStatistics:
         return 1 + self.n_accepted / self.n_drafts if self.n_drafts else 0.0
 
     def text(self) -> str:
-        """One line."""
+        """Return the statistics as one line."""
         rates = " ".join(f"{rate:.2f}" for rate in self.rate_at[:8])
         more = " ..." if len(self.drafted_at) > 8 else ""
         return (
@@ -62,5 +62,5 @@ class DraftStatistics:
 
 
 def _counted(counts: list[int], n: int) -> list[int]:
-    """One more for each of the first n positions."""
+    """Add one to the first n counts."""
     return [c + (i < n) for i, c in enumerate([*counts, *[0] * (n - len(counts))])]

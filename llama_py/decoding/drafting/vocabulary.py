@@ -1,4 +1,4 @@
-"""Whether one model's tokens mean the same to another (common_speculative_are_compatible)."""
+"""Check that two models' tokens are compatible (common_speculative_are_compatible)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST_CHECKED = 5  # ids below are often special ones, named otherwise
 
 
 def check_same_vocabulary(target: Loaded, draft: Loaded) -> None:
-    """ModelError if drafts of one model are nothing to the other."""
+    """Raise ModelError if the draft model's vocabulary differs from the target's."""
     a, b = target.tokenizer, draft.tokenizer
     texts = a.vocab.texts, b.vocab.texts
     for what, ours, theirs in (

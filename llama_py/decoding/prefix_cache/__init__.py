@@ -1,4 +1,4 @@
-"""No prompt is computed twice: what sequences hold, states to return to, states in files."""
+"""Prefix cache: tokens in memory, checkpoints to return to, and saved states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States in host memory, as many as a number of bytes allows: the least recently used go first."""
+"""States in host memory within a byte limit; the least recently used are evicted first."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class SavedState:
 
 
 class CacheBudget:
-    """What is kept, the least recently used first.
+    """Saved states, the least recently used first.
 
     limit      bytes; None for any number
     size       bytes in use
-    n_evicted  how many had to go so far
+    n_evicted  number of evicted states
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -44,11 +44,11 @@ class CacheBudget:
         return len(self._kept)
 
     def allows(self, size: int) -> bool:
-        """Whether so many bytes can be kept at all."""
+        """Return True if a state of `size` bytes fits the limit."""
         return self.limit is None or size <= self.limit
 
     def add(self, one: SavedState) -> bool:
-        """Keep it, in place of what was not used for longest; False if it is too large."""
+        """Keep a state, evicting the least recently used ones; False if it is too large."""
         if not self.allows(len(one.data)):
             return False
         self._kept[one] = None
@@ -61,19 +61,19 @@ class CacheBudget:
         return True
 
     def use(self, one: SavedState) -> None:
-        """It was of use: now it is the last to go."""
+        """Mark a state as most recently used."""
         if one in self._kept:
             self._kept[one] = self._kept.pop(one)
 
     def drop(self, one: SavedState) -> None:
-        """It is not needed any more."""
+        """Drop a state that is no longer needed."""
         if one in self._kept:
             del self._kept[one]
             self.size -= len(one.data)
 
 
 def limit_of(cache_ram: int | None) -> int | None:
-    """Bytes that `ContextParams.cache_ram` allows here and now; None for any number."""
+    """Return the byte limit for `ContextParams.cache_ram`; None for no limit."""
     if cache_ram is None:
         return min(CACHE_RAM * MIB, memory()[0] // PART)
     return None if cache_ram < 0 else cache_ram * MIB

@@ -1,8 +1,7 @@
-"""What the sequences of a context hold, so that no prompt is computed twice.
+"""Prefix cache: tokens of a context's sequences, so that no prompt is computed twice.
 
-Keys and values are kept by token, in the cells of the sequences that have them. What cannot be
-taken back token by token, recurrent states and attention windows, is kept in snapshots.
-"""
+Keys and values are kept per token, in the cells of their sequences. Recurrent states and windows,
+which cannot be rolled back token by token, are kept in snapshots."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ log = logging.getLogger("llama_py")
 
 
 class CachedContext(Remembering, Protocol):
-    """What it is for: `llama_py.Context`."""
+    """Interface of the cached context, `llama_py.Context`."""
 
     params: ContextParams
     cparams: CParams
@@ -48,8 +47,9 @@ class CachedContext(Remembering, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Where a prompt can go on: after n tokens, with the keys and values of `holder` (None: there
-    are none to be had) and a snapshot, or without one the holder's own state."""
+    """Position at which a prompt can continue: after n tokens, with keys and values of `holder`
+    (None:
+    none) and a snapshot, or without one the holder's own state."""
 
     n: int = 0
     holder: Holder | None = None
@@ -95,7 +95,7 @@ class PrefixCache:
 
     @classmethod
     def of(cls, ctx: Context) -> PrefixCache:
-        """The one of a context."""
+        """Return the cache of a context."""
         return ctx.companion(PrefixCache, PrefixCache)
 
     @property
@@ -104,7 +104,7 @@ class PrefixCache:
         return self.budget.size
 
     def close(self) -> None:
-        """Nothing is open: its states go with it."""
+        """Close nothing: the states are released with the cache."""
 
     def start(
         self,
@@ -179,8 +179,9 @@ class PrefixCache:
         return logits
 
     def _is_all(self, seq_id: int) -> bool:
-        """Whether a sequence that only went on has no more than what is known: `Context.decode`
-        may have been called without it."""
+        """Return True if a sequence that only grew has no unknown tokens, as `Context.decode` may
+        be called
+        without the cache."""
         node = self.tree.ends.get(seq_id)
         return node is not None and node.end == self.ctx.memory.seq_pos_max(seq_id) + 1
 
@@ -192,7 +193,7 @@ class PrefixCache:
         return _Going(seq_id, self.ctx.epoch, kind, END if n is None else n - 1)
 
     def _note(self, ids: Sequence[int], seq_id: int) -> None:
-        """These tokens were decoded; whether all before them are known is still to be seen."""
+        """Note that these tokens were decoded, if all tokens before them are known."""
         node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
         if node is None or kind is None or self.tree.kinds[seq_id] != kind:
             return
@@ -201,19 +202,19 @@ class PrefixCache:
             self.advance(ids, seq_id)
 
     def knows(self, seq_id: int) -> bool:
-        """Whether all that a sequence holds is known, so that `advance` may say what follows."""
+        """Return True if all tokens of a sequence are known, so that `advance` may add to them."""
         self._check(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         return self._known(seq_id) == held and self._kind(seq_id) is not None
 
     def until_snapshot(self, seq_id: int) -> int | None:
-        """How many tokens may be decoded before `advance` must be told; None for any number."""
+        """Return how many tokens may be decoded before the next `advance`; None for any number."""
         at = self._known(seq_id)
         following = self._plans.get(seq_id, SnapshotPlan()).following(at)
         return None if following is None else following - at
 
     def advance(self, ids: Sequence[int], seq_id: int) -> None:
-        """These tokens were decoded behind what a sequence had."""
+        """Note that these tokens were decoded after a sequence's tokens."""
         self._going = None  # the next snapshot is counted from somewhere else
         node = self.tree.grow(seq_id, [int(id) for id in ids], self._kind(seq_id))
         plan = self._plans.get(seq_id)
@@ -222,7 +223,7 @@ class PrefixCache:
             self.snapshots.take(seq_id, node, node.end in plan.marks)
 
     def hold(self, ids: Sequence[int], seq_id: int) -> None:
-        """A sequence has these tokens, as far as its memory goes, whoever decoded them."""
+        """Note that a sequence has these tokens, up to the end of its memory."""
         kind, held = self._kind(seq_id), self.ctx.memory.seq_pos_max(seq_id) + 1
         if kind is None or self.tree.kinds.get(seq_id, kind) != kind:  # it changed on the way
             self.tree.release(seq_id)
@@ -231,19 +232,17 @@ class PrefixCache:
         self.ctx.memory.intact[seq_id] = END
 
     def tokens(self, seq_id: int) -> list[int]:
-        """What a sequence is known to hold."""
+        """Return the known tokens of a sequence."""
         node = self.tree.ends.get(seq_id)
         return [] if node is None else self.tree.tokens(node)[: self._known(seq_id)]
 
     def mark(self, seq_id: int, pos: int) -> None:
-        """Another prompt parts from that of a sequence at a position that is not computed yet:
-        there will be a snapshot."""
+        """Plan a snapshot at a position, not computed yet, at which another prompt diverges."""
         if seq_id in self._plans and self.snapshots.wanted:
             self._plans[seq_id].marks.add(pos)
 
     def spoil(self, seq_id: int, n: int) -> None:
-        """What a sequence has after n tokens is wrong: nobody goes on from it, and the sequence is
-        empty."""
+        """Drop all after n tokens of a sequence, for all users, and empty the sequence."""
         for at, state in self.snapshots.of(seq_id):
             if at.end > n:
                 self.snapshots.drop(at, state)
@@ -263,7 +262,7 @@ class PrefixCache:
         self._keep(saved)
 
     def take_over(self, other: PrefixCache) -> None:
-        """Have what the sequences of another, smaller context of the model have."""
+        """Copy the sequences of another, smaller context of the model."""
         for seq_id in [s for s in other.tree.ends if isinstance(s, int)]:
             tokens, io = other.tokens(seq_id), StateWriter()
             other.ctx.memory.state_write(io, seq_id)
@@ -277,18 +276,18 @@ class PrefixCache:
         return f"{self.budget.size / MIB:.2f} MiB of states"
 
     def _kind(self, seq_id: int) -> Hashable | None:
-        """How a sequence is computed; None if nothing of it can be used again."""
+        """Return the key of computations of a sequence; None if none of it can be reused."""
         return None if self.ctx.model.has_encoder else self.ctx.computed_with(seq_id)
 
     def _known(self, seq_id: int) -> int:
-        """How many tokens of a sequence are known to be what the tree says."""
+        """Return how many tokens of a sequence are known to be those in the tree."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
         if node is None:
             return 0
         return min(node.end, memory.intact.get(seq_id, 0), memory.seq_pos_max(seq_id) + 1)
 
     def _check(self, *seqs: int) -> None:
-        """Others may have removed or changed what sequences (none given: all) hold."""
+        """Update sequences (default: all) whose memory was changed by others."""
         for seq_id in seqs or [s for s in self.tree.ends if isinstance(s, int)]:
             node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
             if node is not None and self.tree.kinds[seq_id] != kind:
@@ -298,7 +297,7 @@ class PrefixCache:
                 self.ctx.memory.intact[seq_id] = END
 
     def _best(self, path: list[At], n_same: int, seq_id: int) -> _Found:
-        """The furthest place at which a prompt that begins with a path of the tree can go on."""
+        """Return the furthest position at which a prompt with this path can continue."""
         if self.ctx.memory.goes_back:
             return _Found(n_same, _nearest(path[-1], seq_id)) if path else _Found()
         for node in reversed(path):
@@ -309,13 +308,13 @@ class PrefixCache:
         return _Found()
 
     def _is_at(self, holder: Holder, node: At) -> bool:
-        """Whether a holder has the state of a node."""
+        """Return True if a holder has the state at a node."""
         if self.tree.ends[holder] is not node:
             return False
         return isinstance(holder, SavedState) or self.ctx.memory.seq_pos_max(holder) + 1 == node.end
 
     def _goes_back(self, seq_id: int, n: int) -> bool:
-        """Take back what a sequence has after n tokens, if that is possible."""
+        """Roll a sequence back to n tokens; False if that is not possible."""
         memory = self.ctx.memory
         if memory.seq_pos_max(seq_id) + 1 == n:
             return True
@@ -347,8 +346,9 @@ class PrefixCache:
         return _Found()
 
     def _saved(self, seq_id: int) -> SavedState | None:
-        """The whole state of a sequence, which now holds its tokens too; None if that is needless.
-        It does not count before `_keep`, so that nothing has to go that is still needed."""
+        """Return the whole state of a sequence, which now also holds its tokens; None if not
+        needed. It
+        counts only after `_keep`, so that it evicts nothing that is still needed."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
         if node is None or node.end == 0 or not self._is_at(seq_id, node):
             return None
@@ -374,7 +374,7 @@ def _batch(ids: Sequence[int], seq_id: int) -> Batch:
 
 
 def _nearest(node: At, seq_id: int) -> Holder | None:
-    """Whose keys and values are best taken: the sequence's own, another's, those in host memory."""
+    """Return the holder to copy from: the sequence itself, another, or host memory."""
     return min(node.holders, key=lambda h: (h != seq_id, isinstance(h, SavedState)), default=None)
 
 

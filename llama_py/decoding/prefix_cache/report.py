@@ -1,4 +1,4 @@
-"""How much of a prompt was computed, and why."""
+"""Report of how much of a prompt was computed, and why."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reused:
-    """What was there of a prompt.
+    """Reused part of a prompt.
 
-    n_tokens  of the prompt
-    n_same    of them, the first that some sequence had too
-    n_reused  of those, the first that are not computed again
-    source    who had their keys and values or state: "this sequence", "sequence 3", "host memory"
-    stateful  whether the model keeps what cannot be taken back token by token
+    n_tokens  tokens of the prompt
+    n_same    length of the prefix that some sequence had
+    n_reused  length of the prefix that is not computed again
+    source    holder of its keys and values or state: "this sequence", "sequence 3", "host memory"
+    stateful  the model has memory that cannot be rolled back token by token
     """
 
     n_tokens: int
@@ -29,7 +29,7 @@ class Reused:
 
     @property
     def why(self) -> str:
-        """Why not more was reused, in a few words."""
+        """Short reason why no more was reused."""
         if self.n_same == 0:
             return "nothing that is held begins like this"
         if self.n_reused == self.n_same:

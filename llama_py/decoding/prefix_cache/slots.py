@@ -1,4 +1,4 @@
-"""A sequence in a file: its tokens, all that is kept of them, and the snapshots to return to."""
+"""Sequences in files: tokens, memory, and snapshots."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
 
 
 def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int]:
-    """Put a sequence from a file in place of what a sequence has; returns its tokens.
+    """Load a sequence from a file, replacing a sequence; returns its tokens.
 
     Raises ContextError, which names the file, if it is damaged or belongs to another model or
     layout, without a change; if the context is too small, the sequence is empty afterwards.

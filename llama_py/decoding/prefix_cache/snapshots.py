@@ -1,4 +1,4 @@
-"""States to return to, of what a sequence keeps that cannot be taken back token by token."""
+"""Snapshots of memory that cannot be rolled back token by token."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ At = TokenRun[Holder, SavedState]
 
 @dataclass(slots=True)
 class SnapshotPlan:
-    """At which positions of a sequence snapshots are taken: at each of `marks`, and at multiples
-    of `step` (0: at none)."""
+    """Positions of a sequence at which snapshots are taken: `marks`, and multiples of `step` (0:
+    none)."""
 
     marks: set[int] = field(default_factory=set)
     step: int = 0
 
     def following(self, pos: int) -> int | None:
-        """The next one above a position."""
+        """Return the next position after `pos`, or None."""
         ahead = [m for m in self.marks if m > pos]
         if self.step:
             ahead.append((pos // self.step + 1) * self.step)
@@ -52,8 +52,9 @@ class Snapshots:
         self.wanted = not memory.goes_back and self.most > 0 and budget.allows(1)
 
     def plan(self, n: int, n_tokens: int, marks: Iterable[int]) -> SnapshotPlan:
-        """For the tokens of a prompt from n on. Of a long one the steps are wider, so that those
-        from its beginning on are kept."""
+        """Plan snapshots for the tokens of a prompt from n on; long prompts have wider steps, so
+        that the
+        first ones are kept."""
         if not self.wanted:
             return SnapshotPlan()
         step = self.step
@@ -62,7 +63,7 @@ class Snapshots:
         return SnapshotPlan({m for m in marks if n < m < n_tokens}, step)
 
     def written(self, seq_id: int) -> bytes:
-        """What a snapshot of a sequence has now."""
+        """Return the bytes of a snapshot of a sequence's current state."""
         io = StateWriter()
         self.memory.state_write(io, seq_id, partial=True)
         return io.bytes()
@@ -101,8 +102,8 @@ class Snapshots:
         self.tree.prune(at)
 
     def _thin(self, at: At) -> None:
-        """If a sequence has too many, give up that which leaves the smallest gap; none that is
-        marked before those that are not."""
+        """Drop surplus snapshots of a sequence: those that leave the smallest gaps, marked ones
+        last."""
         kept = [(node, node.state) for node in at.path() if node.state is not None]
         while len(kept) > self.most:
             ends = [node.end for node, _ in kept] + [0]

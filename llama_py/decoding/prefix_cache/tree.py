@@ -1,4 +1,4 @@
-"""Which tokens are held, by whom: one radix tree over token ids (as SGLang's RadixAttention)."""
+"""Radix tree over token ids with the holders of the tokens (like SGLang's RadixAttention)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ S = TypeVar("S")
 
 
 def common(a: Sequence[object], b: Sequence[object]) -> int:
-    """How many of the first items of two sequences are the same."""
+    """Return the length of the common prefix of two sequences."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -38,7 +38,7 @@ class TokenRun(Generic[H, S]):
         self.state: S | None = None
 
     def path(self) -> Iterator[TokenRun[H, S]]:
-        """From here up, without the root."""
+        """Yield the nodes from here to the root, without the root."""
         node = self
         while node.parent is not None:
             yield node
@@ -46,16 +46,17 @@ class TokenRun(Generic[H, S]):
 
 
 class Tree(Generic[H, S]):
-    """Runs of tokens, who holds them, and the states kept at their ends.
+    """Runs of tokens, their holders, and the states kept at their ends.
 
+    Equal tokens that were computed differently are kept apart: there is one root per `kind`.
     The same tokens, computed differently, are not the same: there is a root for each `kind`.
 
-    ends    where each holder's tokens end;  kinds  how they were computed
-    lonely  whether a state is of use where nobody holds the tokens
+    ends    node at which each holder's tokens end;  kinds  how they were computed
+    lonely  a state is of use even if nothing holds its tokens
     """
 
     def __init__(self, lonely: bool, dropped: Callable[[S], None]) -> None:
-        """dropped: called with a state that was taken away because nobody holds its tokens."""
+        """Create an empty tree; dropped: called with states that lost their last holder."""
         self.roots: dict[Hashable, TokenRun[H, S]] = {}
         self.ends: dict[H, TokenRun[H, S]] = {}
         self.kinds: dict[H, Hashable] = {}
@@ -68,7 +69,7 @@ class Tree(Generic[H, S]):
         return self.roots[kind]
 
     def match(self, ids: Sequence[int], kind: Hashable = ()) -> tuple[list[TokenRun[H, S]], int]:
-        """The nodes whose tokens `ids` begins with, the last perhaps in part; tokens matched."""
+        """Return the nodes that match `ids`, the last perhaps in part, and the tokens matched."""
         ids = list(ids)
         node, n, path = self._root(kind), 0, list[TokenRun[H, S]]()
         while n < len(ids) and (found := node.children.get(ids[n])) is not None:
@@ -80,7 +81,7 @@ class Tree(Generic[H, S]):
         return path, n
 
     def reach(self, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
-        """The node that ends with these tokens, which is made where there is none."""
+        """Return the node that ends with these tokens; it is created if missing."""
         path, n = self.match(ids, kind)
         node = path[-1] if path else self._root(kind)
         if n < node.end:
@@ -104,7 +105,7 @@ class Tree(Generic[H, S]):
         return upper
 
     def hold(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
-        """A holder has these tokens now, and no others."""
+        """Set the tokens of a holder, replacing all earlier ones."""
         before, node = self.ends.get(holder), self.reach(ids, kind)
         self._let_go(holder, before, node)
         for one in node.path():
@@ -114,7 +115,7 @@ class Tree(Generic[H, S]):
         return node
 
     def grow(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
-        """A holder has more tokens behind its own, which are of that kind too."""
+        """Append tokens of the same kind to those of a holder."""
         node = self.ends.get(holder) or self._root(kind)
         alone = node.holders == {holder} and node.state is None and not node.children
         if alone:
@@ -131,7 +132,7 @@ class Tree(Generic[H, S]):
         return end
 
     def _below(self, node: TokenRun[H, S], ids: list[int]) -> TokenRun[H, S]:
-        """The node that ends with these tokens behind those of a node."""
+        """Return the node that ends with these tokens after those of `node`."""
         while ids and (child := node.children.get(ids[0])) is not None:
             n = common(child.tokens, ids[: len(child.tokens)])
             node = child if n == len(child.tokens) else self._cut(child, node.end + n)
@@ -139,7 +140,7 @@ class Tree(Generic[H, S]):
         return self._leaf(node, ids) if ids else node
 
     def _join(self, node: TokenRun[H, S]) -> None:
-        """If nothing tells a node apart from what follows it, they become one: the latter."""
+        """Merge a node into its only child, unless holders or a state differ."""
         if node.parent is None or node.state is not None or len(node.children) != 1:
             return
         (child,) = node.children.values()
@@ -148,7 +149,7 @@ class Tree(Generic[H, S]):
             node.parent.children[child.tokens[0]] = child
 
     def release(self, holder: H) -> None:
-        """A holder has nothing any more."""
+        """Remove a holder and its tokens."""
         node = self.ends.pop(holder, None)
         self.kinds.pop(holder, None)
         self._let_go(holder, node, None)
@@ -177,6 +178,6 @@ class Tree(Generic[H, S]):
         self.roots = {k: root for k, root in self.roots.items() if root.children or k in used}
 
     def tokens(self, node: TokenRun[H, S]) -> list[int]:
-        """All tokens from the root to the end of a node."""
+        """Return all tokens from the root to the end of a node."""
         runs = [one.tokens for one in node.path()]
         return [id for run in reversed(runs) for id in run]

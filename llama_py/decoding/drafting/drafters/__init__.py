@@ -1,1 +1,1 @@
-"""Ways to draft, one file each; its name is that of `--spec-type` with `_` for `-`."""
+"""Draft methods, one file each, named like `--spec-type` with `_` for `-`."""

@@ -1,4 +1,4 @@
-"""Drafting a block of tokens at once, with masks in place of those to come
+"""Drafting of a block of tokens at once, from mask tokens
 (common_speculative_impl_draft_dflash)."""
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from llama_py.params.speculative import SpeculativeParams
 
 
 class BlockDrafter(Drafter):
-    """What some of the model's layers get of each token is stored in the draft's memory; a block of
-    the last token and masks attends to that, and leaves the memory again.
+    """Drafter whose memory stores hidden states of the model's layers. A block of the last token
+    and
+    masks attends to them, and is then removed from memory.
 
-    n       tokens of a draft, at most
+    n      maximum number of draft tokens
+    block  format of a block
     block  what a block of the draft is
     """
 
@@ -105,7 +107,7 @@ class BlockDrafter(Drafter):
         return long_enough(guesses, self.setting.params)
 
     def _tried(self, group: Sequence[DraftRequest], n: int) -> dict[int, list[int]]:
-        """Blocks of a group, of which nothing stays in the memory."""
+        """Draft blocks of a group and remove them from memory again."""
         try:
             return self._guess(group, n)
         except ContextError:  # sequences share cells, of which there may be too few
@@ -130,7 +132,7 @@ class BlockDrafter(Drafter):
                 yield group, room
 
     def _guess(self, group: Sequence[DraftRequest], n: int) -> dict[int, list[int]]:
-        """n tokens after each text."""
+        """Draft n tokens after each text."""
         size = n + self.block.first
         logits = self.ctx.decode(
             Batch(
@@ -148,7 +150,7 @@ class BlockDrafter(Drafter):
         return made
 
     def _chosen(self, logits: F32, h: F32 | None) -> list[int]:
-        """logits [n, n_vocab], h [n, n_embd]: how sure it is, or pairs of tokens"""
+        """Choose tokens by logits [n, n_vocab] and h [n, n_embd] (confidence or pair scores)."""
         p_min, block = self.setting.params.spec_draft_p_min, self.block
         if block.n_pairs:
             assert h is not None
@@ -169,8 +171,9 @@ class BlockDrafter(Drafter):
 
 
 def _following(rows: F32, k: int, p_min: float) -> list[int]:
-    """From position to position the token that follows the one before it best; rows have k tokens,
-    and k scores after each of the k before."""
+    """Choose for each position the token that follows the previous one best. Rows have k tokens,
+    then k
+    scores after each of the k before."""
     found, before = list[int](), 0
     for row in rows:
         scores = row[k * (1 + before) : k * (2 + before)].astype(np.float64)

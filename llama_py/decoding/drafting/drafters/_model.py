@@ -1,4 +1,4 @@
-"""What drafting by a model has in common."""
+"""Common parts of drafting by a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ N_CANDIDATES = 10  # most likely tokens among which a draft's probability is tak
 
 
 def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) -> Context:
-    """A context of a model that drafts, as large as the one that it drafts for."""
+    """Create a context of the draft model, as large as that of the target model."""
     p, cp = other.params, other.cparams
     made = Context(
         model,
@@ -43,7 +43,7 @@ def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) 
 
 
 def made_for(setting: DrafterSetting, name: str) -> Loaded:
-    """The model that drafts in this way and no other.
+    """Return the draft model for this method.
 
     Raises ContextError where there is none, ModelError for one of another vocabulary or devices.
     """
@@ -66,16 +66,15 @@ def made_for(setting: DrafterSetting, name: str) -> Loaded:
 
 
 def take_out(ctx: Context, seq_id: int, pos: int, n: int, end: int) -> None:
-    """n positions from `pos` on leave a sequence, those before `end` move to their place, and later
-    ones leave too."""
+    """Remove n positions from `pos` on; later ones before `end` move down, the rest is removed."""
     ctx.memory.seq_rm(seq_id, end, -1)
     ctx.memory.seq_shift(seq_id, pos, n)
 
 
 def likeliest(logits: F32, few: DraftVocabulary | None, p_min: float) -> int | None:
-    """The most likely token; None if its probability among the first ten is below p_min.
+    """Return the most likely token, or None if its probability among the first ten is below p_min.
 
-    few   the tokens that the logits are of; None: all
+    few   the tokens that have logits; None: all
     """
     best_one = int(np.argmax(logits))
     if p_min > 0:
@@ -87,6 +86,6 @@ def likeliest(logits: F32, few: DraftVocabulary | None, p_min: float) -> int | N
 
 
 def long_enough(drafts: dict[int, list[int]], p: SpeculativeParams) -> dict[int, list[int]]:
-    """Without those of fewer than n_min tokens."""
+    """Return the drafts of at least n_min tokens."""
     least = max(p.spec_draft_n_min, 1)
     return {seq_id: ids for seq_id, ids in drafts.items() if len(ids) >= least}

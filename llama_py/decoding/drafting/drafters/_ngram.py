@@ -1,4 +1,4 @@
-"""Looking up tokens in a text."""
+"""Search for tokens in a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llama_py.batch import I32
 
 
 def found_at(ids: I32, pattern: Sequence[int], first: int, last: int) -> I32:
-    """Where in [first, last] a pattern begins, ascending."""
+    """Return positions in [first, last] at which a pattern begins, ascending."""
     first, last = max(first, 0), min(last, ids.size - len(pattern))
     at = np.arange(first, last + 1, dtype=np.int32)
     for i, id in enumerate(pattern):
@@ -19,6 +19,6 @@ def found_at(ids: I32, pattern: Sequence[int], first: int, last: int) -> I32:
 
 
 def last_found(ids: I32, pattern: Sequence[int], first: int, last: int) -> int:
-    """The last place in [first, last] where it begins; -1 if none."""
+    """Return the last position in [first, last] at which a pattern begins; -1 if none."""
     at = found_at(ids, pattern, first, last)
     return int(at[-1]) if at.size else -1

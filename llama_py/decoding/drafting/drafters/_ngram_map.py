@@ -1,4 +1,4 @@
-"""Keys of n tokens, and what followed them (common/ngram-map.cpp)."""
+"""Keys of n tokens, and their continuations (common/ngram-map.cpp)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class Value:
 
 @dataclass(slots=True)
 class Key:
-    """at      where its first draft was taken from; counted  up to where continuations are counted
-    hits     how often it was looked up
-    values   continuations; where they are not told apart, one that stands for all
-    """
+    """Key of n tokens with its continuations.
+
+    at      position of its first draft; counted  end of the text whose continuations are counted
+    hits     number of lookups
+    values   continuations; one for all if they are not distinguished"""
 
     at: int
     counted: int = 0
@@ -55,7 +56,7 @@ class NgramMap:
         self._last: Value | None = None
 
     def begin(self, ids: I32) -> None:
-        """A text goes on with a prompt. If it has become shorter, what was after that is lost."""
+        """Note that a text continues with a prompt; if it is shorter, forget its lost end."""
         size = ids.size
         if size < self._n_checked:
             keep = self._n_prompt
@@ -70,7 +71,7 @@ class NgramMap:
         self._n_checked = self._n_prompt = size
 
     def draft(self, ids: I32) -> list[int]:
-        """What may follow; the last token of ids has just been chosen."""
+        """Return a draft; the last token of ids has just been chosen."""
         n, m, end = self.n, self.m, ids.size - 1
         self._last = None
         if end < 2 * n + m:
@@ -91,12 +92,12 @@ class NgramMap:
         return following
 
     def accept(self, n_accepted: int) -> None:
-        """So much of the last draft was right; the next one of this key is no longer."""
+        """Note how many tokens of the last draft were accepted, the limit of the next one."""
         if self._last is not None:
             self._last.n_accepted = n_accepted
 
     def _look_up(self, ids: I32, gram: Gram, end: int) -> int:
-        """Where a key was entered, or is to be: the prompt's end first, then what came after."""
+        """Return the key's first position: in the prompt if possible, else after it."""
         last = end - self.n - self.m - 1
         at = self._first.get(gram, 0)
         if not 0 < at < last:
@@ -112,7 +113,7 @@ class NgramMap:
         return at
 
     def _chosen(self, ids: I32, key: Key, gram: Gram, at: int) -> Value | None:
-        """The continuation that is likely, if one is."""
+        """Return the likely continuation of a key, or None."""
         if self.min_hits is None:
             if not key.values:
                 key.values.append(Value(at, self.m))

@@ -1,5 +1,5 @@
-"""Drafting by layers that attend to what the model itself has stored (common/speculative.cpp,
-is_mem_shared): there is nothing to catch up with."""
+"""Drafting by layers that attend to the model's own memory
+(common/speculative.cpp, is_mem_shared), so that they need not process earlier tokens."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SharedMemoryDrafter(Drafter):
         return long_enough(guesses, self.setting.params)
 
     def _before(self, r: DraftRequest) -> F32 | None:
-        """The state before the last token of a text, if it was seen."""
+        """Return the hidden state before a text's last token, if it is known."""
         first, rows = self._states.get(r.seq_id, (0, np.empty((0, 0), np.float32)))
         i = r.pos - 1 - first
         held = self.setting.ctx.memory.seq_pos_max(r.seq_id) + 1

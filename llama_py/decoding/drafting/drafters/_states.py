@@ -1,4 +1,4 @@
-"""Drafting from hidden states: each token from the one before it and the state before that."""
+"""Drafting from hidden states: each token from its predecessor and the hidden state before that."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from llama_py.params.speculative import SpeculativeParams
 
 @dataclass(slots=True)
 class Known:
-    """What the model has computed of a sequence, and the draft context may lack.
+    """Tokens and states of a sequence that the draft context may not have processed yet.
 
-    n_held   the draft context is right before this position of the text
-    text     tokens from n_held - 1 on, or from the first that was seen
-    h        F32 [n, n_embd] the states of these
+    n_held   the draft context is valid before this position of the text
+    text     tokens from n_held - 1 on, or from the first known one
+    h        F32 [n, n_embd] their states
     """
 
     n_held: int
@@ -51,7 +51,7 @@ class Drafting:
     open: bool = True
 
     def take(self, logits: F32, h: F32, few: DraftVocabulary | None, p_min: float) -> None:
-        """What a head made of the last token."""
+        """Add the most likely token of a head's logits to the draft, or end the draft."""
         id = likeliest(logits, few, p_min)
         if id is None:
             self.open = False
@@ -87,7 +87,7 @@ class StatesDrafter(Drafter):
 
     @abstractmethod
     def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
-        """States of the tokens of each part. F32 [n_tokens, n_embd]"""
+        """Return the states of each part's tokens, F32 [n_tokens, n_embd]."""
 
     def observe(self, seen: Sequence[ComputedTokens]) -> None:
         for part, h in zip(seen, self.states_of(seen), strict=True):
@@ -121,8 +121,9 @@ class StatesDrafter(Drafter):
             ctx.memory.seq_rm(seq_id)
 
     def _going_on(self, seq_id: int, pos: int) -> Known:
-        """What is known of a sequence, if tokens at this position follow it; else the start of it,
-        where the draft context keeps what it has before that position."""
+        """Return a sequence's known tokens if `pos` continues them. Otherwise start them there; the
+        draft
+        context keeps earlier positions."""
         known = self._known.get(seq_id)
         if known is not None and known.text.first <= pos <= known.text.end:
             return known
@@ -134,7 +135,7 @@ class StatesDrafter(Drafter):
         return start
 
     def _catch_up(self, seq_id: int, known: Known) -> None:
-        """Read what was seen already: states take much memory."""
+        """Process the known tokens, since their states need much memory."""
         tokens, h, first = self._unread(known, known.text.end)
         if tokens:
             pos = self._positions(first, tokens)
@@ -144,12 +145,13 @@ class StatesDrafter(Drafter):
         self._forget(known, known.text.end)
 
     def _positions(self, first: int, tokens: Sequence[int]) -> range:
-        """In the draft contexts, of tokens of the text."""
+        """Return the positions of a text's tokens in the draft contexts."""
         return range(first - self.lag, first - self.lag + len(tokens))
 
     def _unread(self, known: Known, end: int) -> tuple[list[int], F32, int]:
-        """Tokens before position `end` that the draft context lacks, with the states before them,
-        and the position of the first; nothing is known of what is before the first."""
+        """Return tokens before `end` that the draft context lacks, the states before them, and the
+        first
+        one's position; without a known state the first token is left out."""
         first, start = known.text.first, known.n_held
         tokens = known.text.since(start)[: end - start]
         h = known.h[max(start - 1 - first, 0) : end - 1 - first]
@@ -160,7 +162,7 @@ class StatesDrafter(Drafter):
         return tokens, h, start
 
     def _forget(self, known: Known, end: int) -> None:
-        """All before position `end` is in the draft context now."""
+        """Drop tokens and states before `end`, which the draft context now has."""
         text, old = KnownText(end - 1), known.text
         known.n_held = end
         known.h = known.h[end - 1 - old.first :]
@@ -183,7 +185,7 @@ class StatesDrafter(Drafter):
         return long_enough(guesses, self.setting.params)
 
     def _begin(self, r: DraftRequest) -> Drafting:
-        """All that is true: what the draft context lacks, and the token that was just chosen."""
+        """Start a draft: the tokens that the draft context lacks, and the one just chosen."""
         known = self._going_on(r.seq_id, r.pos)
         known.n_held = min(known.n_held, r.pos)  # a prompt of one token has not been seen
         known.text.cut(r.pos)
@@ -200,7 +202,7 @@ class StatesDrafter(Drafter):
                 ctx.memory.seq_rm(seq_id)
 
     def guess(self, drafting: list[Drafting]) -> None:
-        """One head: what it has read stays, and its guesses follow."""
+        """Draft with one head; its input stays in memory, followed by its draft tokens."""
         head = self.heads[0]
         rows = self.decode(head, [(d, d.tokens, d.h) for d in drafting])
         while drafting:
@@ -215,7 +217,7 @@ class StatesDrafter(Drafter):
     def decode(
         self, ctx: Context, parts: list[tuple[Drafting, list[int], F32]], last: bool = False
     ) -> list[tuple[F32, F32]]:
-        """Logits and state of the last token of each part; last: it is the draft's last guess."""
+        """Return logits and state of each part's last token; `last`: the draft's last token."""
         pos: list[int] = []
         for d, ids, _ in parts:
             first = d.request.pos + len(d.guess) if last else d.first

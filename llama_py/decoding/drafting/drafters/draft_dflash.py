@@ -1,4 +1,4 @@
-"""Drafts of a model that guesses a block of tokens at once
+"""Drafts of a model that proposes a block of tokens at once
 (common_speculative_impl_draft_dflash)."""
 
 from __future__ import annotations

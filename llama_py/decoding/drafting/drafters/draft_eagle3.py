@@ -1,5 +1,5 @@
-"""Drafts of a layer trained for the model: each token from the one before it, and from what some
-of the model's layers get of the token before that (common_speculative_impl_draft_eagle3)."""
+"""Drafts of a layer trained for the model: each token from its predecessor and the hidden states of
+the token before that (common_speculative_impl_draft_eagle3)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from llama_py.loading.model import Loaded
 
 
 class DraftEagle3(StatesDrafter):
-    """What the model's layers get becomes a state, and pairs of a state and the token after it are
-    what the draft reads, at the state's position. Of a guess, the state is what the draft made."""
+    """Drafter that reads pairs of a state, computed from the model's hidden states, and the token
+    after
+    it, at the state's position. Draft tokens use the draft's own states."""
 
     name = "draft-eagle3"
     lag = 1
@@ -39,7 +40,7 @@ class DraftEagle3(StatesDrafter):
         ctx.set_embeddings_nextn(True, masked=True)
 
     def _ask(self, target: Context) -> None:
-        """For what the layers get, and for what comes of the last."""
+        """Request the inputs of the layers, and the last layer's result if it is one of them."""
         n_layer = target.model.hparams.n_layer
         target.set_embeddings_layer_inp(il for il in self.layers if il < n_layer)
         if n_layer in self.layers:
@@ -61,7 +62,7 @@ class DraftEagle3(StatesDrafter):
         return np.split(np.concatenate(made), ends[:-1])
 
     def _features(self, part: ComputedTokens) -> F32:
-        """[n_tokens, n_embd of the model * layers]"""
+        """Return the joined hidden states, [n_tokens, n_embd of the model * layers]."""
         found = [part.layer_inp.get(il, part.h) for il in self.layers]
         return np.concatenate([rows for rows in found if rows is not None], axis=1)
 
@@ -71,7 +72,7 @@ class DraftEagle3(StatesDrafter):
 
 
 def _check(target: Loaded, model: Loaded, layers: Sequence[int]) -> None:
-    """ModelError for another model than it was made for."""
+    """Raise ModelError unless the draft model was made for this model."""
     ours, there = target.hparams, model.hparams
     n_target = there.n_embd_inp_enc // len(layers)
     if n_target != ours.n_embd:

@@ -1,4 +1,4 @@
-"""Drafts of NextN (MTP) layers: each token from the one before it and the hidden state before that
+"""Drafts of NextN (MTP) layers: each token from its predecessor and the hidden state before that
 (common_speculative_impl_draft_mtp)."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class DraftMtp(StatesDrafter):
             super().guess(drafting)
 
     def _chain(self, drafting: list[Drafting]) -> None:
-        """A head for each guess; each reads what is true, and the guesses of those before it."""
+        """Draft with one head per token; each processes known tokens and earlier heads' drafts."""
         for head, few in zip(self.heads, self.few, strict=True):
             parts = []
             for d in drafting:
@@ -77,12 +77,12 @@ class DraftMtp(StatesDrafter):
 
 
 def _is_shared(p: SpeculativeParams) -> bool:
-    """Whether `model_draft` may be for another way to draft."""
+    """Return True if `model_draft` may be for another draft method."""
     return sum(drafter(name).uses_draft_model for name in p.drafters) > 1
 
 
 def _check(target: Loaded, model: Loaded) -> None:
-    """ContextError if the layers are missing or not for this model."""
+    """Raise ContextError if the layers are missing or do not fit this model."""
     if not model.architecture.can_draft:
         n, arch = model.hparams.n_layer_nextn, model.arch
         why = "it was loaded without them, use load_mtp=True" if n else "it has none"

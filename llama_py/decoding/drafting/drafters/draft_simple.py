@@ -67,7 +67,7 @@ class DraftSimple(Drafter):
         return long_enough(guesses, self.setting.params)
 
     def _unread(self, r: DraftRequest) -> list[int]:
-        """What the draft context has not read of a text; it forgets what is not in it.
+        """Return the text's tokens that the draft context lacks, after rolling back differing ones.
 
         Positions are the draft's own: it begins where the text is known.
         """
@@ -80,7 +80,7 @@ class DraftSimple(Drafter):
         return [int(id) for id in r.ids[at:]]
 
     def _decode(self, parts: Mapping[int, list[int]]) -> dict[int, F32]:
-        """The logits after the tokens of each sequence."""
+        """Return the logits after the tokens of each sequence."""
         rows = self.ctx.decode(
             Batch(
                 [id for ids in parts.values() for id in ids],

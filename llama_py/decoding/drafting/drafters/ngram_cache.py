@@ -1,4 +1,4 @@
-"""The token that most often followed the last one to four (common/ngram-cache.cpp)."""
+"""Drafts of the most frequent token after the last one to four (common/ngram-cache.cpp)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class NgramCache(Drafter):
 
 
 def count(counts: Counts, ids: Sequence[int], n_new: int) -> None:
-    """Count what follows each one to four tokens, where that is one of the last n_new ids."""
+    """Count tokens that follow each one to four tokens, if they are among the last n_new ids."""
     for n in range(1, N_GRAM + 1):
         for i in range(max(len(ids) - n_new, n), len(ids)):
             following = counts.setdefault(tuple(ids[i - n : i]), {})
@@ -89,8 +89,8 @@ def count(counts: Counts, ids: Sequence[int], n_new: int) -> None:
 def likely(
     counts: Counts, text: Sequence[int], usual: Mapping[int, int], rules: Rules
 ) -> int | None:
-    """What follows the longest end of the text that is frequent enough; `usual` are a corpus's
-    counts, which weigh these."""
+    """Return the most frequent continuation of the text's longest n-gram that is frequent enough;
+    `usual`: a corpus's counts, which weigh these."""
     for n in range(min(N_GRAM, len(text)), 0, -1):
         found, (least, share) = counts.get(tuple(text[-n:])), rules[n - 1]
         if found is None:
@@ -103,8 +103,9 @@ def likely(
 
 
 def read_counts(path: str | Path) -> Counts:
-    """A file of `llama-lookup-create`: keys filled up to four tokens with -1, then how many tokens
-    followed, and each with its count. OSError, or ModelError for another file."""
+    """Read counts from a file of `llama-lookup-create`: keys padded to four tokens with -1, the
+    number
+    of continuations, and each with its count. OSError, or ModelError for another file."""
     data, at = Path(path).read_bytes(), 0
     counts: Counts = {}
     try:

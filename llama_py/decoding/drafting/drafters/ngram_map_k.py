@@ -1,4 +1,4 @@
-"""What followed a key of n tokens, as far as it was accepted (common_ngram_map_draft)."""
+"""Drafts of the accepted continuation of a key of n tokens (common_ngram_map_draft)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The most frequent of up to four continuations of a key (common_speculative_impl_ngram_map_k)."""
+"""Drafts of the most frequent of up to four continuations (common_speculative_impl_ngram_map_k)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One token after each n tokens, in one table for all sequences (common/ngram-mod.cpp)."""
+"""Drafts of one token per n tokens, from a table for all sequences (common/ngram-mod.cpp)."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ class NgramMod(Drafter):
             one.n_poor = one.n_entered = 0
 
     def _enter(self, ids: I32, first: int, last: int) -> None:
-        """What follows the n tokens at each place in [first, last)."""
+        """Store the token that follows the n tokens at each position in [first, last)."""
         places = _places(ids[first : last + self.n - 1], self.n).tolist()
         self._next |= zip(places, ids[first + self.n : last + self.n].tolist(), strict=True)
 
 
 def _places(ids: I32, n: int) -> Keys:
-    """The entries of every n tokens in turn."""
+    """Return the table entries of every n consecutive tokens."""
     wide = ids.astype(np.uint64)
     hashes = np.zeros(max(ids.size - n + 1, 0), np.uint64)
     for i in range(n):

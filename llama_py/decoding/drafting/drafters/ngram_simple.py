@@ -1,4 +1,4 @@
-"""What followed the last tokens when they came before (common_ngram_simple_draft)."""
+"""Drafts of the tokens that followed the last ones earlier on (common_ngram_simple_draft)."""
 
 from __future__ import annotations
 
