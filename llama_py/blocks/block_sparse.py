@@ -238,8 +238,7 @@ class _Chosen:
 
     def _gathered(self, cache: Tensor, rows: Tensor) -> Tensor:
         """Reshape gathered rows to [d, size * n_chosen, 1, H * n_stream], of the cache's type (or
-        F16).
-        rows F32 [d, size * n_chosen * H, n_stream]"""
+        F16). rows F32 [d, size * n_chosen * H, n_stream]"""
         n = self.size * self.n_chosen
         rows = reshape(rows, rows.ne[0], n, 1, self.n_group * rows.ne[2])
         type = F16 if cache.type.block_size > 1 else cache.type

@@ -46,8 +46,7 @@ class CompressedSizes:
 
 class CompressedAttention:
     """Attention with n_head query heads and one key per token. Results are rotated back, relative
-    to
-    the token, and projected in two steps."""
+    to the token, and projected in two steps."""
 
     def __init__(
         self,

@@ -36,8 +36,8 @@ class GatedStreams:
 
     def read(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """Mix streams x [n_embd, n_stream, T] into the block's input [n_embd, T]. Also return the
-        weights
-        [n_stream, T] of the block's result, or the streams themselves if nothing is injected."""
+        weights [n_stream, T] of the block's result, or the streams themselves if nothing is
+        injected."""
         n_embd, n, n_tokens, _ = x.ne
         normed = mul(rms_norm(x, g.hp.f_norm_rms_eps), self.norm)
         normed = g.cb(reshape(normed, n_embd * n, n_tokens), "hc_norm", il)

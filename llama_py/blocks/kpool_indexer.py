@@ -79,8 +79,7 @@ class KPoolIndexer:
         self, g: GraphBuilder, cur: Tensor, small: Tensor, kq_mask: Tensor, il: int
     ) -> Tensor:
         """Choose cells for cur [n_embd, T], small [n_lora_q, T]. -> I32 [n_sel, T] if cells are
-        gathered,
-        else a mask like kq_mask, as [n_kv, T]"""
+        gathered, else a mask like kq_mask, as [n_kv, T]"""
         n, inp = self.n, self.inputs(g)
         q = reshape(g.mm(self.attn_q_b, small), n.size, n.n_head, g.n_tokens)
         g.cb(q, "indexer_q", il)

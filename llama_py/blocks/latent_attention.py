@@ -191,8 +191,8 @@ class LatentAttention:
 
     def _unpacked(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
         """Unpack keys and values of every head. A head's key is [nope, pe] like its query;
-        llama.cpp
-        swaps these for Kimi, so its scores multiply dimensions that do not belong together."""
+        llama.cpp swaps these for Kimi, so its scores multiply dimensions that do not belong
+        together."""
         n, n_tokens, each = self.n, g.n_tokens, self.n.nope + self.n.d_v
         kv = g.cb(self.kv_b(g, latent), "kv", il)
         k_nope = g.cb(heads(kv, n.nope, n.n_head, n_tokens, step=each), "k_nope_view", il)

@@ -17,8 +17,7 @@ from llama_py.weights import Weights
 @dataclass(frozen=True, slots=True)
 class Classifier:
     """Classifier of a pooled row: optional dense layer, activation, norm, projection to scores, and
-    a
-    function of them."""
+    a function of them."""
 
     dense: Linear | None = None
     out: Linear | None = None

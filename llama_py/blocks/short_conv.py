@@ -39,8 +39,7 @@ class ShortConv:
 
     def _after_state(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
         """Pad x [T, n, B] with the inputs before it and store those that the next ubatch needs,
-        also for
-        the n_rs_seq tokens before the last. -> [width - 1 + T, n, B]
+        also for the n_rs_seq tokens before the last. -> [width - 1 + T, n, B]
         """
         kept, n, n_seqs = self.width - 1, self.n, g.ubatch.n_seqs
         all_states = g.inp_rs.mctx.get_r_l(il)

@@ -43,8 +43,7 @@ SLOT_UPDATE = Form(
 
 class SeqBuilder(GraphBuilder):
     """Graph builder for one sequence of a ubatch: sizes and slot are the sequence's; `ubatch` and
-    all
-    other inputs are the whole graph's."""
+    all other inputs are the whole graph's."""
 
     def __init__(self, whole: GraphBuilder, number: int) -> None:
         self.__dict__.update(whole.__dict__)

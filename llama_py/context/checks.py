@@ -73,8 +73,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
 
 def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
     """Return the number of earlier states to keep per sequence: as requested, as far as they fit; 0
-    if
-    rollback needs none."""
+    if rollback needs none."""
     hp, architecture = model.hparams, model.architecture
     layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else hp.kept_layers
     kept = (k for il in layers for k in architecture.kept(il))

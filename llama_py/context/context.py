@@ -300,8 +300,7 @@ class Context(Closing, Accompanied, Watched):
 
     def prepare(self, n_tokens: int | Iterable[int], n_seqs: int = 1) -> None:
         """Compile all kernels for batches of n_tokens tokens of n_seqs sequences, with all logits
-        and with
-        the last ones, in a full and in an empty memory. Nothing is computed."""
+        and with the last ones, in a full and in an empty memory. Nothing is computed."""
         each = [n_tokens] if isinstance(n_tokens, int) else n_tokens
         self.runner.prepare(self._shaped((n, n_seqs) for n in each))
 
@@ -350,8 +349,7 @@ class Context(Closing, Accompanied, Watched):
 
     def computed_with(self, seq_id: int) -> Hashable | None:
         """Return the cache key of a sequence (adapters and control vector), or None if results
-        depend on
-        how tokens are batched."""
+        depend on how tokens are batched."""
         loras = self._adapters.of(seq_id)
         return None if self._adapters.activated(seq_id) else (loras, self._cvec)
 
@@ -359,8 +357,7 @@ class Context(Closing, Accompanied, Watched):
         self, value: bool, masked: bool = False, pre_norm: bool = False
     ) -> None:
         """Set if decode also returns `h_nextn`: a row per token, or with `masked` per output; from
-        the last
-        norm's result, or with `pre_norm` its input."""
+        the last norm's result, or with `pre_norm` its input."""
         self.cparams = replace(
             self.cparams,
             embeddings_nextn=value,
@@ -377,9 +374,8 @@ class Context(Closing, Accompanied, Watched):
         self, directions: npt.ArrayLike | None, layers: range | None = None
     ) -> None:
         """Set directions [n, n_embd] to add to the results of layers, from layer 1 on (None: all
-        layers);
-        None removes them. A `llama_py.steering.ControlVector` is accepted. ContextError for another
-        n_embd."""
+        layers); None removes them. A `llama_py.steering.ControlVector` is accepted. ContextError
+        for another n_embd."""
         hp, devices = self.model.hparams, self.model.layer_devices
         self._cvec = None
         if directions is not None:
@@ -390,8 +386,7 @@ class Context(Closing, Accompanied, Watched):
         self, adapters: Mapping[Adapter, float] | None = None, seq_id: int | None = None
     ) -> None:
         """Set the adapters of a sequence, from `model.load_adapter`, each with a scale; None
-        removes them.
-        Memory stays as it was computed.
+        removes them. Memory stays as it was computed.
 
         seq_id  None: all sequences
 
@@ -408,8 +403,7 @@ class Context(Closing, Accompanied, Watched):
 
     def memory_breakdown(self) -> dict[str, dict[str, int]]:
         """Return bytes by device and use: model, context (memory), compute, and on the host reuse
-        (saved
-        states)."""
+        (saved states)."""
         model, memory = self.model.sizes, self.memory.memory_breakdown()
         use = {
             d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}

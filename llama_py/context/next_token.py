@@ -1,6 +1,5 @@
 """Fast path that decodes the next token of the same sequences, or as many more tokens of one
-sequence
-after a few, as when verifying accepted drafts.
+sequence after a few, as when verifying accepted drafts.
 
 The graph is the same, and only the parts of memory and inputs that grow are changed: checking,
 splitting and placing are skipped. All other batches are decoded normally."""
@@ -128,8 +127,7 @@ def following(
     splitter: BatchSplitter, mctx: GroupContext, epoch: int, n_vocab: int
 ) -> Following | None:
     """Return the fast path after a decoded batch of one token per sequence, or of consecutive
-    tokens of
-    one sequence, computed together; None after any other."""
+    tokens of one sequence, computed together; None after any other."""
     ubatch = mctx.ubatches[0]
     n = ubatch.n_tokens
     alone = n == splitter.n_tokens == splitter.n_outputs

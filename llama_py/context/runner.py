@@ -135,8 +135,7 @@ class Runner:
 
     def set_taps(self, taps: WantedOf | None) -> None:
         """Set a function that chooses taps for each graph. Without taps, the graphs planned earlier
-        without
-        taps are used again."""
+        without taps are used again."""
         self.n_changes += 1
         if self._taps is None:
             self._untapped = self.graphs
@@ -178,8 +177,7 @@ class Runner:
 
     def lacks_next(self) -> bool:
         """Return True if the next token may need compiled kernels. Checked once per change; with
-        several
-        sequences, it is unknown for one alone."""
+        several sequences, it is unknown for one alone."""
         asked, self._lacks_next = self._lacks_next, None
         return asked is not None and (self._several or any(lacks() for lacks in asked))
 
@@ -259,8 +257,7 @@ def _is_single(res: GraphResult) -> bool:
 
 def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
     """Return True if ubatches may overlap on several devices (llama_context::llama_context). This
-    takes
-    memory, and needs all layers on devices.
+    takes memory, and needs all layers on devices.
     """
     place, n_layers = model.placement, len(model.layer_devices)
     everything = place.n_offloaded(n_layers - 1) == n_layers and not place.overrides

@@ -38,8 +38,7 @@ def save(
     """Return the state of one sequence, or of all (-1).
 
     partial  omit parts that `seq_rm` can truncate (attention): a checkpoint to return to while
-             later
-             positions are still in memory
+             later positions are still in memory
     tokens   saved with it: the sequence's tokens
     """
     scope = "all sequences" if seq_id < 0 else "one sequence"
@@ -106,8 +105,7 @@ def sealed(io: StateWriter) -> list[bytes | memoryview]:
 
 def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader:
     """Return a reader of data that was `sealed`; ContextError if it is damaged, of another type,
-    model
-    or layout."""
+    model or layout."""
     io = StateReader(_body(data))
     found, print_, arch, layout = (io.text() for _ in range(4))
     model = ctx.model

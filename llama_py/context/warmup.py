@@ -1,6 +1,5 @@
 """Warmup: compiles all kernels for a response at once before the first token, and runs the model
-once
-so that it reaches full speed (common.cpp: warmup)."""
+once so that it reaches full speed (common.cpp: warmup)."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ def sizes(ctx: Context, n_seqs: int = 1) -> list[int]:
 
 def make_ready(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
     """Compile all kernels for a prompt and the decodes after it, of up to n_more tokens. Fast if
-    they are
-    cached."""
+    they are cached."""
     if ctx.runner.lacks_next():
         ctx.prepare(_sizes_of(ctx, n_prompt, n_more))
 

@@ -61,8 +61,7 @@ class Watched(ABC):
 
     def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
         """Observe nodes that a function chooses of each graph (ggml_py.plan.taps), in the `with`
-        block.
-        ContextError while values are captured or patched."""
+        block. ContextError while values are captured or patched."""
         return self._hooks.tapped(of)
 
     @cached_property
@@ -75,8 +74,7 @@ class Watched(ABC):
 
     def set_embeddings_layer_inp(self, layers: Iterable[int]) -> None:
         """Set the layers whose inputs decode returns in `layer_inp`; n_layer: the last layer's
-        result.
-        ContextError for a model that does not provide them."""
+        result. ContextError for a model that does not provide them."""
         wanted, hp = tuple(sorted(set(layers))), self.model.hparams
         found = self._full_graph(1).t_layer_inp if wanted else {}
         for il in wanted:

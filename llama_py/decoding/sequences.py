@@ -175,8 +175,7 @@ class Sequences(Closing):
         self, seq_ids: Sequence[int] | None = None, pieces: Mapping[int, int] | None = None
     ) -> None:
         """Draft for sequences (None: all started ones) and compute their pending tokens and drafts
-        in one
-        batch.
+        in one batch.
 
         pieces  maximum number of a sequence's pending tokens to compute now; it has rows
                 once none is left
@@ -286,8 +285,7 @@ class Sequences(Closing):
 
     def finish(self, seq_id: int, whole: bool = True) -> None:
         """End a sequence; memory then has all of its tokens but the last, or without `whole` those
-        that it
-        has anyway."""
+        that it has anyway."""
         track = self._tracks.pop(seq_id, None)
         if track is None:
             return

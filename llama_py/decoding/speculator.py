@@ -30,9 +30,8 @@ class Speculator(Sequences):
         """Create drafters; options are the fields of SpeculativeParams.
 
         Raises ContextError for a draft method that the model does not support, ModelError for a
-        draft
-        model with another vocabulary, and errors of loading it.
-        model with another vocabulary, and what loading that may raise.
+        draft model with another vocabulary, and errors of loading it. model with another
+        vocabulary, and what loading that may raise.
         """
         super().__init__(ctx, SpeculativeParams(**options))
 

@@ -22,8 +22,7 @@ Made = TypeVar("Made")
 
 class GraphBuilder:
     """Builder of one graph, passed to all blocks: `g.cb(t, name, il)` names tensors, `g.expand(t)`
-    fixes
-    the order of execution, and inputs are created when a block first reads them.
+    fixes the order of execution, and inputs are created when a block first reads them.
 
     Shapes in comments are in ggml's order; n_tokens is the ubatch's.
     names  other names for tensors of shared blocks in this graph;

@@ -39,8 +39,7 @@ def _fits(chosen: GGMLType, n_embd_head: int) -> bool:
 
 def _writes(device: Device, chosen: GGMLType) -> bool:
     """Return True if `device` is a CPU that can write this type. Other devices are checked when
-    nodes
-    are assigned to them."""
+    nodes are assigned to them."""
     if device.kind != "cpu":
         return True
     n = chosen.block_size

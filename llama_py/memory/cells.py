@@ -80,8 +80,7 @@ class KVCells:
 
     def usable(self, window: Window | None) -> Bools:
         """Return cells that a token may take: empty, or of one sequence whose window is past them.
-        The last
-        cell of a sequence is kept: it marks the sequence's end."""
+        The last cell of a sequence is kept: it marks the sequence's end."""
         free = self.pos < 0
         if window is not None:
             single = self.n_seq == 1
@@ -120,8 +119,7 @@ class KVCells:
 
     def used_after(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
         """Return `used_max_p1` after `cells` are taken and each (sequence, p1) of `forgotten` lost
-        its
-        positions below p1; no cell is of two sequences then."""
+        its positions below p1; no cell is of two sequences then."""
         if not forgotten:
             return max(self.used_max_p1(), int(cells[-1] if cells.size == 1 else cells.max()) + 1)
         kept = self.pos >= 0

@@ -74,8 +74,7 @@ class CompressedTensors:
 
     def begin(self, seq_id: int, n_dirty: int) -> None:
         """Zero a sequence's states, the keys of its first n_dirty tokens, and the last key, which
-        unused
-        keys are written to."""
+        unused keys are written to."""
         n_keys = min(-(-n_dirty // self.kept.ratio), self.sizes.n_keys - 1)
         rows = np.append(np.arange(n_keys), self.sizes.n_keys - 1)
         self.keys.zero_cells(seq_id, rows)

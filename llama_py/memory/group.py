@@ -125,9 +125,8 @@ class MemoryGroup:
     @contextmanager
     def copied(self, splitter: BatchSplitter) -> Iterator[None]:
         """Decode a batch for the first of its sequences and copy the result to the others, if all
-        tokens
-        belong to the same sequences, which are empty or were copied this way by the last batch, and
-        each sequence is stored separately."""
+        tokens belong to the same sequences, which are empty or were copied this way by the last
+        batch, and each sequence is stored separately."""
         ids = splitter.seq_id[0]
         apart = splitter.has_cpl and self.recr is not None and self.recr.apart
         same = apart and all(other == ids for other in splitter.seq_id)

@@ -46,8 +46,7 @@ class GroupContext(Walk):
     @property
     def is_settled(self) -> bool:
         """True if equally many tokens of the same sequences may `follow` this batch. Without memory
-        it is
-        False: each batch is then a separate text."""
+        it is False: each batch is then a separate text."""
         return bool(self._parts) and all(part.is_settled for part in self._parts)
 
     def has_room(self, ubatch: UBatch) -> bool:

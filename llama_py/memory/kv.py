@@ -92,8 +92,7 @@ class KVCache(KVSlots):
 
     def wipe(self, stream: int, cells: Indices) -> None:
         """Zero freed cells that are read although hidden (without flash attention, or scored): NaN
-        must
-        not remain there."""
+        must not remain there."""
         if (self.tensors.v_trans or self.scored) and cells.size:
             self.tensors.zero_cells(stream, cells)
 

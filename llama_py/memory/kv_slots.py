@@ -37,8 +37,7 @@ Forgotten = list[list[tuple[int, int]]]
 
 class Applied(NamedTuple):
     """Record of the last applied ubatch, for `discard`: its cells, the heads before it, and by
-    stream
-    the end of the positions that each sequence lost."""
+    stream the end of the positions that each sequence lost."""
 
     ubatch: UBatch
     place: SlotInfo
@@ -201,8 +200,7 @@ class KVSlots(MemoryPart):
 
     def overwritten(self, place: SlotInfo) -> Forgotten:
         """Return, per part, (sequence, end of its lost positions) for cells that are about to be
-        reused.
-        All earlier positions are lost as well, so that a sequence has no gaps."""
+        reused. All earlier positions are lost as well, so that a sequence has no gaps."""
         if self.window is None:
             return [[]] * len(place.strm)
         return [

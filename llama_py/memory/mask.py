@@ -81,8 +81,7 @@ def kq_mask(
 
 def ubatch_mask(ubatch: UBatch, rule: MaskRule, f16: bool) -> npt.NDArray[Any]:
     """Return the mask [n_tokens, n_tokens] of tokens of a ubatch as bits: 0 (or -distance) for
-    visible
-    tokens, else -inf (llm_graph_input_attn_no_cache::set_input)."""
+    visible tokens, else -inf (llm_graph_input_attn_no_cache::set_input)."""
     hide = _HIDE_F16 if f16 else _HIDE_F32
     pos = ubatch.pos[: ubatch.n_tokens]
     first = np.array([ids[0] for ids in ubatch.seq_id])

@@ -173,8 +173,7 @@ class RecurrentSlots(StateMemory):
 
     def is_settled(self, ubatch: UBatch) -> bool:
         """Return True if all states of the current ubatch, which has as many tokens per sequence,
-        are in
-        place and no others move."""
+        are in place and no others move."""
         here = range(self.head, self.head + self.n)
         if self.rows != [*here] or self.rs_z >= 0 or self.moves or self.n != ubatch.n_seqs:
             return False

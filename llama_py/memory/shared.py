@@ -20,8 +20,7 @@ from llama_py.memory.mask import MaskRule, kq_mask
 
 class SharedMemory(MemoryGroup):
     """Read-only memory of another context's model. Tokens take no cells, so several may have the
-    same
-    position, first the one after the stored tokens; nothing is ever removed.
+    same position, first the one after the stored tokens; nothing is ever removed.
     """
 
     def __init__(

@@ -1,6 +1,5 @@
 """Recurrent states in slots: one row per sequence number, with the convolution's inputs and then
-the
-state (ik_llama.cpp llama.cpp: llama_kv_cache_init, cache.s_l)."""
+the state (ik_llama.cpp llama.cpp: llama_kv_cache_init, cache.s_l)."""
 
 from __future__ import annotations
 
@@ -113,8 +112,7 @@ class SlotMemory(NumberedStates):
 
     def apply_ubatch(self, ubatch: UBatch) -> None:
         """Apply the ubatch to its slots. New sequences start from zeros, not from old values times
-        zero,
-        which may be NaN."""
+        zero, which may be NaN."""
         self.applied = ubatch
         n = ubatch.n_seq_tokens
         pos = ubatch.pos[: ubatch.n_tokens].reshape(-1, n)

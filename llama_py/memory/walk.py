@@ -47,8 +47,7 @@ class Walk(ABC):
     @property
     def is_settled(self) -> bool:
         """True if the next tokens of these sequences need only `follow`, as long as there is room
-        and
-        memory is not changed otherwise.
+        and memory is not changed otherwise.
         """
         return False
 

@@ -1,6 +1,5 @@
 """Apertus: a feed-forward with a separate activation per layer, queries and keys normed head by
-head
-(models/apertus.cpp)."""
+head (models/apertus.cpp)."""
 
 from __future__ import annotations
 

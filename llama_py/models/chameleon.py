@@ -57,8 +57,7 @@ class SwinLayer:
 
 class Chameleon(Decoder):
     """Chameleon without image output: image tokens are never chosen, in no output of a batch.
-    llama.cpp
-    excludes them from a batch's first output only."""
+    llama.cpp excludes them from a batch's first output only."""
 
     arch = "chameleon"
     HParams = ChameleonHParams

@@ -1,6 +1,5 @@
 """Gemma 3n: several streams of which layers compute one, a separate input for each layer, and
-layers
-that attend to keys and values of an earlier one (models/gemma3n.cpp)."""
+layers that attend to keys and values of an earlier one (models/gemma3n.cpp)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """GLM5-Next: delta nets with a gate per dimension, and latent attention to pools of tokens that
-this
-or an earlier layer's indexer chooses; four residual streams, experts after the first layers
+this or an earlier layer's indexer chooses; four residual streams, experts after the first layers
 (models/glm5-next.cpp).
 
 NextN layers are left alone: llama.cpp has no graph of them yet. Where it would crash it is as the

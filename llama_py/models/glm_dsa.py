@@ -22,8 +22,7 @@ N_LAYER_5_2 = 78
 
 def _indexer_types(hp: GlmDsaHParams) -> list[int]:
     """Return the default of indexer_types: all layers have an indexer, or in GLM-5.2 the first
-    three
-    and then every fourth."""
+    three and then every fourth."""
     if hp.n_ctx_train < N_CTX_5_2:
         return [1] * hp.n_layer
     return [int(il < 3 or (il % 4 == 2 and il < N_LAYER_5_2)) for il in range(hp.n_layer)]

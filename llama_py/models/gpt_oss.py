@@ -1,6 +1,5 @@
 """gpt-oss: experts in every layer, sliding-window attention in every other layer, attention sinks
-per
-head (models/openai-moe.cpp)."""
+per head (models/openai-moe.cpp)."""
 
 from __future__ import annotations
 

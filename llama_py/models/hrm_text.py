@@ -41,8 +41,7 @@ class HrmTextHParams(HParams):
 
 class GatedChannels(Attention):
     """Attention with a gate per dimension. Each pass keeps its keys, so the layer is not divided
-    over
-    devices."""
+    over devices."""
 
     def __init__(self, w: Weights, hp: HParams, turn: Weights) -> None:
         """turn  llama.cpp reads the scales of each turn under the turn's own number"""

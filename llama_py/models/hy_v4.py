@@ -88,8 +88,7 @@ class HyV4Streams:
 
     def read(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """Mix streams x [n_embd, n_stream, n_tokens] into the block's input [n_embd, n_tokens];
-        also return
-        the weights of its result [n_stream, n_tokens]."""
+        also return the weights of its result [n_stream, n_tokens]."""
         mixed = g.cb(mixes(g, x, self.fn), "hc_mixes", il)
         pre = scale(self._weights(mixed, 0), 1.0, self.eps)
         g.cb(pre, "hc_pre", il)

@@ -27,8 +27,7 @@ class RefactHParams(HParams):
 
 class Refact(Decoder):
     """Refact decoder. No published model has experts; like in llama.cpp, a file's expert matrices
-    are
-    ignored, with a warning."""
+    are ignored, with a warning."""
 
     arch = "refact"
     HParams = RefactHParams

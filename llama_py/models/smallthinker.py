@@ -38,8 +38,7 @@ class SmallThinkerHParams(ScaledWindows):
 
     def rope(self, il: int) -> Rope | None:
         """Return RoPE by the layer's number, whether or not it has a window; models of one period
-        have
-        RoPE in all layers."""
+        have RoPE in all layers."""
         everywhere = not self.n_swa or self.n_layer == ROPE_PERIOD
         return super().rope(il) if everywhere or il % ROPE_PERIOD else None
 

@@ -1,13 +1,4 @@
-"""From logits to the next token.
-
-    sampler = Sampler(SamplingParams(temp=0.7, seed=1), n_vocab)
-    id = sampler.sample(logits)
-    sampler.accept(id)
-
-`chain` puts together what `stages` makes of the options: functions from `candidates` to candidates
-(`penalties`, `dry`, `filters`, `infill`), of which the last one draws (`draw`, `mirostat`,
-`adaptive`). A `constraint` may refuse what was drawn.
-"""
+"""Sampling of the next token from logits."""
 
 from llama_py.params import SamplingParams
 from llama_py.sampler.candidates import Candidates

@@ -1,4 +1,4 @@
-"""Adaptive-p: tokens near a probability that is wanted (llama_sampler_adaptive_p_apply)."""
+"""Adaptive-p: prefers tokens near a target probability (llama_sampler_adaptive_p_apply)."""
 
 from __future__ import annotations
 

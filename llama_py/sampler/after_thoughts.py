@@ -1,4 +1,4 @@
-"""A constraint that holds for the content of an answer, not for the reasoning before it."""
+"""Constraint on the content of a response that does not apply to its reasoning."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AfterThoughts:
 
     @property
     def _may_answer(self) -> bool:
-        """Whether the content may begin here."""
+        """True if the content may begin here."""
         return not self.thinking and not self.at and all(thinks for _, thinks in self.headers)
 
     @property

@@ -1,5 +1,5 @@
-"""DRY's sequence breakers, texts that end a repetition, as tokens (llama-sampler.cpp:
-get_overlapping_token_sequences)."""
+"""DRY's sequence breakers, which end a repetition, as tokens
+(llama-sampler.cpp:get_overlapping_token_sequences)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_TAIL = 20
 
 
 def breakers_of(texts: Sequence[str], tokenizer: Tokenizer) -> Breakers:
-    """Every token that has one of the texts in it, or that ends with the beginning of one."""
+    """Return every token that contains one of the texts, or ends with the start of one."""
     found: dict[int, list[tuple[int, ...]]] = {}
     wanted = [text.encode("utf-8", "surrogateescape")[:_MAX_BYTES] for text in texts if text]
     space = b" " if tokenizer.vocab.add_space_prefix else b""
@@ -34,7 +34,7 @@ def breakers_of(texts: Sequence[str], tokenizer: Tokenizer) -> Breakers:
 
 
 def _tails(text: bytes, word: bytes, tokenizer: Tokenizer) -> Iterator[tuple[int, ...]]:
-    """What must follow a word to make the text complete."""
+    """Yield the token sequences that must follow `word` to complete `text`."""
     if text in word:
         yield ()
         return

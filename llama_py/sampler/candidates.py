@@ -1,4 +1,4 @@
-"""The tokens that may come next, and what every part of the chain does with them."""
+"""Candidates for the next token, and the interface of sampler stages."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Candidates(NamedTuple):
         return Candidates(self.ids[which], self.logits[which], sorted)
 
     def max(self) -> np.float32:
-        """The largest logit."""
+        """Return the largest logit."""
         largest: np.float32 = self.logits[0] if self.sorted else self.logits.max()
         return largest
 
     def best(self, k: int) -> Candidates:
-        """The k most likely, sorted; of equal ones those that come first."""
+        """Return the k most likely candidates, sorted; of equal ones the first."""
         if self.sorted:
             return self.take(slice(k), True)
         return self.take(largest(self.logits, k), True)
@@ -51,22 +51,22 @@ class Candidates(NamedTuple):
         return self.best(self.ids.size)
 
     def probabilities(self) -> F32:
-        """softmax(logits), [n]. Added up one by one in 32 bits, as llama.cpp does: of many equal
-        candidates the rounding says which is the last that counts."""
+        """Return softmax(logits) [n], summed one by one in 32 bits like llama.cpp: of many equal
+        candidates the rounding decides which is the last to count."""
         with np.errstate(over="ignore"):
             weights: F32 = np.exp(self.logits - self.max())
         weights /= np.cumsum(weights)[-1]
         return weights
 
     def changed(self, at: Index, logits: F32) -> Candidates:
-        """With other logits in some places, finite ones where they were."""
+        """Return a copy with `logits` at indices `at`, clamped if finite."""
         most = np.finfo(np.float32).max
         made = self.logits.copy()
         made[at] = np.where(made[at] > -np.inf, np.clip(logits, -most, most), made[at])
         return Candidates(self.ids, made)
 
     def places(self, ids: Index) -> tuple[Index, Index]:
-        """Where tokens are, each at most once: indices into the candidates, and into `ids`."""
+        """Find tokens that occur at most once: indices into the candidates, and into `ids`."""
         at = np.minimum(ids, self.ids.size - 1)
         if np.array_equal(self.ids[at], ids):  # the whole vocabulary, in order
             return at, np.arange(ids.size)
@@ -91,13 +91,13 @@ class SamplerStage(ABC):
     def __call__(self, c: Candidates) -> Candidates: ...
 
     def accept(self, id: int, drawn: bool) -> None:  # noqa: B027
-        """A token of the text; `drawn`: it is the one that was sampled last."""
+        """Note a token of the text; `drawn`: it was sampled last."""
 
     def reset(self) -> None:  # noqa: B027
-        """Back to the start."""
+        """Reset to the initial state."""
 
     def copy(self: S) -> S:
-        """One in the same state that goes its own way."""
+        """Return an independent copy in the same state."""
         other = copy.copy(self)
         own = {k: v.copy() for k, v in vars(self).items() if isinstance(v, (deque, Mt19937))}
         vars(other).update(own)
@@ -105,7 +105,7 @@ class SamplerStage(ABC):
 
 
 def largest(values: F32, k: int) -> Index:
-    """The indices of the k largest values, the largest first, equal ones in index order.
+    """Return the indices of the k largest values in descending order, equal ones in index order.
 
     The k-th largest of the blocks' maxima is a lower bound for the k-th largest value, so one pass
     over the values leaves few to sort (40 of 248,320: 0.15 ms; np.argpartition takes 2 ms).
@@ -127,7 +127,7 @@ def largest(values: F32, k: int) -> Index:
 
 
 def check(largest: np.float32) -> None:
-    """ModelError, if that is no logit that a token can have."""
+    """Raise ModelError unless the largest logit is finite."""
     if not isfinite(largest):
         raise ModelError(
             f"the largest logit is {largest}, so there is nothing to sample from: a NaN or"
@@ -136,6 +136,6 @@ def check(largest: np.float32) -> None:
 
 
 def f32(value: float) -> np.float32:
-    """The nearest finite 32-bit number."""
+    """Return the nearest finite 32-bit number."""
     most = float(np.finfo(np.float32).max)
     return np.float32(min(max(value, -most), most))

@@ -1,4 +1,4 @@
-"""The sampler: llama.cpp's chain (common/sampling.cpp:common_sampler_init)."""
+"""Sampler chain like llama.cpp's (common/sampling.cpp:common_sampler_init)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ class Sampler:
         tokenizer: Tokenizer | None = None,
         constraint: Constraint | None = None,
     ) -> None:
-        """
-        tokenizer   for what depends on texts: DRY's breakers, infill, ignore_eos, biases by text,
-                    and tokens that the model's file says are never to be generated
+        """Create the chain of stages.
+
+        tokenizer   for stages that need texts: DRY's breakers, infill, ignore_eos, biases by text,
+                    and tokens that the model's file forbids
+        constraint  constraint on every token; by default, the one in `params`
         constraint  what every token must meet; by default, what `params` say of answers
 
         Raises ModelError without a tokenizer where one is needed, and when `params.logit_bias`
@@ -60,7 +62,8 @@ class Sampler:
         self._drawn: int | None = None
 
     def sample(self, logits: F32) -> int:
-        """A token for `logits` [n_vocab]; at `temp` <= 0 the most likely, of equals the lowest id.
+        """Sample a token from `logits` [n_vocab]; at `temp` <= 0 the most likely, of equals the
+        lowest id.
 
         Does not remember the token: `accept` does. Raises ModelError for logits of another shape,
         with NaN, or with +inf, and where everything is forbidden: Ended, if the constraint does.
@@ -95,7 +98,7 @@ class Sampler:
             self.constraint.accept(id)
 
     def begin(self, thinking: Thinking | None = None) -> None:
-        """Another answer begins: the constraint starts anew, behind thoughts if there are any."""
+        """Start another response: reset the constraint, after reasoning if there is some."""
         if self.constraint is None:
             return
         if self._waits and isinstance(self.constraint, AfterThoughts):
@@ -106,16 +109,16 @@ class Sampler:
             self.constraint = AfterThoughts(self.constraint, self._tokenizer, thinking)
 
     def n_allowed(self, ids: Sequence[int]) -> int:
-        """How many tokens of a draft the constraint lets come next, one after another."""
+        """Return how many tokens of a draft the constraint allows, one after another."""
         return len(ids) if self.constraint is None else self.constraint.n_allowed(ids)
 
     @property
     def is_random(self) -> bool:
-        """Whether another seed may give other tokens."""
+        """True if another seed may give other tokens."""
         return not isinstance(self._draw, GreedyDraw)
 
     def reset(self) -> None:
-        """Back to the start: no tokens remembered, and the same random numbers again."""
+        """Reset to the initial state: no tokens, and the same random numbers again."""
         for stage in self._stages():
             stage.reset()
         if self.constraint is not None:
@@ -123,7 +126,7 @@ class Sampler:
         self._drawn = None
 
     def clone(self) -> Sampler:
-        """A sampler in the same state that goes its own way from here."""
+        """Return an independent sampler in the same state."""
         other = copy.copy(self)
         other._chain = [
             part.copy() if isinstance(part, SamplerStage) else part for part in self._chain
@@ -162,7 +165,7 @@ def _some(c: Candidates, constraint: Constraint) -> Candidates:
 
 
 def _constraint(s: Setup) -> Constraint | None:
-    """What the parameters say an answer must be."""
+    """Return the constraint on the response that the parameters specify."""
     if not s.params.constraints:
         return None
     from llama_py.grammar.chosen import chosen  # not light
@@ -173,7 +176,7 @@ def _constraint(s: Setup) -> Constraint | None:
 
 
 def _biases(s: Setup) -> dict[int, float]:
-    """What is added to the logit of each token: of a text, to all of its tokens."""
+    """Return the bias of each token's logit; a text's bias applies to all of its tokens."""
     found: dict[int, float] = {}
     for what, bias in s.params.logit_bias.items():
         for id in _ids_of(what, s):

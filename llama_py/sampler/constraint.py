@@ -1,4 +1,4 @@
-"""What the whole answer must be, token by token: a grammar, say."""
+"""Interface of constraints on a response, checked token by token, such as a grammar."""
 
 from __future__ import annotations
 
@@ -26,31 +26,30 @@ class Constraint(Protocol):
     """
 
     def allows(self, id: int) -> bool:
-        """Whether the token may come next."""
+        """Return True if the token may come next."""
         ...
 
     def n_allowed(self, ids: Sequence[int]) -> int:
-        """How many of these tokens may come next, one after another."""
+        """Return how many of these tokens may come next, one after another."""
         ...
 
     def apply(self, c: Candidates) -> Candidates:
-        """The candidates with -inf for those that may not. They are the whole vocabulary, in
-        order."""
+        """Set candidates that may not come next to -inf. They are the whole vocabulary, in order."""
         ...
 
     def accept(self, id: int) -> None:
-        """A token of the answer. The prompt's are not told."""
+        """Note a token of the response; prompt tokens are not passed."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether the answer may end here."""
+        """True if the response may end here."""
         ...
 
     def reset(self) -> None:
-        """Back to the start of an answer."""
+        """Reset to the start of a response."""
         ...
 
     def copy(self) -> Constraint:
-        """One in the same state that goes its own way."""
+        """Return an independent copy in the same state."""
         ...

@@ -1,4 +1,4 @@
-"""The end of the chain: one token of the candidates that are left."""
+"""Last stage of the chain: draws a token from the remaining candidates."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from llama_py.sampler.mt19937 import Mt19937
 
 
 class Draw(SamplerStage):
-    """Chooses. What it makes of the candidates before is its call."""
+    """Stage that draws a token; calling it transforms the candidates before."""
 
     @abstractmethod
     def draw(self, c: Candidates) -> int:
-        """The id of one of its candidates."""
+        """Return the id of one of the candidates."""
 
 
 class GreedyDraw(Draw):
@@ -49,7 +49,7 @@ class Dist(Draw):
 
 
 def place(weights: F32, drawn: float) -> int:
-    """The first index up to which the share `drawn` of all weights lies, 0 <= drawn < 1."""
+    """Return the first index up to which the weights sum to the share `drawn`, 0 <= drawn < 1."""
     total = np.cumsum(weights, dtype=np.float64)
     share = max(drawn * total[-1], np.finfo(np.float64).tiny)  # nothing impossible
     return int(np.searchsorted(total, share))

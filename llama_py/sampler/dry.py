@@ -1,4 +1,4 @@
-"""DRY, "don't repeat yourself": what would make a repetition longer gets less likely
+"""DRY ("don't repeat yourself"): reduces logits of tokens that would extend a repetition
 (llama_sampler_dry_apply; by pi6am, in KoboldCpp)."""
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _LOG_OF_LARGEST = 88.7228391  # of the largest 32-bit number
 
 
 class Dry(Recent):
-    """Where the text ends with n tokens that it has had before, the token that followed them then
-    loses multiplier * base^(n - allowed), if n is at least `allowed`.
+    """Penalty multiplier * base^(n - allowed) for a token that would extend a repetition of n
+    tokens, if n is at least `allowed`.
 
-    last_n    tokens that are looked at
+    last_n    number of last tokens to search
     breakers  a repetition does not reach back over one of these, and no single one is penalized
     """
 
@@ -31,7 +31,7 @@ class Dry(Recent):
         super().__init__(last_n)
 
     def __call__(self, c: Candidates) -> Candidates:
-        """The logits [n] with what repetitions lose."""
+        """Subtract the penalties from the logits [n]."""
         lengths = repetitions(self._last, self.allowed, self.breakers)
         if not lengths:
             return c
@@ -42,7 +42,7 @@ class Dry(Recent):
             return c.changed(at, c.logits[at] - loss[which])
 
     def _penalty(self, n: int) -> float:
-        """Kept finite."""
+        """Return the penalty of a repetition of n tokens, kept finite."""
         n -= self.allowed
         if self.base > 1.000001:
             n = min(n, int(_LOG_OF_LARGEST / math.log(self.base)))
@@ -59,7 +59,7 @@ def dry(
 
 
 def repetitions(last: Sequence[int], allowed: int, breakers: Breakers) -> dict[int, int]:
-    """Tokens that would go on with a repetition, and how long it is, from `allowed` tokens on."""
+    """Return tokens that would extend a repetition of at least `allowed` tokens, and its length."""
     back = list(last)[::-1]
     limit = _since_a_breaker(back, breakers)
     found: dict[int, int] = {}
@@ -74,7 +74,7 @@ def repetitions(last: Sequence[int], allowed: int, breakers: Breakers) -> dict[i
 
 
 def _since_a_breaker(back: Sequence[int], breakers: Mapping[int, Sequence[tuple[int, ...]]]) -> int:
-    """How many tokens there are after the last breaker; `back`: tokens, the last one first."""
+    """Return the number of tokens after the last breaker; `back`: tokens, the last one first."""
     for i, id in enumerate(back):
         tails = [t for t in breakers.get(id, ()) if len(t) <= i]
         ends = [len(t) for t in tails if all(t[n] == back[i - n - 1] for n in range(len(t)))]
@@ -84,7 +84,7 @@ def _since_a_breaker(back: Sequence[int], breakers: Mapping[int, Sequence[tuple[
 
 
 def common_prefixes(a: Sequence[int]) -> list[int]:
-    """How many elements a[k:] has in common with a, for each k (the Z algorithm: linear)."""
+    """Return how many elements a[k:] has in common with a, for each k (linear Z algorithm)."""
     z = [0] * len(a)
     left, right = 0, 0  # the stretch that ends last, of those known to repeat the beginning
     for k in range(1, len(a)):

@@ -17,14 +17,14 @@ _TOP_P_TRIES = (1024, 32768)  # how many candidates are sorted before all of the
 
 
 def top_k(k: int) -> Filter | None:
-    """The k most likely, sorted."""
+    """Keep the k most likely candidates, sorted."""
     if k <= 0:
         return None
     return lambda c: c.best(k)
 
 
 def top_p(p: float, min_keep: int = 0) -> Filter | None:
-    """The fewest, most likely first, whose probabilities add up to p."""
+    """Keep the fewest candidates, most likely first, whose probabilities add up to p."""
     if p >= 1:
         return None
 
@@ -58,9 +58,10 @@ def min_p(p: float, min_keep: int = 0) -> Filter | None:
 
 
 def typical_p(p: float, min_keep: int = 0) -> Filter | None:
-    """The fewest whose probabilities add up to more than p, those nearest to the entropy first.
+    """Keep the fewest candidates whose probabilities add up to more than p, nearest to the entropy
+    first.
 
-    What is impossible is infinitely surprising and adds nothing to the entropy (llama.cpp's entropy
+    Impossible candidates have infinite surprise and add nothing to the entropy (llama.cpp's entropy
     is NaN then).
     """
     if p >= 1:
@@ -82,7 +83,7 @@ def typical_p(p: float, min_keep: int = 0) -> Filter | None:
 
 
 def top_n_sigma(n: float) -> Filter | None:
-    """-inf for logits more than n standard deviations below the largest."""
+    """Set logits more than n standard deviations below the largest to -inf."""
     if n <= 0:
         return None
 
@@ -129,8 +130,8 @@ _LEAST, _MOST = 1e-37, 1e38  # a temperature, and a logit, that are still 32-bit
 
 
 def temperature(t: float, spread: float = 0.0, exponent: float = 1.0) -> Filter | None:
-    """Logits divided by t: below 1 the likely get likelier; at 0 only the likeliest is left, the
-    first of equal ones.
+    """Divide logits by t: below 1 likely tokens get likelier; at 0 only the most likely is left,
+    the first of equal ones.
 
     With a spread, t - spread where one candidate is certain to t + spread where all are equal: as
     entropy / (largest possible entropy) to the power of `exponent` says.

@@ -1,4 +1,4 @@
-"""A constraint by a grammar: llguidance says which tokens go on with it."""
+"""Constraint by a grammar, evaluated by llguidance."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from llama_py.tokenizer import Tokenizer
 
 
 class ByGrammar:
-    """Answers are what a grammar takes. They end only where it lets them."""
+    """Constraint that a response matches a grammar, and ends only where the grammar can."""
 
     def __init__(
         self, grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = frozenset()
     ) -> None:
-        """shown: control tokens that are texts. Raises GrammarError where no answer can begin."""
+        """Start the grammar; shown: control tokens that are texts. GrammarError if it is empty."""
         self.n_tokens, self.ends = tokenizer.n_vocab, tokenizer.eog
         self._mask = mask()
         self._first = matcher(grammar, tokenizer, shown)
@@ -29,7 +29,7 @@ class ByGrammar:
         return self.n_allowed((id,)) == 1
 
     def n_allowed(self, ids: Sequence[int]) -> int:
-        """How many of these tokens may come next, one after another."""
+        """Return how many of these tokens may come next, one after another."""
         if self._now.is_error() or not len(ids):
             return 0
         if ids[0] in self.ends:  # asked for, llguidance does not say so once nothing may follow
@@ -38,7 +38,7 @@ class ByGrammar:
         return int(self._now.validate_tokens(known))
 
     def apply(self, c: Candidates) -> Candidates:
-        """c: the whole vocabulary, in order."""
+        """Mask the candidates; c: the whole vocabulary, in order."""
         bits = self._now.compute_bitmask()
         if self._now.is_error():  # a dead end, or a limit: the mask then has the end tokens
             bits = b""

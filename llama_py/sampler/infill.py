@@ -1,4 +1,4 @@
-"""Infill: few, long and certain tokens, or the end (llama_sampler_infill_apply)."""
+"""Infill stage: prefers few, long and certain tokens, or the end (llama_sampler_infill_apply)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LEAST = np.float32(0.2)  # probability of a token of text that is kept
 
 
 def infill(tokenizer: Tokenizer) -> Filter:
-    """The end tokens where they are likely; otherwise tokens of which no other is a beginning, if
-    they are likely.
+    """Keep end tokens if they are likely, otherwise likely tokens that are not a prefix of another.
+
 
     ModelError if only the end is left, and the vocabulary has no token for it.
     """
@@ -41,7 +41,7 @@ def infill(tokenizer: Tokenizer) -> Filter:
 
 
 def _merged(c: Candidates, p: F32, tokenizer: Tokenizer) -> tuple[F32, F32]:
-    """Logits and probabilities: of a token and one that begins with it, the likelier has both."""
+    """Merge each token with one that begins with it: the likelier gets both probabilities."""
     logits, p = c.logits.copy(), p.copy()
     pieces = [tokenizer.token_to_piece(int(id)) for id in c.ids]
     by_text = sorted(range(len(pieces)), key=pieces.__getitem__)

@@ -1,4 +1,4 @@
-"""A constraint that holds from a trigger on: a tag with which a call of a tool begins, say."""
+"""Constraint that applies from a trigger on, such as the tag that starts a tool call."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Scan:
         return copy.copy(self)
 
     def more(self, text: bytes) -> bool:
-        """The text goes on; whether there is a trigger now. `found` is where it begins."""
+        """Add text and return True if a trigger was found; `found` is its position."""
         before = len(self.text)
         self.text += text
         if self.found is None:

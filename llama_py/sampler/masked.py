@@ -1,4 +1,4 @@
-"""Logits of the tokens that a grammar lets come next: by a kernel of the CPU's, or by NumPy."""
+"""Masking of logits by a grammar's allowed tokens, by a CPU kernel or by NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADDED = np.where(_BITS == 1, np.float32(0), np.float32(-np.inf))
 
 @cache
 def mask() -> MaskLogits:
-    """A function of logits [n] and bits (`ggml_py.backend.MasksLogits`)."""
+    """Return a function of logits [n] and bits (`ggml_py.backend.MasksLogits`)."""
     try:
         cpu = device("cpu")
     except BackendError:  # it is not installed
@@ -27,7 +27,7 @@ def mask() -> MaskLogits:
 
 
 def by_numpy(logits: F32, bits: bytes) -> F32:
-    """What the kernel computes."""
+    """Mask logits like the kernel, with NumPy."""
     n = logits.size
     found = np.frombuffer(bits, np.uint8)
     if found.size * 8 < n:  # logits without a token

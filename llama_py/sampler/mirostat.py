@@ -1,8 +1,7 @@
-"""Mirostat: as many candidates as give the surprise that is wanted (arXiv:2007.14966).
+"""Mirostat: keeps as many candidates as give a target surprise (arXiv:2007.14966).
 
-Surprise is -log2 of a token's probability. `tau` is the one that is wanted, `mu` what is allowed,
-corrected after each token by `eta` times the difference.
-"""
+Surprise is -log2 of a token's probability. `tau` is the target, `mu` the allowed surprise,
+corrected after each token by `eta` times the difference."""
 
 from __future__ import annotations
 
@@ -47,8 +46,8 @@ class Mirostat(_Mirostat):
         return c.best(self._k(c))
 
     def _k(self, c: Candidates) -> int:
-        """llama_sampler_mirostat_apply, in 32 bits. 1 where there is no rule to see; all where k is
-        beyond every vocabulary (undefined in llama.cpp)."""
+        """Return the number of candidates as llama_sampler_mirostat_apply computes it in 32 bits: 1
+        if there is no rule, all if k exceeds every vocabulary (undefined in llama.cpp)."""
         one, mu, n_vocab = np.float32(1), self.mu, np.float32(self.n_vocab)
         p = c.probabilities()[:_MOST]
         i = np.arange(1, p.size, dtype=np.float32)
@@ -73,6 +72,6 @@ class MirostatV2(_Mirostat):
 
 
 def _sum(values: F32) -> np.float32:
-    """One by one."""
+    """Sum the values one by one, in 32 bits."""
     total: np.float32 = np.cumsum(np.append(np.float32(0), values))[-1]
     return total

@@ -1,4 +1,4 @@
-"""The random numbers of C++ (std::mt19937): a seed gives the tokens that it gives in llama.cpp."""
+"""Random number generator of C++ (std::mt19937), so that seeds give llama.cpp's tokens."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class Mt19937:
         self.reset()
 
     def reset(self) -> None:
-        """Back to the first number."""
+        """Reset to the first number."""
         self._bits = Random()
         # Python spreads a seed otherwise than C++ does
         self._bits.setstate((_VERSION, (*_spread(self.seed), _SIZE), None))
 
     def copy(self) -> Mt19937:
-        """One that goes on with the same numbers."""
+        """Return a copy that continues with the same numbers."""
         other = Mt19937(self.seed)
         other._bits.setstate(self._bits.getstate())
         return other
 
     def double(self) -> float:
-        """0 <= x < 1, of two 32-bit numbers (std::uniform_real_distribution<double>)."""
+        """Return 0 <= x < 1 from two 32-bit numbers (std::uniform_real_distribution<double>)."""
         low, high = self._next(), self._next()
         return min((low + high * _ONE) / _ONE**2, 1 - 2.0**-53)
 
     def single(self) -> float:
-        """0 <= x < 1, of one (std::uniform_real_distribution<float>)."""
+        """Return 0 <= x < 1 from one 32-bit number (std::uniform_real_distribution<float>)."""
         return min(float(np.float32(self._next())) / _ONE, 1 - 2.0**-24)
 
     def below(self, n: int) -> int:
-        """0 <= x < n (libstdc++'s std::uniform_int_distribution, by Lemire's method)."""
+        """Return an integer 0 <= x < n (libstdc++'s uniform_int_distribution, Lemire's method)."""
         product = self._next() * n
         while product % 2**32 < 2**32 % n:
             product = self._next() * n
@@ -51,7 +51,7 @@ class Mt19937:
 
 
 def _spread(seed: int) -> list[int]:
-    """The state of a generator before its first number (std::mersenne_twister_engine::seed)."""
+    """Return the initial state of a seed (std::mersenne_twister_engine::seed)."""
     words = [seed]
     for i in range(1, _SIZE):
         last = words[-1]

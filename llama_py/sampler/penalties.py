@@ -1,4 +1,4 @@
-"""Changes to the logits of single tokens: repetition penalties and biases (llama-sampler.cpp)."""
+"""Changes to logits of single tokens: repetition penalties and biases (llama-sampler.cpp)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def penalties(last_n: int, repeat: float, frequency: float, presence: float) -> 
 
 
 def logit_bias(bias: Mapping[int, float]) -> Filter | None:
-    """Adds a number to the logits of single tokens; -inf forbids one."""
+    """Add numbers to the logits of single tokens; -inf forbids one."""
     if not bias:
         return None
     ids = np.fromiter(bias, np.intp, len(bias))

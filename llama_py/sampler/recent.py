@@ -1,4 +1,4 @@
-"""What samplers that look at the text so far have in common."""
+"""Base class of sampler stages that depend on the text so far."""
 
 from __future__ import annotations
 

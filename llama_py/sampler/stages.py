@@ -1,4 +1,4 @@
-"""The parts of a chain by the names that `samplers` has (common_sampler_init)."""
+"""Stages of a chain by their names in `samplers` (common_sampler_init)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KEEP_THE_BEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
 
 @dataclass(frozen=True)
 class Setup:
-    """What a part is made from. Parts that draw have the same seed, and random numbers each."""
+    """Arguments of stages. Stages that draw have the same seed, and separate random numbers."""
 
     params: SamplingParams
     n_vocab: int
@@ -39,7 +39,7 @@ class Setup:
         return Mt19937(self.seed)
 
     def tokenizer(self, what: str) -> Tokenizer:
-        """ModelError if there is none."""
+        """Return the tokenizer; ModelError if there is none."""
         if self.given is None:
             raise ModelError(
                 f"{what} needs the vocabulary: Sampler(params, n_vocab, model.tokenizer)"
@@ -83,7 +83,7 @@ STAGES: Mapping[str, Callable[[Setup], Filter | None]] = {
 
 
 def chain_of(s: Setup) -> tuple[list[Filter], Draw]:
-    """The filters in their order, without those that are off, and what chooses."""
+    """Return the active filters in order, and the stage that draws."""
     p = s.params
     if p.mirostat:
         kind = Mirostat if p.mirostat == 1 else MirostatV2

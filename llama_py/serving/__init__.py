@@ -1,4 +1,4 @@
-"""Many requests at once: continuous batching over the sequences of one context."""
+"""Serving of parallel requests: continuous batching over the sequences of one context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One answer, from logits to text, and why it ends; it knows nothing of other answers."""
+"""Response to one request: converts logits to text and decides when it ends."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Top = tuple[tuple[int, float], ...]
 
 
 class Answer:
-    """What a request has been told so far.
+    """State of the response to a request.
 
-    ended  why there is no more, None while there is
-    slot   the sequence that answers, -1 if none does yet
+    ended  reason for its end, None before that
+    slot   sequence that generates it, -1 if none does yet
     """
 
     def __init__(self, request: Request, model: Loaded) -> None:
-        """Raises what `Sampler` raises, and ContextError for params that are not a request's."""
+        """Create the sampler; raises its errors, and ContextError for unsupported params."""
         _check(request)
         self.request, self.params = request, request.params
         p, self._tokenizer = request.params, model.tokenizer
@@ -50,18 +50,18 @@ class Answer:
 
     @property
     def timings(self) -> Timings:
-        """How far it has come."""
+        """Token counts and times so far."""
         return Timings(
             **self._n, prompt_seconds=self._prompt_seconds, gen_seconds=self._gen_seconds
         )
 
     @property
     def n_gen(self) -> int:
-        """Tokens so far."""
+        """Number of generated tokens so far."""
         return self._n.get("n_gen", 0)
 
     def place(self, slot: int, n_reused: int) -> Event:
-        """A slot answers it, which has n_reused tokens of the prompt."""
+        """Note the response's slot, which has n_reused tokens of the prompt."""
         self.slot = slot
         self._n |= {"n_reused": n_reused, "n_done": n_reused}
         return self._event()
@@ -80,15 +80,15 @@ class Answer:
         return tuple(Score(id, *logprobs_of(row, id, n)) for id, row in pairs)
 
     def spend(self, seconds: float) -> None:
-        """A step for tokens of the answer took so long."""
+        """Add the duration of a step that computed tokens of the response."""
         self._gen_seconds += seconds
 
     def count(self, what: str, n: int) -> None:
-        """So many more of a field of timings: n_drafted, n_accepted, n_discarded."""
+        """Add n to a field of timings: n_drafted, n_accepted, n_discarded."""
         self._n[what] = self._n.get(what, 0) + n
 
     def limit(self, room: int) -> None:
-        """There is room for so many tokens."""
+        """Limit the response to the `room` tokens that fit."""
         most = self.params.max_tokens
         self._room, self._n_max = room, room if most < 0 else min(room, most)
 
@@ -99,18 +99,18 @@ class Answer:
 
     @property
     def allowed(self) -> Callable[[Sequence[int]], int] | None:
-        """How many tokens of a draft the sampler lets come next."""
+        """Function that returns how many tokens of a draft the sampler allows."""
         return self._choice.allowed
 
     def choose(self, logits: F32) -> int:
-        """The next token. Ended where a constraint has come to an end, ModelError for NaN."""
+        """Choose the next token. Ended if a constraint has ended, ModelError for NaN."""
         self._before = None
         if self.request.post_sampling_probs and self.params.logprobs is not None:
             self._before = self._sampler.clone() if isinstance(self._sampler, Sampler) else None
         return self._choice(logits)
 
     def token(self, id: int, logits: F32) -> Event:
-        """What a token that was chosen from these logits [n_vocab] makes of the text."""
+        """Add a token chosen from these logits [n_vocab], and return the event with its text."""
         n = self._n["n_gen"] = self.n_gen + 1
         ends = self._tokenizer.is_eog(id)
         text, reason = said(self._text, id, ends, n >= self._n_max)
@@ -125,12 +125,12 @@ class Answer:
         return self._event(text, id, logprob, top, b"" if ends else self._text.piece(id))
 
     def end(self, reason: Reason, error: Exception | None = None) -> Event:
-        """There is no other token. The text that was held back comes now."""
+        """End the response and return the event with the text held back so far."""
         self.ended = reason
         return replace(self._event(self._lines.push(self._text.flush())[0]), error=error)
 
     def end_of(self, e: Ended) -> Event:
-        """A constraint has come to an end."""
+        """End the response because a constraint has ended."""
         return self.end("stop" if e.complete else "grammar")
 
     def _event(

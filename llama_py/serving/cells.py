@@ -1,4 +1,4 @@
-"""Room in the memory, where sequences share its cells."""
+"""Free cells in memory that sequences share."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from llama_py.serving.slots import Slot
 
 
 def free_cells(ctx: Context) -> int:
-    """How many tokens fit beside all that are there; any number, if each sequence has its own."""
+    """Return how many more tokens fit; sys.maxsize if each sequence has separate cells."""
     caches = [kv for kv in ctx.memory.caches.values() if kv.window is None]
     shared = [kv for kv in caches if kv.n_stream == 1 < ctx.cparams.n_seq_max]
     return min((kv.kv_size - kv.cells[0].used for kv in shared), default=sys.maxsize)
 
 
 def put_idle_away(ctx: Context, slots: Sequence[Slot]) -> bool:
-    """The sequence that was not used for longest, of those that are idle, gives its cells back.
-    False, if there is none."""
+    """Release the cells of the least recently used idle sequence; False if none is idle."""
     idle = [s for s in slots if s.job is None and ctx.memory.seq_pos_max(s.id) >= 0]
     if not idle:
         return False
@@ -33,9 +32,10 @@ def put_idle_away(ctx: Context, slots: Sequence[Slot]) -> bool:
 def make_cells(
     ctx: Context, slots: Sequence[Slot], ids: Sequence[int], slot: Slot, n_beyond: int = 0
 ) -> None:
-    """Idle sequences give way to a prompt of a slot, but for what it has in common with one.
+    """Free cells of idle sequences for a slot's prompt, except the best common prefix.
 
-    n_beyond  cells that it takes besides one for each id
+
+    n_beyond  cells that it takes besides one per id
     """
     if free_cells(ctx) >= len(ids) + n_beyond:
         return

@@ -1,10 +1,4 @@
-"""Many requests to one model: anyone asks, one thread computes.
-
-with Engine(model, n_ctx=8192, n_seq_max=4) as engine:
-    handle = engine.submit(Request(prompt=ids), told=print)
-    for event in engine.stream(Request(prompt=other_ids)):
-        print(event.text, end="")
-"""
+"""Engine that answers requests from any thread in one computing thread."""
 
 from __future__ import annotations
 
@@ -72,16 +66,14 @@ class Engine(Closing):
         owns_model: bool = False,
         **options: Any,
     ) -> None:
-        """options are the fields of ContextParams.
+        """Create the engine; options are the fields of ContextParams.
 
-        speculative  how answers are drafted, all of them
-        max_queue    requests that may wait for a slot
-        n_piece      tokens of prompts in a step that has tokens of answers too; None: so many that
-                     answers do not stumble, by how long steps take
-        warmup       have the kernels ready before the first request
+        speculative  drafting options for all responses
+        max_queue    maximum number of requests waiting for a slot
+        n_piece      prompt tokens in a step that also generates tokens; None: chosen by measured
+                     step times so that responses stay smooth
+        warmup       compile the kernels before the first request
         owns_model   close it with the engine
-
-        Raises what `Context` and `Sequences` raise.
         """
         drafts = speculative or SpeculativeParams()
         p = ContextParams(**options)
@@ -115,8 +107,8 @@ class Engine(Closing):
         self._thread.start()
 
     def submit(self, request: Request, told: Told) -> Handle:
-        """Have a request answered. `told` is called with its events, in the engine's thread, and
-        must not wait; if it raises, the request is cancelled. The last event has a finish_reason.
+        """Submit a request. `told` is called with its events, in the engine's thread, and must not
+        wait; if it raises, the request is cancelled. The last event has a finish_reason.
 
         Raises Busy while the queue is full, Closed, TooLong or another ContextError for a prompt
         that does not fit, and what `Sampler` raises, GrammarError above all.
@@ -133,8 +125,7 @@ class Engine(Closing):
         return Handle(job, self._wake)
 
     def stream(self, request: Request) -> Generator[Event, None, None]:
-        """The events of a request, as they come; whoever stops to read cancels it. An error is
-        raised."""
+        """Yield the events of a request. Closing the generator cancels it; an error is raised."""
         events: SimpleQueue[Event] = SimpleQueue()
         handle = self.submit(request, events.put)
         try:
@@ -155,8 +146,8 @@ class Engine(Closing):
         normalize: bool | int = True,
         attention: str = "auto",
     ) -> Future[list[F32]]:
-        """Rows of texts, which are ids: F32 [n_embd] each, of a reranker its scores, with pooling
-        "none" those of its tokens [n_tokens, n_embd]. See `llama_py.text.embed.embed`.
+        """Return embeddings of texts, which are ids: F32 [n_embd] each, of a reranker its scores,
+        with pooling "none" those of its tokens [n_tokens, n_embd]. See `llama_py.text.embed.embed`.
 
         Raises TooLong for a text that is longer than a batch, ContextError for an empty one.
         """
@@ -169,13 +160,13 @@ class Engine(Closing):
         return self._later(self._reading.embed(texts, pooling, attention, norm))
 
     def rerank(self, query: str, texts: Sequence[str]) -> Future[list[F32]]:
-        """How well texts answer a query: of each its scores, F32 [n_cls_out].
-        ContextError for a model that is no reranker, TooLong for a text that is too long."""
+        """Score how well texts answer a query, F32 [n_cls_out] each. ContextError if the model is
+        not a reranker, TooLong for a text that is too long."""
         check_reranks(self.model)
         return self.embed([pair(self.model, [query, text]) for text in texts], "rank")
 
     def _with_chat(self, request: Request) -> Request:
-        """Return a request with what the format of its conversation says of one answer."""
+        """Return a request with the parameters of its chat format."""
         chat = request.chat
         if chat is None:
             return request
@@ -186,11 +177,11 @@ class Engine(Closing):
         return replace(request, params=p, constraint=constraint, marks=marks)
 
     def slots(self) -> tuple[SlotInfo, ...]:
-        """What each sequence is doing."""
+        """Return the state of each sequence."""
         return self._scheduler.info()
 
     def metrics(self) -> Now:
-        """What is done, and was done so far."""
+        """Return current and total metrics."""
         s, budget = self._scheduler, self._cache.budget
         total = replace(s.metrics, ended=Counter(dict(s.metrics.ended)))
         n_cells = sum(slot.n_held for slot in s.slots)
@@ -204,7 +195,7 @@ class Engine(Closing):
         )
 
     def set_loras(self, loras: Mapping[Adapter, float]) -> None:
-        """From now on requests that say nothing of adapters begin with these."""
+        """Set the adapters of requests that specify none."""
         self._check_loras(loras)
         self._scheduler.loras = dict(loras)
 
@@ -225,8 +216,8 @@ class Engine(Closing):
         return self._of_slot(id, save)
 
     def restore_slot(self, id: int, path: str | Path) -> Future[tuple[int, int]]:
-        """Put a sequence from a file in place of what one has, once it is idle; -> its tokens, and
-        the file's bytes. See `llama_py.decoding.prefix_cache.load_slot`."""
+        """Load a sequence from a file into an idle slot; returns its number of tokens and the
+        file's bytes. See `llama_py.decoding.prefix_cache.load_slot`."""
 
         def load() -> tuple[int, int]:
             tokens = load_slot(self._cache, path, id)
@@ -267,7 +258,7 @@ class Engine(Closing):
             raise Closed("the engine is closed; no requests are taken any more")
 
     def _check_answers(self) -> None:
-        """ContextError for a model that does not go on with texts."""
+        """Raise ContextError if the model cannot generate text."""
         if not self._ctx.memory.parts:
             raise ContextError(
                 f"models of architecture {self.model.arch!r} keep nothing of what they have read,"
@@ -365,7 +356,7 @@ class Engine(Closing):
                 self._changed.wait()
 
     def _do_task(self) -> None:
-        """A step of the first task that is ready; the others come first next time."""
+        """Run one step of the first ready task; the others are first next time."""
         for _ in range(len(self._tasks)):
             task = self._tasks.popleft()
             if task.is_ready():

@@ -1,4 +1,4 @@
-"""A request on its way."""
+"""Job: a request in progress."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Told = Callable[[Event], None]
 
 
 class Job:
-    """A request, who is told of it, and how far it has come.
+    """Request, its listener, and its progress.
 
-    ids     what its slot begins with: the prompt, and what was answered before it gave way
-    reads   tokens of them that are still to be computed
-    media   what else than tokens there is in them, by its position
-    n_held  ids that the memory had when it began
-    n_scored  tokens of the prompt that were read with their logits
-    keep    what stays in a full context; None: the answer ends when it is full
-    alone   its next step is not to be one with others: the last failed
-    since   when it came
+    ids     tokens that its slot begins with: prompt, and response before it was preempted
+    reads   number of these that must still be computed
+    media   images in them, by position
+    n_held  number of ids in memory when it began
+    n_scored  prompt tokens processed with logits
+    keep    rule of the context shift; None: the response ends when the context is full
+    alone   compute its next step separately: the last one failed
+    since   time of its submission
     """
 
     def __init__(self, id: int, answer: Answer, told: Told) -> None:
@@ -49,12 +49,12 @@ class Job:
 
     @property
     def pos(self) -> int:
-        """How many of its ids the memory has."""
+        """Number of its ids in memory."""
         return len(self.ids) - self.reads
 
     @property
     def medium(self) -> Medium | None:
-        """What it is to read now, if that is no token."""
+        """Image to process next, if it is not a token."""
         return self.media.get(self.pos) if self.reads else None
 
     @property
@@ -66,26 +66,26 @@ class Job:
 
     @property
     def has_unscored(self) -> bool:
-        """Whether tokens of the prompt are still to be read with their logits: all but the last."""
+        """True if prompt tokens, except the last, must still be processed with logits."""
         request = self.request
         return request.prompt_logprobs is not None and self.n_scored < len(request.prompt) - 1
 
     def cells(self, n: int) -> int:
-        """How many the first n ids take."""
+        """Return the number of cells that the first n ids take."""
         before = (m for at, m in self.media.items() if at + m.n_pos <= n)
         return n + sum(m.n_tokens - m.n_pos for m in before)
 
     def whole(self, n: int) -> int:
-        """The most of the first n ids that end with none of something that goes on."""
+        """Return the largest number of ids, at most n, that does not end within an image."""
         return min((at for at, m in self.media.items() if at < n < at + m.n_pos), default=n)
 
     @property
     def is_late(self) -> bool:
-        """Whether its time is up."""
+        """True if its time limit has passed."""
         return 0 < self.request.t_max < monotonic() - self.since
 
     def tell(self, event: Event) -> None:
-        """Whoever is told may fail: then nobody listens, and the request is cancelled."""
+        """Send an event to the listener; if that fails, cancel the request."""
         try:
             self._told(event)
         except Exception:
@@ -96,7 +96,7 @@ class Job:
 
 
 class Handle:
-    """What `Engine.submit` gives."""
+    """Handle of a request, returned by `Engine.submit`."""
 
     def __init__(self, job: Job, wake: Callable[[], None]) -> None:
         self._job, self._wake = job, wake
@@ -107,11 +107,11 @@ class Handle:
         return self._job.id
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more: no other step is computed for it. Its last event has
-        the reason "cancelled"; nothing happens if it has already ended."""
+        """Cancel the request: no further step is computed for it. Its last event has the reason
+        "cancelled"; nothing happens if it has already ended."""
         self._job.cancelled = True
         self._wake()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until it has ended. False if that took longer than `timeout` seconds."""
+        """Wait until the request has ended; False after `timeout` seconds."""
         return self._job.done.wait(timeout)

@@ -1,4 +1,4 @@
-"""What an engine has done so far, in numbers that only grow (llama-server's /metrics)."""
+"""Metrics of an engine, which only grow (llama-server's /metrics)."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Metrics:
     ended: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Metrics) -> Metrics:
-        """What two engines have done, one after the other."""
+        """Add the metrics of two engines."""
         found = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return Metrics(**{**found, "n_longest": max(self.n_longest, other.n_longest)})
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What an engine is doing, and has done.
+    """Current and total metrics of an engine.
 
     n_busy, n_waiting  requests with a slot, and without
     n_cells            tokens in the memory, of all sequences
-    state_bytes        states in host memory;  n_evicted  those that had to go so far
+    state_bytes        states in host memory;  n_evicted  states evicted so far
     """
 
     total: Metrics

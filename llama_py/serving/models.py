@@ -1,14 +1,14 @@
-"""Several models under one budget of memory: loaded when they are asked for, and the one that was
-not used for longest leaves, never one in use.
+"""Pool of models under one memory budget: loaded on request; the least recently used idle model is
+unloaded when there is no room.
 
     models = Models({"small": Source(lambda: Engine(load(a), owns_model=True), size_of(a)), ...},
                     budget=16 * 2**30)
     with models.use("small") as engine:
         ...
 
-Who asks first is served first. Whoever asks for a model that is there goes on at once, even while
+Requests are served in order. A request for a loaded model continues at once, even while
 others wait for room; but after PATIENCE seconds of that, what others keep in use takes no new work,
-so that nobody waits forever. What ended by an error leaves, and is loaded anew for who asks next.
+so that no request waits forever. A model that failed is unloaded, and loaded again on request.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Asked(Generic[T]):
 
 
 class Models(Closing, Generic[T]):
-    """Models by name."""
+    """Pool of models by name."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Models(Closing, Generic[T]):
         most: int = 0,
         patience: float = PATIENCE,
     ) -> None:
-        """budget: bytes of all that are loaded together; None for any number.
-        most: models that are loaded together; 0 for any number."""
+        """Create the pool; budget: bytes of all loaded models together; None for any number.
+        most: maximum number of loaded models; 0 for any number."""
         self.budget, self.most, self.patience = budget, most, patience
         self._entries = {name: Entry(name, source) for name, source in sources.items()}
         self._all = [*self._entries.values()]  # with those that were removed, until they are gone
@@ -67,7 +67,7 @@ class Models(Closing, Generic[T]):
         return tuple(self._entries)
 
     def info(self) -> tuple[ModelInfo, ...]:
-        """All models, and how they are now."""
+        """Return the state of all models."""
         with self._changed:
             return tuple(
                 ModelInfo(e.name, e.state, e.size, e.n_uses, e.asleep, e.error)
@@ -75,7 +75,7 @@ class Models(Closing, Generic[T]):
             )
 
     def add(self, name: str, source: Source[T]) -> None:
-        """One more. ModelError for a name that is taken."""
+        """Add a model; ModelError if the name is taken."""
         with self._changed:
             if name in self._entries:
                 raise ModelError(f"there is a model {name!r} already; give another name")
@@ -83,7 +83,7 @@ class Models(Closing, Generic[T]):
             self._all.append(self._entries[name])
 
     def remove(self, name: str) -> None:
-        """It cannot be asked for any more; who uses it now may go on to the end."""
+        """Remove a model from the pool; current users may finish."""
         with self._locked():
             entry = self._entry(name)
             entry.leaving = True
@@ -94,8 +94,7 @@ class Models(Closing, Generic[T]):
             self._settle()
 
     def ask(self, name: str) -> Future[Lease[T]]:
-        """A model, as soon as it is there and its turn has come; it is loaded first, if need be.
-        Who does not want it any more says so by `forget`.
+        """Return a future of a model, which is loaded if needed; `forget` cancels it.
 
         Raises ModelError for a name that is not known, AllocError for a model that is larger than
         the budget, Closed. The future has Closed, and what loading raises.
@@ -115,7 +114,7 @@ class Models(Closing, Generic[T]):
         return asked.future
 
     def forget(self, future: Future[Lease[T]]) -> None:
-        """Drop a future of `ask`: what it asked for is not wanted any more, or is given back."""
+        """Cancel a future of `ask`, or release its lease."""
         if future.cancel():
             with self._locked():
                 self._settle()
@@ -124,9 +123,9 @@ class Models(Closing, Generic[T]):
 
     @contextmanager
     def use(self, name: str, timeout: float | None = None) -> Generator[T, None, None]:
-        """A model, which stays until the end of `with`; it is loaded first, if need be.
+        """Acquire a model until the end of `with`; it is loaded if needed.
 
-        timeout  seconds to wait for others to end, where only what they use could make room
+        timeout  seconds to wait for a model in use to be released, if there is no other room
 
         Raises what `ask` and its future raise, and Busy after the time.
         """
@@ -148,7 +147,7 @@ class Models(Closing, Generic[T]):
             lease.end()
 
     def peek(self, name: str) -> Lease[T] | None:
-        """A model that is loaded, to look at it: that does not count as work. None if it is not."""
+        """Return a loaded model for inspection, which is no use of it; None if not loaded."""
         with self._changed:
             entry = self._entry(name)
             if entry.state != "loaded" or entry.served is None:
@@ -169,8 +168,8 @@ class Models(Closing, Generic[T]):
         return True
 
     def leave(self, name: str) -> bool:
-        """Let a model leave as soon as nobody uses it; who asks for it from now on waits until it
-        is loaded anew. One that sleeps is not there any more. False if it is not there."""
+        """Unload a model as soon as it is idle, also one that sleeps; later requests wait until it
+        is loaded again. False if it was not loaded."""
         with self._locked():
             entry = self._entry(name)
             was_asleep, entry.asleep = entry.asleep, False
@@ -181,8 +180,8 @@ class Models(Closing, Generic[T]):
         return True
 
     def tick(self, idle: float = 0.0) -> None:
-        """To be called now and then: models that nobody used for `idle` seconds leave (0: none
-        do), and patience may have come to an end."""
+        """Unload models that were idle for `idle` seconds (0: none), and check patience. Call it
+        regularly."""
         with self._locked():
             for e in self._all:
                 if e.is_idle and 0 < idle <= monotonic() - e.since:
@@ -190,8 +189,8 @@ class Models(Closing, Generic[T]):
             self._settle()
 
     def close(self, timeout: float = LOST) -> None:
-        """Unload all, once nobody uses them any more; who still waits for one gets Closed. What is
-        in use after `timeout` seconds leaves all the same: its lease was lost."""
+        """Unload all models once they are idle; waiting requests get Closed. Models still in use
+        after `timeout` seconds are unloaded as well: their leases were lost."""
         with self._locked():
             self._closed = True
             for one in self._asked[:]:
@@ -213,7 +212,7 @@ class Models(Closing, Generic[T]):
 
     @contextmanager
     def _locked(self) -> Generator[None, None, None]:
-        """What is decided meanwhile is told behind it: whoever is told may ask for something."""
+        """Lock the pool; send decisions afterwards, since listeners may call the pool."""
         with self._changed:
             try:
                 yield
@@ -302,14 +301,14 @@ class Models(Closing, Generic[T]):
         return [e for e in self._all if e.state != "unloaded"]
 
     def _fits(self, there: list[Entry[T]], size: int) -> bool:
-        """Whether another of this size has room beside these."""
+        """Return True if a model of this size fits next to these."""
         if self.most and len(there) >= self.most:
             return False
         return self.budget is None or sum(e.size for e in there) + size <= self.budget
 
     def _too_many(self, size: int, n: int) -> tuple[bool, list[Entry[T]]]:
-        """Whether n more with so many bytes have no room, even once these models have left: of
-        those that are idle the ones that were not used for longest."""
+        """Return True if n more models of `size` bytes do not fit even after unloading idle ones,
+        and these idle models, the least recently used first."""
         there = [e for e in self._there() if e.state != "unloading"]
         excess = sum(e.size for e in there) + size - (self.budget or 0) if self.budget else 0
         surplus = len(there) + n - self.most if self.most else 0
@@ -322,8 +321,7 @@ class Models(Closing, Generic[T]):
         return excess > 0 or surplus > 0, leaving
 
     def _take_no_more(self, one: _Asked[T]) -> None:
-        """What is in use leaves as well, that which was not used for longest first, as much as is
-        needed."""
+        """Mark models in use for unloading, the least recently used first, as far as needed."""
         there = [e for e in self._there() if e.state != "unloading" and not e.is_idle]
         there.sort(key=lambda e: e.used)
         while there and not self._fits([e for e in there if not e.leaving], one.entry.size):
@@ -359,7 +357,7 @@ class Models(Closing, Generic[T]):
             self._settle()
 
     def _made_room(self) -> bool:
-        """Whether an idle model has left."""
+        """Unload the least recently used idle model; False if there is none."""
         with self._changed:
             idle = sorted((e for e in self._there() if e.is_idle), key=lambda e: e.used)
             if not idle:

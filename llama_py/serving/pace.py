@@ -1,4 +1,4 @@
-"""How much of prompts is read in a step in which answers go on too: these must not stumble."""
+"""Number of prompt tokens in a step that also generates tokens, so that responses stay smooth."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Pace:
     """
 
     def __init__(self, n_batch: int, n_ubatch: int, fixed: int | None = None) -> None:
-        """n_batch: tokens of a step, at most; n_ubatch: those that are computed at once;
-        fixed: tokens of prompts in a step, whatever they take."""
+        """Set the limits; n_batch: tokens per step; n_ubatch: tokens computed at once;
+        fixed: prompt tokens per step, whatever time they take."""
         self.n_batch, self.n_ubatch, self.fixed = n_batch, n_ubatch, fixed
         self._answers = 0.0  # seconds of a step without prompts
         self._token = 0.0  # seconds of a token of prompts
 
     def piece(self, n_answers: int) -> int:
-        """Tokens of prompts of the next step; an ubatch at least, if there are no answers."""
+        """Return the prompt tokens of the next step; at least a ubatch if nothing is generated."""
         least = LEAST if n_answers else self.n_ubatch
         if self.fixed is not None:
             return self.fixed if n_answers else least
@@ -41,8 +41,8 @@ class Pace:
         return max(2 ** (n.bit_length() - 1) if n else 0, least)
 
     def saw(self, n_prompt: int, n_answers: int, seconds: float) -> None:
-        """What was computed together, and what it took. Few tokens of prompts say nothing: of more
-        each takes less."""
+        """Update the measured times by a step. Few prompt tokens are ignored, as they take longer
+        each."""
         if n_prompt >= LEAST:
             self._token = _least(self._token, seconds / (n_prompt + n_answers))
         elif not n_prompt:
@@ -54,11 +54,10 @@ def _least(mean: float, newest: float) -> float:
 
 
 def shares(budget: int, wanted: Sequence[int], shortest: bool, whole: bool) -> list[int]:
-    """How much of a budget each gets, who came first before who came later: what it wants.
+    """Distribute a budget in order of arrival, each up to its wanted share.
 
-    shortest  those that want little come first instead
-    whole     only the first gets less than it wants: rests are no numbers that come again
-    """
+    shortest  small shares come first instead
+    whole     only the first may get less than it wants, so that sizes repeat"""
     found = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda i: (wanted[i] if shortest else 0, i))
     for i in order:

@@ -1,4 +1,4 @@
-"""Embeddings and scores between the steps of answers: a few texts at a time."""
+"""Embeddings and scores between the steps of responses: a few texts at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reading(Closing):
     """
 
     def __init__(self, model: Loaded, p: ContextParams, metrics: Metrics) -> None:
-        """p: those of the context that answers;  metrics: where is counted what was read"""
+        """Create the reader; p: parameters of the main context; metrics: counters to update."""
         self.model, self._metrics = model, metrics
         self._how = {name: getattr(p, name) for name in _HOW}
         most = p.n_ctx or model.hparams.n_ctx_train
@@ -38,8 +38,8 @@ class Reading(Closing):
         self._kind = ("", "")
 
     def embed(self, texts: Texts, pooling: str, attention: str, normalize: int) -> Steps:
-        """The rows of texts, as `llama_py.text.embed.embed` gives them; with pooling "none" of each
-        text those of its tokens. A step for as many texts as are read together."""
+        """Embed texts like `llama_py.text.embed.embed`; with pooling "none" return of each text
+        those of its tokens. A step for as many texts as are read together."""
         if pooling == "auto":
             known = self.model.hparams.pooling
             pooling = "mean" if known == "none" else known
@@ -66,7 +66,7 @@ class Reading(Closing):
         m.n_longest = max(m.n_longest, *map(len, texts))
 
     def _groups(self, texts: Texts) -> list[Texts]:
-        """Neighbours that are read together."""
+        """Group consecutive texts that are processed together."""
         groups: list[list[Sequence[int]]] = []
         n = self.n_tokens
         for ids in texts:
@@ -78,7 +78,7 @@ class Reading(Closing):
         return [*groups]
 
     def check(self, texts: Texts) -> None:
-        """TooLong for a text that cannot be read at once."""
+        """Raise TooLong for a text that does not fit one batch."""
         longest = max(map(len, texts), default=0)
         if longest > self.n_tokens:
             raise TooLong(longest, self.n_tokens)

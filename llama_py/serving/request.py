@@ -1,4 +1,4 @@
-"""What is asked of an engine, and what it tells of the answer."""
+"""Requests to an engine, and events of their responses."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Closed(GGMLError):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One completion.
+    """Request for one completion.
 
     prompt        ids, at least one; with images, a `llama_py.vision.prompt.ImagePrompt`, whose
                   answer is not drafted, and ends with the context
-    params        how it is answered: every field of `AnswerParams` but those that say how to draft
+    params        parameters of the response: every field of `AnswerParams` but those of drafting
                   (`Engine` has them for all), `seq_id` and `before`
     chat          the conversation of this prompt, which completes `params`, `constraint` and
                   `marks`; None: the prompt is no conversation
-    constraint    what the answer must be, if it is none of those that `params` name
+    constraint    constraint of the response, unless `params` specify it
     loras         adapters of the model and their scales; None: those of the engine
-    id_slot       the sequence that is to answer; -1: the one that has most of the prompt
-    cache_prompt  whether what is held of the prompt is not computed again
-    marks         where other prompts may go on, see `PrefixCache.start`
-    n_drafts      tokens that are drafted at most; 0: none, None: as many as the engine may
+    id_slot       sequence to use; -1: the one that has most of the prompt
+    cache_prompt  use the prefix cache for the prompt
+    marks         positions at which other prompts may diverge, see `PrefixCache.start`
+    n_drafts      maximum number of draft tokens; 0: none, None: the engine's maximum
     prompt_logprobs  the prompt's tokens have log probabilities, and as many of the most likely
                      tokens; the whole prompt is computed. None: they have none
     post_sampling_probs  probabilities are those that the sampler drew from
-    n_discard     tokens that leave with a context shift (0: half of those that are not kept)
+    n_discard     tokens to discard in a context shift (0: half of those that are not kept)
     n_indent      the answer ends before a line that is indented by fewer spaces and tabs (0: off)
     t_max_predict seconds after which the answer ends with its line (0: no limit)
     t_max         seconds after which it ends in any case, those in the queue included (0: no limit)
@@ -71,14 +71,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """How far a request has come. Seconds are those of the steps that it was part of.
+    """Progress of a request; seconds are those of the steps that it was part of.
 
-    n_prompt, n_reused, n_done   tokens of the prompt, those that were held, and those that the
+    n_prompt, n_reused, n_done   tokens of the prompt, those that were cached, and those that the
                                  memory has now
     prompt_seconds, gen_seconds  until the first token, and from then on
     n_gen                        tokens of the answer
-    n_drafted, n_accepted        guesses that were checked, and those that were right
-    n_discarded                  tokens that left a full context
+    n_drafted, n_accepted        draft tokens that were verified, and those accepted
+    n_discarded                  tokens discarded by context shifts
     """
 
     n_prompt: int = 0

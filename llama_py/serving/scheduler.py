@@ -1,8 +1,7 @@
-"""Several requests in one batch, step by step (llama-server's update_slots).
+"""Scheduler of parallel requests in one batch, step by step (llama-server's update_slots).
 
-A step reads prompts, as many as take about a second, and computes a token, or a draft, of each
-answer. So answers go on while prompts are read. Everything here belongs to one thread.
-"""
+A step processes about a second's worth of prompts, and computes a token, or a draft, of each
+response, so that responses continue while prompts are processed. One thread runs all of it."""
 
 from __future__ import annotations
 
@@ -42,14 +41,14 @@ N_SPARE = 4  # tokens of a full context that a context shift never keeps (llama-
 
 
 class Scheduler:
-    """The slots of a context, who waits for one, and what the next step computes.
+    """Slots of a context, waiting jobs, and the next step.
 
     waiting  jobs without a slot, the next one first
     metrics  counts what is done
     """
 
     def __init__(self, ctx: Context, sequences: Sequences, n_piece: int | None) -> None:
-        """n_piece: tokens of prompts in a step that has tokens of answers too; None: see `Pace`."""
+        """Create the slots; n_piece: prompt tokens in a step with responses; None: see `Pace`."""
         self.ctx, self.sequences, self.cache = ctx, sequences, sequences.cache
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
         self._pace = Pace(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
@@ -91,11 +90,11 @@ class Scheduler:
         self._sweep()
 
     def info(self) -> tuple[SlotInfo, ...]:
-        """What each slot is doing; any thread may ask."""
+        """Return the state of each slot; safe to call from any thread."""
         return tuple(self._info(slot) for slot in self.slots)
 
     def end_all(self, reason: Reason, error: Exception | None = None) -> None:
-        """No job goes on."""
+        """End all jobs with this reason."""
         for slot, _ in self.busy:
             self._end(slot, reason, error)
         while self.waiting:
@@ -112,11 +111,11 @@ class Scheduler:
         )
 
     def look(self, slot: Slot) -> None:
-        """See what the memory has of a sequence."""
+        """Update the number of tokens that memory has of a sequence."""
         slot.n_held = self.ctx.memory.seq_pos_max(slot.id) + 1
 
     def _sweep(self) -> None:
-        """Who is cancelled or late ends."""
+        """End jobs that were cancelled or are late."""
         for job in [job for job in self.waiting if job.cancelled or job.is_late]:
             self.waiting.remove(job)
             self._tell(job, job.answer.end("cancelled" if job.cancelled else "time"))
@@ -135,8 +134,8 @@ class Scheduler:
                 self._begin(slot, job)
 
     def _slot_for(self, job: Job, free: Sequence[Slot]) -> Slot | None:
-        """The slot that answers; None, if the one it wants is at work, or if another is just
-        computing what its prompt begins with."""
+        """Return the slot for a job; None if its slot is busy, or another slot is computing the
+        prompt's beginning."""
         wanted = job.request.id_slot
         if wanted >= 0:
             return next((slot for slot in free if slot.id == wanted), None)
@@ -207,7 +206,7 @@ class Scheduler:
         job.answer.read(0, seconds)
 
     def _keep_rule(self, job: Job) -> KeepRule | None:
-        """What stays when the context is full; None if the answer ends there."""
+        """Return the rule of a job's context shift; None if it ends when the context is full."""
         if job.media or self.ctx.model.has_encoder or not self.ctx.memory.can_shift:
             return None
         request, n_prompt = job.request, job.answer.timings.n_prompt
@@ -215,7 +214,7 @@ class Scheduler:
         return keep_rule(self.ctx, request.params, n_prompt, n_spare=N_SPARE, n_discard=n_discard)
 
     def _see(self) -> None:
-        """A part of an image: of the first job that stands at one, before that goes on."""
+        """Process a part of an image, of the first job that is at one."""
         if self._sight is None:
             seeing = [(slot, job) for slot, job in self.busy if job.medium is not None]
             if not seeing:
@@ -240,7 +239,7 @@ class Scheduler:
         self._tell(job, job.answer.read(job.cells(job.pos), seconds))
 
     def _rows(self) -> int:
-        """How many rows of an image are read in a step."""
+        """Return how many image rows to process in a step."""
         n_answers = sum(not job.reads for _, job in self.busy)
         return self._pace.piece(n_answers) if n_answers else self.ctx.cparams.n_batch
 
@@ -268,7 +267,7 @@ class Scheduler:
         self._tell(job, replace(job.answer.read(job.pos, seconds), scores=scores))
 
     def _unread(self, slot: Slot, job: Job, e: Exception) -> None:
-        """A part of a prompt was not read: the job ends, unless others may give it room."""
+        """End a job whose prompt part failed, unless other jobs can free room."""
         if self._sight is not None and self._sight.job is job:
             self._sight = None
         if isinstance(e, ContextError):
@@ -279,7 +278,7 @@ class Scheduler:
             self._end(slot, "error", e, spoiled=True)
 
     def _compute(self, group: list[Busy], pieces: dict[int, int], since: float) -> None:
-        """One batch; answers have waited for it since then."""
+        """Compute one batch for a group of jobs; responses have waited since `since`."""
         for slot, job in group:
             if slot.job is job:
                 self._make_room(slot, job)
@@ -304,7 +303,7 @@ class Scheduler:
                 self._take(slot, job, end - (start if job.reads else since))
 
     def _make_room(self, slot: Slot, job: Job) -> None:
-        """Before an answer goes on: what leaves a full context, how far it is drafted."""
+        """Shift a full context and set the draft limit before a response continues."""
         answer = job.answer
         try:
             if job.keep is not None and not job.reads:
@@ -325,7 +324,7 @@ class Scheduler:
                 self._restart(slot, job)
 
     def _take(self, slot: Slot, job: Job, seconds: float) -> None:
-        """The tokens that a step has made certain."""
+        """Take the tokens that a step has made certain."""
         answer, sequences = job.answer, self.sequences
         if not job.reads:
             answer.spend(seconds)
@@ -350,7 +349,7 @@ class Scheduler:
             self._end(slot, "error", e, spoiled=True)
 
     def _count(self, answer: Answer, was_drafted: bool) -> None:
-        """A token more. Who is told of it may look at the metrics at once."""
+        """Count a generated token, before listeners get it, since they may read the metrics."""
         m, t = self.metrics, answer.timings
         m.n_gen, m.n_accepted = m.n_gen + 1, m.n_accepted + was_drafted
         m.n_longest = max(m.n_longest, t.n_prompt + t.n_gen)
@@ -362,7 +361,7 @@ class Scheduler:
         self._tell(job, event)
 
     def _has_read(self, slot: Slot, job: Job, seconds: float) -> bool:
-        """Whether the prompt is read, and an answer is wanted."""
+        """Return True if the prompt is processed and the response can start."""
         has_rows = self.sequences.has_rows(slot.id)
         left = 0 if has_rows else self.sequences.n_pending(slot.id)
         self.metrics.n_prompt += job.reads - left
@@ -379,8 +378,8 @@ class Scheduler:
         return True
 
     def _has_no_room(self, e: ContextError) -> None:
-        """Sequences share cells, of which there are too few: idle ones give theirs back, then the
-        job that came last gives way, and goes on where it was once another has ended."""
+        """Free shared cells: offload an idle sequence, else preempt the job that came last gives
+        way, and goes on where it was once another has ended."""
         if put_idle_away(self.ctx, self.slots):
             return
         slot, job = max(self.busy, key=lambda one: one[1].id)
@@ -397,7 +396,7 @@ class Scheduler:
             self._end(slot, "length")
 
     def _failed(self, busy: list[Busy], e: Exception) -> None:
-        """A step failed: whose fault it was is seen when each goes on alone."""
+        """End a job whose step failed; several jobs are retried one by one to find the cause."""
         if len(busy) == 1:
             self._end(busy[0][0], "error", e, spoiled=True)
             return
@@ -406,7 +405,7 @@ class Scheduler:
             self._restart(slot, job)
 
     def _restart(self, slot: Slot, job: Job) -> None:
-        """Go on from what the memory still has."""
+        """Restart a job from the tokens that memory still has."""
         try:
             job.alone, job.ids = True, self.sequences.tokens(slot.id)
             self.sequences.finish(slot.id, whole=False)
@@ -415,7 +414,7 @@ class Scheduler:
             self._end(slot, "error", e)
 
     def _release(self, slot: Slot, job: Job) -> None:
-        """The slot is free; its sequence stays."""
+        """Free the slot and keep its sequence."""
         if self._sight is not None and self._sight.job is job:
             self._sight = None
         try:
@@ -429,7 +428,7 @@ class Scheduler:
     def _end(
         self, slot: Slot, reason: Reason, error: Exception | None = None, spoiled: bool = False
     ) -> None:
-        """A job goes on no more; spoiled: what was computed for it is wrong."""
+        """End a slot's job; spoiled: its computed tokens are wrong."""
         if (job := slot.job) is not None:
             self._release(slot, job)
             if spoiled:

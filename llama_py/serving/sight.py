@@ -1,4 +1,4 @@
-"""An image of a prompt that is read between steps, so that answers go on meanwhile."""
+"""Image of a prompt that is processed between steps, so that responses continue."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Sight:
-    """What a job is reading that is no token (`medium`), part by part."""
+    """Image (`medium`) that a job is processing, part by part."""
 
     def __init__(self, ctx: Context, slot: Slot, job: Job, most: Callable[[], int]) -> None:
-        """most: rows that the next part has at most"""
+        """Start an image; most: maximum number of rows in the next part."""
         assert job.medium is not None
         self.slot, self.job, self.medium = slot, job, job.medium
         self._reading = self.medium.reading(ctx, job.pos, slot.id, most)
 
     def step(self) -> bool:
-        """The next part. Whether it was the last."""
+        """Process the next part; return True if it was the last."""
         return next(self._reading, self) is self

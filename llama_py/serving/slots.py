@@ -1,4 +1,4 @@
-"""Sequences of a context, and which of them is to answer a request."""
+"""Sequences of a context, and the choice of one for a request."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SlotInfo:
-    """What a slot is doing (llama-server's /slots).
+    """State of a slot (llama-server's /slots).
 
-    id_request  that of `Handle.id`, -1 if it is idle
+    id_request  `Handle.id` of its request, -1 if it is idle
     n_prompt, n_done, n_gen  as of `Timings`
     n_left      tokens of the answer that may still come, -1 for any number
     n_held      tokens that the memory has of it

@@ -1,4 +1,4 @@
-"""What `Models` are made of: where a model comes from, and who uses it."""
+"""Entries of the model pool: loader, size and users of a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ State = Literal["unloaded", "loading", "loaded", "unloading"]
 
 
 class Served(Protocol):
-    """What is loaded: an `Engine`, or something that has one."""
+    """Interface of a loaded model: an `Engine`, or an object that has one."""
 
     @property
     def size(self) -> int:
@@ -23,7 +23,7 @@ class Served(Protocol):
 
     @property
     def error(self) -> BaseException | None:
-        """What ended it by itself: it serves no more, and is loaded anew for who asks next."""
+        """Exception that stopped it; it is then loaded again for the next request."""
         ...
 
     def close(self) -> None: ...
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Served)
 
 @dataclass(frozen=True, slots=True)
 class Source(Generic[T]):
-    """How a model is loaded, and about how many bytes it takes then."""
+    """Loader of a model, and its approximate size in bytes."""
 
     load: Callable[[], T]
     size: int
@@ -85,7 +85,7 @@ class Lease(Generic[T]):
         self._n, self._lock = 1, threading.Lock()
 
     def keep(self) -> None:
-        """Somebody else uses it too."""
+        """Add a user of the lease."""
         with self._lock:
             self._n += 1
 
@@ -98,7 +98,7 @@ class Lease(Generic[T]):
 
 
 def size_of(path: str | Path) -> int:
-    """About the bytes of a model that is not loaded: those of its file, or of all parts."""
+    """Return the approximate bytes of a model: the size of its file, or of all shards."""
     path = Path(path)
     split = PART.search(path.name)
     others = path.parent.glob(f"*{split[1]}") if split else [path]

@@ -1,4 +1,4 @@
-"""Things to do between steps, in the thread that has the context: embeddings, saved slots."""
+"""Tasks between steps, in the context's thread: embeddings, saved slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Steps = Generator[None, None, Any]
 
 
 def at_once(do: Callable[[], Any]) -> Steps:
-    """A task of one step."""
+    """Return `do` as a task of one step."""
     return do()
     yield
 
@@ -26,7 +26,7 @@ class Task:
         self.future: Future[Any] = Future()  # may be cancelled between two steps
 
     def step(self) -> bool:
-        """One step. Whether there are others; a cancelled task has none."""
+        """Run one step; return True if there are more. A cancelled task has none."""
         if self.future.cancelled():
             return self._end()
         try:
@@ -38,7 +38,7 @@ class Task:
         return True
 
     def fail(self, e: Exception) -> None:
-        """There is no result."""
+        """End the task with an exception."""
         self._end(error=e)
 
     def _end(self, value: Any = None, error: Exception | None = None) -> bool:

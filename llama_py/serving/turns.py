@@ -1,4 +1,4 @@
-"""Who is computed together in a step, and how much of prompts."""
+"""Batches of a step: the jobs computed together, and their prompt tokens."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ Group = tuple[list[Busy], dict[int, int]]
 
 
 class Turns:
-    """How the jobs of a step come in groups; each is one batch.
+    """Grouping of a step's jobs into batches.
 
-    mixes  a ubatch may have more tokens of one sequence than of another: then all are one group
+    mixes  a ubatch may have unequal numbers of tokens per sequence: then all are one group
     """
 
     def __init__(self, pace: Pace, mixes: bool) -> None:
         self.pace, self.mixes = pace, mixes
 
     def groups(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
-        """Jobs, and how many tokens of the prompts among them are computed at most, by slot. A
-        group is looked for once the one before it is computed.
+        """Yield groups of jobs, and the maximum number of prompt tokens by slot. Each group is
+        determined after the one before it was computed.
 
-        shortest  the shortest prompt is read first, else the one that came first
-        """
+        shortest  process the shortest prompt first, else the one that came first"""
         if self.mixes or len(busy) == 1:
             yield from self._all(busy, shortest)
         else:
@@ -42,8 +41,8 @@ class Turns:
             yield group, pieces
 
     def _apart(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
-        """A prompt is read by itself, all but its last token, which comes with the answers: the
-        graph of these is the same whether somebody reads or not."""
+        """Yield prompts separately, except their last tokens, which join the responses' batch: its
+        graph is then the same with and without prompts."""
         pieces = _pieces(busy, 1, self._budget(busy)[1], shortest, True)
         for slot, job in sorted(busy, key=lambda one: one[1].id):
             end, before = job.reads - pieces.get(slot.id, 0), -1
@@ -55,7 +54,7 @@ class Turns:
             yield group, {}
 
     def _budget(self, busy: Sequence[Busy]) -> tuple[int, int]:
-        """How many answers there are, and how many tokens of prompts are read beside them."""
+        """Return the number of responses, and of prompt tokens to process with them."""
         n_answers = sum(not job.reads for _, job in busy)
         return n_answers, self.pace.piece(n_answers)
 
@@ -63,7 +62,7 @@ class Turns:
 def _pieces(
     busy: Sequence[Busy], n_kept: int, budget: int, shortest: bool, whole: bool
 ) -> dict[int, int]:
-    """What of each prompt is read, by slot; n_kept tokens at its end are not."""
+    """Return how many tokens of each prompt to process, by slot, leaving n_kept at its end."""
     prompts = {
         slot.id: n
         for slot, job in sorted(busy, key=lambda one: one[1].id)

@@ -1,1 +1,1 @@
-"""From prompts to answers: streams, conversations, tool calls, infill, embeddings, reranking."""
+"""Text generation: streams, conversations, tool calls, infill, embeddings, reranking."""

@@ -1,4 +1,4 @@
-"""Messages as prompts: their text, and how the answers to them are generated and read."""
+"""Prompts made from messages, and the parsing of responses to them."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class ChatReader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatOptions:
-    """How the prompt of messages is made, and how its answers are read.
+    """Options for making a prompt from messages, and for parsing its responses.
 
     Attributes:
         tool_choice: "auto", "none", "required", or a function's name in OpenAI's form.
-        parallel_tool_calls: An answer may have several calls; None: if the template does.
+        parallel_tool_calls: A response may have several calls; None: if the template does.
         json_schema: The schema of the answer; None: any text.
         reasoning_format: "none": reasoning is part of the content.
         add_generation_prompt: The prompt ends where an answer begins.
-        continue_final_message: The last message goes on: True, or which part of it.
-        budget: Most tokens of reasoning (-1: any number).
+        continue_final_message: Continue the last message: True, or a part of it.
+        budget: Maximum number of reasoning tokens (-1: any number).
         budget_message: Text before the tag that ends reasoning over the budget.
         variables: Variables for the template, such as {"enable_thinking": False}.
         plain: All of an answer is content.
@@ -90,7 +90,7 @@ class ChatPrompt:
         tools: Sequence[Tool] | None = None,
         options: ChatOptions | None = None,
     ) -> None:
-        """Render the prompt.
+        """Render the prompt of a conversation.
 
         Args:
             model: The model that answers.
@@ -145,7 +145,7 @@ class ChatPrompt:
         return tokens_of(self.model, self.text, self.messages, media_path, n_most)
 
     def params(self, p: AnswerParams) -> AnswerParams:
-        """Return the options of one answer, with what the template and the format add to them."""
+        """Return the options of one response, completed by the template and the format."""
         f, tags = self.format, self._tags
         end = (self._end,) if self._end and not f.ends_itself else ()
         shown = () if tags is None else control_tokens(tags, self._tokenizer)
@@ -270,7 +270,7 @@ def calls_of(message: Mapping[str, Any]) -> list[ToolCall]:
 
 
 def without_images(messages: Sequence[Message]) -> Sequence[Message]:
-    """Messages with marks where images are, for a template."""
+    """Replace images in messages by marks, for a template."""
     if not has_images(messages):
         return messages
     from llama_py.vision.messages import marked
@@ -279,7 +279,7 @@ def without_images(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def template_of(model: Loaded) -> ChatTemplate:
-    """The model's chat template; a plain one, with a warning, if it has none."""
+    """Return the model's chat template, or a plain one with a warning."""
     return model.chat_template or model.default_template
 
 
@@ -290,10 +290,10 @@ def tokens_of(
     media_path: str | Path | None = None,
     n_most: int | None = None,
 ) -> list[int]:
-    """The tokens of a prompt that a template made: BOS is there once. Where the messages that it
-    was made of have images, it is a `llama_py.vision.prompt.ImagePrompt`.
+    """Tokenize a rendered prompt, with one BOS. If its messages have images, the result is a
+    `llama_py.vision.prompt.ImagePrompt`.
 
-    media_path  a folder of whose files the messages may name images (file:NAME)
+    media_path  folder with files that messages may name as images (file:NAME)
     n_most      cells that images may take; None: any number
     """
     bos = template_of(model).bos
@@ -316,7 +316,7 @@ def tokens_of(
 
 
 def _behind_images(text: str) -> tuple[str, str]:
-    """A text up to the end of its last image, and the rest."""
+    """Split a text after its last image."""
     from llama_py.vision.messages import PLACE
 
     head, place, rest = text.rpartition(PLACE)
@@ -324,8 +324,8 @@ def _behind_images(text: str) -> tuple[str, str]:
 
 
 def _token_at(model: Loaded, ids: Sequence[int], rest: str) -> int:
-    """The token in which the rest of a text begins; the last one, if there is no rest. Of what has
-    images only what is behind the last is looked at."""
+    """Return the index of the token in which the end `rest` of a text begins; the last one if
+    empty. With images only tokens after the last image are searched."""
     left = len(rest.encode("utf-8", "surrogatepass"))
     for i in reversed(range(len(ids))):
         if ids[i] < 0:

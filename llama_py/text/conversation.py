@@ -1,4 +1,4 @@
-"""A conversation: messages through the model's chat template, answers kept."""
+"""Conversation: messages rendered by the model's chat template, with stored responses."""
 
 from __future__ import annotations
 
@@ -55,14 +55,12 @@ class Conversation:
         tools: Sequence[Tool] = (),
         parallel_tool_calls: bool | None = None,
     ) -> None:
-        """system: what the model is to be.
+        """Start a conversation; system: system prompt.
 
-        thoughts   take them out of the text of answers
-        budget     how many tokens they may have (-1: any number); before the tag that then ends
-                   them comes budget_message
-        variables  for the template, such as {"enable_thinking": False}
-        tools      functions, or descriptions in the form of the OpenAI API, that answers may call;
-                   parallel_tool_calls: several in an answer (None: if the template does)
+        thoughts   remove reasoning from the text of responses
+        budget     maximum number of reasoning tokens (-1: any number); budget_message is inserted
+                   before the tag that then ends reasoning
+                   parallel_tool_calls: several in a response (None: if the template does)
         """
         self.ctx = ctx
         self.messages: list[Message] = []
@@ -81,7 +79,7 @@ class Conversation:
 
     @property
     def system(self) -> str:
-        """What the model is to be, which the template tells it; it may be set at any time."""
+        """System prompt; it can be set at any time."""
         return str(self.start[0]["content"]) if self.start else ""
 
     @system.setter
@@ -91,7 +89,7 @@ class Conversation:
         self.messages = [*self.start, *rest]
 
     def ask(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
-        """The answer to a message, piece by piece: `say`, then `answer`."""
+        """Add a user message and yield the response: `say`, then `answer`."""
         return self.answer(self.say(text, images), **options)
 
     def say(self, text: str, images: Sequence[Given] = ()) -> list[int]:
@@ -123,7 +121,7 @@ class Conversation:
 
     @property
     def calls(self) -> list[ToolCall]:
-        """What the last answer calls; `tell` its results."""
+        """Tool calls of the last response; pass their results to `tell`."""
         return calls_of(self.messages[-1]) if self.tools and self.messages else []
 
     def tell(self, results: Sequence[Message]) -> list[int]:
@@ -148,8 +146,8 @@ class Conversation:
             yield from self.answer(ids, **options)
 
     def again(self, text: str | None = None) -> list[int]:
-        """`say` what was said last once more, or `text` instead of it: the answer to it leaves the
-        conversation. ContextError, with nothing changed, if nothing was said, or as of `say`."""
+        """Replace the last user message by `text` (None: keep it), discard its response, and return
+        the prompt. ContextError, with nothing changed, if there is none, or as of `say`."""
         self._stop()
         before = self.messages
         asked = [i for i, m in enumerate(before) if m["role"] == "user"]
@@ -176,7 +174,7 @@ class Conversation:
         self.messages = list(messages)
 
     def _fitted(self, messages: list[Message]) -> tuple[list[Message], ChatPrompt, list[int]]:
-        """As much of the end of a conversation as leaves room for an answer, and its prompt."""
+        """Return the end of a conversation that leaves room for a response, and its prompt."""
         n_ctx = self.ctx.cparams.n_ctx_seq
         while True:
             chat = self._prompt_of(messages)
@@ -199,10 +197,10 @@ class Conversation:
         return ChatPrompt(self.ctx.model, messages, self.tools or None, how)
 
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
-        """What follows the tokens of `say`, piece by piece; options are those of AnswerParams (but
-        `temp` is 0), and with tools tool_choice (auto, none, required, or a function's name as the
-        OpenAI API has it); `Piece.calls` are what comes of calls. `Piece.error` is why an answer
-        does not meet a `json_schema`.
+        """Yield the response to the tokens of `say`; options are those of AnswerParams (but `temp`
+        is 0), and with tools tool_choice (auto, none, required, or a function's name as the OpenAI
+        API has it); `Piece.calls` are what comes of calls. `Piece.error` is why an answer does not
+        meet a `json_schema`.
 
         What was answered when the caller stops, or an error comes, is kept as the answer; where an
         error comes before any, the message leaves the conversation.
@@ -242,7 +240,7 @@ class Conversation:
         return AnswerParams(**how)
 
     def _n_keep(self, n_keep: int) -> int:
-        """What the system says stays, whatever else leaves a full context."""
+        """Return n_keep, raised so that the system prompt is kept in a full context."""
         if n_keep < 0 or not self.start:
             return n_keep
         other = [*self.start, {"role": "user", "content": "x"}]
@@ -262,14 +260,14 @@ class Conversation:
 
     @staticmethod
     def text(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> str:
-        """The prompt of a conversation, or of one question; `variables` are for the template."""
+        """Render the prompt of a conversation or question; `variables` are for the template."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         return template_of(model).render(without_images(messages), **variables)
 
     @staticmethod
     def prompt(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> list[int]:
-        """The tokens of `text`."""
+        """Tokenize the prompt that `text` renders."""
         said = () if isinstance(messages, str) else messages
         return tokens_of(model, Conversation.text(model, messages, **variables), said)
 
@@ -283,7 +281,7 @@ class Conversation:
 
 
 def _said_again(message: Message, text: str | None) -> Any:
-    """The content of a message, or another text in place of its own; its images stay."""
+    """Return a message's content, with its text replaced by `text` if given; images stay."""
     if text is None or not has_images([message]):
         return message["content"] if text is None else text
     images = [part for part in parts_of(message) if part.get("type") == IMAGE]
@@ -291,7 +289,7 @@ def _said_again(message: Message, text: str | None) -> Any:
 
 
 def _without_oldest(messages: list[Message]) -> list[Message] | None:
-    """A conversation without its first turn; None if there is but one."""
+    """Return a conversation without its first turn; None if it has only one."""
     roles = [m["role"] for m in messages]
     first = 1 if roles[0] == "system" else 0
     later = [i for i in range(first + 1, len(roles)) if roles[i] == "user"]

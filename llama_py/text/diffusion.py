@@ -1,5 +1,5 @@
-"""Writing by diffusion: all of an answer is masked, and step by step the tokens that the model is
-surest of take their places (examples/diffusion/diffusion.cpp).
+"""Generation by diffusion: all of a response is masked, and step by step the most confident tokens
+are unmasked (examples/diffusion/diffusion.cpp).
 
     for step in diffuse(model, ids, 64, DiffusionParams(steps=32), SamplingParams(temp=0)):
         print(step.done, model.tokenizer.detokenize(step.tokens[len(ids):]))
@@ -41,12 +41,12 @@ def diffuse(
     how: DiffusionParams,
     sampling: SamplingParams,
 ) -> Iterator[Step]:
-    """The text, prompt and answer, before each step and at the end.
+    """Yield the text, prompt and response, before each step and at the end.
 
     length    tokens of both together
-    sampling  temp (0: the likeliest), top_k, top_p and seed count
+    sampling  uses temp (0: most likely), top_k, top_p and seed
 
-    Raises ContextError for a model that does not diffuse, and steps or blocks that do not fit.
+    Raises ContextError if the model has no diffusion, or steps or blocks do not fit.
     """
     mask = _mask_of(model)
     if not 0 < len(prompt) < length:
@@ -81,7 +81,7 @@ def _mask_of(model: Loaded) -> int:
 
 
 def _spans(how: DiffusionParams, n_prompt: int, length: int) -> tuple[list[tuple[int, int]], int]:
-    """Where tokens are unmasked, one span after another, and the steps of each."""
+    """Return spans to unmask one after another, and the number of steps per span."""
     steps, block = how.steps or STEPS, how.block_length
     if how.eps and block:
         raise ContextError("give either --diffusion-eps or --diffusion-block-length")
@@ -97,9 +97,9 @@ def _spans(how: DiffusionParams, n_prompt: int, length: int) -> tuple[list[tuple
 
 
 def _count(how: DiffusionParams, step: int, steps: int, n: int, n_masked: int) -> int:
-    """How many of n masked tokens this step unmasks (calculate_transfer_count).
+    """Return how many of n masked tokens this step unmasks (calculate_transfer_count).
 
-    n_masked  of the block at its begin
+    n_masked  masked tokens at the start of the block
     """
     if how.block_length:
         return n_masked // steps + (step < n_masked % steps)
@@ -114,7 +114,7 @@ def _count(how: DiffusionParams, step: int, steps: int, n: int, n_masked: int) -
 def _logits(
     ctx: Context, tokens: npt.NDArray[np.int32], masked: Ints, n_prompt: int, mask: int, cfg: float
 ) -> F32:
-    """Of the masked tokens. -> [n_masked, n_vocab]"""
+    """Compute logits of the masked tokens, [n_masked, n_vocab]."""
     rules = ctx.model.architecture.diffusion
     assert rules is not None
     shifts = ctx.model.file.metadata.get(SHIFT, rules.shifts)
@@ -137,7 +137,7 @@ def _unmask(
     sampling: SamplingParams,
     rng: np.random.Generator,
 ) -> None:
-    """Let n of the masked tokens be what is drawn for them."""
+    """Replace n of the masked tokens by drawn tokens."""
     algorithm, x = ALGORITHMS[how.algorithm], logits.astype(np.float64)
     if how.add_gumbel_noise and sampling.temp > 0:
         x = x - sampling.temp * np.log(-np.log(np.maximum(rng.random(x.shape), 1e-20)))
@@ -154,7 +154,7 @@ def _unmask(
 def _draw(
     logits: F64, sampling: SamplingParams, rng: np.random.Generator, algorithm: str
 ) -> tuple[Ints, F64]:
-    """A token of each row [n, n_vocab], and how sure it is. -> [n], [n]"""
+    """Draw a token from each row [n, n_vocab]; return tokens and confidences, [n] each."""
     k = min(sampling.top_k, logits.shape[1]) if sampling.top_k > 0 else logits.shape[1]
     order = np.argsort(-logits, axis=1, kind="stable")[:, :k]
     x = np.take_along_axis(logits, order, 1)

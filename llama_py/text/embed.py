@@ -1,4 +1,4 @@
-"""Embeddings of texts: one row for each, or for each of its tokens."""
+"""Embeddings of texts: one row per text, or per token."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def embed(
     normalize: bool | int = True,
     attention: str = "auto",
 ) -> F32:
-    """F32 [n_texts, n]: n is n_embd, or the number of a reranker's scores.
+    """Return embeddings F32 [n_texts, n]: n is n_embd, or the number of a reranker's scores.
 
     pooling    one of params.POOLING but "none"; "auto": the model's, or else the mean
-    normalize  rows are made to have length one; or a number, as for `normalized`. Scores never are
+    normalize  scale rows to length one; or a number, as for `normalized`. Scores are not scaled
     attention  one of params.ATTENTION; "auto": as the model says
 
     Raises ContextError for a text without tokens.
@@ -48,7 +48,7 @@ def embed(
 
 
 def reading(tokens: Sequence[Sequence[int]], n_tokens: int = N_TOKENS) -> dict[str, Any]:
-    """The options of a context that reads these texts, about n_tokens at once."""
+    """Return context options for processing these texts, about n_tokens at once."""
     if not all(tokens):
         empty = next(i for i, ids in enumerate(tokens) if not ids)
         raise ContextError(f"text {empty} has no tokens, so there is nothing to embed")
@@ -59,8 +59,9 @@ def reading(tokens: Sequence[Sequence[int]], n_tokens: int = N_TOKENS) -> dict[s
 
 
 def rows(ctx: Context, tokens: Sequence[Sequence[int]]) -> Iterator[F32]:
-    """Of each text, its row [n]; with pooling "none" those of its tokens [n_tokens, n].
+    """Yield the row [n] of each text; with pooling "none" its tokens' rows [n_tokens, n].
 
+    As many consecutive texts as fit into a batch are processed together.
     As many neighbours as fit into a batch are read together, whatever their lengths.
     """
     for group in _groups(tokens, ctx.cparams.n_seq_max, ctx.cparams.n_batch):
@@ -77,7 +78,7 @@ def rows(ctx: Context, tokens: Sequence[Sequence[int]]) -> Iterator[F32]:
 def _groups(
     tokens: Sequence[Sequence[int]], n_seq: int, n_tokens: int
 ) -> Iterator[list[Sequence[int]]]:
-    """As many neighbours as fit into one batch."""
+    """Group consecutive texts that fit into one batch."""
     group: list[Sequence[int]] = []
     for ids in tokens:
         if len(group) == n_seq or sum(map(len, group)) + len(ids) > n_tokens:
@@ -88,10 +89,10 @@ def _groups(
 
 
 def normalized(found: F32, norm: int) -> F32:
-    """Rows divided by their size; those of zeros stay (common.cpp:common_embd_normalize).
+    """Divide rows by their norm; zero rows stay (common.cpp:common_embd_normalize).
 
     found  F32 [n_rows, n]
-    norm   -1: as they are; 0: the largest becomes 32760; 1: sum; 2: length; N: p-norm
+    norm   -1: none; 0: the largest becomes 32760; 1: sum; 2: length; N: p-norm
     """
     if norm < -1:
         raise ContextError(f"normalize = {norm}: it must be -1 (not at all), 0 (to 16 bits) or p")
@@ -104,7 +105,7 @@ def normalized(found: F32, norm: int) -> F32:
 
 
 def similarities(found: F32) -> npt.NDArray[np.float32]:
-    """Cosines between rows [n_rows, n]; two rows of zeros are alike (common_embd_similarity_cos).
+    """Return cosines between rows [n_rows, n]; zero rows are equal (common_embd_similarity_cos).
     -> [n_rows, n_rows]"""
     x = found.astype(np.float64)
     length = np.linalg.norm(x, axis=1)

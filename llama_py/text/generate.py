@@ -1,4 +1,4 @@
-"""From a prompt to text, token by token, with timings."""
+"""Text generation token by token, with timings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Greedy:
         return best
 
     def accept(self, id: int) -> None:
-        """Nothing depends on what came before."""
+        """Ignore the token: greedy choice does not depend on earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +222,14 @@ def _read(sequences: Sequences, ids: Sequence[int], p: GenerateParams) -> None:
 
 
 def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:
-    """Let the encoder read a text; what the decoder starts with."""
+    """Encode a text, and return the tokens that the decoder starts with."""
     ctx.memory.seq_rm(seq_id)
     ctx.encode(Batch(ids, seq_ids=[(seq_id,)] * len(ids)))
     return [ctx.model.architecture.start_token]
 
 
 class Choice:
-    """The sampler, and what changes logits before it: each is told of every token."""
+    """Sampler and logit processors, which are told every token."""
 
     def __init__(self, p: GenerateParams, prompt: Sequence[int]) -> None:
         self.sampler: Chooser = p.sampler or Greedy()
@@ -243,7 +243,7 @@ class Choice:
 
     @property
     def allowed(self) -> Callable[[Sequence[int]], int] | None:
-        """How many tokens of a draft the sampler lets come next."""
+        """Function that returns how many tokens of a draft the sampler allows."""
         return None if self.answers is None else self.answers.n_allowed
 
     def __call__(self, logits: F32) -> int:
@@ -256,7 +256,7 @@ class Choice:
 
 
 def _ended(piece: Piece, text: str, e: Ended) -> Piece:
-    """The last piece of an answer with which a constraint has come to an end."""
+    """Return the last piece of a response whose constraint has ended."""
     if not e.complete:
         log.warning("the grammar allows no token here: the answer is not complete")
     reason: FinishReason = "stop" if e.complete else "grammar"
@@ -266,7 +266,7 @@ def _ended(piece: Piece, text: str, e: Ended) -> Piece:
 def logprobs_of(
     logits: F32, id: int, n: int | None
 ) -> tuple[float | None, tuple[tuple[int, float], ...]]:
-    """The log probability of a token, and those of the n most likely; None: nothing of it."""
+    """Return the log probability of a token and of the n most likely ones; None: neither."""
     if n is None:
         return None, ()
     x = logits.astype(np.float64)
@@ -279,7 +279,7 @@ def logprobs_of(
 
 
 def said(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, FinishReason | None]:
-    """The text that a token makes certain, and why it is the last one if it is."""
+    """Return the text that a token makes certain, and the reason if it is the last one."""
     shown = "" if ends else text.push(id)
     if text.stopped is None and (ends or last):
         shown += text.flush()

@@ -1,4 +1,4 @@
-"""Filling in the middle: the prompt of what stands before and behind a gap."""
+"""Fill-in-the-middle prompts from the texts before and after a gap."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def infill_ids(
     n_batch: int = N_BATCH,
     spm: bool = False,
 ) -> list[int]:
-    """The ids that ask for what stands between two texts (server-common.cpp:format_prompt_infill).
+    """Return the tokens that request the text between two texts
+    (server-common.cpp:format_prompt_infill).
 
-    prompt   how the middle begins
+    prompt   beginning of the middle
     extra    what else may be of use, the best last: `{"text": ..., "filename": ...}`; of it, as
              much as a context of n_ctx holds beside a batch and twice n_predict
     n_batch  three quarters of it is for the end of the prefix, the rest for the start of the suffix
-    spm      suffix, prefix, middle, which some models prefer
+    spm      order suffix, prefix, middle, which some models prefer
 
     Raises TokenizerError for a model without the tokens for it.
     """
@@ -55,7 +56,7 @@ def infill_ids(
 
 
 def _around(tokenizer: Tokenizer, extra: Sequence[Mapping[str, str]]) -> list[int]:
-    """Other texts, as files of a repository where the model knows such."""
+    """Tokenize extra texts, as files of a repository if the model has such tokens."""
     special = tokenizer.special_ids
 
     def ids_of(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Rerankers: how well texts answer a query."""
+"""Rerankers: scores of how well texts answer a query."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ TEMPLATE = "tokenizer.chat_template.rerank"
 
 
 def rerank(model: Loaded, query: str, texts: Sequence[str]) -> F32:
-    """Scores of texts, the better the higher. -> F32 [n_texts], or [n_texts, n_cls_out] of a model
-    with several
+    """Score texts for a query, higher is better: F32 [n_texts], or [n_texts, n_cls_out] if
+    n_cls_out > 1.
 
-    Raises ContextError for a model that is no reranker.
+
+    Raises ContextError if the model is not a reranker.
     """
     check_reranks(model)
     found = embed(model, [pair(model, [query, text]) for text in texts], "rank")
@@ -24,14 +25,14 @@ def rerank(model: Loaded, query: str, texts: Sequence[str]) -> F32:
 
 
 def check_reranks(model: Loaded) -> None:
-    """ContextError for a model without a classifier."""
+    """Raise ContextError if the model has no classifier."""
     classifier = model.architecture.classifier
     if classifier is None or (classifier.dense is None and classifier.out is None):
         raise ContextError(f"this {model.arch} model has no classifier, so it cannot rerank")
 
 
 def labels(model: Loaded) -> list[str]:
-    """What the scores are called; their numbers where the file does not say."""
+    """Return the names of the scores, or their numbers if the file has no names."""
     given = model.file.metadata.get(f"{model.arch}.classifier.output_labels")
     n = model.hparams.n_cls_out
     names = [str(x) for x in given] if isinstance(given, list) and len(given) == n else [""] * n
@@ -39,9 +40,8 @@ def labels(model: Loaded) -> list[str]:
 
 
 def pair(model: Loaded, parts: Sequence[str]) -> list[int]:
-    """The tokens of a query and a text: by the file's prompt for it, else with what ends and what
-    separates texts between them (examples/embedding/embedding.cpp). Without a prompt there may be
-    more parts."""
+    """Tokenize a query and a text by the file's prompt, else joined by end and separator tokens
+    (examples/embedding/embedding.cpp). Without a prompt there may be more parts."""
     t = model.tokenizer
     template = model.file.metadata.get(TEMPLATE)
     if isinstance(template, str) and len(parts) > 1:

@@ -1,4 +1,4 @@
-"""Token ids to text as they come, without broken characters and without stop strings."""
+"""Conversion of token ids to text as they arrive, without broken characters or stop strings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ggml_py.errors import ModelError
 
 
 class Pieces(Protocol):
-    """What a stream needs of a tokenizer."""
+    """Interface of a tokenizer for text streams."""
 
     def token_to_piece(self, id: int, special: bool = False) -> bytes: ...
 
@@ -32,7 +32,7 @@ class TextStream:
         special: bool = False,
         preserved: Container[int] = (),
     ) -> None:
-        """special: show special tokens, those of `preserved` in any case."""
+        """Start a text; special: show special tokens; `preserved` ones are always shown."""
         if isinstance(stop, str) or not all(stop):
             raise ModelError(f"stop must be a list of strings that are not empty, it is {stop!r}")
         self._tokenizer = tokenizer
@@ -43,7 +43,7 @@ class TextStream:
         self.stopped: str | None = None
 
     def push(self, id: int) -> str:
-        """The text that is certain with this token; bytes that are not UTF-8 are U+FFFD."""
+        """Add a token and return the text that is now certain; invalid UTF-8 becomes U+FFFD."""
         return self._add(self.piece(id), final=False)
 
     def piece(self, id: int) -> bytes:
@@ -52,7 +52,7 @@ class TextStream:
         return self._tokenizer.token_to_piece(id, special)
 
     def flush(self) -> str:
-        """The rest: call it once, after the last token."""
+        """Return the remaining text; call it once, after the last token."""
         return self._add(b"", final=True)
 
     def _add(self, data: bytes, final: bool) -> str:
@@ -73,7 +73,7 @@ class TextStream:
         return text[:cut]
 
     def _may_start(self, text: str) -> int:
-        """The length of the longest end of `text` that is a beginning of a stop string."""
+        """Return the length of the longest end of `text` that starts a stop string."""
         longest = max(map(len, self._stop), default=0)
         for n in range(min(len(text), longest - 1), 0, -1):
             if any(s.startswith(text[-n:]) for s in self._stop):

@@ -1,4 +1,4 @@
-"""The tensors that a model has declared, and how they get their bytes."""
+"""Tensors that a model has declared, and the loading of their bytes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class Inventing(Protocol):
     """Tensors of a file that does not exist: they are made up as they are declared."""
 
     def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
-        """The model wants this tensor."""
+        """Note that the model needs this tensor."""
 
 
 @dataclass(slots=True)
 class Declarations:
-    """What all parts of a model have declared so far.
+    """Tensors that all parts of a model have declared so far.
 
     tied      (another tensor on the same bytes, the first one)
-    cut       what devices have of tensors that they share
-    rows      what they have of matrices whose results come together
-    joined    these matrices, each where its results are
-    replaced  ids of tensors that have no place, since they are shared
+    cut       parts of tensors that devices share
+    rows      parts of matrices whose results are joined
+    joined    these matrices, each on the device of its results
+    replaced  ids of tensors that are not placed, since they are shared
     sizes     bytes of weights by the name of the device they were placed on
     whole     by name, tensors that are whole
-    copied    those of which devices have bytes of their own
-    ignored   names of tensors that llama.cpp leaves out of its graph, and so does this one
-    restored  names of others that it leaves out, and that are applied since weights need them
+    copied    tensors of which devices have separate copies
+    ignored   names of tensors that llama.cpp and this model ignore
+    restored  names of others that llama.cpp ignores but weights need
     """
 
     infos: Mapping[str, TensorInfo]
@@ -71,7 +71,7 @@ class Declarations:
 
     @property
     def places(self) -> dict[str, list[TensorCut]]:
-        """Where each tensor is, by name: whole, or in parts that each give a part of a sum."""
+        """Parts of each tensor by name: one if it is whole, else several."""
         found = {name: [one] for name, one in self.whole.items()}
         for one in self.joined:
             found.setdefault(one.info.name, [one])
@@ -80,7 +80,7 @@ class Declarations:
         return found
 
     def place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
-        """See Weights.place."""
+        """Place all tensors on devices; see Weights.place."""
         where = self._put_all(device_of, readers, progress)
         tied = {id(copy) for copy, _ in self.tied}
         placed = self.placed
@@ -121,7 +121,7 @@ class Declarations:
             self.copied.append(self.infos[name])
 
     def _count(self, placed: Sequence[Tensor], where: Mapping[int, Device]) -> None:
-        """Set the sizes: what devices have made of weights may take more than the file's bytes."""
+        """Set the sizes; repacked weights may take more than the file's bytes."""
         self.sizes.clear()
         buffers = {id(t.buffer): (where[id(t)].name, t.buffer.size) for t in placed if t.buffer}
         for name, size in buffers.values():
@@ -130,7 +130,7 @@ class Declarations:
     def _put_all(
         self, device_of: DeviceOf, readers: Readers, progress: Progress | None
     ) -> dict[int, Device]:
-        """The device of each, by id. What may be sent to another process is told as it goes."""
+        """Place every tensor and return its device by id. Remote transfers report progress."""
         where: dict[int, Device] = {}
         total, done = sum(t.nbytes for t in self.placed), 0
 
@@ -180,7 +180,7 @@ class Declarations:
         return found
 
     def plain_bytes(self, name: str) -> Bytes | None:
-        """See Weights.plain_bytes."""
+        """Return the plain bytes of a tensor; see Weights.plain_bytes."""
         info = self.infos.get(name)
         if info is not None:
             return info.data

@@ -1,4 +1,4 @@
-"""Weights that must stay in memory (llama.cpp's mlock)."""
+"""Locking of weights in memory (llama.cpp's mlock)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ log = logging.getLogger("llama_py")
 
 
 def lock(weights: Iterable[Tensor]) -> int:
-    """Keep the bytes of those that are in the host's memory from being swapped out; what the system
-    refuses is told. -> bytes that are locked, until their memory is given back"""
+    """Lock the bytes of host weights against swapping, until they are freed; refusals are logged.
+    Return the number of locked bytes."""
     places = {
         (t.buffer.base + t.offset, t.nbytes)
         for t in weights
@@ -41,7 +41,7 @@ def lock(weights: Iterable[Tensor]) -> int:
 
 
 def _lock(address: int, size: int) -> str:
-    """Why not; empty if it is done."""
+    """Lock memory; return the system's error message, or "" on success."""
     where, n = ctypes.c_void_p(address), ctypes.c_size_t(size)
     if sys.platform == "win32":
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)

@@ -1,4 +1,4 @@
-"""How a model is divided among devices: stages of layers, and in each what its devices share."""
+"""Division of a model among devices: pipeline stages, and tensor or expert parallelism in each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ FORM = "tp=N, pp=N, ep=N, or several of them with commas between"
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """How devices share a model: `pp` stages of as many devices each.
+    """Parallelism of devices that share a model: `pp` stages of as many devices each.
 
-    tp  devices of a stage that share heads and hidden channels; 1: none do
-    pp  stages, which have some of the layers each
-    ep  devices of a stage that have some of the experts each; 1: experts are shared by channels
+    tp  devices of a stage that share heads and FFN dimensions; 1: none do
+    pp  pipeline stages, with some of the layers each
+    ep  devices of a stage that have some of the experts each; 1: experts are split by dimensions
     """
 
     tp: int = 1
@@ -25,7 +25,7 @@ class Parallel:
 
     @classmethod
     def of(cls, given: str | Mapping[str, int]) -> Parallel:
-        """Reads an option: `tp=2,pp=2` or {"tp": 2, "pp": 2}. BackendError for anything else."""
+        """Parse an option such as `tp=2,pp=2` or {"tp": 2, "pp": 2}; BackendError if invalid."""
         if isinstance(given, str):
             pairs = (word.partition("=") for word in given.replace("/", ",").split(","))
             numbers = {name.strip(): _number(value) for name, _, value in pairs}
@@ -51,7 +51,7 @@ class Parallel:
 
     @property
     def n(self) -> int:
-        """All devices."""
+        """Number of all devices."""
         return self.pp * self.size
 
 

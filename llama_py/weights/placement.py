@@ -1,4 +1,4 @@
-"""Which device has which weight, layer and cache (llama-model.cpp:load_tensors).
+"""Placement of weights, layers and caches on devices (llama-model.cpp:load_tensors).
 
 Devices are those to offload to, in order, and at the end the host: it keeps the token embeddings,
 the layers that are not offloaded, and runs what the others cannot.
@@ -38,14 +38,14 @@ class Reopens(Protocol):
     """A device that can be used as if there were several."""
 
     def again(self, name: str, number: int = 0, n: int = 1) -> Device:
-        """Another one, of that name: that number of n, which share what cannot be had twice."""
+        """Return another device with this name: number `number` of n that share its resources."""
 
 
 def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
-    """Devices by name, or as they are; `cpu` is added behind one that needs a host.
+    """Open devices by name, or take them as given; `cpu` is added if one needs a host.
 
-    `auto` is every GPU there is, and the CPU. One that is there twice is opened twice, if it can
-    be: `opencl0,opencl0` are opencl0 and opencl0.2, `cpu,cpu` each have half of the threads.
+    `auto` selects every GPU and the CPU. A device named twice is opened twice, if it can be:
+    `opencl0,opencl0` are opencl0 and opencl0.2, `cpu,cpu` each have half of the threads.
     Raises BackendError for an unknown name.
     """
     several = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
@@ -64,14 +64,14 @@ def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Devic
 
 
 def _opened_again(device: Device, number: int, n: int) -> Device:
-    """A device of its own, from the second on with `.2` behind the name, for one named n times."""
+    """Return a separate device for a repeated name; from the second on `.2` is appended."""
     if n == 1 or not isinstance(device, Reopens):
         return device
     return device.again(f"{device.name}.{number + 1}" if number else device.name, number, n)
 
 
 def _gpus() -> list[Device]:
-    """The GPUs of all installed backends; one that does not load is told and left out."""
+    """Return the GPUs of all installed backends; a backend that fails to load is skipped."""
     return [d for name in backend_names() for d in _loaded(name) if d.kind == "gpu"]
 
 
@@ -85,13 +85,13 @@ def _loaded(backend: str) -> Sequence[Device]:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the parts of a model go.
+    """Rules for placing the parts of a model.
 
-    devices       those to offload to, then the host; one alone has everything
-    n_gpu_layers  how many layers are offloaded, counted from the output, which is one; -1: all
-    overrides     weights whose name has a match go there; the first that matches counts
+    devices       devices to offload to, then the host; a single one has everything
+    n_gpu_layers  number of layers to offload, counted from the output, which is one; -1: all
+    overrides     devices of weights by patterns of their names; the first match counts
     tensor_split  shares of the offloaded layers by device; empty: by free memory
-    split_mode    whether devices share layers: "layer" and "none" not, "row" and "graph" do
+    split_mode    devices share layers for "row" and "graph", not for "layer" and "none"
     parallel      stages of devices that share layers; None: as split_mode says
     """
 
@@ -111,8 +111,8 @@ class Placement:
         return self.devices[:-1]
 
     def check(self, n_layer_all: int) -> None:
-        """BackendError for more stages than there are layers, with the output; a warning for those
-        that have none by their shares."""
+        """Raise BackendError for more stages than layers plus the output; warn about stages that
+        have none by their shares."""
         if self.parallel is None:
             return
         if self.parallel.pp > n_layer_all + 1:
@@ -126,14 +126,14 @@ class Placement:
             log.warning("pp=%d: no layers for %s", self.parallel.pp, ", ".join(idle))
 
     def n_offloaded(self, n_layer_all: int) -> int:
-        """Layers on other devices than the host; the output counts as one."""
+        """Return the number of layers on devices other than the host; the output counts as one."""
         if not self.offload:
             return 0
         most = n_layer_all + 1
         return most if self.n_gpu_layers < 0 else min(self.n_gpu_layers, most)
 
     def layers(self, n_layer_all: int) -> list[Device]:
-        """The device of each layer, and at the end that of the output."""
+        """Return the device of each layer, and last that of the output."""
         n = self.n_offloaded(n_layer_all)
         kept = [self.host] * (n_layer_all + 1 - n)
         if n == 0:
@@ -143,14 +143,13 @@ class Placement:
 
     @property
     def shares_layers(self) -> bool:
-        """Whether several devices compute one layer."""
+        """True if several devices compute one layer."""
         return any(len(group) > 1 for group in self.groups)
 
     @property
     def group(self) -> tuple[Device, ...]:
-        """The devices that share layers, the one with what is not split first. The host is one of
-        them where it is of the same kind as they are, or has a share in `tensor_split`.
-        """
+        """Devices that share layers, the one with undivided tensors first. Includes the host if it
+        has the same type, or a share in `tensor_split`."""
         alike = all(d.kind == self.host.kind for d in self.offload)
         asked = len(self.tensor_split) == len(self.devices) and any(self.tensor_split)
         return self.devices if alike or asked else self.offload
@@ -176,7 +175,7 @@ class Placement:
         return tuple(found[i : i + size] for i in range(0, len(found), size))
 
     def shares(self) -> dict[str, float]:
-        """Shares of the devices of all groups, by name."""
+        """Return the shares of the devices of all groups, by name."""
         devices = [d for group in self.groups for d in group]
         return {d.name: n for d, n in zip(devices, self._shares(devices), strict=True)}
 
@@ -194,15 +193,15 @@ class Placement:
         return [*shares]
 
     def _limits(self) -> list[float]:
-        """Where the share of each group ends, as a part of the offloaded layers."""
+        """Return the end of each group's share, as a fraction of the offloaded layers."""
         shares = self.shares()
         ends = list(accumulate(sum(shares[d.name] for d in group) for group in self.groups))
         return [end / ends[-1] for end in ends[:-1]]
 
     def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[Tensor]], Device]:
-        """A function that gives the device of a weight, by the nodes that read it.
+        """Return a function that gives the device of a weight, by the nodes that read it.
 
-        layers  as `layers` gave them
+        layers  result of `layers`
         """
 
         def choose(t: Tensor, readers: Sequence[Tensor]) -> Device:
@@ -213,7 +212,7 @@ class Placement:
     def choice(
         self, t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device]
     ) -> tuple[Device, str]:
-        """The device of a weight, and why that one."""
+        """Return the device of a weight, and the reason."""
         for pattern, device in self.overrides:
             if pattern.search(t.name):
                 return device, _flag_of(pattern.pattern)
@@ -245,7 +244,7 @@ def _by_name(
 
 
 def _flag_of(pattern: str) -> str:
-    """The option that a rule came from."""
+    """Return the option that a rule came from."""
     if pattern == EXPERTS:
         return "-cmoe"
     for end, flag in ((EXPERTS, "-ncmoe"), (DENSE, "-ncffn")):
@@ -255,8 +254,8 @@ def _flag_of(pattern: str) -> str:
 
 
 def coarse(shares: Sequence[float]) -> list[float]:
-    """Shares in whole sixteenths of the largest: what little differs between two starts, as free
-    memory does, is not to have sums cut elsewhere."""
+    """Round shares to sixteenths of the largest, so that small differences, as in free memory, do
+    not change how sums are split."""
     largest = max(shares)
     return [round(PARTS * x / largest) or PARTS * x / largest for x in shares]
 
@@ -264,9 +263,9 @@ def coarse(shares: Sequence[float]) -> list[float]:
 def arranged(
     devices: tuple[Device, ...], split_mode: str, main_gpu: int, shares: Sequence[float]
 ) -> tuple[tuple[Device, ...], tuple[float, ...]]:
-    """The devices that a split mode uses, the main one first, and their shares.
+    """Return the devices that a split mode uses, the main one first, and their shares.
 
-    BackendError for a main_gpu that is none of them.
+    BackendError if main_gpu is not one of them.
     """
     n = max(1, len(devices) - 1)  # the last is the host
     if split_mode == "graph" and len(devices) > 1:
@@ -285,9 +284,9 @@ def arranged(
 def overrides(
     rules: Mapping[str, str] | Iterable[tuple[str, str]], n_cpu_moe: int, devices: Sequence[Device]
 ) -> tuple[Override, ...]:
-    """Rules (regular expression, device name), and the experts of the first layers on the host.
+    """Parse rules (regular expression, device name), and those for experts of the first layers.
 
-    Raises BackendError for a device that is not in use, or what is no regular expression.
+    Raises BackendError for an unused device or an invalid regular expression.
     """
     found: list[Override] = []
     by_name = {d.name.lower(): d for d in devices}
@@ -308,7 +307,7 @@ def overrides(
 
 
 def kept_on(host: Device, cpu_moe: bool, n_cpu_ffn: int) -> Iterator[Override]:
-    """Rules that keep all experts there, and the dense networks of the first layers."""
+    """Yield rules that keep all experts, and the first layers' dense networks, on `host`."""
     if cpu_moe:
         yield re.compile(EXPERTS), host
     for i in range(n_cpu_ffn):

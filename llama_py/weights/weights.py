@@ -44,28 +44,28 @@ class Weights:
     """
 
     def __init__(self, infos: Mapping[str, TensorInfo], where: str, like: str = LLAMA_CPP) -> None:
-        """infos: the file's tensors; or `Inventing`. like: one of `llama_py.params.like.LIKE`"""
+        """Create declarations over the file's tensors or `Inventing`; like: one of `LIKE`."""
         invent = infos if isinstance(infos, Inventing) else None
         self._all = Declarations(infos, where, invent, like)
         self.prefix = ""
         self.il = -1
 
     def scope(self, prefix: str, il: int = -1) -> Weights:
-        """The same file, names with one more prefix."""
+        """Return declarations in the same file with one more name prefix."""
         part = type(self).__new__(type(self))
         part._all, part.prefix, part.il = self._all, self.prefix + prefix, il
         return part
 
     def layer(self, il: int, stack: str = "") -> Weights:
-        """The tensors of layer il; `stack` is "enc." or "dec." where there are two of them."""
+        """Return the tensors of layer il; `stack` is "enc." or "dec." if the model has both."""
         return self.scope(f"{stack}blk.{il}.", il)
 
     def has(self, name: str) -> bool:
-        """Whether the file has it."""
+        """Return True if the file has the tensor."""
         return self.prefix + name in self._all.infos
 
     def any_ends(self, suffix: str) -> bool:
-        """Whether the file has a tensor whose name ends so."""
+        """Return True if the file has a tensor whose name ends with `suffix`."""
         return any(name.endswith(suffix) for name in self._all.infos)
 
     def tensor(
@@ -76,13 +76,13 @@ class Weights:
         sections: Sections = (),
         shaped: tuple[int, ...] = (),
     ) -> Tensor:
-        """A tensor that must be there; `other` is another shape that it may have, `shaped` the one
+        """Declare a required tensor; `other` is another shape that it may have, `shaped` the one
         that it is read as, which it may have too.
 
-        sections   sizes of what lies one after another along the dimension that devices may share:
+        sections   sizes of the sections along the dimension that devices may share:
                    each has some of every section. (): it is all of a kind
 
-        The answer is a stand-in when it is missing or misshapen: `finish` will raise.
+        The result is a placeholder if it is missing or misshapen: `finish` will raise.
         """
         found = self._find(name, ne, other or shaped, True, sections, shaped)
         if found is None:
@@ -91,7 +91,7 @@ class Weights:
         return found
 
     def reshaped(self, name: str, *ne: int) -> Tensor:
-        """A tensor [n_in, n_out, n] that files may also have as a matrix [n_in, n_out * n]."""
+        """Declare a tensor [n_in, n_out, n] that may be stored as a matrix [n_in, n_out * n]."""
         flat = (ne[0], ne[1] * ne[2])
         t = self.tensor(name, *ne, other=flat)
         if tuple(t.ne) == shape4(flat):
@@ -101,7 +101,7 @@ class Weights:
     def optional_tensor(
         self, name: str, *ne: int, other: tuple[int, ...] = (), sections: Sections = ()
     ) -> Tensor | None:
-        """A tensor that may be missing."""
+        """Declare a tensor that may be missing."""
         return self._find(name, ne, other, False, sections)
 
     def _find(
@@ -160,7 +160,7 @@ class Weights:
         return self._find(name, ne, (), False, sections)
 
     def norm(self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False) -> Norm:
-        """`stem`.weight, and `stem`.bias if the norm has one."""
+        """Declare a norm: `stem`.weight, and `stem`.bias if it has one."""
         return Norm(self.tensor(f"{stem}.weight", *ne), self.bias(stem, ne, bias), kind)
 
     def optional_norm(
@@ -178,7 +178,7 @@ class Weights:
         scaled: bool = True,
         sections: Sections = (),
     ) -> Linear:
-        """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
+        """Declare a matrix: `stem`.weight, with `stem`.scale and optionally `stem`.bias if present.
 
         bias     "needed": it must be there
                  "unread": llama.cpp accepts one and leaves it out of its graph (`unread_tensor`)
@@ -207,13 +207,13 @@ class Weights:
         scaled: bool = True,
         sections: Sections = (),
     ) -> ExpertLinear:
-        """A matrix of each expert, with their biases and scales as for `linear`."""
+        """Declare one matrix per expert, with biases and scales as for `linear`."""
         weight = self.tensor(f"{stem}.weight", n_in, n_out, n_expert, sections=sections)
         bias_ = self.bias(stem, (n_out, n_expert), bias, sections)
         return ExpertLinear(weight, bias_, self.scale(stem, n_expert, weight, scaled))
 
     def output(self, n_embd: int, n_vocab: int, *, bias: Bias = False) -> Linear:
-        """The head: `output.weight`, else the token embeddings once more (tied weights)."""
+        """Declare the head: `output.weight`, or else the token embeddings (tied weights)."""
         weight = self.optional_tensor("output.weight", n_embd, n_vocab)
         scale = None
         if weight is None:
@@ -223,7 +223,7 @@ class Weights:
         return Linear(weight, self.bias("output", (n_vocab,), bias), scale)
 
     def tied(self, name: str) -> Tensor:
-        """A second tensor on the bytes of a declared one; a device may lay it out differently."""
+        """Create a second tensor on the bytes of a declared one, which a device may repack."""
         original = self._all.tensors.get(name)
         if original is None:
             return Tensor(F32, (1,), name=name)
@@ -232,12 +232,12 @@ class Weights:
         return copy
 
     def skip(self, *names: str) -> None:
-        """Tensors that may be in the file but are not wanted."""
+        """Skip tensors that may be in the file but are not needed."""
         found = (self.prefix + name for name in names)
         self._all.skipped.update(name for name in found if name in self._all.infos)
 
     def skip_layers(self, layers: Iterable[int]) -> None:
-        """Tensors of these layers are in the file for a reason, but are not wanted now."""
+        """Skip all tensors of these layers, which are not needed now."""
         prefixes = tuple(f"blk.{il}." for il in layers)
         names = (name for name in self._all.infos if name.startswith(prefixes))
         self._all.skipped.update(names)
@@ -328,21 +328,21 @@ class Weights:
         d.replaced.add(id(whole))
 
     def plain_bytes(self, name: str) -> Bytes | None:
-        """The file's bytes of a tensor, or of a device's part of one; None if there is none."""
+        """Return the file's bytes of a tensor or of a device's part; None if there are none."""
         return self._all.plain_bytes(name)
 
     def info(self, name: str) -> TensorInfo | None:
-        """What the file has by this name."""
+        """Return the file's entry of a tensor, or None."""
         return self._all.infos.get(self.prefix + name)
 
     @property
     def infos(self) -> Mapping[str, TensorInfo]:
-        """The file's tensors."""
+        """All entries of the file's tensors."""
         return self._all.infos
 
     @property
     def like(self) -> str:
-        """Whose computation is followed, one of `llama_py.params.like.LIKE`."""
+        """Engine whose computation is followed, one of `llama_py.params.like.LIKE`."""
         return self._all.like
 
     @property
@@ -372,7 +372,7 @@ class Weights:
 
     @property
     def places(self) -> Mapping[str, Sequence[TensorCut]]:
-        """Where tensors are, by name: whole, or in parts that each give a part of a sum."""
+        """Parts of each tensor by name: one if it is whole, else several that add up."""
         return self._all.places
 
     @property
@@ -391,7 +391,7 @@ class Weights:
 
 
 def shown(ne: Iterable[int]) -> str:
-    """ne as ggml prints it, without the ones that only fill up to four."""
+    """Return ne like ggml prints it, without the ones that pad it to four."""
     sizes = list(ne)
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()
@@ -399,7 +399,7 @@ def shown(ne: Iterable[int]) -> str:
 
 
 def _list(what: str, items: list[str]) -> str:
-    """`3 missing: a, b, c`, cut after ten; empty for no items."""
+    """Return `3 missing: a, b, c`, cut after ten names; "" for none."""
     if not items:
         return ""
     more = f", and {len(items) - _MAX_LISTED} more" if len(items) > _MAX_LISTED else ""

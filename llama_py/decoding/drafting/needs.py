@@ -19,8 +19,7 @@ NEXTN, BY_NEXTN = ".nextn.eh_proj.weight", "draft-mtp"
 
 def settled(p: SpeculativeParams) -> SpeculativeParams:
     """Return p with a draft method that fits `model_draft`, if only that is given: its own method,
-    or
-    that of NextN layers (common_speculative_types_from_gguf)."""
+    or that of NextN layers (common_speculative_types_from_gguf)."""
     if p.spec_type or p.model_draft is None:
         return p
     if isinstance(p.model_draft, Loaded):

@@ -48,8 +48,7 @@ class CachedContext(Remembering, Protocol):
 @dataclass(frozen=True, slots=True)
 class _Found:
     """Position at which a prompt can continue: after n tokens, with keys and values of `holder`
-    (None:
-    none) and a snapshot, or without one the holder's own state."""
+    (None: none) and a snapshot, or without one the holder's own state."""
 
     n: int = 0
     holder: Holder | None = None
@@ -180,8 +179,7 @@ class PrefixCache:
 
     def _is_all(self, seq_id: int) -> bool:
         """Return True if a sequence that only grew has no unknown tokens, as `Context.decode` may
-        be called
-        without the cache."""
+        be called without the cache."""
         node = self.tree.ends.get(seq_id)
         return node is not None and node.end == self.ctx.memory.seq_pos_max(seq_id) + 1
 
@@ -347,8 +345,7 @@ class PrefixCache:
 
     def _saved(self, seq_id: int) -> SavedState | None:
         """Return the whole state of a sequence, which now also holds its tokens; None if not
-        needed. It
-        counts only after `_keep`, so that it evicts nothing that is still needed."""
+        needed. It counts only after `_keep`, so that it evicts nothing that is still needed."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
         if node is None or node.end == 0 or not self._is_at(seq_id, node):
             return None

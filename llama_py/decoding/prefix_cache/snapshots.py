@@ -53,8 +53,7 @@ class Snapshots:
 
     def plan(self, n: int, n_tokens: int, marks: Iterable[int]) -> SnapshotPlan:
         """Plan snapshots for the tokens of a prompt from n on; long prompts have wider steps, so
-        that the
-        first ones are kept."""
+        that the first ones are kept."""
         if not self.wanted:
             return SnapshotPlan()
         step = self.step

@@ -30,8 +30,7 @@ class Follows(Protocol):
 
     def follow(self, ubatch: UBatch) -> None:
         """Set inputs for the next token of each sequence, or as many more of one; the values set
-        last are
-        still in the tensors."""
+        last are still in the tensors."""
 
 
 def new_input(name: str, type: GGMLType, *ne: int) -> Tensor:
@@ -55,7 +54,6 @@ def numbers_of(t: Tensor) -> memoryview | None:
 
 def put(numbers: memoryview, values: Iterable[int]) -> None:
     """Set the first numbers. Faster than NumPy for a few values between two tokens, when NumPy's
-    code
-    is no longer in the CPU cache."""
+    code is no longer in the CPU cache."""
     for i, value in enumerate(values):
         numbers[i] = value

@@ -85,8 +85,7 @@ class Architecture(ABC):
     @classmethod
     def size_name(cls, hp: AnyHParams) -> str:
         """Return llama.cpp's name for a model of this size, such as "8B" or "35B.A3B"; "?B" if it
-        has none
-        (llama-model.cpp:llm_type_name)."""
+        has none (llama-model.cpp:llm_type_name)."""
         both = hp.n_layer, hp.n_embd
         return cls.sizes.get(both) or cls.sizes.get(hp.n_layer, "?B")
 
@@ -168,8 +167,7 @@ class Architecture(ABC):
 
     def head_of(self, nextn: int | None = None) -> Linear | None:
         """Return the matrix that makes the logits of the trunk, or of NextN layer `nextn`; None if
-        it is not
-        a single matrix."""
+        it is not a single matrix."""
         return None
 
     @property
@@ -189,8 +187,7 @@ class Architecture(ABC):
 
 def _shared_out(whole: Keeps, parts: Mapping[int, Keeps]) -> Iterator[Keeps]:
     """Yield each device's memory spec. All devices keep undivided keys; undivided convolution
-    states
-    are on the layer's device, which computes them."""
+    states are on the layer's device, which computes them."""
     for number, mine in parts.items():
         if isinstance(mine, State) and isinstance(whole, State):
             if mine.n_embd_r == whole.n_embd_r:

@@ -257,8 +257,7 @@ class Decoder(Architecture):
 
     def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
         """Finish the graph: logits of `cur` [n_embd, n_outputs] by the context's head, `output`, or
-        the
-        model's head."""
+        the model's head."""
         logits = self.scaled_logits(g, cur, output)
         if cap := self.hp.final_logit_softcap:
             logits = scale(tanh(scale(logits, 1.0 / cap)), cap)

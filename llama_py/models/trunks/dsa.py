@@ -105,8 +105,7 @@ class ChoosingHParams(LatentHParams):
 
 class ChoosingAttention(LatentAttention):
     """Latent attention of the trunk to tokens that the layer's indexer chooses. Every device with
-    heads
-    runs the indexer; the draft layer attends to all tokens."""
+    heads runs the indexer; the draft layer attends to all tokens."""
 
     parts_keep: ClassVar[type | tuple[type, ...]] = (KeysValues, Index)
 

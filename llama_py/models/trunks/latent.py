@@ -153,8 +153,8 @@ def kq_scale(g: GraphBuilder) -> float:
 
 def yarn_kq_scale(g: GraphBuilder, d: int) -> float:
     """Return 1 / sqrt(d) with YaRN's factors, computed in float32: its attention factor before
-    CParams
-    divided out ggml's own, and mscale, both squared because they apply to queries and keys."""
+    CParams divided out ggml's own, and mscale, both squared because they apply to queries and
+    keys."""
     hp, cp, f32 = g.hp, g.cparams, np.float32
     log = np.log(f32(1.0) / f32(cp.rope_freq_scale))
     factor = f32(cp.yarn_attn_factor) * (f32(1.0) + f32(0.1) * log)

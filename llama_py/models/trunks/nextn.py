@@ -1,6 +1,5 @@
 """Drafting with a NextN (multi-token prediction, MTP) layer, from a token and the hidden state
-before
-it (graph_mtp of models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, deepseek32.cpp)."""
+before it (graph_mtp of models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, deepseek32.cpp)."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ from llama_py.params.speculative import SpeculativeParams
 
 class BlockDrafter(Drafter):
     """Drafter whose memory stores hidden states of the model's layers. A block of the last token
-    and
-    masks attends to them, and is then removed from memory.
+    and masks attends to them, and is then removed from memory.
 
     n      maximum number of draft tokens
     block  format of a block
@@ -172,8 +171,7 @@ class BlockDrafter(Drafter):
 
 def _following(rows: F32, k: int, p_min: float) -> list[int]:
     """Choose for each position the token that follows the previous one best. Rows have k tokens,
-    then k
-    scores after each of the k before."""
+    then k scores after each of the k before."""
     found, before = list[int](), 0
     for row in rows:
         scores = row[k * (1 + before) : k * (2 + before)].astype(np.float64)

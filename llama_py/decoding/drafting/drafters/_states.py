@@ -122,8 +122,7 @@ class StatesDrafter(Drafter):
 
     def _going_on(self, seq_id: int, pos: int) -> Known:
         """Return a sequence's known tokens if `pos` continues them. Otherwise start them there; the
-        draft
-        context keeps earlier positions."""
+        draft context keeps earlier positions."""
         known = self._known.get(seq_id)
         if known is not None and known.text.first <= pos <= known.text.end:
             return known
@@ -150,8 +149,7 @@ class StatesDrafter(Drafter):
 
     def _unread(self, known: Known, end: int) -> tuple[list[int], F32, int]:
         """Return tokens before `end` that the draft context lacks, the states before them, and the
-        first
-        one's position; without a known state the first token is left out."""
+        first one's position; without a known state the first token is left out."""
         first, start = known.text.first, known.n_held
         tokens = known.text.since(start)[: end - start]
         h = known.h[max(start - 1 - first, 0) : end - 1 - first]

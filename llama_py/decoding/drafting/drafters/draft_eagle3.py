@@ -18,8 +18,7 @@ from llama_py.loading.model import Loaded
 
 class DraftEagle3(StatesDrafter):
     """Drafter that reads pairs of a state, computed from the model's hidden states, and the token
-    after
-    it, at the state's position. Draft tokens use the draft's own states."""
+    after it, at the state's position. Draft tokens use the draft's own states."""
 
     name = "draft-eagle3"
     lag = 1

@@ -104,8 +104,7 @@ def likely(
 
 def read_counts(path: str | Path) -> Counts:
     """Read counts from a file of `llama-lookup-create`: keys padded to four tokens with -1, the
-    number
-    of continuations, and each with its count. OSError, or ModelError for another file."""
+    number of continuations, and each with its count. OSError, or ModelError for another file."""
     data, at = Path(path).read_bytes(), 0
     counts: Counts = {}
     try:
