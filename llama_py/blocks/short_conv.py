@@ -20,7 +20,7 @@ class ShortConv:
     parts_keep = State
 
     def __init__(self, w: Weights, n_embd: int, n: int, width: int, *, causal: bool = True) -> None:
-        """Declare the weights for n channels; `width`: of the convolution."""
+        """Declare weights for n channels; `width`: of the convolution; `causal`: not centered."""
         self.n_embd, self.n, self.width, self.causal = n_embd, n, width, causal
         self.conv = w.tensor("shortconv.conv.weight", width, n)
         self.in_proj = w.linear(

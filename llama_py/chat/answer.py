@@ -1,4 +1,4 @@
-"""The message that an answer is: what is said, thoughts, and calls of tools.
+"""Parsed response: content, reasoning, and tool calls.
 
 chat-peg-parser.cpp:common_chat_peg_mapper.
 """
@@ -42,14 +42,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """What a model answered."""
+    """Content, reasoning and tool calls of a model's response."""
 
     content: str = ""
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
 
     def message(self) -> dict[str, Any]:
-        """In the form of the OpenAI API, as the next prompt wants it."""
+        """Return the response as a message of the OpenAI API, for the next prompt."""
         found: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.reasoning:
             found["reasoning_content"] = self.reasoning
@@ -67,7 +67,7 @@ class ChatAnswer:
 
 
 class Reader:
-    """Makes an answer of what was found, tag by tag."""
+    """Builder of a response from tagged parts."""
 
     def __init__(self) -> None:
         self.content = self.reasoning = ""
@@ -159,7 +159,7 @@ class Reader:
         self._now(arguments=self._arguments() + text)
 
     def _now(self, **fields: str) -> None:
-        """Something more of the call that is being read."""
+        """Update the call that is being read."""
         if self.call is not None:
             self.call = replace(self.call, **fields)
         elif self.calls:
@@ -177,8 +177,8 @@ _READ = {
 def answer_of(
     found: Sequence[TaggedPart], call_of: Callable[[TaggedPart], ToolCall | None]
 ) -> ChatAnswer:
-    """An answer out of what was found, where calls are read in a way of their own; `call_of` gives
-    None for one that has no name yet."""
+    """Build a response from tagged parts, with calls read by `call_of`; it returns None for a call
+    without a name yet."""
     texts: dict[str, list[str]] = {CONTENT: [], REASONING: []}
     calls: list[ToolCall] = []
     left = list(reversed(found))
@@ -200,19 +200,19 @@ def quoted(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """What is between the quotes of a text in JSON."""
+    """Return the content between the quotes of a JSON string."""
     return quoted(text)[1:-1]
 
 
 def depth(text: str) -> int:
-    """How many braces of a JSON text are open."""
+    """Return the number of open braces in a JSON text."""
     rest = _STRING.sub("", text)
     return max(rest.count("{") - rest.count("}"), 0)
 
 
 def as_json(text: str) -> str:
-    """A value as Python writes it, in JSON: quotes are double, True is true. The beginning of a
-    value gives the beginning of its JSON (normalize_quotes_to_json)."""
+    """Convert a value as Python writes it to JSON: double quotes, true for True. The start of a
+    value gives the start of its JSON (normalize_quotes_to_json)."""
     return _PARTS.sub(_part_as_json, text)
 
 

@@ -1,4 +1,4 @@
-"""Arguments of tools: the schemas that a grammar enforces, and the check of what it does not."""
+"""Tool arguments: schemas that a grammar enforces, and checks of the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jinja's sandbox with bounds: a template may not run for ever, nor fill the memory.
+"""Jinja sandbox with limits on the time and memory of a template.
 
 A template out of a file can loop in loops (`range` of `range`), double a text at every turn, ask
 for a billion spaces. What it makes is weighed where it is made: operators, calls, filters, lists
@@ -33,7 +33,7 @@ _WIDE = re.compile(r"\d{6}|\*")  # in what says how a value is formatted
 
 
 class RenderBounds:
-    """What one rendering has used."""
+    """Time and memory used by one rendering."""
 
     def __init__(self) -> None:
         self.steps, self.made, self.end = 0, 0, time.monotonic() + SECONDS
@@ -64,8 +64,8 @@ def check_number(*values: Any) -> None:
 
 
 def weight(value: Any) -> int:
-    """Characters and items of a value, also where it has the same part twice; more than LARGEST for
-    more than ITEMS. A value that notes how it is used (caps.py) does not notice."""
+    """Count characters and items of a value, repeated parts included; more than LARGEST for more
+    than ITEMS. Values that record their use (caps.py) do not notice."""
     total, todo, seen = 0, [value], 0
     while todo and total <= LARGEST:
         one = todo.pop()
@@ -90,7 +90,7 @@ def weight(value: Any) -> int:
 
 
 class _Turns:
-    """What a loop goes through; each turn is a step, and writes so many characters at least."""
+    """Iterable of a loop; each iteration counts as a step and a minimum of output."""
 
     def __init__(self, bounds: RenderBounds, items: Iterable[Any], n: int) -> None:
         self.bounds, self.items, self.n = bounds, items, n
@@ -164,7 +164,7 @@ class BoundedSandbox(SandboxedEnvironment):
         self.filters = {name: self._bounded(name, f) for name, f in self.filters.items()} | names
 
     def start(self) -> None:
-        """A rendering begins."""
+        """Start the limits of a rendering."""
         self._local.bounds = RenderBounds()
 
     def add_filter(self, name: str, function: Callable[..., Any]) -> None:
@@ -190,11 +190,11 @@ class BoundedSandbox(SandboxedEnvironment):
         return "".join(map(self.text_of, parts))
 
     def text_of(self, value: Any) -> str:
-        """Return what an operand of `~` or a printed value adds to a text."""
+        """Return the text that an operand of `~` or a printed value adds."""
         return str(value)
 
     def _made(self, value: Any) -> Any:
-        """A value that was made just now; what is made bit by bit is counted as it comes."""
+        """Count a new value; iterators are counted item by item."""
         self.bounds.step()
         self.bounds.make(weight(value))
         return self._turns(value) if isinstance(value, Iterator) else value
@@ -241,7 +241,7 @@ class BoundedSandbox(SandboxedEnvironment):
         return bounded
 
     def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The filter, whose arguments and result are looked at."""
+        """Return a filter with limits on its arguments and result."""
         skipped = int(hasattr(function, "jinja_pass_arg"))
 
         @functools.wraps(function)
@@ -265,7 +265,7 @@ def _check_filter(name: str, value: Any, args: tuple[Any, ...]) -> None:
 
 
 def _check_call(name: str, value: Any, args: tuple[Any, ...]) -> None:
-    """Before a method or filter makes something that is larger than all it is given."""
+    """Raise an error before a call makes something larger than its inputs allow."""
     size = weight(value)
     more = max((weight(a) for a in args), default=0)
     check_number(*args)

@@ -1,4 +1,4 @@
-"""An end to thoughts that are too long (llama-server's --reasoning-budget)."""
+"""Limit on the length of reasoning (llama-server's --reasoning-budget)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ThoughtBudget:
         return only
 
     def _look(self, ids: Sequence[int]) -> None:
-        """One more token came."""
+        """Update the budget by the last token of ids."""
         if self.left is not None and any(_ends(ids, end) for end in self.ends):
             self.left, self.forced = None, []
         elif self.left is not None:

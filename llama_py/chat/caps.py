@@ -1,4 +1,4 @@
-"""What a template can take, found by rendering small conversations and watching what is looked at.
+"""Capabilities of a template, found by rendering small conversations that record their use.
 
 common/jinja/caps.cpp:caps_get. The values that a template is given note how they are used.
 """
@@ -36,12 +36,13 @@ class Caps:
 
 
 def form_of(message: Mapping[str, Any]) -> str:
-    """Return what a template may render in its own way: a role, or an answer with calls."""
+    """Return the category of a message that a template may render separately: its role, or
+    "calls"."""
     return "calls" if message.get("tool_calls") else str(message["role"])
 
 
 class _Seen:
-    """A value that knows what was done to it."""
+    """Value that records the operations on it."""
 
     ops: set[str]
 
@@ -61,7 +62,7 @@ class TextProbe(_Seen, str):
         return super().__getitem__(index)
 
     def __iter__(self) -> Iterator[str]:
-        """Not in llama.cpp: whoever loops over a text takes it for a list of parts."""
+        """Note array access, unlike llama.cpp: a loop over a text takes it for a list of parts."""
         self.note("array_access")
         raise TypeError("a text is no list")
         yield ""
@@ -98,7 +99,7 @@ def noted(value: Any) -> Any:
 
 
 def seen(value: Any) -> Any:
-    """A JSON value whose parts note how they are used."""
+    """Return a JSON value whose parts record their use."""
     if isinstance(value, dict):
         return NamedProbe({key: seen(v) for key, v in value.items()})
     if isinstance(value, list):
@@ -107,7 +108,7 @@ def seen(value: Any) -> Any:
 
 
 def at(value: Any, *path: Any) -> Any:
-    """A part of a value, unnoticed."""
+    """Return a part of a value without recording it."""
     for key in path:
         kind: Any = list if isinstance(value, list) else dict
         value = kind.__getitem__(value, key)
@@ -132,7 +133,7 @@ class Trial:
 
 
 def watch(sandbox: Sandbox) -> None:
-    """Let the filters and tests that matter note what they are given."""
+    """Make the relevant filters and tests record their arguments."""
 
     def noting(what: str, f: Any) -> Any:
         @wraps(f)
@@ -156,7 +157,7 @@ def watch(sandbox: Sandbox) -> None:
 
 
 def bare(value: Any) -> Any:
-    """The value itself, all parts of which are noted."""
+    """Return the plain value, and record the use of all its parts."""
     noted(value)
     if isinstance(value, NamedProbe):
         return {key: bare(at(value, key)) for key in value}
@@ -195,7 +196,7 @@ CALLED: list[dict[str, Any]] = [
 
 
 def caps_of(watching: Callable[..., str]) -> Caps:
-    """What a template can take; `watching` renders it in a sandbox that watches."""
+    """Return a template's capabilities; `watching` renders it in a recording sandbox."""
     string, typed = _contents(watching)
     system = at(Trial(watching, [SYSTEM, USER]).messages, 0, "content")
     calls, objects = _calls(watching)
@@ -221,7 +222,7 @@ def _text_forms(watching: Callable[..., str], objects: bool) -> frozenset[str]:
 
 
 def _parallel_calls(watching: Callable[..., str], objects: bool) -> bool:
-    """Whether the second of two calls is looked at."""
+    """Return True if the template reads the second of two calls."""
     two = [_as_text(i) for i in (1, 2)]
     if objects:
         two = [{**call, "function": CALL} for call in two]
@@ -232,7 +233,8 @@ def _parallel_calls(watching: Callable[..., str], objects: bool) -> bool:
 
 
 def _calls(watching: Callable[..., str]) -> tuple[bool, bool]:
-    """Whether it takes calls, and whether their arguments as dictionaries."""
+    """Return True if the template supports calls, and True if it reads arguments as
+    dictionaries."""
     trial = Trial(watching, CALLED, [TOOL])
     calls = at(trial.messages, 1, "tool_calls")
     argument = at(calls, 0, "function", "arguments", "arg")
@@ -246,13 +248,13 @@ def _calls(watching: Callable[..., str]) -> tuple[bool, bool]:
 
 
 def _as_text(number: int = 1) -> dict[str, Any]:
-    """A call whose arguments are JSON text."""
+    """Return a call whose arguments are JSON text."""
     function = {**CALL, "arguments": '{"arg": "value"}'}
     return {"id": f"call0000{number}", "type": "function", "function": function}
 
 
 def _contents(watching: Callable[..., str]) -> tuple[bool, bool]:
-    """Whether contents may be texts, and lists of parts."""
+    """Return True if contents may be texts, and True if they may be lists of parts."""
     trial = Trial(watching, [{"role": "user", "content": MARK}])
     content = at(trial.messages, 0, "content")
     as_list = content.has("selectattr", "array_access")

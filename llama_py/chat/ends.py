@@ -1,4 +1,4 @@
-"""Where an answer ends, if the template alone says so."""
+"""End of a response, if only the template defines it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from llama_py.chat.template import ChatTemplate
 
 
 class TextTokenizer(Protocol):
-    """What is needed of one."""
+    """Interface of the tokenizer that is needed here."""
 
     def tokenize(
         self, text: str, add_special: bool = True, parse_special: bool = True
@@ -16,7 +16,7 @@ class TextTokenizer(Protocol):
 
 
 def turn_end(template: ChatTemplate, tokenizer: TextTokenizer) -> str:
-    """The text between an answer and the next message; a model that writes it has answered.
+    """Return the text between a response and the next message, which ends a response.
 
     Empty for templates that have a special token there, which ends an answer by itself, and for
     those that put nothing between.

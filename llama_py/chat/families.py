@@ -1,4 +1,4 @@
-"""What templates want of messages besides the OpenAI API's form, told by marks in their text.
+"""Template families with special message formats, recognized by marks in their text.
 
 common/parsers/*.cpp and chat.cpp:common_chat_try_specialized_template; the first that fits counts.
 """
@@ -31,7 +31,7 @@ PATCHES = (
 
 
 def patched(source: str) -> str:
-    """The template without those refusals."""
+    """Return the template without known refusals."""
     for mark, condition in PATCHES:
         if mark in source:
             source = source.replace(condition, "{%- if false %}")
@@ -39,17 +39,17 @@ def patched(source: str) -> str:
 
 
 def has_channels(source: str) -> bool:
-    """Whether answers are in channels: such a template knows the role `developer`."""
+    """Return True if responses use channels: such templates know the role `developer`."""
     return "<|channel|>" in source
 
 
 def trimmed(source: str) -> bool:
-    """Whether spaces around contents would confuse the model."""
+    """Return True if spaces around contents would confuse the model."""
     return "You have access to the following functions in JSONSchema format" in source
 
 
 def adjusted(source: str) -> Adjust | None:
-    """What is done to the messages for a template."""
+    """Return the adjustment of messages for a template, or None."""
     for has, lacks, adjust in FAMILIES:
         if all(mark in source for mark in has) and not any(mark in source for mark in lacks):
             return adjust
@@ -57,7 +57,7 @@ def adjusted(source: str) -> Adjust | None:
 
 
 def thoughts_as_parts(messages: list[Message]) -> list[Message]:
-    """Contents of the system and of answers as lists of parts, thoughts the first of them."""
+    """Return messages with system and assistant contents as lists of parts, reasoning first."""
     found = []
     for message in messages:
         if message["role"] in ("system", "assistant"):
@@ -72,7 +72,7 @@ def thoughts_as_parts(messages: list[Message]) -> list[Message]:
 
 
 def thoughts_as_thinking(messages: list[Message]) -> list[Message]:
-    """Thoughts also under the name `thinking`."""
+    """Return messages with reasoning also under the key `thinking`."""
     return [
         {**m, "thinking": m["reasoning_content"]} if "reasoning_content" in m else m
         for m in messages
@@ -80,7 +80,7 @@ def thoughts_as_thinking(messages: list[Message]) -> list[Message]:
 
 
 def thoughts_or_content(messages: list[Message]) -> list[Message]:
-    """Thoughts under the name `thinking`; an answer that thinks and calls tools says nothing."""
+    """Return messages with reasoning under `thinking`, without content if there are tool calls."""
     found = thoughts_as_thinking(messages)
     for message in found:
         if "thinking" in message and message.get("tool_calls"):
@@ -89,7 +89,7 @@ def thoughts_or_content(messages: list[Message]) -> list[Message]:
 
 
 def results_in_order(messages: list[Message]) -> list[Message]:
-    """Results of tools in the order in which they were called."""
+    """Return messages with tool results in the order of their calls."""
     found, order, i = list(messages), dict[str, int](), 0
     while i < len(found):
         if found[i].get("tool_calls") and found[i]["role"] == "assistant":
@@ -112,7 +112,7 @@ def results_in_order(messages: list[Message]) -> list[Message]:
 
 
 def responses_with_calls(messages: list[Message]) -> list[Message]:
-    """Calls of tools, their results, and what is said then, as one message."""
+    """Merge tool calls, their results, and the following response into one message."""
     found, rest = [], list(messages)
     while rest:
         message = rest.pop(0)
@@ -135,7 +135,7 @@ def responses_with_calls(messages: list[Message]) -> list[Message]:
 
 
 def _response(message: Message, calls: list[Any], i: int) -> Message:
-    """A tool's result, as what it is if it is JSON, with the name of its call."""
+    """Return a tool's result, parsed if it is JSON, with the name of its call."""
     name = calls[i]["function"]["name"] if i < len(calls) else ""
     response: Any = text_of(message)
     with suppress(ValueError, RecursionError):

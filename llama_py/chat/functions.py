@@ -1,4 +1,4 @@
-"""Functions of Python as tools: what they take as a JSON schema, and calls of them.
+"""Python functions as tools: JSON schemas of their parameters, and calls of them.
 
 def degrees(city: str, unit: Literal["C", "F"] = "C") -> float:
     '''How warm it is.
@@ -39,7 +39,7 @@ _TOLD = r"^\s*(?::param\s+(?:\S+\s+)?)?{name}(?:\s*\([^)]*\))?\s*:\s*(.+)$"
 
 
 def tool_of(function: Function) -> Schema:
-    """A tool: the function's name, the first paragraph of its docstring, and its parameters.
+    """Return a tool: the function's name, the first paragraph of its docstring, and its parameters.
 
     Types are str, int, float, bool, None, Literal, Enum of str, list, dict, and unions of these;
     without an annotation anything goes. Lines `name: text` of the docstring tell of a parameter.
@@ -78,7 +78,7 @@ def tool_of(function: Function) -> Schema:
 
 
 def tools_of(tools: Sequence[Function | Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Tools in the form of the OpenAI API; functions among them are turned into that."""
+    """Return tools in the form of the OpenAI API, converting functions."""
     return [tool if isinstance(tool, Mapping) else tool_of(tool) for tool in tools]
 
 
@@ -100,7 +100,7 @@ def result_of(call: ToolCall, functions: Sequence[Function]) -> Schema:
 
 
 def _arguments(call: ToolCall, function: Function) -> dict[str, Any]:
-    """What a function is called with: members of an Enum by their values."""
+    """Return a function's arguments; members of an Enum are converted from their values."""
     try:
         found = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError) as e:

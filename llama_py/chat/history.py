@@ -1,4 +1,4 @@
-"""Repairs of conversations that the interfaces allow and a template refuses or cuts.
+"""Repairs of conversations that the API allows but a template refuses or cuts.
 
 System messages amid a conversation, two messages of one role in a row, several calls in a message:
 templates raise an error for some of these, or drop a message. A conversation that the template
@@ -101,7 +101,7 @@ def _is_behind(messages: list[Message]) -> bool:
 
 
 def gather_results(messages: list[Message]) -> list[Message]:
-    """Move what stands between calls and their results behind the results."""
+    """Move messages between calls and their results after the results."""
     found: list[Message] = []
     rest = list(messages)
     while rest:

@@ -1,4 +1,5 @@
-"""Messages and tools whole, in the form of the OpenAI API, and as a template can take them.
+"""Completion of messages and tools in the form of the OpenAI API, and their adaptation to a
+template.
 
 chat.cpp:common_chat_msgs_parse_oaicompat, to_json_oaicompat, common_chat_templates_apply_jinja.
 """
@@ -19,7 +20,7 @@ RAW = "raw"  # the member for arguments of a call that are no JSON object
 
 
 def parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The parts of a message's content; none, if it is a text."""
+    """Return the parts of a message's content; none if it is a text."""
     content = message.get("content")
     if not isinstance(content, list | tuple):
         return []
@@ -27,19 +28,19 @@ def parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def has_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether there is an image in them."""
+    """Return True if a message has an image."""
     return any(part.get("type") == IMAGE for m in messages for part in parts_of(m))
 
 
 def copied(value: Any) -> Any:
-    """Lists and dictionaries that a template may change."""
+    """Copy lists and dictionaries, so that a template may change them."""
     if isinstance(value, Mapping):
         return {key: copied(v) for key, v in value.items()}
     return [copied(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def whole(message: Mapping[str, Any]) -> Message:
-    """A message with a content, its calls with arguments as JSON text. What else it has stays."""
+    """Complete a message: a content, and calls with arguments as JSON text."""
     if "role" not in message:
         raise ModelError(f"a message needs a role, as {{'role': 'user', ...}}; got {message}")
     content, calls = message.get("content"), message.get("tool_calls")
@@ -73,7 +74,7 @@ def _call(call: Mapping[str, Any]) -> Message:
 
 
 def whole_tool(tool: Mapping[str, Any]) -> Message:
-    """A tool with a description and parameters, in the order in which templates are shown them."""
+    """Complete a tool: a description and parameters, in the order that templates expect."""
     function = tool.get("function", tool)
     if "name" not in function:
         raise ModelError(f"a tool needs a function with a name, got {tool}")
@@ -88,7 +89,7 @@ def whole_tool(tool: Mapping[str, Any]) -> Message:
 
 
 def fitted(messages: Sequence[Message], caps: Caps, developer: bool) -> list[Message]:
-    """The messages as the template can take them; `developer`: whether it knows that role."""
+    """Adapt messages to the template; `developer`: it knows that role."""
     found = [*messages]
     if not developer:
         found = [{**m, "role": "system"} if m["role"] == "developer" else m for m in found]

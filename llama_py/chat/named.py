@@ -1,4 +1,4 @@
-"""The chat templates that llama.cpp knows by name (src/llama-chat.cpp), as Jinja texts.
+"""Chat templates that llama.cpp knows by name (src/llama-chat.cpp), as Jinja texts.
 
 `llama_py/data/templates.txt` has them, each after a line `=== NAME ===`.
 """
@@ -18,14 +18,14 @@ FILE = Path(__file__).parents[1] / "data" / "templates.txt"
 
 @cache
 def named() -> dict[str, str]:
-    """The templates by name."""
+    """Return the templates by name."""
     _, *parts = re.split(r"^=== (\S+) ===\n", FILE.read_text("utf-8"), flags=re.MULTILINE)
     return {name: source[:-1] for name, source in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def source_of(text: str) -> str:
-    """A template's text: of one that is known by name, or the text itself if it is no single word:
-    a text without any `{` is a template too, which is the same for every conversation.
+    """Return the text of a template: of a known name, or the text itself if it is not a single
+    word. A text without `{` is also a template, the same for every conversation.
 
     Raises ModelError, with all names, for a word that is none of them.
     """

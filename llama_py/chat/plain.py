@@ -1,4 +1,4 @@
-"""The format of answers that are text and reasoning: they call no tools and have no schema.
+"""Format of responses of text and reasoning, without tool calls or schema.
 
 It has what `ChatFormat` has, but needs neither grammars nor the formats of calls, which take a
 while to import.
@@ -39,11 +39,11 @@ class PlainReader:
         self.answer = ChatAnswer()
 
     def feed(self, text: str) -> list[AnswerDelta]:
-        """Return what is certain with the next piece of the answer."""
+        """Add a piece of the response and return the deltas that are now certain."""
         return self._read(text, final=False)
 
     def rest(self) -> list[AnswerDelta]:
-        """Return what remains at the end of the answer."""
+        """Return the remaining deltas at the end of the response."""
         return self._read("", final=True)
 
     def _read(self, text: str, final: bool) -> list[AnswerDelta]:
@@ -57,7 +57,7 @@ class PlainReader:
 
 @dataclass(frozen=True)
 class PlainFormat:
-    """How an answer without calls is generated and read.
+    """Format of a response without calls: its generation and parsing.
 
     Attributes:
         prompt: The text of the whole prompt.
@@ -78,7 +78,7 @@ class PlainFormat:
 
     @cached_property
     def thinking(self) -> Thinking | None:
-        """How the reasoning of an answer begins and ends."""
+        """Start and end of the response's reasoning."""
         return None if self.tags is None else thinking_of(self.tags, self.prompt, self.thinks)
 
     def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:

@@ -1,3 +1,3 @@
-"""The ways in which thoughts are told from what is said, by llama-server's names for them."""
+"""Ways of separating reasoning from content, by llama-server's names."""
 
 REASONING_FORMATS = ("none", "auto", "deepseek", "deepseek-legacy")

@@ -1,4 +1,4 @@
-"""Jinja's sandbox for templates out of files that nobody has read.
+"""Jinja sandbox for untrusted templates from files.
 
 The meanings are those of llama.cpp's engine (common/jinja of llama-cpp-python 0.3.36) where they
 differ from Jinja's:
@@ -80,7 +80,7 @@ OF_NONE = frozenset(("items", "map", "reject", "rejectattr", "select", "selectat
 
 
 class Sandbox(BoundedSandbox):
-    """What templates are compiled in and run by."""
+    """Sandbox that compiles and runs templates."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -98,11 +98,11 @@ class Sandbox(BoundedSandbox):
         self.globals |= {"raise_exception": refuse, "strftime_now": strftime_now}
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> NoReturn:
-        """Jinja's would be undefined, whose attributes are undefined too: no error at all."""
+        """Raise an error; Jinja's result would be undefined, with undefined attributes."""
         raise SecurityError(f"{attribute!r} of a {type(obj).__name__} is no part of a template")
 
     def _turns(self, items: Any, n: int = 0) -> Any:
-        """The items as they are when a loop begins."""
+        """Return a copy of the items at the start of a loop."""
         if isinstance(items, Undefined):
             return items
         return super()._turns([*items] if isinstance(items, list | Mapping) else items, n)
@@ -139,7 +139,7 @@ class Sandbox(BoundedSandbox):
 
 
 class Generation(Extension):
-    """`{% generation %}`, which marks what a model is trained on: its body, as it is."""
+    """Jinja tag `{% generation %}`, which marks text to train on: its body, unchanged."""
 
     tags = {"generation"}  # noqa: RUF012  Jinja's way
 
@@ -166,7 +166,7 @@ def to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Unlike Jinja's own, leaves `<` and non-ASCII letters as they are; 1.0 is `1`."""
+    """Convert to JSON; unlike Jinja's, `<` and non-ASCII letters are kept, and 1.0 is `1`."""
     return json.dumps(
         _plain(value),
         ensure_ascii=ensure_ascii,
@@ -187,7 +187,7 @@ def _plain(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """What JSON has no word for: undefined is null, what filters give in turn is a list."""
+    """Convert values that JSON lacks: undefined to null, iterators to lists."""
     if isinstance(value, Undefined):
         return None
     return [_plain(v) for v in value]
@@ -199,8 +199,8 @@ def refuse(message: str) -> NoReturn:
 
 @contextmanager
 def always_the_same() -> Iterator[None]:
-    """Meanwhile, in this thread, a template makes the same of the same: time stands still, and what
-    is chosen at random is the first."""
+    """Make templates deterministic in this thread within `with`: time is fixed, random choices take
+    the first item."""
     before, _STILL.is_so = _STILL.is_so, True
     try:
         yield
@@ -224,7 +224,7 @@ def strftime_now(format: str) -> str:
 
 
 def chosen(items: Any) -> Any:
-    """One at random; of nothing, undefined."""
+    """Return a random item; undefined if there are none."""
     found = [*items]
     if not found:
         return Missing("there is nothing to choose from")

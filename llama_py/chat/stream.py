@@ -1,4 +1,4 @@
-"""What an answer is, as it comes: the same deltas make the same message, wherever it is cut."""
+"""Parsing of a streamed response: the deltas make the same message however it is split."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Read = Callable[[tuple[TaggedPart, ...]], ChatAnswer]  # makes an answer of what
 
 
 def new_id() -> str:
-    """A call's, as llama-server's: 32 letters and digits."""
+    """Return a call id like llama-server's: 32 letters and digits."""
     return "".join(secrets.choice(ALPHABET) for _ in range(32))
 
 
@@ -78,11 +78,11 @@ class AnswerParser:
 
     @property
     def answer(self) -> ChatAnswer:
-        """So far: what the deltas make."""
+        """Response so far, as the deltas make it."""
         return self._told
 
     def feed(self, text: str) -> list[AnswerDelta]:
-        """The next piece of the answer; what is certain with it."""
+        """Add a piece of the response and return the deltas that are now certain."""
         if self._wrong is None and text:
             self._more(text)
         else:
@@ -90,12 +90,12 @@ class AnswerParser:
         return self._deltas()
 
     def finish(self) -> ChatAnswer:
-        """The answer; `rest` has the deltas that were not certain before."""
+        """Finish and return the response; `rest` has the remaining deltas."""
         self.rest()
         return self._told
 
     def rest(self) -> list[AnswerDelta]:
-        """The answer has ended: the last deltas."""
+        """Finish and return the last deltas."""
         self._ended = True
         if self._wrong is None and self._cut:
             self._answer = _with_cut(self._answer, self._cut, self._tail)
@@ -129,7 +129,7 @@ class AnswerParser:
         self._text.text = before + text
 
     def _parsed(self, text: str) -> bool:
-        """Whether a text is in the format so far; its answer is taken, if it is."""
+        """Parse a text; if it matches the format so far, store its response and return True."""
         now = self._text
         if len(text) < len(now.text):
             now.kept.clear()
@@ -149,7 +149,7 @@ class AnswerParser:
         return True
 
     def _more_follows(self, end: int) -> bool:
-        """Whether there is something behind an answer that cannot just be left out."""
+        """Return True if text follows the response that cannot be dropped."""
         rest = self._text.text[end:].strip()
         return bool(rest) and (not self._drops or rest.startswith(self._drops))
 
@@ -185,12 +185,12 @@ class AnswerParser:
 
 
 def _more_of(told: str, now: str) -> str:
-    """What is new of a text; nothing, if what was told is no longer its beginning."""
+    """Return the new part of a text; "" if the text sent is no longer its beginning."""
     return now[len(told) :] if now.startswith(told) else ""
 
 
 def _last(found: tuple[TaggedPart, ...]) -> TaggedPart | None:
-    """The last of the parts that an answer is made of; a call, once it has a name."""
+    """Return the last main part of a response; a call only once it has a name."""
     for one in reversed(found):
         if one.name in (CONTENT, REASONING) or (one.name == TOOL and one.first(TOOL_NAME)):
             return one
@@ -201,7 +201,7 @@ def _last(found: tuple[TaggedPart, ...]) -> TaggedPart | None:
 
 
 def _with_cut(answer: ChatAnswer, cut: str, tail: TaggedPart | None) -> ChatAnswer:
-    """With the beginning of a tag that did not come."""
+    """Return the response with the start of a tag that was not completed."""
     if tail is not None and tail.name == CONTENT:
         return replace(answer, content=answer.content + cut)
     if tail is not None and tail.name == REASONING and answer.reasoning:

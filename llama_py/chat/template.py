@@ -1,4 +1,4 @@
-"""A chat template: what is done to messages for it, and its text with them.
+"""Chat templates: rendering of messages in a sandbox.
 
 chat.cpp:common_chat_templates_apply_jinja, common_chat_template_direct_apply_impl. The template is
 a program out of a file, so it runs in a sandbox, and any error in it is a ModelError.
@@ -44,7 +44,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         **extra: Any,
     ) -> str:
-        """The prompt for `messages` ({"role": ..., "content": ...}).
+        """Render the prompt for `messages` ({"role": ..., "content": ...}).
 
         tools are those of the OpenAI API; `extra` are more variables for the template, such as
         `enable_thinking` (True, if the model can), `reasoning_effort`, or `preserve_reasoning`
@@ -66,8 +66,8 @@ class ChatTemplate:
         return render_history([whole(message) for message in messages], rendered)
 
     def plain(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
-        """The text for messages as they are, but for texts that are to be lists of parts or the
-        other way round; and with these variables alone. Raises ModelError, as `render`."""
+        """Render messages unchanged, except for contents as texts or lists of parts, and with only
+        these variables. Raises ModelError, as `render`."""
         template = self._template
         found = [with_content(copied(message), self.caps) for message in messages]
         tokens = {"bos_token": self.bos, "eos_token": self.eos}
@@ -81,13 +81,13 @@ class ChatTemplate:
             raise ModelError(f"chat template, {_place(error)}: {why}") from error
 
     def check(self) -> None:
-        """ModelError if the template is none that can be used at all."""
+        """Raise ModelError if the template cannot be used at all."""
         _ = self._template
         if self.tool_use is not None:
             self.tool_use.check()
 
     def _names(self, extra: Mapping[str, Any]) -> dict[str, Any]:
-        """What a template is told besides messages and tools."""
+        """Return the template's variables besides messages and tools."""
         from llama_py.chat import sandbox
 
         day = sandbox.now()
@@ -121,7 +121,7 @@ class ChatTemplate:
 
     @cached_property
     def caps(self) -> Caps:
-        """What the template can take. ModelError if it is none."""
+        """Capabilities of the template; ModelError if it is invalid."""
         from llama_py.chat.sandbox import Sandbox
 
         _ = self._template
@@ -178,7 +178,7 @@ def _trimmed(message: Message) -> Message:
 
 
 def _place(error: Exception) -> str:
-    """`line 3`: where in the template, from the syntax error or the innermost of its frames."""
+    """Return `line 3`: the position in the template, from the error or its innermost frame."""
     line = getattr(error, "lineno", None)
     if line is None:
         frames = traceback.extract_tb(error.__traceback__)

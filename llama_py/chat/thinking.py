@@ -1,4 +1,4 @@
-"""Where thoughts begin and end in what a model writes.
+"""Start and end of reasoning in a model's text.
 
 chat-diff-analyzer.cpp:analyze_reasoning and the tags in common/parsers/*.cpp.
 """
@@ -69,7 +69,7 @@ KNOWN = (
 
 
 def tags_of(source: str, render: Callable[..., str]) -> Tags | None:
-    """The tags around the thoughts of a model with this template; None if it does not think.
+    """Return the tags around a model's reasoning by its template; None if it has no reasoning.
 
     render is `ChatTemplate.render`, with `enable_thinking` given.
     """
@@ -83,14 +83,14 @@ def tags_of(source: str, render: Callable[..., str]) -> Tags | None:
 
 
 def _around_thoughts(render: Callable[..., str]) -> Tags | None:
-    """The tags between which a template writes the thoughts of an answer."""
+    """Return the tags that a template writes around a message's reasoning."""
     text = render([USER, {**ANSWER, "reasoning_content": THOUGHT}], False, enable_thinking=True)
     found = WRAPPED.search(text)
     return Tags(found[1], (found[2],), spaces=bool(found[3])) if found else None
 
 
 def _when_asked_to_think(render: Callable[..., str]) -> Tags | None:
-    """What the prompt for an answer ends with, only if it is to have thoughts, or none."""
+    """Return tags from the end of prompts that differ only by enabled reasoning."""
     prompts = [render([USER], enable_thinking=think).rstrip() for think in (False, True)]
     for longer, shorter in (prompts, prompts[::-1]):
         end = shorter[-ANCHOR:]
@@ -110,17 +110,17 @@ def is_closing(tag: str) -> bool:
 
 
 class Thoughts:
-    """Parts the text of an answer, as it comes, in thoughts and what is said."""
+    """Splitter of a streamed response into reasoning and content."""
 
     def __init__(self, tags: Tags, prompt: str = "") -> None:
-        """prompt: what was before the answer, perhaps the tag with which thoughts begin."""
+        """Start a response; prompt: the text before it, which may end with the opening tag."""
         self.tags = tags
         self.inside = begins_inside(tags, prompt)
         self._part = self._inside if self.inside else self._start
         self._held = ""
 
     def push(self, text: str, final: bool = False) -> tuple[str, str]:
-        """Thoughts, and what is said, that are certain with this text; all the rest if final."""
+        """Return the reasoning and content that are now certain; all of the rest if final."""
         self._held += text
         thought = said = ""
         part = None
@@ -136,7 +136,7 @@ class Thoughts:
         return thought, said
 
     def _start(self, final: bool) -> str:
-        """Nothing is certain before there is what may be a tag."""
+        """Wait until an opening tag is complete or excluded."""
         text = self._held.lstrip()
         if text.startswith(self.tags.start):
             self._held = text[len(self.tags.start) :]
@@ -146,7 +146,7 @@ class Thoughts:
         return ""
 
     def _inside(self, final: bool) -> str:
-        """Thoughts until a tag that ends them."""
+        """Return reasoning up to a closing tag."""
         ends = [(at, end) for end in self.tags.ends if (at := self._held.find(end)) >= 0]
         if ends:
             at, end = min(ends)
@@ -158,7 +158,7 @@ class Thoughts:
         return text
 
     def _gap(self, final: bool) -> str:
-        """Nothing until the answer's first letter."""
+        """Skip text before the content's first letter."""
         mark = self.tags.answer
         at = self._held.find(mark) if mark else -1
         if at >= 0:
@@ -177,7 +177,7 @@ class Thoughts:
 
 
 def begins_inside(tags: Tags, prompt: str) -> bool:
-    """Whether an answer to the prompt begins with thoughts, their tag being in the prompt."""
+    """Return True if the prompt ends with the opening tag of reasoning."""
     return prompt.rstrip().endswith(tags.start.strip())
 
 
@@ -196,7 +196,7 @@ def thinking_of(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking:
 
 
 def begun(text: str, tags: tuple[str, ...]) -> int:
-    """The length of the longest end of a text that may begin one of the tags."""
+    """Return the length of the longest end of a text that may begin one of the tags."""
     longest = max(map(len, tags))
     for n in range(min(len(text), longest - 1), 0, -1):
         if any(tag.startswith(text[-n:]) for tag in tags):
@@ -205,6 +205,6 @@ def begun(text: str, tags: tuple[str, ...]) -> int:
 
 
 def control_tokens(tags: Tags, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The control tokens that tags are made of: they must be seen to be found."""
+    """Return the control tokens in the tags, which must be visible to be found."""
     ids = tokenizer.tokenize("".join((tags.start, *tags.ends, tags.answer)), add_special=False)
     return tuple(id for id in sorted({*ids}) if tokenizer.is_control(id))

@@ -1,4 +1,4 @@
-"""Tools, thoughts and JSON in chat: how a model is asked, what it may write, and what it wrote.
+"""Tools, reasoning and JSON in chat: requests, grammars and parsers of responses.
 
     form = format_of(model.chat_template, messages, tools=tools)
     form.prompt                        # text
@@ -58,11 +58,11 @@ MOST_THOUGHTS = 8192  # tokens of reasoning before a required call, if the answe
 
 @dataclass(frozen=True)
 class ChatFormat:
-    """How one answer is asked for and read.
+    """Request and parser of one response.
 
     prompt      the text of the whole prompt
-    form        what the answer may be
-    asked       what is asked of it
+    form        the response's form
+    asked       its requirements
     tags        the template's tags around reasoning; None: it has none
     arguments   of the tools that may be called;  response  the schema of the whole answer
     """
@@ -103,12 +103,12 @@ class ChatFormat:
 
     @property
     def lazy(self) -> bool:
-        """Whether the constraint holds only from a call of a tool on."""
+        """True if the constraint applies only after the start of a tool call."""
         return self.form.lazy
 
     @property
     def ends_itself(self) -> bool:
-        """Whether a grammar says where the whole answer ends: then nothing else should."""
+        """True if a grammar defines the end of the whole response: then nothing else should."""
         return self._is_json or (self.form.grammar and not self.form.lazy)
 
     @property
@@ -127,13 +127,13 @@ class ChatFormat:
         return self.form.stops
 
     def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:
-        """The control tokens among `preserved_tokens`, and those that texts of them are made of."""
+        """Return the control tokens in `preserved_tokens` and their texts."""
         ids = {id for text in self.form.preserved for id in tokenizer.tokenize(text, False)}
         return tuple(id for id in sorted(ids) if tokenizer.is_control(id))
 
     @cached_property
     def thinking(self) -> Thinking | None:
-        """How the reasoning of an answer begins and ends, as `parse` reads it; None: it has none.
+        """Start and end of the response's reasoning as `parse` reads it; None: it has none.
 
         Texts that end it for `parse`, such as the beginning of a call, are among its ends.
         """
@@ -153,7 +153,7 @@ class ChatFormat:
         return self._read_thinking(found) if asked.reasoning else found
 
     def _read_thinking(self, found: Thinking) -> Thinking:
-        """What `parse` takes for reasoning, and for content after it."""
+        """Return reasoning and content as `parse` separates them."""
         said = "" if self.asked.tools else "7"  # any content, JSON too
 
         def fits(text: str, thought: str) -> bool:
@@ -178,7 +178,7 @@ class ChatFormat:
 
     @cached_property
     def grammar(self) -> Grammar | None:
-        """Return the grammar of the content, or of what follows a trigger; None: any text.
+        """Grammar of the content, or of the text after a trigger; None: any text.
 
         Raises GrammarError for a schema that cannot be kept.
         """
@@ -227,8 +227,8 @@ class ChatFormat:
         return AfterThoughts(inner, tokenizer, how)
 
     def parser(self, ids: Callable[[], str] = new_id, echo: bool = False) -> AnswerParser:
-        """Reads the answer. ids: makes the ids of calls that have none. echo: the deltas of an
-        answer that was continued begin with its beginning, too, which `answer` has anyway."""
+        """Return a parser of the response. ids: makes ids of calls without one. echo: deltas of a
+        continued message also include its beginning, which `answer` always has."""
         form, silent = self.form, self.asked.said is not None and not echo
         drops = form.words if form.drops else ()
         check = self.problem_of if self.arguments else None
@@ -237,7 +237,7 @@ class ChatFormat:
         )
 
     def parse(self, text: str, ids: Callable[[], str] = new_id) -> ChatAnswer:
-        """A whole answer."""
+        """Parse a whole response."""
         parser = self.parser(ids)
         parser.feed(text)
         return parser.finish()
@@ -358,8 +358,7 @@ def form_of(template: ChatTemplate, asked: AnswerRequest) -> AnswerForm:
 
 
 def marks_of(template: ChatTemplate, tools: bool = False) -> Marks:
-    """Return the marks of a template without a format of its own. tools: there are some, perhaps
-    for a template that takes none."""
+    """Return True if a template supports tool calls."""
     found = marks_in(template.source)
     tags = template.thinking
     if tags is not None and not found.think:

@@ -1,5 +1,7 @@
 """Falcon-H1: attention and a state space model in parallel in every layer
 (models/falcon-h1.cpp).
+
+llama.cpp crashes without a bias of the convolution; here it is optional.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """GLM-4.5 and similar models, text and vision: experts after the first layers, with shared ones, a
-NextN layer that drafts (models/glm4-moe.cpp)."""
+NextN layer that drafts (models/glm4-moe.cpp).
+
+llama.cpp cannot draft with a file of several position axes; here it can.
+"""
 
 from __future__ import annotations
 

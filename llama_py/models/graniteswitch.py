@@ -1,5 +1,9 @@
 """Granite Switch: Granite with built-in adapters that certain tokens switch to
-(models/granite-switch.cpp)."""
+(models/granite-switch.cpp).
+
+llama.cpp takes up to 4,096 adapters, though its cache rounds numbers above 2,048; here there may be
+2,048. In llama.cpp adapters from other files work on the head alone, here on all matrices.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Grok: scales and caps on products, embeddings and logits; a dense feed-forward may be parallel to
-the experts (models/grok.cpp)."""
+the experts (models/grok.cpp).
+
+There is no flash attention for it, as in llama.cpp: what is capped is scaled before.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """GroveMoE: a second, smaller set of experts, each for a group of the first set's
-(models/grovemoe.cpp)."""
+(models/grovemoe.cpp).
+
+As there, the second set gets the result of the first, and an expert of it weighs as much as the
+expert of the first set that has its number.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Jamba: state space models, some attention layers without RoPE, and experts in some layers
 (models/jamba.cpp).
+
+llama.cpp takes the heads of all attention from the first layer; here each layer has its own.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """PLaMo 2: state space models with normed dt, B and C, every other layer attention; norms before
 and after each block (models/plamo2.cpp).
+
+llama.cpp mixes the tokens of several sequences that are decoded together; here each has its own.
 """
 
 from __future__ import annotations

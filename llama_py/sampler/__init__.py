@@ -1,4 +1,13 @@
-"""Sampling of the next token from logits."""
+"""Sampling of the next token from logits.
+
+    sampler = Sampler(SamplingParams(temp=0.7, seed=1), n_vocab)
+    id = sampler.sample(logits)
+    sampler.accept(id)
+
+`chain` puts together what `stages` makes of the options: functions from `candidates` to candidates
+(`penalties`, `dry`, `filters`, `infill`), of which the last one draws (`draw`, `mirostat`,
+`adaptive`). A `constraint` may refuse what was drawn.
+"""
 
 from llama_py.params import SamplingParams
 from llama_py.sampler.candidates import Candidates

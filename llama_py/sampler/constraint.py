@@ -34,7 +34,7 @@ class Constraint(Protocol):
         ...
 
     def apply(self, c: Candidates) -> Candidates:
-        """Set candidates that may not come next to -inf. They are the whole vocabulary, in order."""
+        """Set candidates that may not come next to -inf; they are the whole vocabulary in order."""
         ...
 
     def accept(self, id: int) -> None:

@@ -1,4 +1,10 @@
-"""Engine that answers requests from any thread in one computing thread."""
+"""Engine that answers requests from any thread in one computing thread.
+
+with Engine(model, n_ctx=8192, n_seq_max=4) as engine:
+    handle = engine.submit(Request(prompt=ids), told=print)
+    for event in engine.stream(Request(prompt=other_ids)):
+        print(event.text, end="")
+"""
 
 from __future__ import annotations
 
@@ -74,6 +80,8 @@ class Engine(Closing):
                      step times so that responses stay smooth
         warmup       compile the kernels before the first request
         owns_model   close it with the engine
+
+        Raises the errors of `Context` and `Sequences`.
         """
         drafts = speculative or SpeculativeParams()
         p = ContextParams(**options)

@@ -60,6 +60,8 @@ class Conversation:
         thoughts   remove reasoning from the text of responses
         budget     maximum number of reasoning tokens (-1: any number); budget_message is inserted
                    before the tag that then ends reasoning
+        variables  for the template, such as {"enable_thinking": False}
+        tools      functions, or descriptions in the form of the OpenAI API, that responses may call;
                    parallel_tool_calls: several in a response (None: if the template does)
         """
         self.ctx = ctx

@@ -1,4 +1,5 @@
-"""Images for text models: an encoder (--mmproj) makes rows of them that come in place of tokens.
+"""Image input for text models: an encoder (--mmproj) computes image tokens that replace text
+tokens.
 
     model = llama_py.load("model.gguf")
     model.load_vision("mmproj.gguf")

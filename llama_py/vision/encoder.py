@@ -1,4 +1,4 @@
-"""The encoder of a file (--mmproj) on a device: images in, rows for a text model out (clip.cpp)."""
+"""Image encoder of a file (--mmproj) on a device: images in, image tokens out (clip.cpp)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ImagePart(NamedTuple):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height."""
+        """Width and height of the image part."""
         height, width, _ = self.pixels.shape
         return width, height
 
@@ -69,8 +69,10 @@ class ImageEncoder(Closing):
         max_tokens: int = 0,
         watch: Callable[[Tensor], None] | None = None,
     ) -> None:
-        """min_tokens, max_tokens   of an image whose size decides how many it becomes; 0: as the
-        model was trained;  watch   is called with each node's tensor
+        """Load an encoder.
+
+        min_tokens, max_tokens   limits of tokens per image of dynamic size; 0: as in training
+        watch   called with each node's tensor
 
         Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, ModelError for a file
         that is no encoder of images, or BackendError.
@@ -106,18 +108,18 @@ class ImageEncoder(Closing):
         return self.projector.n_embd_out
 
     def parts(self, image: Image) -> list[ImagePart]:
-        """The images that are computed of one, in the order in which the text model gets them."""
+        """Split an image into the parts that are computed, in the text model's order."""
         prepared = self.projector.prepare(image.pixels)
         # Of the same image another encoder makes other rows, and so do other limits of this one.
         keys = (f"{self._fingerprint} {i} {p.shape}".encode() for i, p in enumerate(prepared))
         return [ImagePart(p, image.digest + key) for p, key in zip(prepared, keys, strict=True)]
 
     def encode(self, image: Image) -> list[F32]:
-        """The rows of an image, F32 [n_tokens, n_embd], one array for each of its parts."""
+        """Return the image tokens F32 [n_tokens, n_embd], one array per part."""
         return [self.rows(part) for part in self.parts(image)]
 
     def rows(self, part: ImagePart) -> F32:
-        """The rows of a part of an image, F32 [n_tokens, n_embd]. The latest ones are kept."""
+        """Return the image tokens of a part, F32 [n_tokens, n_embd]. The latest ones are cached."""
         computing = self.computing(part)
         try:
             while True:
@@ -127,8 +129,7 @@ class ImageEncoder(Closing):
             return found
 
     def computing(self, part: ImagePart) -> Generator[None, None, F32]:
-        """`rows`, with pauses in which others may compute on the same device, though no other image
-        by this encoder."""
+        """Compute `rows` in steps; between them others may use the device, but not this encoder."""
         rows = self._kept.pop(part.key, None)
         if rows is None:
             rows = yield from self._computed(part.pixels)
@@ -138,7 +139,7 @@ class ImageEncoder(Closing):
         return rows
 
     def prepare(self) -> None:
-        """Have the kernels ready that images need."""
+        """Compile the kernels for images."""
         self._planned(*self.projector.example())
 
     def _computed(self, pixels: F32) -> Generator[None, None, F32]:
@@ -153,7 +154,7 @@ class ImageEncoder(Closing):
         return read_rows(g.result, self.projector.n_tokens(width, height))
 
     def graph(self, width: int, height: int) -> ImageGraph:
-        """A new graph of an image of that size; without memory."""
+        """Build a graph for an image of this size, without memory."""
         g = self.projector.Graph(self.projector.hp, width, height, self.flash_attn)
         g.result = g.expand(self.projector.build(g))
         return g
@@ -185,7 +186,7 @@ class ImageEncoder(Closing):
         return found
 
     def _place(self) -> None:
-        """Weights to their device, which is told what reads them."""
+        """Place the weights on their device, which is told their readers."""
         readers: dict[int, list[Tensor]] = {id(t): [] for t in self._weights.all}
         try:
             nodes = self.graph(*self.projector.example()).gf.nodes
@@ -215,8 +216,8 @@ class ImageEncoder(Closing):
 
 
 def check_kind(path: str | Path) -> None:
-    """GGUFError, ModelError or UnknownArchitecture for a file that is no encoder of images that is
-    known; its tensors are not looked at."""
+    """Raise GGUFError, ModelError or UnknownArchitecture unless the file is a known image encoder;
+    its tensors are not read."""
     file = GGUFFile.open(path)
     try:
         projector(_name(file))
@@ -225,7 +226,7 @@ def check_kind(path: str | Path) -> None:
 
 
 def _name(file: GGUFFile) -> str:
-    """What a file says that its encoder of images is. ModelError if it has none."""
+    """Return the name of a file's image encoder; ModelError if it has none."""
     m = file.metadata
     if m.get("clip.has_vision_encoder") is not True:
         has_audio = m.get("clip.has_audio_encoder") is True

@@ -1,4 +1,4 @@
-"""Builds the graph of one image: order, names, inputs (clip.cpp:clip_graph)."""
+"""Builder of an image's graph: order, names, inputs (clip.cpp:clip_graph)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from llama_py.vision.hparams import VisionHParams
 
 
 class ImageGraph:
-    """What the blocks of an encoder are given. Shapes in comments are in ggml's order.
+    """Graph builder that an encoder's blocks use. Shapes in comments are in ggml's order.
 
     width, height   pixels of the image
     nx, ny, n_patches   patches of a row, of a column, in all
     flash    attention is one node, of keys and values in F16
-    values   of the inputs, by name, all but the pixels
+    values   values of the inputs by name, except the pixels
     result   [n_embd_out, n_tokens], once it is built
     """
 
@@ -42,7 +42,7 @@ class ImageGraph:
         return t
 
     def input(self, name: str, type: GGMLType, values: npt.NDArray[Any] | None, *ne: int) -> Tensor:
-        """A leaf that is filled before each run; with values, always with these."""
+        """Create a leaf that is filled before each run, with `values` if given."""
         t = Tensor(type, ne, name=name)
         t.flags |= FLAG_INPUT
         self.inputs[name] = t
@@ -51,19 +51,19 @@ class ImageGraph:
         return t
 
     def positions(self, name: str, values: npt.NDArray[np.int32]) -> Tensor:
-        """I32 [n]"""
+        """Create an input of positions, I32 [n]."""
         return self.input(name, I32, values, values.size)
 
     def pixels(self) -> Tensor:
-        """[width, height, 3]"""
+        """Create the input of pixels, [width, height, 3]."""
         return self.input("inp_raw", F32, None, self.width, self.height, 3)
 
     def mm(self, weight: Tensor, x: Tensor) -> Tensor:
-        """weight x. [n_in, n] -> [n_out, n]"""
+        """Multiply by a weight: [n_in, n] -> [n_out, n]."""
         return mul_mat(weight, x)
 
     def patches(self, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Each patch of the image times a kernel [size, size, 3, n_embd]. -> [n_embd, n_patches]"""
+        """Multiply each patch by a kernel [size, size, 3, n_embd]. -> [n_embd, n_patches]"""
         size = self.hp.patch_size
         cur = conv_2d(kernel, self.pixels(), size, size, 0, 0, 1, 1)
         cur = reshape(cur, self.n_patches, self.hp.n_embd, 1)

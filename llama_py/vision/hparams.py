@@ -1,4 +1,4 @@
-"""The sizes of a vision encoder, out of the metadata of its file (clip.cpp:load_hparams)."""
+"""Hyperparameters of a vision encoder, from its file's metadata (clip.cpp:load_hparams)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_STEP = 4096  # pixels of a side that become one embedding
 
 
 def colours(key: str) -> Any:
-    """A number for red, green and blue; what follows does not count."""
+    """Return a field of three numbers for red, green and blue; more are ignored."""
     return Field(key, as_float, count=lambda _: 3, longer=True)
 
 
@@ -57,7 +57,7 @@ class VisionHParams(Declared):
         self._check(keys)
 
     def load(self, keys: Keys) -> None:
-        """What cannot be said by a field."""
+        """Set hyperparameters that a field cannot express."""
 
     @property
     def activation(self) -> str:
@@ -98,5 +98,5 @@ class VisionHParams(Declared):
             )
 
     def refuse(self, key: str, why: str) -> HParamsError:
-        """An error about a key, for checks of an encoder's own."""
+        """Return an error about a key, for an encoder's own checks."""
         return HParamsError(f"{PREFIX}.{key}: {why}")

@@ -1,4 +1,4 @@
-"""Images as they are read: files, bytes, `data:` URLs. Nothing in them is trusted."""
+"""Reading of untrusted images: files, bytes, `data:` URLs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Image:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height."""
+        """Width and height of the image."""
         height, width, _ = self.pixels.shape
         return width, height
 
@@ -121,7 +121,7 @@ def _decoded(data: bytes, what: str) -> U8:
 
 
 def _check(found: Any, data: bytes, what: str) -> None:
-    """ModelError for what would take much memory or time to decode, by what it says to be."""
+    """Raise ModelError if decoding would take too much memory or time, by the image's header."""
     width, height = found.size
     if width * height > MAX_PIXELS:
         raise ModelError(
@@ -146,7 +146,7 @@ def _check(found: Any, data: bytes, what: str) -> None:
 
 
 def _rgb(found: Any) -> U8:
-    """Pixels without transparency; of more than 8 bits, the highest."""
+    """Return pixels without transparency; of more than 8 bits, the highest."""
     # Pillow has the 16 bits of a PPM, and in some versions those of a PNG, in 32.
     if found.mode.startswith("I;16") or (found.mode == "I" and found.format in ("PNG", "PPM")):
         grey = (np.asarray(found).astype(np.uint16) >> 8).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The blocks of vision encoders, with their weights (clip.cpp:clip_graph::build_norm, build_ffn,
+"""Blocks of vision encoders with their weights (clip.cpp:clip_graph::build_norm, build_ffn,
 build_attn)."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GATED: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
 
 
 def normed(g: ImageGraph, cur: Tensor, n: Norm, il: int = -1) -> Tensor:
-    """Rows made alike in size, times a weight, plus a bias. [n, ...] -> the same"""
+    """Normalize rows, multiply by a weight and add a bias: [n, ...] -> same shape."""
     eps = n.eps or g.hp.eps
     cur = rms_norm(cur, eps) if n.kind == "rms" else norm(cur, eps)
     if n.weight is not None:
@@ -54,7 +54,7 @@ def normed(g: ImageGraph, cur: Tensor, n: Norm, il: int = -1) -> Tensor:
 
 
 def linear(g: ImageGraph, w: Linear, cur: Tensor) -> Tensor:
-    """[n_in, n] -> [n_out, n]"""
+    """Multiply and add the bias: [n_in, n] -> [n_out, n]."""
     cur = g.mm(w.weight, cur)
     return cur if w.bias is None else add(cur, w.bias)
 
@@ -68,7 +68,7 @@ class VisionFeedForward(NamedTuple):
     activation: str
 
     def __call__(self, g: ImageGraph, x: Tensor, il: int = -1) -> Tensor:
-        """[n_embd, n] -> [n_out, n]"""
+        """Apply the feed-forward network: [n_embd, n] -> [n_out, n]."""
         cur = self._part(g, self.up, x, "ffn_up", il)
         if self.gate is None:
             cur = g.cb(PLAIN[self.activation](cur), f"ffn_{self.activation}", il)
@@ -95,7 +95,7 @@ class VisionQKV(NamedTuple):
 def attend(
     g: ImageGraph, qkv: VisionQKV, out: Linear, il: int, mask: Tensor | None = None
 ) -> Tensor:
-    """Each position attends to all, or to those of the mask. -> [n_embd, n_pos]
+    """Attend from each position to all, or to those in the mask. -> [n_embd, n_pos]
 
     mask  F16 or F32 [n_pos, n_pos]
     """
@@ -134,7 +134,7 @@ class VisionProjections:
         self.norms = [w.optional_norm(f"attn_{x}_norm", n, kind=kind) for x in "qk"]
 
     def __call__(self, g: ImageGraph, cur: Tensor, il: int) -> VisionQKV:
-        """[n_embd, n_pos] -> each [n_embd_head, n_head, n_pos]"""
+        """Project to queries, keys and values, [n_embd_head, n_head, n_pos] each."""
         if self.joint is not None:
             q, k, v = self._parts(linear(g, self.joint, cur))
             q, k = self._normed(g, q, k, "norm", il)
@@ -157,7 +157,7 @@ class VisionProjections:
         return q, k
 
     def _parts(self, cur: Tensor) -> list[Tensor]:
-        """Views of queries, keys and values in one tensor."""
+        """Return views of queries, keys and values in one tensor."""
         row, n = cur.type.row_size, cur.ne[1]
         n_embd = self.size * self.n_head
         strides = row(self.size), cur.nb[1], cur.nb[1] * n

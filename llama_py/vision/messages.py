@@ -1,4 +1,4 @@
-"""Images in messages, in the form of the OpenAI API: parts of a content.
+"""Images in messages, as content parts in the form of the OpenAI API.
 
 {"role": "user", "content": [
     {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}},
@@ -27,14 +27,14 @@ PLACE = f"<__media_{secrets.token_hex(16)}__>"
 
 
 def read_image(image: Given) -> Image:
-    """ModelError for what cannot be read."""
+    """Read an image; ModelError if that fails."""
     if isinstance(image, Image):
         return image
     return Image.read(image) if isinstance(image, bytes) else Image.open(image)
 
 
 def image_part(image: Given) -> dict[str, Any]:
-    """The part of a content that an image is. ModelError for what cannot be read."""
+    """Return the content part of an image; ModelError if it cannot be read."""
     read_image(image)
     if isinstance(image, Image):
         return {"type": IMAGE, IMAGE: image}
@@ -44,7 +44,7 @@ def image_part(image: Given) -> dict[str, Any]:
 
 
 def with_images(content: Any, images: Sequence[Given]) -> Any:
-    """A message's content with images before it."""
+    """Return a message's content with images before it."""
     if not images:
         return content
     said = [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
@@ -52,14 +52,15 @@ def with_images(content: Any, images: Sequence[Given]) -> Any:
 
 
 def marked(messages: Sequence[Message]) -> list[Message]:
-    """Messages whose contents are texts, with PLACE where images were."""
+    """Return messages with text contents, with PLACE for each image."""
     return [{**m, "content": _text(parts_of(m))} if has_images([m]) else m for m in messages]
 
 
 def images_of(messages: Sequence[Message], media_path: str | Path | None = None) -> list[Given]:
-    """The images of messages, as they are given: none of them is decoded yet.
+    """Return the images of messages as given, not decoded.
 
-    media_path  a folder of whose files URLs (file:NAME) may be read; None: of none
+    media_path  folder of files that URLs (file:NAME) may name; None: none
+
 
     Raises ModelError for an image that cannot be had.
     """
@@ -68,8 +69,8 @@ def images_of(messages: Sequence[Message], media_path: str | Path | None = None)
 
 
 def _text(parts: Iterable[Mapping[str, Any]]) -> str:
-    """The parts of a content as one text (common_chat_msg::to_json_oaicompat): a new line between
-    texts, none beside images."""
+    """Join the parts of a content (common_chat_msg::to_json_oaicompat), with a newline between
+    texts, but not next to images."""
     text, after_image = "", False
     for part in parts:
         if part.get("type") == IMAGE:
@@ -96,7 +97,7 @@ def _image(part: Mapping[str, Any], media_path: str | Path | None) -> Given:
 
 
 def path_of(url: str, media_path: str | Path) -> Path:
-    """The file of a folder that a URL names (file:NAME). ModelError for one that is not in it."""
+    """Return the file in a folder that a URL (file:NAME) names; ModelError outside the folder."""
     folder = Path(media_path).resolve()
     try:
         path = (folder / unquote(urlsplit(url).path).lstrip("/")).resolve()

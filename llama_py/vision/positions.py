@@ -1,4 +1,4 @@
-"""Positions of patches on two axes (clip.cpp:clip_graph::build_rope_2d)."""
+"""Two-dimensional RoPE of patches (clip.cpp:clip_graph::build_rope_2d)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PLAIN = 0.0, 1.0, 0.0, 0.0  # YaRN, which is not used
 def turn_2d(
     cur: Tensor, first: Tensor, second: Tensor, base: float, *, mode: int = 0, odd: bool = False
 ) -> Tensor:
-    """The first half of each head turned by positions on one axis, the second half by those on the
-    other. [n_embd_head, n_head, n_pos] -> the same
+    """Rotate the first half of each head by one axis, the second half by the other. [n_embd_head,
+    n_head, n_pos] -> same shape
 
-    odd  the second half has the frequencies between those of the first
+    odd  the second half uses the frequencies between those of the first
     """
     half = cur.ne[0] // 2
     f32 = np.float32

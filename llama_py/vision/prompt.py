@@ -1,4 +1,5 @@
-"""A prompt with images, and how a context reads it (mtmd.cpp:mtmd_tokenizer, mtmd-helper.cpp).
+"""Prompts with images, and their processing by a context (mtmd.cpp:mtmd_tokenizer,
+mtmd-helper.cpp).
 
 An image stands in a prompt's ids as numbers below zero, one for each position that it takes: the
 same image has the same, so that what a sequence has of a prompt is found as of any other.
@@ -46,12 +47,12 @@ class Picture:
 
     @property
     def n_pos(self) -> int:
-        """How many positions it takes."""
+        """Number of positions that it takes."""
         return self.n_tokens if self.n_axes == 1 else max(self.columns, self.rows)
 
     @property
     def ids(self) -> list[int]:
-        """What stands for it: a number below zero for each position."""
+        """Negative numbers that stand for it, one per position."""
         raw = hashlib.shake_256(self.part.key + bytes([self.n_axes])).digest(4 * self.n_pos)
         found: list[int] = (-1 - (np.frombuffer(raw, "<u4") >> 1).astype(np.int64)).tolist()
         return found
@@ -93,7 +94,7 @@ class ImagePrompt(Mixed):
     def __init__(
         self, chunks: Sequence[Chunk], before: Sequence[int] = (), n_beyond: int = 0
     ) -> None:
-        """before, n_beyond: of what a sequence has already."""
+        """Join chunks; before, n_beyond: of the sequence's earlier tokens."""
         super().__init__(id for c in chunks for id in (c.ids if isinstance(c, Picture) else c))
         self.chunks = list(chunks)
         self.before = list(before)
@@ -113,7 +114,7 @@ class ImagePrompt(Mixed):
         return found
 
     def rest(self, n: int) -> ImagePrompt | None:
-        """What follows the first n positions; None if an image is cut there."""
+        """Return the prompt after the first n positions; None if an image is cut there."""
         at, beyond = 0, self.n_beyond - (self.n_tokens - len(self))
         for i, chunk in enumerate(self.chunks):
             size = chunk.n_pos if isinstance(chunk, Picture) else len(chunk)
@@ -153,7 +154,8 @@ class ImagePrompt(Mixed):
 
 @contextmanager
 def attending_both_ways(ctx: Decoding, wanted: bool = True) -> Iterator[None]:
-    """Within, tokens of a batch see those after them, too (llama_set_causal_attn)."""
+    """Make tokens of a batch attend to later ones as well (llama_set_causal_attn), within
+    `with`."""
     before = ctx.cparams
     ctx.cparams = replace(before, causal_attn=before.causal_attn and not wanted)
     try:
@@ -173,8 +175,9 @@ def image_prompt(
     add_special: bool = True,
     n_most: int | None = None,
 ) -> ImagePrompt:
-    """A text with images where it has markers, for a model of these hyperparameters.
+    """Return a prompt of a text with images in place of its markers, for a model.
 
+    n_most  number of cells, beyond which no further image is decoded
     n_most  cells, beyond which no other image is decoded
 
     Raises ModelError if there are not as many images as markers, or for what is no image;
@@ -227,7 +230,7 @@ def _pictures(encoder: ImageEncoder, image: Image, hp: HParams) -> list[Picture]
 
 
 def _add(chunks: list[Chunk], ids: list[int]) -> None:
-    """Tokens behind what is there; those of a text are together."""
+    """Append tokens to the chunks, joined with a preceding text."""
     if not ids:
         return
     if chunks and isinstance(chunks[-1], list):

@@ -1,4 +1,4 @@
-"""Images of another size, in whole numbers as Pillow's (mtmd-image.cpp:img_tool::resize_pillow).
+"""Resizing of images with Pillow's integer arithmetic (mtmd-image.cpp:img_tool::resize_pillow).
 
 Each pixel is a weighted sum of those below the filter, first along rows, then along columns, and
 rounded after both.
@@ -40,8 +40,8 @@ FILTERS: dict[str, tuple[Callable[[float], float], float]] = {
 
 
 def resize(image: U8, size: Size, how: str) -> U8:
-    """u8 [height, width, 3] of another size; how: one of FILTERS. ModelError for a side of more
-    than 65536 pixels."""
+    """Resize u8 [height, width, 3]; how: one of FILTERS. ModelError for a side above 65536
+    pixels."""
     if not 0 < min(size) <= max(size) <= LARGEST:
         raise ModelError(
             f"an image would become {size[0]} x {size[1]} pixels, of which no side may have more"
@@ -55,7 +55,7 @@ def resize(image: U8, size: Size, how: str) -> U8:
 
 
 def _columns(image: U8, n: int, how: str) -> U8:
-    """The first dimension of another size."""
+    """Resize the first dimension to n."""
     n_in, *rest = image.shape
     rows = image.reshape(n_in, -1)
     out = np.empty((n, rows.shape[1]), np.uint8)
@@ -89,7 +89,7 @@ def _weights(n_in: int, n: int, how: str) -> Iterator[tuple[int, npt.NDArray[np.
 
 
 def fit(image: U8, size: Size, how: str, colour: tuple[int, int, int] = (0, 0, 0)) -> U8:
-    """Resize an image to what fits, in the middle of one of that size; the rest has a colour."""
+    """Resize an image to fit `size`, centered; the rest is filled with a color."""
     height, width = image.shape[:2]
     if (width, height) == size:
         return image
@@ -108,8 +108,8 @@ def fit(image: U8, size: Size, how: str, colour: tuple[int, int, int] = (0, 0, 0
 
 
 def aligned(size: Size, step: int, least: int, most: int) -> Size:
-    """The nearest size whose sides are multiples of step, of about the same shape, with at least
-    and at most so many pixels (img_tool::calc_size_preserved_ratio)."""
+    """Return the nearest size with sides that are multiples of step, about the same shape, and at
+    least `least` and at most `most` pixels (img_tool::calc_size_preserved_ratio)."""
     f32 = np.float32
     width, height = (f32(n) for n in size)
 

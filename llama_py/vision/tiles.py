@@ -1,4 +1,4 @@
-"""A large image in tiles (mtmd-image.cpp:mtmd_image_preprocessor_llava_uhd)."""
+"""Tiling of large images (mtmd-image.cpp:mtmd_image_preprocessor_llava_uhd)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from llama_py.vision.resize import U8, Size, fit, resize
 
 
 def tiles(image: U8, side: int, most: int, how: str) -> list[U8]:
-    """Square tiles of an image, row by row, and at the end all of it in one: it alone, if it is not
-    larger.
+    """Split an image into square tiles, row by row, followed by the whole image; it alone, if it is
+    not larger.
 
-    side  of a tile;  most  tiles on a side of the image;  how  one of FILTERS
+    side  side of a tile;  most  maximum tiles per side of the image;  how  one of FILTERS
     """
     height, width = image.shape[:2]
     whole = resize(image, (side, side), how)

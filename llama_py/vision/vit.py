@@ -1,4 +1,4 @@
-"""Vision transformers, as most encoders have them (clip.cpp:clip_graph::build_vit)."""
+"""Vision transformer of most encoders (clip.cpp:clip_graph::build_vit)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Turn = Callable[[Tensor], Tensor]  # what positions do to queries and keys
 
 
 def feed_forward(w: Weights, hp: VisionHParams, swaps: bool) -> VisionFeedForward:
-    """That of a layer. Its hidden size is the file's.
+    """Declare a layer's feed-forward; its hidden size is the file's.
 
-    swaps  in files of before, what is called up is down: then it gives so many channels as come in
+    swaps  old files swap the names of up and down: then `ffn_up` returns n_embd dimensions
     """
     names, n_embd = ["ffn_up", "ffn_down"], hp.n_embd
     down = w.info("ffn_down.weight")
@@ -35,8 +35,8 @@ def feed_forward(w: Weights, hp: VisionHParams, swaps: bool) -> VisionFeedForwar
 
 
 class ViTLayer:
-    """Attention and a feed-forward, each after a norm, with what a file has besides: norms behind
-    them, scales of their results."""
+    """Layer of attention and feed-forward, each after a norm, with the file's optional norms after
+    them and scales of their results."""
 
     def __init__(self, w: Weights, hp: VisionHParams, kind: NormKind, swaps: bool) -> None:
         n = hp.n_embd
@@ -77,9 +77,9 @@ class ViT:
     def __call__(
         self, g: ImageGraph, inp: Tensor, learned: Tensor | None = None, turn: Turn | None = None
     ) -> Tensor:
-        """[n_embd, n_pos] -> [n_embd, n_pos, 1]
+        """Apply the transformer: [n_embd, n_pos] -> [n_embd, n_pos, 1].
 
-        learned  embeddings of the positions, which are added
+        learned  position embeddings to add
         """
         n_embd, n_pos = g.hp.n_embd, inp.ne[1]
         if learned is not None:

@@ -1,5 +1,5 @@
-"""Calls as a name, then `<arg_key>` and `<arg_value>` of each argument, with what is said on either
-side (common/parsers/ling3.cpp)."""
+"""Calls as a name, then `<arg_key>` and `<arg_value>` per argument, with content on either side
+(common/parsers/ling3.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that a model writes as bare text between tags, by their JSON schema."""
+"""Arguments written as bare text between tags, by their JSON schema."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.S)
 
 
 def bare(schema: Schema, *tags: str, but: str = "") -> Expression:
-    """Text before the first of some tags; a grammar takes only values of the schema."""
+    """Return text before the first of some tags; a grammar restricts it to the schema's values."""
     return Until(tags, but, _terminal(schema, schema, MAX_DEPTH) or "")
 
 
@@ -64,7 +64,7 @@ def _terminal(schema: Schema, root: Schema, depth: int) -> str | None:
 
 
 def _string(schema: Schema) -> str | None:
-    """Return what the keywords of types and strings take."""
+    """Return a pattern for the schema's type and string keywords."""
     types = schema.get("type", "string")
     types = types if isinstance(types, list) else [types]
     low, high = (schema.get(key) for key in ("minLength", "maxLength"))

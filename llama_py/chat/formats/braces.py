@@ -1,4 +1,4 @@
-"""Calls as `call:NAME{key:<|"|>value<|"|>}`, in braces of their own.
+"""Calls as `call:NAME{key:<|"|>value<|"|>}`, with a special brace syntax.
 
 common/parsers/gemma4.cpp; chat-peg-parser.cpp:common_chat_peg_gemma4_mapper.
 """
@@ -77,7 +77,7 @@ LIST = rule("braces array", tag("braces array", _items(VALUE, "[", "]")))
 
 
 def _object(schema: Schema, depth: int) -> Expression:
-    """An object of a schema, for a grammar: what must be there in its order, then the rest."""
+    """Return an expression of an object for a grammar: required members in order, then others."""
     required: list[Expression] = []
     others: list[Expression] = []
     for one in members(schema):
@@ -92,7 +92,7 @@ def _object(schema: Schema, depth: int) -> Expression:
 
 
 def _value(schema: Schema, depth: int) -> Expression:
-    """A value of a schema, for a grammar."""
+    """Return an expression of a schema's value for a grammar."""
     if "$ref" in schema:
         found = target(schema, schema)
         depth = depth_within(schema, depth - 1) if depth else 0
@@ -174,7 +174,7 @@ def _root(asked: AnswerRequest) -> Expression:
 
 
 def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
-    """The answer; arguments as JSON."""
+    """Build the response, with arguments as JSON."""
     return tags.answer_of(found, _called)
 
 
@@ -186,7 +186,7 @@ def _called(one: TaggedPart) -> ToolCall | None:
 
 
 def _json(one: TaggedPart) -> str:
-    """A value in JSON, as far as it is there."""
+    """Return a value as JSON, as far as it is complete."""
     kind = one.name.removeprefix("braces ")
     if not one.text:
         return ""

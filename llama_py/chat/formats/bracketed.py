@@ -1,4 +1,4 @@
-"""Calls behind `[TOOL_CALLS]`: a name, `[ARGS]`, JSON (common/parsers/ministral3.cpp)."""
+"""Calls after `[TOOL_CALLS]`: a name, `[ARGS]`, JSON (common/parsers/ministral3.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers in channels: analysis, commentary, and what is final (common/parsers/gpt-oss.cpp)."""
+"""Responses in channels: analysis, commentary, and final (common/parsers/gpt-oss.cpp)."""
 
 from __future__ import annotations
 

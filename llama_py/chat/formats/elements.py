@@ -1,4 +1,4 @@
-"""Arguments as nested elements, each called as the property that it is.
+"""Arguments as nested elements named like their properties.
 
 common/parsers/minimax-m3.cpp; chat-peg-parser.cpp:common_chat_peg_minimax_m3_mapper.
 """
@@ -122,7 +122,7 @@ def _value(schema: Schema, name: str, close: str, depth: int) -> Expression:
 
 
 def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
-    """The answer; objects and arrays out of their elements."""
+    """Build the response, with objects and arrays from their elements."""
     return tags.answer_of(found, _called)
 
 
@@ -132,7 +132,7 @@ def _called(one: TaggedPart) -> ToolCall | None:
 
 
 def _within(one: TaggedPart, name: str) -> list[TaggedPart]:
-    """The parts of that name, but none within another of them."""
+    """Return the parts with this name that are not nested in another."""
     found = []
     for part in one.parts:
         found += [part] if part.name == name else _within(part, name)

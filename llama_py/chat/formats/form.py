@@ -1,4 +1,4 @@
-"""What is asked of an answer, and the form that a family of templates gives it."""
+"""Requirements for a response, and the form that a template family gives it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Tool = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class AnswerRequest:
-    """What is asked of an answer.
+    """Requirements for a response.
 
-    tools      that it may call, in the form of the OpenAI API; none, if it may call none
-    required   whether it must call one
-    parallel   whether it may call several
-    schema     what it must be, as JSON; {}: any object; None: anything
-    reasoning  whether thoughts are told from what is said
-    thinking   whether the model was asked to think
-    prompt     the end of the prompt that the answer begins with: what was rendered for it
+    tools      tools that it may call, in the form of the OpenAI API
+    required   it must call one
+    parallel   it may call several
+    schema     JSON schema of the response; {}: any object; None: anything
+    reasoning  reasoning is separated from content
+    thinking   reasoning is enabled for the model
+    prompt     the end of the prompt that the response begins with
     source     the template's
     said       the message that is to be continued: its thoughts and what it says (None: no
                thoughts are there, or no content: thoughts are continued)
@@ -56,7 +56,7 @@ class AnswerRequest:
 
     @property
     def auto(self) -> bool:
-        """Whether it may call a tool, but need not."""
+        """True if it may call a tool, but need not."""
         return bool(self.tools) and not self.required
 
     @property
@@ -75,17 +75,17 @@ def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """How an answer is written.
+    """Form of a response.
 
-    root      the expression of the prompt's end and the answer
+    root      expression of the prompt's end and the response
     prompt    the prompt's end
-    grammar   whether a grammar holds; lazy: only from one of the triggers on
-    words     that are triggers; patterns: regular expressions that are, or their first group
-    preserved  tokens that must be seen, though they are control tokens
-    stops     texts that end an answer
-    thinking  tags around thoughts, within which there are no triggers
-    late_ids  whether the id of a call follows its arguments
-    drops     whether what follows an answer is left out
+    grammar   a grammar applies; lazy: only after one of the triggers
+    words     triggers; patterns: triggers as regular expressions, or their first groups
+    preserved  control tokens that must stay visible
+    stops     texts that end a response
+    thinking  tags around reasoning, which has no triggers
+    late_ids  the id of a call follows its arguments
+    drops     text after the response is dropped
     """
 
     root: Expression
@@ -125,20 +125,20 @@ value, string = map(_tagged, (tags.ARG_VALUE, tags.ARG_STRING))
 
 
 def thoughts(item: Expression) -> Expression:
-    """Reasoning, which the grammar of an answer leaves out: it is a constraint of its own."""
+    """Return reasoning, which a response's grammar omits: it has a separate constraint."""
     return As(item, NOTHING)
 
 
 def json_of(schema: Mapping[str, Any]) -> Expression:
-    """Content as JSON of a schema; it is also read within a fence, with any space around."""
+    """Return content as JSON of a schema; it may also be in a fence, with any space around."""
     value = content(of_schema(schema))
     fenced = seq("```json", SPACE, value, SPACE, "```")
     return rule("response format", As(seq(SPACE, choice(fenced, value), SPACE), value))
 
 
 def calls_after(asked: AnswerRequest, said: Expression, calls: Expression) -> Expression:
-    """Calls after content. No content is written before a call that must be there; if a schema is
-    given, the answer is calls or JSON."""
+    """Return calls after content. A required call has no content before it; with a schema the
+    response is calls or JSON."""
     if asked.lazy:
         return said + optional(calls)
     if asked.required:
@@ -148,8 +148,8 @@ def calls_after(asked: AnswerRequest, said: Expression, calls: Expression) -> Ex
 
 
 def any_order(arguments: Sequence[tuple[Expression, bool]], between: Expression) -> Expression:
-    """Arguments, and whether each is required. They are read in any order, and may lack; a grammar
-    has all that are required first."""
+    """Return arguments, each with a flag if it is required. Any order and missing ones are parsed;
+    a grammar has all required ones first."""
     if not arguments:
         return NOTHING
     required = [one for one, is_required in arguments if is_required]
@@ -164,13 +164,13 @@ def any_order(arguments: Sequence[tuple[Expression, bool]], between: Expression)
 
 
 def each(asked: AnswerRequest) -> Iterator[tuple[str, Tool]]:
-    """The names of the tools, and the tools."""
+    """Yield the tools with their names."""
     for tool in asked.tools:
         yield tool["function"]["name"], tool
 
 
 def arguments_of(tool: Tool) -> Expression:
-    """A call's arguments, all of them as JSON."""
+    """Return an expression of a call's arguments as JSON."""
     return arguments(of_schema(parameters_of(tool)))
 
 
@@ -179,7 +179,7 @@ def tool_rule(name: str, item: Expression | str) -> Expression:
 
 
 def continued(asked: AnswerRequest, start: str, between: str) -> str:
-    """The end of a prompt, of a message that goes on, with its thoughts behind `start`."""
+    """Return the prompt's end of a continued message, with reasoning after `start`."""
     if asked.said is None:
         return asked.prompt
     thoughts, said = asked.said

@@ -40,7 +40,8 @@ VALUES = (
 
 
 def by_lines(asked: AnswerRequest) -> AnswerForm:
-    """A tag a line. Models that do not think may leave out the tag around a call."""
+    """Return a form with one tag per line; models without reasoning may omit the tag around a
+    call."""
     thinks = THINK in asked.source
     starts = (CALL, *(f"<function={name}>" for name, _ in each(asked) if not thinks))
     prompt = asked.prompt
@@ -105,7 +106,7 @@ PARAMETER, DATA = "</param>", "<![CDATA["
 
 
 def in_attributes(asked: AnswerRequest) -> AnswerForm:
-    """Names as attributes; texts that may be CDATA."""
+    """Return a form with names as attributes and optional CDATA texts."""
     thoughts: Expression = NOTHING
     if asked.reasoning:
         thoughts = (THINK << form.reasoning(until(THOUGHT)) << THOUGHT) + SPACE

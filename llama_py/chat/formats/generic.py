@@ -1,5 +1,5 @@
-"""Tools for templates that take no calls: they are told of in what the system says, and called as
-JSON between tags, as many models were trained to."""
+"""Tools for templates without tool calls: the system prompt describes them, and calls are JSON
+between tags, as many models were trained."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ To call one, write its name and its arguments as JSON between tags:
 def told(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
 ) -> list[Message]:
-    """The messages, the first of which tells of the tools; calls and results are texts."""
+    """Return the messages, the first of which describes the tools; calls and results are texts."""
     found = [as_text(whole(message)) for message in messages]
     if not tools:
         return found

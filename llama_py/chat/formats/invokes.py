@@ -33,8 +33,8 @@ CLOSE = f"</{DSML}parameter>"
 
 
 def made(asked: AnswerRequest) -> AnswerForm:
-    """The later templates name the block of calls otherwise, and begin with the bare end of
-    thoughts where there are none."""
+    """Return the form. Later templates use another name for the block of calls, and start with the
+    end tag of reasoning if there is none."""
     later = "function_calls" not in asked.source
     block = "tool_calls" if later else "function_calls"
     begin, end = f"<{DSML}{block}>", f"</{DSML}{block}>"

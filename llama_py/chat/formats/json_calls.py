@@ -1,4 +1,4 @@
-"""Calls of tools as JSON objects (chat-peg-parser.cpp:standard_json_tools)."""
+"""Tool calls as JSON objects (chat-peg-parser.cpp:standard_json_tools)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CallKeys:
 def json_calls(
     marks: tuple[str, str], keys: CallKeys, asked: AnswerRequest, wrapper: bool = False
 ) -> Expression:
-    """Calls between two marks; in `{"type": "function", ...}`, too, if there may be a wrapper."""
+    """Return calls between two marks, with `wrapper` optionally in `{"type": "function", ...}`."""
     how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
     one = choice(
         *(tool_rule(name, call(how(name, tool, keys, wrapper))) for name, tool in each(asked))

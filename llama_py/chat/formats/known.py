@@ -1,4 +1,4 @@
-"""Formats of their own, told by marks in the text of their templates; the first that fits counts.
+"""Special formats, recognized by marks in templates; the first match counts.
 
 chat.cpp:common_chat_try_specialized_template
 """
@@ -64,5 +64,5 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def made_for(source: str) -> Make | None:
-    """What makes the form of answers; None: a template of no such format."""
+    """Return the function that makes the form of responses; None for other templates."""
     return next((family.made for family in FAMILIES if family.fits(source)), None)

@@ -1,4 +1,4 @@
-"""Formats that differ in marks only: JSON or tagged arguments between texts.
+"""Formats that differ only in marks: JSON or tagged arguments between texts.
 
 chat-auto-parser-generator.cpp; the marks are those that chat-diff-analyzer.cpp finds.
 """
@@ -37,11 +37,11 @@ KEYS = CallKeys()
 
 @dataclass(frozen=True)
 class Marks:
-    """What a model writes around the parts of an answer.
+    """Marks around the parts of a response.
 
-    think, thought   before and after thoughts; without the first they begin the answer
-    say, said        around what is said, always (wrapped: with thoughts only)
-    calls            how tools are called: none; `json` objects; a name, then JSON (`name`); or a
+    think, thought   before and after reasoning; without the first it begins the response
+    say, said        around content, always (wrapped: with reasoning only)
+    calls            format of tool calls: none; `json` objects; a name, then JSON (`name`); or a
                      name, then each argument in tags (`tags`)
     section          around all calls; each_call: around each
     keys             of JSON calls
@@ -85,7 +85,7 @@ class Marks:
 
 
 def marked(marks: Marks, asked: AnswerRequest) -> AnswerForm:
-    """The form of answers with such marks."""
+    """Return the form of responses with these marks."""
     calls = asked.tools if marks.calls != "none" else ()
     asked = replace(asked, tools=calls)
     start = marks.section[0] or marks.each_call[0]
@@ -217,7 +217,7 @@ def _said_before(marks: Marks) -> Expression:
 def _behind(
     asked: AnswerRequest, thoughts: Expression, said: Expression, calls: Expression
 ) -> Expression:
-    """Calls after reasoning and content."""
+    """Return calls after reasoning and content."""
     return seq(thoughts, form.calls_after(asked, said, calls), END)
 
 
@@ -240,7 +240,7 @@ def _function(
     inner: Expression,
     ahead: Expression | None = None,
 ) -> Expression:
-    """A call: its name, then its arguments. ahead: what they begin with, if that must be seen
+    """Return a call: name, then arguments. ahead: start of the arguments that must be visible
     before the name counts, as one tool's name may begin another's."""
     start: Expression = form.opened(seq(marks.name[0], form.named(name), marks.name[1]))
     if marks.gap:
@@ -264,8 +264,8 @@ def _function(
 
 
 def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Expression, bool]:
-    """Each argument in its tags: those that must be there in their order, then others. And whether
-    any must be there."""
+    """Return the tagged arguments, required ones first and in order, and True if any is
+    required."""
     required: list[Expression] = []
     others: list[Expression] = []
     before, after = marks.value

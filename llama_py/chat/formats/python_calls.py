@@ -1,4 +1,4 @@
-"""Calls as Python writes them: `[name(key="value")]` (common/parsers/lfm2.cpp)."""
+"""Calls in Python syntax: `[name(key="value")]` (common/parsers/lfm2.cpp)."""
 
 from __future__ import annotations
 

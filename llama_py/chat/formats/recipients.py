@@ -1,4 +1,4 @@
-"""Answers to whom they say: to the user, or to a tool.
+"""Responses that name their recipient: the user, or a tool.
 
 common/parsers/functionary-v3-2.cpp, muse-glimmer.cpp and gigachat-v3.cpp.
 """
@@ -19,7 +19,7 @@ TO_ONE = r">>>(?!a?l?l?\Z|all\n)"
 
 
 def arrows(asked: AnswerRequest) -> AnswerForm:
-    """`>>>all`, then what is said; `>>>NAME`, then arguments."""
+    """Return a form of `>>>all` with content, and `>>>NAME` with arguments."""
     prompt = asked.prompt
     if asked.said is not None:
         prompt = f"{HEAD}all\n{asked.said[1] or ''}"
@@ -54,7 +54,7 @@ TO_TOOL = r"<\|start\|>assistant( to=(?!self<\|message\|>)(?!user<\|message\|>)[
 
 
 def addressed(asked: AnswerRequest) -> AnswerForm:
-    """Messages to=self, which are thoughts, to=user, or to a tool."""
+    """Return a form of messages to=self (reasoning), to=user, or to a tool."""
     prompt = START
     if asked.said is not None:
         to_user = f"{EOM}{START} to=user{MESSAGE}"
@@ -132,7 +132,7 @@ ROLE = "assistant<|role_sep|>\n"
 
 
 def roles(asked: AnswerRequest) -> AnswerForm:
-    """A message to the role `function call`."""
+    """Return a form with calls as a message to the role `function call`."""
     prompt = asked.prompt if asked.said is None else ROLE + (asked.said[1] or "")
     said: Expression = form.content(rest())
     if asked.tools:

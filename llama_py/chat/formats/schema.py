@@ -1,4 +1,4 @@
-"""The parameters of a tool, out of its JSON schema (common/json-schema.cpp)."""
+"""Parameters of a tool, from its JSON schema (common/json-schema.cpp)."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Parameter:
 
     @property
     def types(self) -> frozenset[str]:
-        """What it may be."""
+        """Types that it may have."""
         return types_of(self.schema, self.schema)
 
     @property
     def may_be_text(self) -> bool:
-        """Whether it says that it may be a text: then what is written is one."""
+        """True if the schema allows a string: then the written text is one."""
         return may_be_text(self.schema, self.schema)
 
 
 def parameters_of(tool: Schema) -> Schema:
-    """The schema of a tool's arguments."""
+    """Return the schema of a tool's arguments."""
     found = tool["function"].get("parameters")
     return found if found else {"type": "object", "properties": {}}
 
@@ -48,7 +48,7 @@ def parameters(tool: Schema) -> list[Parameter]:
 
 
 def members(schema: Schema, root: Schema | None = None) -> list[Parameter]:
-    """The properties of an object."""
+    """Return the properties of an object."""
     root = schema if root is None else root
     known = schema.get("properties")
     given = schema.get("required")
@@ -62,13 +62,13 @@ def members(schema: Schema, root: Schema | None = None) -> list[Parameter]:
 
 
 def alone(schema: Schema, root: Schema) -> Schema:
-    """A part of a schema with the definitions of the whole."""
+    """Return a part of a schema with the definitions of the whole."""
     more = {key: root[key] for key in DEFINITIONS if key in root and key not in schema}
     return {**schema, **more}
 
 
 def target(schema: Schema, root: Schema) -> Schema | None:
-    """What `$ref` refers to; None, if there is no such thing here."""
+    """Return the target of `$ref`; None if it does not exist here."""
     ref = schema["$ref"]
     if not isinstance(ref, str) or not ref.startswith("#/"):
         return None
@@ -107,7 +107,7 @@ def alternatives(schema: Schema) -> list[Schema] | None:
 
 
 def kind(schema: Schema) -> str:
-    """A type; `const`, `enum`, `allOf`; or `any`."""
+    """Return the type; `const`, `enum`, `allOf`; or `any`."""
     for key in ("const", "enum"):
         if key in schema:
             return key

@@ -1,4 +1,4 @@
-"""Calls in a section of their own: by an id that has the tool's name, or in nested tags.
+"""Calls in a separate section: by an id that has the tool's name, or in nested tags.
 
 common/parsers/kimi-k2.cpp and kimi-k3.cpp.
 """
@@ -21,7 +21,7 @@ TURN = "<|im_assistant|>assistant<|im_middle|>"
 
 
 def by_id(asked: AnswerRequest) -> AnswerForm:
-    """`functions.NAME:0`, then the arguments. A call may be in thoughts that do not end."""
+    """Return a form of `functions.NAME:0` with arguments. A call may be in unclosed reasoning."""
     thoughts: Expression = NOTHING
     if asked.reasoning:
         inner = form.reasoning(until(THOUGHT, BEGIN, CALL))
@@ -75,7 +75,8 @@ MESSAGE = _begun('message role="assistant"')
 
 
 def nested(asked: AnswerRequest) -> AnswerForm:
-    """`<|open|>call tool="NAME" ...<|sep|>` in a section of tools, with a tag for each argument."""
+    """Return a form of `<|open|>call tool="NAME" ...<|sep|>` in a section, with a tag per
+    argument."""
     think, thought, response = _begun("think"), _ended("think"), _begun("response")
     tools_begin, tools_end, end = _begun("tools"), _ended("tools"), _ended("message")
     inner = until(thought, response)

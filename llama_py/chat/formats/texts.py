@@ -1,4 +1,4 @@
-"""Answers whose every part is between marks: thoughts, then a text or actions as JSON.
+"""Responses with all parts between marks: reasoning, then a text or actions as JSON.
 
 common/parsers/cohere2moe.cpp.
 """

@@ -1,9 +1,9 @@
-"""Grammars of answers, written as expressions: they parse an answer as it comes, and say as Lark
-what a model may write.
+"""Grammars of responses as expressions: they parse a streamed response, and generate Lark grammars
+of allowed responses.
 
-found.py      what an expression finds in a text
-nodes.py      the expressions, and how they parse; leaves.py: of letters; named.py: with names
+found.py      matches of an expression in a text
+nodes.py      expressions and their parsers; leaves.py: characters; named.py: with names
 values.py     expressions for JSON's and Python's values
 lark.py       an expression as a grammar for llguidance
-derive.py     what is left of an expression behind a text
+derive.py     rest of an expression after a text
 """

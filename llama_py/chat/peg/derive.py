@@ -1,4 +1,4 @@
-"""What is left of an expression behind a text, for grammars.
+"""Rest of an expression after a text, for grammars.
 
 Expressions are in sequences here: tags and names do not matter any more.
 """
@@ -26,8 +26,8 @@ MAX_DEPTH = 200  # of repetitions of what may be empty, and the like
 
 
 def flat(*nodes: Expression) -> Items:
-    """A sequence. What has a name stays whole, but if it ends with any text: that ends where what
-    follows begins."""
+    """Flatten expressions to a sequence. Named ones stay whole unless they end with any text, which
+    ends at the start of the next."""
     found: list[Expression] = []
     for node in nodes:
         if isinstance(node, SequenceExpression):
@@ -44,7 +44,7 @@ def flat(*nodes: Expression) -> Items:
 
 
 def is_open(node: Expression, seen: tuple[int, ...] = ()) -> bool:
-    """Whether it may end with any text."""
+    """Return True if the expression may end with any text."""
     if id(node) in seen:
         return False
     seen = (*seen, id(node))
@@ -79,13 +79,12 @@ def _may_be_empty(node: Expression) -> bool:
 
 
 def behind(text: str, items: Items) -> list[Items]:
-    """What may be left of a sequence behind a text that it begins with."""
+    """Return the possible rests of a sequence after a text that it begins with."""
     return [left for left, _ in _behind(text, items, 0)]
 
 
 def likeliest(text: str, items: Items) -> list[Items]:
-    """What is left where as much as can be of the text is what the expression says, and as little
-    as can be any text."""
+    """Return the rests for which most of the text is matched literally and least as any text."""
     found = _behind(text, items, 0)
     least = min((wild for _, wild in found), default=0)
     return [left for left, wild in found if wild == least]
@@ -115,7 +114,7 @@ def _behind(text: str, items: Items, depth: int) -> Left:
 
 
 def _ways(node: Expression) -> list[Items]:
-    """What an expression may be, as sequences."""
+    """Return the alternatives of an expression, as sequences."""
     if isinstance(node, ChoiceExpression):
         return [flat(item) for item in node.items]
     if isinstance(node, RepeatExpression):
@@ -134,7 +133,7 @@ def _ways(node: Expression) -> list[Items]:
 
 
 def _behind_any(text: str, node: Until, rest: Items, depth: int) -> Left:
-    """Behind the text before a tag: the tag may be in it, or begin at its end, or follow."""
+    """Return rests after text before a tag: the tag may be in it, start at its end, or follow."""
     places = [at for tag in node.tags if (at := text.find(tag)) >= 0]
     cut = min(places, default=len(text) - begins(text, node.tags))
     more = _behind(text[cut:], rest, depth + 1) if cut < len(text) else []

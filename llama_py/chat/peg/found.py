@@ -1,4 +1,4 @@
-"""What expressions find in a text that still grows."""
+"""Matches of expressions in a growing text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TaggedPart(NamedTuple):
     partial: bool
 
     def first(self, name: str) -> TaggedPart | None:
-        """The first part of that name, however deep."""
+        """Return the first part of that name at any depth."""
         for part in self.parts:
             if part.name == name:
                 return part
@@ -47,11 +47,11 @@ Begun = tuple[int, int, int, tuple[TaggedPart, ...]]
 
 @dataclass
 class ParsedText:
-    """A text so far, and what was found for good.
+    """Text so far, and the final matches in it.
 
-    far   how far it was looked at by what is being parsed; beyond its end, if the end itself
+    far   position up to which the current parse has read; beyond the end, if the end itself
           mattered: with more text there may be another result
-    cut   where something was left out that may become a tag, or -1
+    cut   position of omitted text that may become a tag, or -1
     """
 
     text: str = ""
@@ -61,7 +61,7 @@ class ParsedText:
     begun: dict[tuple[int, int], Begun] = field(default_factory=dict)
 
     def at_end(self, place: int) -> bool:
-        """Whether the text ends there; it matters from now on."""
+        """Return True if the text ends there; the result then depends on the end."""
         if place < len(self.text):
             if place >= self.far:
                 self.far = place + 1
@@ -76,7 +76,7 @@ def _beginnings(tags: tuple[str, ...]) -> frozenset[str]:
 
 
 def begins(text: str, tags: tuple[str, ...]) -> int:
-    """The length of the longest end of a text that may begin one of the tags."""
+    """Return the length of the longest end of a text that may begin one of the tags."""
     known, longest = _beginnings(tags), max(map(len, tags), default=1)
     for n in range(min(len(text), longest - 1), 0, -1):
         if text[-n:] in known:

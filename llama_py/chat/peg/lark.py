@@ -1,4 +1,4 @@
-"""An expression as a grammar for llguidance, which takes Lark.
+"""Conversion of an expression to a Lark grammar for llguidance.
 
 Text before a tag is one lexeme with its tag, so that it ends there.
 """
@@ -30,7 +30,7 @@ MAX_WAYS = 64  # of what may follow a text
 
 
 def lark_of(root: Expression, prompt: str, lazy: bool) -> str:
-    """The grammar of an answer behind the prompt's end; lazy: of what begins with a trigger."""
+    """Return the grammar of a response after the prompt's end; lazy: after a trigger."""
     writer = _Writer()
     if lazy:
         starts = [flat(node) for node in _triggers(root)]
@@ -41,7 +41,7 @@ def lark_of(root: Expression, prompt: str, lazy: bool) -> str:
 
 
 def _triggers(root: Expression) -> list[Expression]:
-    """The rules with which a lazy grammar may begin."""
+    """Return the rules with which a lazy grammar may begin."""
     return [node.item for node in nodes_in(root) if isinstance(node, NamedRule) and node.trigger]
 
 
@@ -64,7 +64,7 @@ class _Writer:
         self._names: dict[object, str] = {}
 
     def sequence(self, items: Items) -> str:
-        """Parts one after the other; those at the end that depend on what follows, with it."""
+        """Write parts in sequence; final parts that depend on what follows are expanded with it."""
         found: list[str] = []
         text = ""
         for i, item in enumerate(items):
@@ -83,7 +83,7 @@ class _Writer:
         return " ".join(found) or '""'
 
     def _spread(self, item: ChoiceExpression | RepeatExpression, rest: Items) -> str:
-        """An expression that may end with any text, and what follows it."""
+        """Write an expression that may end with any text, together with its successor."""
         if isinstance(item, ChoiceExpression):
             ways = [flat(one) for one in item.items]
         elif item.high == 1:
@@ -106,7 +106,7 @@ class _Writer:
         return _either(found)
 
     def _up_to(self, tag: str, item: Until) -> str:
-        """Text up to a tag, and the tag."""
+        """Write text up to a tag, and the tag."""
         if item.terminal:
             pattern = pattern_of_text(tag)
             return self._named(

@@ -1,4 +1,4 @@
-"""Expressions of letters: characters of a class, quoted ones, those before a tag, the end."""
+"""Expressions of characters: character classes, quoted texts, text before a tag, the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Matched(Expression):
 
 
 class Quoted(Expression):
-    """What is between quotes, with JSON's escapes; not the quotes."""
+    """Text between quotes with JSON's escapes, without the quotes."""
 
     def __init__(self, quote: str) -> None:
         self.quote = quote
@@ -93,5 +93,5 @@ def rest() -> Expression:
 
 
 def characters(pattern: str, low: int = 1, high: int = UNBOUNDED) -> Expression:
-    """`pattern`: a class of characters of a regular expression."""
+    """Return an expression of `low` to `high` characters; `pattern`: a regular character class."""
     return Matched(pattern, low, high)

@@ -1,4 +1,4 @@
-"""Expressions with names: rules of a grammar, and tags of what is found."""
+"""Named expressions: grammar rules, and tags of matches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NamedRule(Expression):
 
 
 class Tag(Expression):
-    """An expression, what it finds under a name."""
+    """Expression whose match is tagged with a name."""
 
     def __init__(self, name: str, item: Expression) -> None:
         self.name, self.item = name, item
@@ -30,7 +30,7 @@ class Tag(Expression):
 
 
 def kept(node: NamedRule | Tag, text: ParsedText, at: int, name: str) -> ParseResult:
-    """What a rule or a tag finds, under a name if there is one; for good, if the end of the text
+    """Return the match of a rule or tag, under a name if given; it is final if the end of the text
     did not matter."""
     key = (id(node), at)
     known = text.kept.get(key)
@@ -61,7 +61,7 @@ def tag(name: str, item: Expression | str) -> Expression:
 
 
 def permuted(name: str, items: list[Expression]) -> Expression:
-    """All of some, in any order (of many, in theirs)."""
+    """Return an expression of all items in any order (in theirs, if they are many)."""
     if len(items) < 2 or len(items) > MOST_PERMUTED:
         return seq(*items)
     made: dict[frozenset[int], Expression] = {frozenset(): NOTHING}

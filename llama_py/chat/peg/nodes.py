@@ -1,4 +1,4 @@
-"""Expressions: what a text must be, piece by piece (common/peg-parser.cpp).
+"""Expressions that define the pieces of a text (common/peg-parser.cpp).
 
 A choice takes its first alternative that fits, a repetition as much as there is. Where a text ends
 before an expression does, the result is MORE, with what was found so far. What was found without
@@ -22,7 +22,7 @@ class Expression(ABC):
 
     @abstractmethod
     def parse(self, text: ParsedText, at: int) -> ParseResult:
-        """What is found of it in a text, from a place on."""
+        """Parse the text from `at` on and return the match."""
 
     def __add__(self, other: Expression | str) -> Expression:
         return seq(self, other)
@@ -117,7 +117,7 @@ class RepeatExpression(Expression):
 
 
 class Peek(Expression):
-    """What must come next, but is not taken; or must not."""
+    """Expression that must, or must not, come next, but is not consumed."""
 
     def __init__(self, item: Expression, wanted: bool) -> None:
         self.item, self.wanted = item, wanted
@@ -201,7 +201,7 @@ def node(item: Expression | str) -> Expression:
 
 
 def seq(*items: Expression | str) -> Expression:
-    """One after the other."""
+    """Return a sequence of expressions."""
     flat: list[Expression] = []
     for item in map(node, items):
         flat += item.items if isinstance(item, SequenceExpression) else [item]
@@ -209,7 +209,7 @@ def seq(*items: Expression | str) -> Expression:
 
 
 def choice(*items: Expression | str) -> Expression:
-    """The first of some that fits."""
+    """Return a choice of the first alternative that matches."""
     flat: list[Expression] = []
     for item in map(node, items):
         flat += item.items if isinstance(item, ChoiceExpression) else [item]
@@ -237,14 +237,14 @@ def atomic(item: Expression | str) -> Expression:
 
 
 def spaced(text: str) -> Expression:
-    """A text whose spaces around may be left out."""
+    """Return a text whose outer spaces are optional."""
     inner = text.strip()
     before, _, after = text.partition(inner) if inner else (text, "", "")
     return seq(*map(optional, before), inner, *map(optional, after))
 
 
 def joined(items: Iterable[Expression], between: Expression | str) -> Expression:
-    """Items with something between."""
+    """Join items with `between`."""
     found: list[Expression | str] = []
     for item in items:
         found += [between, item] if found else [item]

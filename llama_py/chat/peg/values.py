@@ -1,4 +1,4 @@
-"""Expressions for the values of JSON and of Python."""
+"""Expressions for values in JSON and in Python."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NULL = NamedRule("json-null", "null" + seq())
 
 
 def container(name: str, first: str, item: Expression, last: str, comma: Expression) -> Expression:
-    """Items in brackets."""
+    """Return items in brackets, separated by commas."""
     items = seq(item, many(comma + item))
     return NamedRule(name, seq(first, SPACE, choice(last, seq(items, SPACE, last))))
 
@@ -60,10 +60,10 @@ _LIST = container("python-list", "[", PYTHON, "]", seq(",", SPACE)) + SPACE
 
 
 def of_schema(schema: object) -> Expression:
-    """JSON of a schema."""
+    """Return an expression of JSON by a schema."""
     return Schema(JSON, schema)
 
 
 def member(key: str, value: Expression) -> Expression:
-    """`"key": value` of an object."""
+    """Return an expression of an object's `"key": value`."""
     return f'"{key}"' << seq(":") << value

@@ -1,4 +1,8 @@
-"""Decoders with layers that keep a recurrent state instead of keys and values."""
+"""Decoders with layers that keep a recurrent state instead of keys and values.
+
+Such layers have no key heads (models/granite-hybrid.cpp, jamba.cpp, lfm2.cpp), or they are all but
+every n-th (models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, minimax-01.cpp).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoders of images by the name that files have in clip.projector_type."""
+"""Image encoders by their names in clip.projector_type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Dynamic", "Projector", "known_projectors", "projector"]
 
 @cache
 def known_projectors() -> Mapping[str, type[Projector]]:
-    """Every one there is, by its name."""
+    """Return all encoders by name."""
     names = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
     modules = [import_module(f"{__name__}.{name}") for name in names]
     found = ((m, kind) for m in modules for kind in vars(m).values() if _is_one(kind))
@@ -29,7 +29,7 @@ def _is_one(kind: object) -> bool:
 
 
 def projector(name: str) -> type[Projector]:
-    """The encoder of that name. UnknownArchitecture with the known ones if there is none."""
+    """Return the encoder of this name; UnknownArchitecture lists the known ones."""
     found = known_projectors().get(name)
     if found is None:
         raise UnknownArchitecture(

@@ -1,4 +1,4 @@
-"""What an encoder of images is: its sizes, its blocks, its graph, what becomes of an image before.
+"""Base class of image encoders: sizes, blocks, graph, and image preprocessing.
 
 A file of this folder defines subclasses of `Projector`, each with `name` set to what files say in
 clip.projector_type; nothing else in the project knows the name.
@@ -55,36 +55,36 @@ class Projector(ABC):
 
     @abstractmethod
     def build(self, g: ImageGraph) -> Tensor:
-        """What the text model gets of an image. [n_embd_out, n_tokens]"""
+        """Build the image tokens, [n_embd_out, n_tokens]."""
 
     def prepare(self, image: U8) -> list[F32]:
-        """The images that are computed of one, in the order in which the text model gets them, F32
-        [height, width, 3]. This one: itself, in the middle of one of a fixed size."""
+        """Return the images to compute, in the text model's order, F32 [height, width, 3]. By
+        default the image itself, centered in one of a fixed size."""
         side = self.hp.image_size
         return [self.normalized(fit(image, (side, side), self.resize))]
 
     def normalized(self, image: U8) -> F32:
-        """Pixels as the model was trained with."""
+        """Scale pixels as in training."""
         hp, f32 = self.hp, np.float32
         mean, std = np.array([hp.image_mean, hp.image_std], f32)
         found: F32 = (image.astype(f32) / f32(255) - mean) / std
         return found
 
     def example(self) -> Size:
-        """Width and height of an image that the encoder computes."""
+        """Return width and height of an example image."""
         return self.hp.image_size, self.hp.image_size
 
     def n_tokens(self, width: int, height: int) -> int:
-        """How many rows a computed image becomes."""
+        """Return the number of tokens of a computed image."""
         return (width // self.hp.step) * (height // self.hp.step)
 
     def grid(self, width: int, height: int) -> Size:
-        """Columns and rows of these, as a text model with positions on several axes is told."""
+        """Return columns and rows of these tokens, for text models with several position axes."""
         return self.n_tokens(width, height), 1
 
     def sees_all(self, n_embd: int) -> bool:
-        """Whether a text model of so many channels lets each embedding of an image see all others,
-        later ones too."""
+        """Return True if a text model with this n_embd attends to all tokens of an image from
+        each."""
         return False
 
 
@@ -98,8 +98,7 @@ class Dynamic(Projector):
     most: int
 
     def limit(self, least: int, most: int) -> None:
-        """From now on images become at least and at most so many embeddings; 0: as many as the
-        model was trained with."""
+        """Limit the number of tokens of an image; 0: as in training."""
         self.least = least or self.hp.min_tokens
         self.most = most or self.hp.max_tokens
 

@@ -1,4 +1,4 @@
-"""What Qwen's encoders share: pairs of patches in two frames, positions on two axes
+"""Common parts of Qwen's encoders: pairs of patches in two frames, positions on two axes
 (models/qwen2vl.cpp, qwen3vl.cpp)."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MergingLayer:
     def __call__(
         self, g: ImageGraph, inp: Tensor, positions: Tensor, mask: Tensor | None, il: int
     ) -> Tensor:
-        """[n_embd, n_patches, 1] -> the same"""
+        """Apply the layer: [n_embd, n_patches, 1] -> same shape."""
         qkv = self.qkv(g, g.cb(normed(g, inp, self.ln1, il), "ln1", il), il)
         q, k = (
             g.cb(_turned(t, positions), f"{x}cur_rope", il) for x, t in (("Q", qkv.q), ("K", qkv.k))
@@ -107,7 +107,7 @@ class Merging(Dynamic):
         )
 
     def frames(self, g: ImageGraph) -> Tensor:
-        """The patches of two frames, which are the same image. -> [n_embd, n_patches, 1]"""
+        """Compute the patches of two equal frames. -> [n_embd, n_patches, 1]"""
         size, pixels = g.hp.patch_size, g.pixels()
         both = [conv_2d(kernel, pixels, size, size, 0, 0, 1, 1) for kernel in self.kernels]
         return fours(g, permute(add(both[0], both[1]), 1, 2, 0, 3))
@@ -120,9 +120,9 @@ class Merging(Dynamic):
         masks: Sequence[Tensor | None] = (),
         each: Callable[[Tensor, int], None] | None = None,
     ) -> Tensor:
-        """What comes of all layers. [n_embd, n_patches, 1] -> the same
+        """Apply all layers: [n_embd, n_patches, 1] -> same shape.
 
-        masks  of each layer;  each  is called with its result and its number
+        masks  mask of each layer;  each  called with each layer's result and number
         """
         for il, layer in enumerate(self.layers):
             cur = layer(g, cur, positions, masks[il] if masks else None, il)
@@ -133,7 +133,7 @@ class Merging(Dynamic):
     def merged(
         self, g: ImageGraph, cur: Tensor, norm: Norm | None, merger: VisionFeedForward, il: int = -1
     ) -> Tensor:
-        """Four patches in a row. [n_embd, n_patches, 1] -> [n_out, n_patches / 4, 1]"""
+        """Merge four patches per row: [n_embd, n_patches, 1] -> [n_out, n_patches / 4, 1]."""
         cur = reshape(cur, FOUR * g.hp.n_embd, g.n_patches // FOUR, 1)
         if norm is not None:
             cur = normed(g, cur, norm, il)
@@ -144,8 +144,8 @@ class Merging(Dynamic):
 
 
 def fours(g: ImageGraph, cur: Tensor) -> Tensor:
-    """Patches in rows of the image, now four that lie in a square one after another.
-    [n_embd, nx, ny] -> [n_embd, n_patches, 1]"""
+    """Reorder patches from image rows to squares of four: [n_embd, nx, ny] -> [n_embd, n_patches,
+    1]."""
     n = g.hp.n_embd
     cur = cont(cur, n * 2, g.nx // 2, g.ny, 1)
     cur = reshape(cur, n * 2, g.nx // 2, 2, g.ny // 2)
@@ -153,11 +153,11 @@ def fours(g: ImageGraph, cur: Tensor) -> Tensor:
 
 
 def square_positions(g: ImageGraph) -> I32:
-    """Row and column of each patch in that order. [2, n_patches]"""
+    """Return row and column of each patch in the order of `fours`, [2, n_patches]."""
     at = np.stack([g.rows, g.columns]).reshape(2, g.ny // 2, 2, g.nx // 2, 2)
     return np.ascontiguousarray(at.transpose(0, 1, 3, 2, 4).reshape(2, -1))
 
 
 def on_four_axes(at: I32) -> I32:
-    """Rows, columns, rows, columns. [2, n] -> [4 * n]"""
+    """Return rows, columns, rows, columns: [2, n] -> [4 * n]."""
     return np.concatenate([at, at]).reshape(-1)

@@ -1,4 +1,4 @@
-"""Gemma3's eyes: SigLIP, whose patches are pooled (models/siglip.cpp)."""
+"""Gemma 3's vision encoder: SigLIP with pooled patches (models/siglip.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemma4's eyes: pooled patches whose products are limited, or one matrix for each patch
+"""Gemma 4's vision encoders: pooled patches with clamped products, or one matrix per patch
 (models/gemma4v.cpp, gemma4uv.cpp)."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Gemma4(Dynamic):
         self.out = w.tensor("mm.input_projection.weight", hp.n_embd, self.n_embd_out)
 
     def placed(self, g: ImageGraph, cur: Tensor, columns: Tensor, rows: Tensor) -> Tensor:
-        """With embeddings of positions. [n_embd, n_patches] -> the same"""
+        """Add position embeddings: [n_embd, n_patches] -> same shape."""
         n, many, t = g.hp.n_embd, self.n_places, self.learned
         row = t.type.row_size(n)
         x, y = (view_2d(t, n, many, row, i * many * row) for i in range(2))
@@ -148,7 +148,7 @@ class UnifiedHParams(Gemma4VisionHParams):
 
 
 class UnifiedEyes(_Gemma4):
-    """No transformer: each patch goes through a matrix."""
+    """Encoder without a transformer: one matrix per patch."""
 
     name = "gemma4uv"
     HParams = UnifiedHParams

@@ -1,4 +1,4 @@
-"""Llama 4's eyes: tiles of an image, and all of it once more (models/llama4.cpp)."""
+"""Llama 4's vision encoder: tiles of an image plus the whole image (models/llama4.cpp)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Llama4Projector(Projector):
         return g.cb(g.mm(self.mlp[2], g.cb(cur, "adapter_mlp")), "projected")
 
     def _shuffled(self, g: ImageGraph, cur: Tensor) -> Tensor:
-        """Squares of patches in a row each. [n_embd, n_patches] -> [n_embd * s * s, n]"""
+        """Join squares of patches into rows: [n_embd, n_patches] -> [n_embd * s * s, n]."""
         n, s, side = g.hp.n_embd, g.hp.n_merge, g.nx
         cur = permute(reshape(cur, n * s, side // s, side, 1), 0, 2, 1, 3)
         cur = cont(cur, n * s * s, side // s, side // s, 1)

@@ -1,4 +1,4 @@
-"""Pixtral's eyes, and those of Mistral Small 3.1: rows of patches end with a token
+"""Vision encoder of Pixtral and Mistral Small 3.1: rows of patches end with a token
 (models/pixtral.cpp)."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Pixtral(Dynamic):
         return self._with_ends(g, self.out(g, cur))
 
     def _merged(self, g: ImageGraph, cur: Tensor, merger: Tensor) -> Tensor:
-        """Squares of patches in a row each. [n_embd, n_patches, 1] -> [n_embd, n]"""
+        """Merge squares of patches: [n_embd, n_patches, 1] -> [n_embd, n]."""
         size = g.hp.n_merge
         cur = cont(permute(reshape(cur, g.hp.n_embd, g.nx, g.ny), 2, 0, 1, 3))
         kernel = view_3d(cur, size, size, cur.ne[2], 0, 0, 0)
@@ -81,7 +81,8 @@ class Pixtral(Dynamic):
         return g.mm(merger, reshape(cur, cur.ne[0], cur.ne[1] * cur.ne[2]))
 
     def _with_ends(self, g: ImageGraph, cur: Tensor) -> Tensor:
-        """Behind each row but the last the token that ends one. [n_out, nx * ny] -> [n_out, n]"""
+        """Insert the end-of-row token after each row but the last: [n_out, nx * ny] -> [n_out,
+        n]."""
         n, nx, ny = cur.ne[0], g.nx // g.hp.n_merge, g.ny // g.hp.n_merge
         nothing = g.input("", F32, np.zeros(n * ny, np.float32), n, 1, ny)
         ends = add(scale(nothing, 0.0), self.row_end)

@@ -1,4 +1,4 @@
-"""Qwen2.5's eyes, which look through windows (models/qwen2vl.cpp)."""
+"""Qwen2.5-VL's vision encoder, with window attention (models/qwen2vl.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Qwen3VL's eyes: learned positions, and rows for later layers too (models/qwen3vl.cpp)."""
+"""Qwen3-VL's vision encoder: learned positions, and tokens for later layers
+(models/qwen3vl.cpp)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from llama_py.weights import Weights
 
 
 class Qwen3VLProjector(Merging):
-    """deepstack  by layer, what makes rows of its result"""
+    """Encoder with deepstack: merger blocks, by layer, that make tokens of its result."""
 
     name = "qwen3vl_merger"
 
@@ -51,7 +52,7 @@ class Qwen3VLProjector(Merging):
         return cur if more is None else concat(cur, more, 0)
 
     def _positions(self, g: ImageGraph) -> Tensor:
-        """Learned ones, as many as there are patches. [n_embd, n_patches]"""
+        """Return learned position embeddings, resized to the patches. [n_embd, n_patches]"""
         side, n = self.n_side, g.hp.n_embd
         if (g.nx, g.ny) == (side, side):
             return self.learned

@@ -1,4 +1,4 @@
-"""What a template makes of small conversations shows how its models write answers.
+"""Detection of a template's response format by rendering small conversations.
 
 trials.py   the conversations, and what differs between two of them (`diff.py`)
 thoughts.py, said.py, calls.py   the marks around parts of an answer
@@ -26,7 +26,7 @@ __all__ = ["marks_in"]
 
 @lru_cache(64)
 def marks_in(source: str) -> Marks:
-    """The marks of answers to a template's prompts; its text tells, without special tokens."""
+    """Return the marks of responses, from a template's text, without special tokens."""
     from llama_py.chat.sandbox import always_the_same
 
     with always_the_same():  # two trials differ by what is tried, not by when

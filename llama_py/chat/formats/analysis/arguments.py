@@ -43,7 +43,7 @@ def _with_keys(marks: Marks, trials: Trials) -> Marks:
 
 
 def _around(text: str, key: str, value: str) -> tuple[str, str] | None:
-    """What is before a key, and behind it up to a quote or its value."""
+    """Return the text before a key, and after it up to a quote or its value."""
     before, found, behind = text.partition(key)
     return (before, re.split(rf'["{value}]', behind)[0]) if found else None
 

@@ -1,4 +1,4 @@
-"""How calls of tools are written (chat-diff-analyzer.cpp:analyze_tools)."""
+"""Detection of the format of tool calls (chat-diff-analyzer.cpp:analyze_tools)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TWO_ENDS, _ONE_END = (re.compile(p) for p in (rf"({MARK}\s*)({MARK}\s*)\Z", rf"
 
 
 def with_calls(marks: Marks, trials: Trials, thoughts: Around) -> tuple[Marks, tuple[str, ...]]:
-    """The marks with those of calls, and marks that must be seen besides: of ids elsewhere."""
+    """Return the marks with those of calls, and further marks that must be visible, such as ids."""
     both = trials.answers(said(), called(FIRST))
     if both is None or not both.diff.right:
         return marks, ()
@@ -48,7 +48,7 @@ def _is_in_json(word: str, text: str) -> bool:
 
 
 def _around_calls(marks: Marks, text: str) -> Marks:
-    """Up to two marks before the name, or before the brackets that it is in; as many at the end."""
+    """Return up to two marks before the name or its brackets, and as many at the end."""
     in_brackets = _NAME.search(text)
     name = in_brackets[0] if in_brackets else NAME
     before = (in_brackets[1] or in_brackets[2]) if in_brackets else ""
@@ -73,7 +73,7 @@ def _around_calls(marks: Marks, text: str) -> Marks:
 
 
 def _of_each(marks: Marks, trials: Trials) -> Marks:
-    """What is around each of two calls is not around them all; nor the other way round."""
+    """Return the marks around each of two calls separately from those around all calls."""
     both = trials.answers(called(FIRST), called(FIRST, SECOND))
     if both is None:
         return marks

@@ -1,4 +1,4 @@
-"""Rendered texts cut at marks, and what differs between two of them.
+"""Splitting of rendered texts at marks, and their differences.
 
 chat-auto-parser-helpers.cpp:segmentize_markers, calculate_diff_split.
 """
@@ -22,19 +22,19 @@ class Segment(NamedTuple):
 
 
 def segments(text: str) -> list[Segment]:
-    """Marks, and what is between them."""
+    """Split a text into marks and the texts between them."""
     return [Segment(match[0], match[1] is not None) for match in _SEGMENT.finditer(text)]
 
 
 def from_last_mark(text: str) -> str:
-    """The last mark of a text and what follows it; "" if it has none."""
+    """Return the end of a text from its last mark on; "" if it has none."""
     found = _LAST.search(text)
     return found[0] if found else ""
 
 
 @dataclass(frozen=True)
 class Diff:
-    """Two texts: what they begin with, what each has alone, and what they end with."""
+    """Difference of two texts: common prefix, both differing parts, common suffix."""
 
     prefix: str
     left: str
@@ -43,7 +43,7 @@ class Diff:
 
 
 def diff(left: str, right: str) -> Diff:
-    """What differs. Marks are the same or not as a whole: texts of them are not."""
+    """Compare two texts; marks are equal or different as a whole."""
     a, b = segments(left), segments(right)
     if not a or not b:
         return Diff("", left, right, "")
@@ -81,7 +81,7 @@ class _Matched:
         return self.all[i][self.end[i]]
 
     def _step(self) -> bool:
-        """One segment off each end, where they are the same; whether any was."""
+        """Remove equal segments from both ends; return True if there were any."""
         same_first = self._first(0) == self._first(1)
         if same_first:
             self.prefix += self._first(0).text
@@ -95,7 +95,7 @@ class _Matched:
         return same_first or same_final
 
     def _last(self) -> None:
-        """The only segment that a list has left may be the other's last or first."""
+        """Compare the last segment of one list with the other's first or last."""
         if self._one(0) and self._one(1):
             if self._first(0) == self._first(1) and self._first(0).is_mark:
                 self.prefix += self._first(0).text
@@ -116,7 +116,7 @@ class _Matched:
             return
 
     def diff(self) -> Diff:
-        """What is left, without the letters that both begin or end with where these are texts."""
+        """Return the difference, without common prefix and suffix of texts."""
         a, b = (
             "".join(one.text for one in self.all[i][self.start[i] : self.end[i] + 1 - self.done[i]])
             for i in (0, 1)
@@ -132,6 +132,6 @@ class _Matched:
 
 
 def _n_same(a: str, b: str) -> int:
-    """How many letters two texts begin with in common."""
+    """Return the length of the common prefix of two texts."""
     n = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
     return min(len(a), len(b)) if n is None else n

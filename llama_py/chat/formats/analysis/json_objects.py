@@ -1,4 +1,4 @@
-"""Calls that are JSON objects: their keys, and what is around them.
+"""Detection of calls as JSON objects: their keys and the marks around them.
 
 chat-diff-analyzer.cpp:analyze_tool_call_format_json_native
 """
@@ -17,7 +17,7 @@ from llama_py.chat.formats.marks import Marks
 
 
 def with_json(marks: Marks, trials: Trials, text: str) -> Marks:
-    """text: what a template writes for a call, without marks of thoughts."""
+    """Return the marks of JSON calls; text: rendered call without marks of reasoning."""
     start, end = text.find("{"), text.rfind("}") + 1
     cut = text[start:end]
     try:
@@ -35,7 +35,7 @@ def with_json(marks: Marks, trials: Trials, text: str) -> Marks:
 
 
 def _of_each(marks: Marks, trials: Trials) -> Marks:
-    """What the second of two calls has again is around each."""
+    """Return marks around each call: those that a second call repeats."""
     both, first = trials.answers(called(FIRST), called(FIRST, SECOND)), marks.section[0]
     if both is None or not first or first not in both.diff.right:
         return marks
@@ -43,7 +43,7 @@ def _of_each(marks: Marks, trials: Trials) -> Marks:
 
 
 class _Paths:
-    """Where the parts of a call are, `a.b`: of an object within; `outer` is its key."""
+    """Paths of a call's parts, `a.b` in an inner object; `outer` is its key."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.name, self.arguments, self.id, self.made_id = "name", "arguments", "", ""

@@ -1,4 +1,4 @@
-"""What is around a call's name, before its arguments and after them.
+"""Detection of marks around a call's name, before and after its arguments.
 
 chat-diff-analyzer.cpp:extract_function_markers
 """
@@ -48,14 +48,14 @@ def with_names(marks: Marks, trials: Trials) -> Marks:
 
 
 def _up_to_json(text: str) -> tuple[str, str]:
-    """What is before the arguments, if a mark follows them."""
+    """Return the text before the arguments, if a mark follows them."""
     found = _UP_TO_JSON.match(text)
     end = found.end() if found else 0
     return (text[:end] if re.search(MARK, text[end:]) else ""), ""
 
 
 def _up_to_arguments(text: str) -> tuple[str, str]:
-    """What is before the first mark, and then before the first argument's."""
+    """Return the text before the first mark, and then before the first argument's mark."""
     found = _UP_TO_MARK.match(text)
     end = found.end() if found else 0
     first = _ARGUMENT.search(text, end)

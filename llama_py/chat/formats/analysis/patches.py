@@ -1,4 +1,4 @@
-"""Templates that do not show what their models write, told by their texts.
+"""Templates that do not show their models' format, recognized by their texts.
 
 chat-diff-analyzer.cpp:workarounds; each makes other marks of those that were found.
 """
@@ -17,7 +17,7 @@ TURN = ("<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")
 
 
 def _thoughts_in_content(marks: Marks) -> Marks:
-    """Thoughts are taken out of what was said, but never written."""
+    """Add marks of reasoning if the template only removes it from content."""
     return marks if marks.thinks else _seen(replace(marks, think=THINK[0], thought=THINK[1]), THINK)
 
 
@@ -74,7 +74,7 @@ def _wrapped(marks: Marks) -> Marks:
 
 
 def _trimmed(marks: Marks) -> Marks:
-    """Models write nothing between tags, where the template has new lines."""
+    """Strip marks: models write nothing between tags where the template has newlines."""
     return replace(
         marks,
         think=marks.think.strip(),
@@ -124,7 +124,7 @@ PATCHES: tuple[FormPatch, ...] = (
 
 
 def patched(marks: Marks, source: str) -> Marks:
-    """What a template's models write."""
+    """Return the marks that a template's models write."""
     for patch in PATCHES:
         if patch.fits(source):
             marks = patch.change(marks)

@@ -1,4 +1,4 @@
-"""Marks around what is said (chat-diff-analyzer.cpp:analyze_content)."""
+"""Detection of marks around content (chat-diff-analyzer.cpp:analyze_content)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WRAPPED = re.compile(rf"({MARK}\s*){SAID}\s*({MARK}\s*)")
 
 
 def around_said(trials: Trials, thoughts: Around) -> Around:
-    """What is always before and after what is said."""
+    """Return the text that is always before and after content."""
     calls = trials.answers(said(), called(call({"arg1": "value1"}, "test_func")))
     thinks = trials.answers(said(), said("", THOUGHT))
     if calls is None or thinks is None:
@@ -27,7 +27,7 @@ def around_said(trials: Trials, thoughts: Around) -> Around:
 
 
 def _is_plain(text: str, end: str) -> bool:
-    """Whether a text, which may begin with the end of thoughts, has no mark of its own."""
+    """Return True if a text, which may start with the end of reasoning, has no own mark."""
     if text.lstrip(SPACES) == text:
         return True
     return bool(end) and re.search(rf"{re.escape(end)}\s*{SAID}", text) is not None

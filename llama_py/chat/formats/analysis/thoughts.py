@@ -1,4 +1,4 @@
-"""Marks around thoughts (chat-diff-analyzer.cpp:analyze_reasoning)."""
+"""Detection of marks around reasoning (chat-diff-analyzer.cpp:analyze_reasoning)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENDED = re.compile(rf"{THOUGHT}\s*({MARK}\s*)?")
 
 
 class Around(NamedTuple):
-    """What is before thoughts and after them, with the spaces there; "" where nothing is."""
+    """Text before and after reasoning, with spaces; "" if there is none."""
 
     start: str = ""
     end: str = ""
@@ -36,7 +36,7 @@ def _in_answers(trials: Trials) -> Around:
 
 
 def _in_prompts(trials: Trials, found: Around) -> Around:
-    """What the prompt for an answer ends with, only if it is to have thoughts, or none."""
+    """Return marks from the end of prompts that differ only by enabled reasoning."""
     both = trials.asked()
     if both is None:
         return found
@@ -52,14 +52,14 @@ def _in_prompts(trials: Trials, found: Around) -> Around:
 
 
 def _closed(prompt: str, end: str, found: Around) -> Around:
-    """A prompt that ends thoughts, which the mark before begins."""
+    """Return marks of a prompt that opens and closes reasoning."""
     parts = [one for one in segments(prompt) if one.text.strip(SPACES)]
     begins = len(parts) > 1 and parts[-1].text == end.strip(SPACES) and parts[-2].is_mark
     return Around(parts[-2].text if begins else found.start, end)
 
 
 def _behind_anchor(a: str, b: str, found: Around) -> Around:
-    """Prompts that differ before their ends, too: two marks behind what the other ends with."""
+    """Return marks of prompts that differ earlier: two marks after the other's end."""
     for shorter, longer in ((b, a), (a, b)):
         end = shorter[-ANCHOR:]
         _, known, more = longer.rpartition(end)
@@ -79,6 +79,6 @@ def _before_calls(trials: Trials, found: Around) -> Around:
 
 
 def _end(text: str) -> str:
-    """The mark that follows thoughts."""
+    """Return the mark that follows reasoning."""
     found = _ENDED.search(text)
     return (found and found[1]) or ""

@@ -1,4 +1,4 @@
-"""Small conversations, with words that no template has, and what a template makes of them."""
+"""Small conversations of unusual words, and their renderings by a template."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOOLS = [
 
 
 def said(text: str | None = SAID, thought: str = "", *calls: Message) -> Message:
-    """An answer."""
+    """Return an assistant message with content, reasoning and calls."""
     found: Message = {"role": "assistant", "content": text}
     if thought:
         found["reasoning_content"] = thought
@@ -50,7 +50,7 @@ def said(text: str | None = SAID, thought: str = "", *calls: Message) -> Message
 
 
 def called(*calls: Message) -> Message:
-    """An answer of calls alone."""
+    """Return an assistant message of calls only."""
     return said("", "", *calls)
 
 
@@ -65,7 +65,7 @@ SECOND = call(BOTH, OTHER_NAME, SECOND_ID)
 
 @dataclass(frozen=True)
 class Compared:
-    """Two texts, and what differs."""
+    """Two texts and their difference."""
 
     a: str
     b: str
@@ -76,7 +76,7 @@ class Compared:
 
 
 class Trials:
-    """What a template makes of messages as they are."""
+    """Renderings of unchanged messages by a template."""
 
     def __init__(self, template: ChatTemplate) -> None:
         self._template = template
@@ -85,7 +85,7 @@ class Trials:
     def text(
         self, messages: Sequence[Message], ask: bool = False, think: bool = True, tools: bool = True
     ) -> str | None:
-        """None where it does not take them."""
+        """Render messages; None if the template refuses them."""
         more: dict[str, Any] = {"tools": TOOLS} if tools else {}
         if ask:
             more["add_generation_prompt"] = True
@@ -95,11 +95,11 @@ class Trials:
             return None
 
     def answers(self, a: Message, b: Message, tools: bool = True) -> Compared | None:
-        """Two conversations that end with these answers; None where one of them cannot be."""
+        """Compare conversations that end with these responses; None if one is refused."""
         texts = [self.text([USER, answer], tools=tools) for answer in (a, b)]
         return None if texts[0] is None or texts[1] is None else Compared(texts[0], texts[1])
 
     def asked(self) -> Compared | None:
-        """A prompt for an answer without thoughts, and for one with them."""
+        """Compare prompts for a response without and with reasoning."""
         texts = [self.text([USER], True, think, False) for think in (False, True)]
         return None if texts[0] is None or texts[1] is None else Compared(texts[0], texts[1])
