@@ -256,7 +256,7 @@ def format_of(
     continue_final_message: bool | str = False,
     **variables: Any,
 ) -> ChatFormat:
-    """How an answer to messages is asked for and read.
+    """Return the request and parser of a response to messages.
 
     tool_choice   auto, none, required, or {"type": "function", "function": {"name": ...}}, which
                   is one call
@@ -318,7 +318,7 @@ def warn_once(warning: str) -> None:
 
 
 def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The schema that the OpenAI API's `response_format` asks for; None for any text.
+    """Return the schema of the OpenAI API's `response_format`; None for any text.
 
     Raises ModelError for a type that is none of text, json_object and json_schema.
     """
@@ -350,7 +350,7 @@ def _format(template: ChatTemplate, render: _Render, asked: AnswerRequest, ask: 
 
 
 def form_of(template: ChatTemplate, asked: AnswerRequest) -> AnswerForm:
-    """What an answer may be."""
+    """Return the form of responses to a template's prompts."""
     made = made_for(template.source)
     if made is not None:
         return made(asked)
@@ -369,13 +369,13 @@ def marks_of(template: ChatTemplate, tools: bool = False) -> Marks:
 
 
 def takes_calls(template: ChatTemplate) -> bool:
-    """Whether a template writes calls of tools."""
+    """Return True if a template supports tool calls."""
     made = made_for(template.source)
     return made is not None or marks_in(template.source).calls != "none"
 
 
 class _Render:
-    """What a template makes of messages, with and without asking for an answer."""
+    """Renderings of messages by a template, with and without a generation prompt."""
 
     def __init__(
         self,
@@ -400,7 +400,7 @@ class _Render:
 
     @property
     def generation(self) -> str:
-        """What is in the prompt only because an answer is asked for."""
+        """Part of the prompt that only the generation prompt adds."""
         before, asked = self.before, self.asked
         n = next((i for i, (a, b) in enumerate(zip(before, asked, strict=False)) if a != b), None)
         return asked[min(len(before), len(asked)) if n is None else n :]
@@ -415,7 +415,7 @@ def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 def _chosen(
     tools: list[dict[str, Any]], choice: str | Mapping[str, Any] | None
 ) -> tuple[list[dict[str, Any]], bool]:
-    """The tools that may be called, and whether one must be."""
+    """Return the tools that may be called, and True if one must be."""
     if isinstance(choice, Mapping):
         function = choice.get("function", choice)
         name = function.get("name") if isinstance(function, Mapping) else None
@@ -433,7 +433,8 @@ def _chosen(
 
 
 def _said(message: dict[str, Any], which: bool | str) -> tuple[str, str | None]:
-    """The thoughts of a message that goes on, and what it says, if that is what goes on."""
+    """Return reasoning and content of a message to continue; content is None if reasoning
+    continues."""
     if which is not True and which not in ("content", "reasoning_content"):
         raise ModelError(
             f"continue_final_message is True, content or reasoning_content; not {which!r}"

@@ -61,7 +61,7 @@ class Conversation:
         budget     maximum number of reasoning tokens (-1: any number); budget_message is inserted
                    before the tag that then ends reasoning
         variables  for the template, such as {"enable_thinking": False}
-        tools      functions, or descriptions in the form of the OpenAI API, that responses may call;
+        tools      functions, or descriptions in the OpenAI form, that responses may call;
                    parallel_tool_calls: several in a response (None: if the template does)
         """
         self.ctx = ctx

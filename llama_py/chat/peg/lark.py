@@ -64,7 +64,7 @@ class _Writer:
         self._names: dict[object, str] = {}
 
     def sequence(self, items: Items) -> str:
-        """Write parts in sequence; final parts that depend on what follows are expanded with it."""
+        """Write parts in sequence; the last ones, if they depend on their successor, with it."""
         found: list[str] = []
         text = ""
         for i, item in enumerate(items):
