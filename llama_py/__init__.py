@@ -1,4 +1,4 @@
-"""Run GGUF models.
+"""Library to run, inspect and change GGUF language models.
 
     print(llama_py.load().chat("hi"))                   # the demo model
 
@@ -96,7 +96,8 @@ def load(
     device: str | Device | Sequence[str | Device] = "cpu",
     **options: Unpack[LoadOptions],
 ) -> Model:
-    """A model on a device (`cpu`, `ref`, ...), or on a list of them; the demo model without a path.
+    """Load a model on a device (`cpu`, `ref`, ...), or on a list of them; the demo model without a
+    path.
 
     options are the fields of `llama_py.ModelParams`.
 

@@ -1,4 +1,4 @@
-"""Modules at their former places, for one release: importing one warns and gives the new module."""
+"""Aliases of moved modules for one release: importing one warns and returns the new module."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MOVED = """
 
 @cache
 def finder() -> Finder:
-    """The finder of moved modules of this package."""
+    """Return the finder of moved modules of this package."""
     from ggml_py._moved import Finder, places
 
     trunks = {f"models._{name}": f"models.trunks.{name}" for name in TRUNKS.split()}
@@ -60,7 +60,7 @@ class LazyFinder:
 
 
 def former(ctx: Any, name: str, module: str, kind: str) -> Any:
-    """What an attribute of a context was, which is asked of a class now."""
+    """Return the object that a former attribute of a context held, with a warning."""
     use = f"{module}.{kind}.of(ctx)"
     warnings.warn(f"Context.{name} has moved; use {use}", DeprecationWarning, stacklevel=3)
     return getattr(import_module(module), kind).of(ctx)

@@ -1,4 +1,4 @@
-"""The model as users have it: contexts, text, conversations, embeddings."""
+"""User interface of models: contexts, text, conversations, embeddings."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Model(Loaded):
     _answering: Pieces | None = None
 
     def context(self, n_ctx: int | None = None, **options: Any) -> Context:
-        """A context of n_ctx cells, None for what the model was trained with; options are the
-        fields of ContextParams."""
+        """Create a context of n_ctx cells, None for the training length; options are the fields of
+        ContextParams."""
         return Context(self, n_ctx=n_ctx, **options)
 
     @takes(AnswerParams)
     def generate(self, prompt: Prompt, **options: Any) -> str:
-        """The text that follows a prompt; options are the fields of AnswerParams.
+        """Generate the text that follows a prompt; options are the fields of AnswerParams.
 
         What the prompt has in common with the one before is not computed again. Raises ContextError
         if it is longer than what the model was trained with, and AnswerError, which has the text,
@@ -67,8 +67,8 @@ class Model(Loaded):
     def infill(
         self, prefix: str, suffix: str, extra: Sequence[Mapping[str, str]] = (), **options: Any
     ) -> str:
-        """The text between two texts, of a model that was trained for it; `extra` has others, as
-        `llama_py.text.infill.infill_ids` takes them. TokenizerError for another model."""
+        """Generate the text between two texts, if the model was trained for it; `extra`: other
+        texts, as in `llama_py.text.infill.infill_ids`. TokenizerError for other models."""
         from llama_py.text.generate import join_pieces
         from llama_py.text.infill import infill_ids
 
@@ -84,8 +84,8 @@ class Model(Loaded):
         return join_pieces(self._started(ids, p))
 
     def see(self, text: str, images: Sequence[Given]) -> ImagePrompt:
-        """A prompt for `generate` and `stream`: a text with images where it has "<__media__>".
-        ModelError if there are more or fewer of these than images, or the model does not see."""
+        """Return a prompt for `generate` and `stream` with images at each "<__media__>" in the
+        text. ModelError if images and markers differ in number, or no vision encoder is loaded."""
         from llama_py.vision.prompt import image_prompt
 
         return image_prompt(self.tokenizer, self.hparams, self.eyes, text, images)
@@ -124,8 +124,8 @@ class Model(Loaded):
             prefix.add([*rest, *done])
 
     def _prefix(self, n_tokens: int, n_rs_seq: int, n_ubatch: int) -> Prefix:
-        """The model's own context, with room for so many tokens, of which some can be taken back,
-        and for so many at once."""
+        """Return the model's own context, with room for n_tokens, n_rs_seq tokens to roll back, and
+        n_ubatch at once."""
         n_ctx = min(max(N_CTX_LEAST, 2 ** (n_tokens - 1).bit_length()), self.hparams.n_ctx_train)
         own = None if self._own is None else self._own.ctx
         least = min(n_tokens, self.hparams.n_ctx_train)
@@ -184,8 +184,8 @@ class Model(Loaded):
         media_path: str | Path | None = None,
         **options: Any,
     ) -> str | ChatAnswer:
-        """The answer to a question, or to a conversation [{"role": "user", "content": ...}, ...],
-        through the model's chat template, without the model's thoughts.
+        """Return the response to a question, or to a conversation [{"role": "user", "content":
+        ...}, ...], through the model's chat template, without the model's reasoning.
 
         With tools, functions or descriptions in the form of the OpenAI API, it is a `ChatAnswer`:
         what is said, thoughts, and calls. A grammar enforces the schemas of their arguments as far
@@ -221,8 +221,8 @@ class Model(Loaded):
         media_path: str | Path | None = None,
         **options: Any,
     ) -> Iterator[Piece]:
-        """`chat`, piece by piece; thoughts are in `Piece.thought`, calls of tools in `Piece.calls`.
-        It ends the answer before."""
+        """Yield the response of `chat` in pieces; reasoning is in `Piece.thought`, tool calls in
+        `Piece.calls`. It ends the response before."""
         how = tools, tool_choice, parallel_tool_calls
         return self._chat(messages, images, media_path, options, *how)[0]
 
@@ -251,7 +251,7 @@ class Model(Loaded):
         add_generation_prompt: bool = True,
         **variables: Any,
     ) -> str:
-        """The prompt that the model's chat template makes; `ChatTemplate.render` says of what."""
+        """Return the prompt that the model's chat template makes; see `ChatTemplate.render`."""
         from llama_py.text.conversation import Conversation
 
         variables |= {"tools": tools, "add_generation_prompt": add_generation_prompt}
@@ -264,7 +264,8 @@ class Model(Loaded):
         normalize: bool | int = True,
         attention: str = "auto",
     ) -> F32:
-        """F32 [n] of a text, or [n_texts, n] of several; see llama_py.text.embed.embed."""
+        """Return embeddings F32 [n] of a text, or [n_texts, n] of several; see
+        llama_py.text.embed.embed."""
         from llama_py.text.embed import embed
 
         if not isinstance(texts, Iterable):
@@ -275,8 +276,8 @@ class Model(Loaded):
         return embed(self, texts, pooling, normalize, attention)
 
     def rerank(self, query: str, texts: Sequence[str]) -> F32:
-        """How well texts answer a query, by a reranker: F32 [n_texts], or [n_texts, n_cls_out]; see
-        llama_py.text.rerank.rerank."""
+        """Score how well texts answer a query, with a reranker: F32 [n_texts], or [n_texts,
+        n_cls_out]; see llama_py.text.rerank.rerank."""
         from llama_py.text.rerank import rerank
 
         return rerank(self, query, texts)
@@ -295,7 +296,7 @@ describe(Model.context, ContextParams)
 
 
 def _messages(given: str | Sequence[Message]) -> Sequence[Message]:
-    """A conversation; of one question, if that is given."""
+    """Return a conversation; a single question becomes one."""
     if isinstance(given, (str, bytes, bytearray)):
         return [{"role": "user", "content": text_of(given)}]
     if not isinstance(given, Iterable):
@@ -304,7 +305,7 @@ def _messages(given: str | Sequence[Message]) -> Sequence[Message]:
 
 
 def _with_images(messages: Sequence[Message], images: Sequence[Given]) -> Sequence[Message]:
-    """A conversation whose last message has images."""
+    """Return a conversation with images added to its last message."""
     if not images:
         return messages
     from llama_py.vision.messages import with_images

@@ -1,4 +1,4 @@
-"""Control vectors: a direction per layer that is added to what the layer gives
+"""Control vectors: a direction per layer that is added to the layer's result
 (llama-adapter.cpp:llama_adapter_cvec, common.cpp:common_control_vector_load).
 """
 
@@ -25,7 +25,7 @@ PREFIX = "direction."
 
 
 def load_directions(files: Sequence[tuple[str | Path, float]]) -> Directions:
-    """The sum of the directions of files, each times its factor.
+    """Return the sum of the directions of files, each times its factor.
 
     Raises GGUFError for a file that is something else, or directions that differ in size.
     """
@@ -68,7 +68,7 @@ class PlacedDirections:
     def __init__(
         self, directions: Directions, devices: Sequence[Device], n_embd: int, layers: range | None
     ) -> None:
-        """devices: of each layer; layers: which ones, None for all.
+        """Place the directions on the devices of their layers; layers: which ones, None for all.
 
         Raises ContextError for another n_embd.
         """
@@ -89,6 +89,6 @@ class PlacedDirections:
         return f"<control vector {self._crc:08x}>"
 
     def apply_to(self, cur: Tensor, il: int) -> Tensor:
-        """cur [n_embd, n_tokens] moved along the direction of layer il, where there is one."""
+        """Add the direction of layer il, if there is one, to cur [n_embd, n_tokens]."""
         direction = self._tensors.get(il)
         return cur if direction is None else add(cur, direction)

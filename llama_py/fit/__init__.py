@@ -1,8 +1,8 @@
-"""What a model would take, and options with which it fits into memory (common/fit.cpp).
+"""Planning of model and context options that fit into memory (common/fit.cpp).
 
 `fit` looks for the best answer in sizes alone (`shares`), makes model and context as they would be
-then, on devices that only plan (`llama_py.fit.planning`), and looks again with what these took:
-what it returns has been planned as it will be, not estimated.
+then, on devices that only plan (`llama_py.fit.planning`), and searches again with the measured sizes:
+its result has been planned, not estimated.
 
 Best is, in this order: all of the model on the devices before the host; all but experts, of as few
 layers as can be, the first ones; as many layers as can be, from the output on. A context that is
@@ -33,13 +33,13 @@ Plan = Callable[[FitAnswer], tuple[PlannedContext, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """An answer and what it takes.
+    """Result of `fit` and its sizes.
 
-    answer   layers by device, layers whose experts stay on the host, cells of the context
+    answer   layers by device, layers with experts on the host, cells of the context
     options  of ModelParams, besides the devices, that give it
     ctx      the context as it would be
-    left     bytes that are left of each device's memory; some are below 0 if nothing fits
-    fits     whether every margin is kept
+    left     free bytes of each device; some are below 0 if nothing fits
+    fits     every margin is kept
     """
 
     answer: FitAnswer
@@ -59,7 +59,7 @@ def fit(
     model: Mapping[str, Any] | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """The best placement of a file, of which only the metadata is read.
+    """Return the best placement of a file; only its metadata is read.
 
     devices    with memory, the last being the host
     n_ctx      cells of the context; None: as many as fit, at least n_ctx_min for each sequence
@@ -88,7 +88,7 @@ def fit(
 def _contexts(
     sizes: ModelSizes, n_ctx: int | None, n_ctx_min: int, context: Mapping[str, Any]
 ) -> Sequence[int]:
-    """The sizes that may be chosen, upwards."""
+    """Return the context sizes to choose from, ascending."""
     if n_ctx is not None:
         return (n_ctx,)
     n_seqs = context.get("n_seq_max", 1)
@@ -98,7 +98,7 @@ def _contexts(
 
 
 class _Search:
-    """Answers in sizes, each corrected by what the last plan took."""
+    """Search for the best answer by sizes, corrected by each plan's real sizes."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class _Search:
         return LayerShares(self.sizes, room, [d.largest for d in self.devices])
 
     def _planned(self, answer: FitAnswer) -> Fit:
-        """Plan it, and remember what it took beyond what was counted."""
+        """Plan an answer and record the difference from the counted sizes."""
         ctx, options = self.plan(answer)
         use = [sum(ctx.memory_breakdown()[d.name].values()) for d in self.devices]
         counted = self.sizes.taken(answer)

@@ -1,4 +1,4 @@
-"""How a model is dealt out."""
+"""Distribution of a model over devices."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class PlannedModel(Loaded):
         return [*{id(t.buffer): t for t in self._weights.all}.values()]
 
     def _check_template(self) -> None:
-        """Nobody talks to it."""
+        """Skip the check: planned models do not chat."""
 
 
 class PlannedContext(Context):
@@ -60,15 +60,15 @@ class PlannedContext(Context):
 
 
 def header_of(path: str | Path) -> GGUFFile:
-    """A file of which the weights are there in name only."""
+    """Open a file without its weights' data."""
     file = GGUFFile.open(path)
     file.forget_data()
     return file
 
 
 def stand_ins(devices: Sequence[str | Device], free: Sequence[int | None] = ()) -> list[Planned]:
-    """What plans as these devices do, the last being the host; `free` bytes of memory each, or as
-    much as the device has.
+    """Return planning devices like these, the last being the host, with `free` bytes of memory
+    each, or the device's own.
 
     A device that is not on this machine is one of which its backend knows what it can run.
     Raises BackendError for a name that no backend knows.
@@ -78,7 +78,7 @@ def stand_ins(devices: Sequence[str | Device], free: Sequence[int | None] = ()) 
 
 
 def _find(name: str) -> Device:
-    """A device of this machine, or what stands for one that it does not have."""
+    """Return a device of this machine, or a placeholder for one that it lacks."""
     try:
         return registry.device(name)
     except BackendError:
@@ -89,7 +89,7 @@ def _find(name: str) -> Device:
 
 
 def gpus(n: int | None = None) -> list[Device]:
-    """So many GPUs: those of this machine, then some that it does not have. None: its own.
+    """Return n GPUs: this machine's, then placeholders. None: only this machine's.
 
     BackendError if no backend knows GPUs.
     """

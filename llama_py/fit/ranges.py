@@ -1,4 +1,4 @@
-"""Regular expressions for sets of numbers, such as the layers that a rule is for."""
+"""Regular expressions for sets of numbers, such as layer numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from itertools import groupby
 
 
 def any_of(numbers: Iterable[int]) -> str:
-    """What matches these numbers and no other, of up to three digits: `(3|4|1[0-9])`."""
+    """Return an expression that matches only these numbers of up to three digits:
+    `(3|4|1[0-9])`."""
     return f"({'|'.join(_parts(sorted(set(numbers))))})"
 
 
@@ -18,7 +19,7 @@ def _parts(numbers: list[int]) -> Iterator[str]:
 
 
 def _digit(units: list[int]) -> str:
-    """One digit of these; runs as ranges."""
+    """Return an expression of one digit; runs become ranges."""
     if len(units) == 1:
         return str(units[0])
     runs: list[list[int]] = []

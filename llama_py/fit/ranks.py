@@ -1,4 +1,4 @@
-"""How a model is divided among the processes of several machines, so that each has room.
+"""Division of a model among processes on several machines, so that it fits their memory.
 
     found = fit_ranks(header_of("model.gguf"), [64 << 30, 64 << 30], n_ctx=8192)
     found.use[1]          # bytes of rank 1: {"model": ..., "context": ..., "compute": ...}
@@ -30,13 +30,13 @@ Use = dict[str, int]
 
 
 def rank_of(device: str) -> int:
-    """The rank that has a device; the host's memory, and that of others here, is the first's."""
+    """Return the rank of a device; the host and other local devices have rank 0."""
     number = device.removeprefix(PREFIX)
     return int(number) if number != device and number.isdigit() else 0
 
 
 def by_rank(breakdown: Mapping[str, Mapping[str, int]]) -> list[Use]:
-    """Bytes by rank and use, of a context's bytes by device and use."""
+    """Return bytes by rank and use, from a context's bytes by device and use."""
     found: list[Use] = [{} for _ in range(1 + max(map(rank_of, breakdown)))]
     for device, uses in breakdown.items():
         use = found[rank_of(device)]
@@ -72,13 +72,13 @@ def fit_ranks(
     context: Mapping[str, Any] | None = None,
     repack: bool = True,
 ) -> RanksFit:
-    """What each rank takes of a file, of which only the metadata is read.
+    """Return the memory of each rank for a file, of which only the metadata is read.
 
-    memory     bytes that each rank may have
+    memory     bytes available to each rank
     n_ctx      cells of the context; None: as many as fit, at least n_ctx_min for each sequence
     margin     bytes of them to leave free
     model, context   options of ModelParams and ContextParams; without `tensor_split` that is sought
-    repack     whether weights are laid out anew
+    repack     weights are repacked
 
     Raises BackendError for a division that is not of so many. Where nothing fits, what misses
     least, with `fits` False.
@@ -121,7 +121,7 @@ class _Plans:
         return placement_of(devices, ModelParams(**{**self.model, "tensor_split": shares}))
 
     def _model(self, shares: Sequence[float]) -> PlannedModel:
-        """The model with these shares, made if there is none. Contexts are made apart from it."""
+        """Return the model with these shares, made once per shares."""
         key = tuple(shares)
         if key not in self._models:
             self._models = {key: PlannedModel(self.file, self._placement(shares), **self.model)}
@@ -135,7 +135,7 @@ class _Plans:
         return RanksFit({"tensor_split": tuple(shares)}, ctx, use, left, fits)
 
     def best(self, n_ctx: int) -> RanksFit:
-        """The shares of the least want."""
+        """Return the plan whose shares lack the least memory."""
         given = self.model.get("tensor_split")
         if given:
             return self.of(n_ctx, given)
@@ -156,7 +156,7 @@ class _Plans:
         return self._counted(best, n_ctx)
 
     def largest(self, fits: RanksFit, most: int, step: int) -> RanksFit:
-        """With the context as large as can be, nearly, at the shares of what fits."""
+        """Return a plan with nearly the largest context at the shares of `fits`."""
         shares = fits.options["tensor_split"]
         if (best := self.of(most, shares)).fits:
             return best
@@ -176,7 +176,7 @@ class _Plans:
         return best
 
     def _counted(self, found: RanksFit, n_ctx: int) -> RanksFit:
-        """Whole layers as their number, the output being one: other shares for the same layers."""
+        """Return the plan with whole layers as shares, the output being one, if that is equal."""
         names = [d.name for d in found.ctx.model.layer_devices]
         counts = [names.count(f"{PREFIX}{i}") for i in range(len(self.memory))]
         if self.shares_layers or sum(counts) < len(names):
@@ -188,5 +188,5 @@ class _Plans:
 
 
 def _rounded(shares: Sequence[float]) -> list[float]:
-    """Numbers that can be told, the largest 100."""
+    """Round shares to readable numbers, the largest 100."""
     return [max(round(100 * s / max(shares)), 1) for s in shares]

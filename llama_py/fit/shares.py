@@ -1,4 +1,4 @@
-"""Which layers go where, in sizes alone: the best answer that fits, or what misses least."""
+"""Distribution of layers by size: the best answer that fits, or the one that lacks least."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class LayerShares:
     def dealt(
         self, n_ctx: int, n: int, on_host: frozenset[int], slack: int = 0
     ) -> FitAnswer | None:
-        """The n last layers, each device having `slack` bytes left; None if they do not fit."""
+        """Distribute the n last layers, leaving `slack` bytes per device; None if they do not
+        fit."""
         layers, caches = self.sizes.layers, self.caches(n_ctx)
         counts = [0] * (len(self.room) - 1)
         i = len(counts) - 1
@@ -51,7 +52,7 @@ class LayerShares:
         return self.made(counts, n_ctx, on_host)
 
     def evenly(self, answer: FitAnswer) -> FitAnswer:
-        """The same layers, so dealt that the least room that a device has left is the most."""
+        """Distribute the same layers so that the least free memory of a device is maximal."""
         low, high = 0, max(self.room)
         while len(answer.n_layers) > 1 and high - low > max(self.room) >> 12:
             slack = (low + high) // 2
@@ -61,8 +62,8 @@ class LayerShares:
         return answer
 
     def with_experts(self, answer: FitAnswer) -> FitAnswer:
-        """All layers of it, and on each device as many experts as fit beside them, of the last of
-        its layers first. Boundaries are moved a little where more fit so."""
+        """Add experts to the devices of an answer, as many as fit, last layers first. Boundaries
+        move if more fit that way."""
         best = self._filled(answer.n_layers, answer.n_ctx)
         for i in range(len(answer.n_layers) - 1):
             start = best.n_layers
@@ -75,7 +76,7 @@ class LayerShares:
         return best
 
     def _fit(self, n_layers: Sequence[int], n_ctx: int) -> bool:
-        """Whether the devices have room for these layers without experts."""
+        """Return True if the devices have room for these layers without experts."""
         return all(
             room >= 0 and self.allows(i, cached)
             for i, (room, cached) in enumerate(self._rest(n_layers, n_ctx))
@@ -109,7 +110,7 @@ class LayerShares:
         return [0] * self.n_all if self.sizes.on_host else self.sizes.caches_of(n_ctx)
 
     def allows(self, i: int, size: int) -> bool:
-        """Whether a device can have a buffer of that size."""
+        """Return True if a device supports a buffer of this size."""
         most = self.largest[i]
         return most is None or size <= most
 
@@ -118,7 +119,7 @@ class LayerShares:
 
 
 def best(shares: LayerShares, contexts: Sequence[int]) -> tuple[FitAnswer, bool]:
-    """The best of all that fit; where none does, the one that lacks least, and False.
+    """Return the best answer that fits and True, else the one that lacks least and False.
 
     contexts   cells that may be chosen, upwards
     """

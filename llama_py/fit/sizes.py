@@ -1,4 +1,4 @@
-"""What each layer of a model takes, on the host and on other devices."""
+"""Memory of each layer of a model, on the host and on other devices."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ModelSizes:
         return self._seen[n_ctx]
 
     def taken(self, answer: FitAnswer) -> list[int]:
-        """Weights and caches by device."""
+        """Return bytes of weights and caches by device."""
         total, caches = [*self.always], self.caches_of(answer.n_ctx)
         for il, (layer, device) in enumerate(zip(self.layers, answer.devices, strict=True)):
             host = device == len(total) - 1
@@ -119,7 +119,7 @@ def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> ModelSizes:
 
 
 def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
-    """Bytes that it takes on the host, which may lay it out anew."""
+    """Return the bytes of a weight on the host, which may repack it."""
     if t.layout and t.buffer is not None:
         return t.buffer.size
     device = host.device if isinstance(host, Planned) else host
@@ -131,7 +131,7 @@ def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
 
 
 def _caches(model: PlannedModel, p: ContextParams) -> list[int]:
-    """Bytes of keys, values and states by layer."""
+    """Return bytes of keys, values and states by layer."""
     arch, place = model.architecture, model.placement
     layers, cparams = model.hparams.kept_layers, settled(model, p)
     how = Placing(

@@ -1,1 +1,1 @@
-"""GGUF files: metadata, tensors, parts, writing, and the names of quantizations."""
+"""GGUF files: metadata, tensors, shards, writing, and quantization names."""

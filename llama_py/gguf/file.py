@@ -1,4 +1,4 @@
-"""Read GGUF model files: metadata and tensors out of a memory map. Nothing in the file is trusted.
+"""Reader of untrusted GGUF files: metadata and tensors from a memory map.
 
     with GGUFFile.open("model.gguf") as file:
         file.metadata[f"{file.architecture}.block_count"]   # 40
@@ -167,7 +167,7 @@ class GGUFFile:
         return name
 
     def override(self, values: Mapping[str, bool | int | float | str]) -> None:
-        """Other values of the metadata, from now on (llama.cpp's kv_overrides)."""
+        """Override metadata values (llama.cpp's kv_overrides)."""
         for key in values:
             if key not in self.metadata:
                 log.warning("kv_overrides: the file has no key %s; it is added", printable(key))
@@ -236,7 +236,7 @@ def _map(path: Path, use_mmap: bool) -> mmap.mmap:
 
 
 def _read_all(file: BinaryIO, size: int) -> mmap.mmap:
-    """A copy, which begins at a page as a mapped file does."""
+    """Read a file into memory that begins at a page, like a mapping."""
     area = mmap.mmap(-1, size)
     n = file.readinto(area)  # type: ignore[attr-defined]
     if n != size:
@@ -269,7 +269,7 @@ def _foreign(head: bytes) -> str:
 
 
 def _read_tensors(cursor: Cursor, n_tensors: int, metadata: Metadata) -> dict[str, TensorInfo]:
-    """The tensor infos, then their places in the data section, which starts after the last info."""
+    """Read tensor infos and their offsets in the data section, which follows the last info."""
     alignment = _alignment(cursor, metadata)
     infos: dict[str, tuple[tuple[int, ...], GGMLType, int]] = {}
     for i in range(n_tensors):

@@ -1,4 +1,4 @@
-"""What a file may be quantized to (llama.h:enum llama_ftype, quantize.cpp:QUANT_OPTIONS)."""
+"""File types of quantized models (llama.h:enum llama_ftype, quantize.cpp:QUANT_OPTIONS)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def file_type(text: str) -> FileType:
 
 
 def tensor_type(text: str) -> GGMLType:
-    """A type of tensors by its name, in any case. ValueError for what is none."""
+    """Return the tensor type with this name, in any case; ValueError if there is none."""
     found = next((t for t in BY_NAME.values() if t.name.lower() == text.strip().lower()), None)
     if found is None:
         raise ValueError(f"{text!r} is no type of tensors; there are {', '.join(BY_NAME)}")
@@ -89,8 +89,8 @@ def tensor_type(text: str) -> GGMLType:
 
 
 def guessed(tensors: Mapping[str, GGMLType]) -> int:
-    """general.file_type of a file that does not say it: by the type of most of its tensors, and of
-    two such the one that comes first to so many (llama_model_loader's constructor).
+    """Return general.file_type of a file without it: the most frequent tensor type, of equals the
+    first to reach that count (llama_model_loader's constructor).
 
     tensors  types by name
     Raises GGUFError if there are none.
@@ -109,7 +109,7 @@ def guessed(tensors: Mapping[str, GGMLType]) -> int:
 
 
 def words_of(number: int) -> str:
-    """What llama.cpp calls general.file_type: "Q4_K - Medium", "(guessed) all F32"."""
+    """Return llama.cpp's name of general.file_type: "Q4_K - Medium", "(guessed) all F32"."""
     found = next((t.words for t in _KNOWN if t.number == number & ~GUESSED), None)
     return ("(guessed) " if number & GUESSED else "") + (found or "unknown, may not work")
 
@@ -118,6 +118,6 @@ _KNOWN = (*FILE_TYPES.values(), READ_ONLY)
 
 
 def _by_layer(name: str) -> tuple[int, bytes]:
-    """The order in which llama.cpp has tensors (weight_name_comparer)."""
+    """Return a key that sorts tensors like llama.cpp (weight_name_comparer)."""
     layer = re.match(r"blk\.(\d+)\.", name)
     return (int(layer[1]) if layer else -1), name.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Which model a file of states belongs to."""
+"""Fingerprint of a model, which ties saved states to it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ SAMPLE = 64  # bytes of each tensor; two trainings of a model differ early
 
 
 def fingerprint(file: GGUFFile) -> str:
-    """32 hex digits of a model's metadata, the kinds and shapes of its tensors and the first bytes
-    of each: what is read for it is little more than the head of the file."""
+    """Return 32 hex digits of a model's metadata, tensor types and shapes, and the first bytes of
+    each tensor: little more than the header is read."""
     found = blake2b(digest_size=16)
     for key, value in file.metadata.items():
         raw = value.tobytes() if isinstance(value, np.ndarray) else b""

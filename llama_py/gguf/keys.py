@@ -1,5 +1,5 @@
-"""Reading a file's metadata: typed getters that name the key in every error, and fields of a class
-that are declared with their key and check.
+"""Reading of metadata: typed getters that name the key in every error, and declared fields that are
+declared with their key and check.
 
     class Sizes(Declared):
         n_embd: int = uint("embedding_length", least=1)
@@ -50,7 +50,7 @@ class Keys:
         return self.full(key) in self.metadata
 
     def is_array(self, key: str) -> bool:
-        """Whether the key has a value for each layer."""
+        """Return True if the key has one value per layer."""
         return isinstance(self.metadata.get(self.full(key)), list | np.ndarray)
 
     def uint(self, key: str, default: int | None = None) -> int:
@@ -66,7 +66,7 @@ class Keys:
         return self.scalar(key, default, as_str)
 
     def uints(self, key: str, n: int, default: int | None = None) -> tuple[int, ...]:
-        """n values: an array of n, or one number for all of them."""
+        """Read n values: an array of n, or one number for all."""
         return self.values(key, n, default, as_uint)
 
     def flags(
@@ -80,14 +80,14 @@ class Keys:
         return self.values(key, n, default, as_bool, longer)
 
     def count(self, key: str) -> int:
-        """Items of an array; 0 where there is none."""
+        """Return the number of items of an array; 0 if it is missing."""
         if isinstance(self.metadata, Metadata):
             return self.metadata.count(self.full(key))
         value = self.metadata.get(self.full(key))
         return len(value) if isinstance(value, list | np.ndarray) else 0
 
     def error(self, key: str, message: str) -> HParamsError:
-        """An error about `key` that shows its value, for checks that involve several keys."""
+        """Return an error about `key` that shows its value, for checks of several keys."""
         full_key = self.full(key)
         value = self.metadata.get(full_key)
         shown = "missing" if value is None else _short(value)
@@ -146,13 +146,13 @@ def as_float(value: Any) -> float | None:
 
 
 def as_base(value: Any) -> float | None:
-    """The base of powers: also its inverse is an f32 without loss."""
+    """Convert a base of powers; its inverse must also be exact enough in f32."""
     base = as_float(value)
     return base if base is not None and LOWEST_BASE <= base <= HIGHEST_BASE else None
 
 
 def as_divisor(value: Any) -> float | None:
-    """Zero, which stands for nothing, or what has an inverse among f32."""
+    """Convert zero, which means none, or a number with an inverse in f32."""
     number = as_float(value)
     return number if number is not None and (not number or abs(number) >= LOWEST_BASE) else None
 
@@ -184,11 +184,11 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How an attribute is read: key, conversion, default and check.
+    """Reading of an attribute: key, conversion, default and check.
 
     default  None: the file must have the key; a function takes what was read before it
-    count    how many values, from what was read before; None for a single one
-    longer   whether there may be more of them
+    count    number of values, from those read before; None for a single one
+    longer   there may be more of them
     counts   which layers the number counts: "all", the "first" or the "last"; "" for other numbers
     """
 
@@ -255,7 +255,7 @@ def base(key: str, default: Default = None) -> Any:
 
 
 def divisor(key: str, default: Default = None) -> Any:
-    """What values are divided by: a cap, a scale; 0 for none."""
+    """Declare a divisor, such as a cap or scale; 0 for none."""
     return Field(key, as_divisor, default)
 
 
@@ -286,22 +286,22 @@ def uints(
     count: Callable[[Any], int] | None = None,
     longer: bool = False,
 ) -> Any:
-    """Values of each layer, or `count` of them; longer: there may be more."""
+    """Declare unsigned integers, one per layer or `count`; longer: there may be more."""
     return Field(key, as_uint, default, least, count=count or _n_layer_all, longer=longer)
 
 
 def flags(key: str, default: Default = None) -> Any:
-    """Values of each layer."""
+    """Declare booleans, one per layer."""
     return Field(key, as_bool, default, count=_n_layer_all, longer=True)
 
 
 def ints(key: str, default: Default = None, *, least: int, most: int | None = None) -> Any:
-    """Values of each layer, which may be negative."""
+    """Declare integers, one per layer, possibly negative."""
     return Field(key, as_int, default, least, most, count=_n_layer_all, longer=True)
 
 
 def numbers(key: str, default: Default = None) -> Any:
-    """Values of each layer."""
+    """Declare floats, one per layer."""
     return Field(key, as_float, default, count=_n_layer_all)
 
 
@@ -317,7 +317,7 @@ class Declared:
 
 
 def fields(cls: type) -> Iterator[tuple[str, Field]]:
-    """The declared fields of a class by attribute."""
+    """Yield the declared fields of a class with their attributes."""
     names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
     for name in names:
         value = getattr(cls, name, None)

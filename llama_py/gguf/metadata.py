@@ -1,4 +1,4 @@
-"""Bytes of a GGUF file to values: a bounds-checked cursor, and the key-values of the file's head.
+"""Decoding of GGUF metadata: a bounds-checked cursor, and the file's key-values.
 
 Value types, their ids and limits: gguf.h:enum gguf_type, gguf.cpp:gguf_reader.
 """
@@ -70,7 +70,7 @@ class Metadata(Mapping[str, MetaValue]):
         places: Mapping[str, tuple[int, int]],
         data: mmap.mmap,
     ) -> None:
-        """places   where in the data each value is, type included"""
+        """Store values; places: byte range of each value in the data, type included."""
         self._values = dict(values)
         self._places, self._data = places, data
 
@@ -80,7 +80,7 @@ class Metadata(Mapping[str, MetaValue]):
         return {key: self._data[start:end] for key, (start, end) in self._places.items()}
 
     def kind(self, key: str) -> str:
-        """What a value is there: "u32", "str", "arr[f32]", ...; KeyError if there is none."""
+        """Return the stored type of a value: "u32", "str", "arr[f32]", ...; KeyError if missing."""
         start, _ = self._places[key]
         number, item = struct.unpack("<II", self._data[start : start + 8].ljust(8, b"\0"))
         return f"arr[{_NAMES[item]}]" if number == ARRAY else _NAMES[number]
@@ -98,14 +98,15 @@ class Metadata(Mapping[str, MetaValue]):
         return iter(self._values)
 
     def count(self, key: str) -> int:
-        """Items of an array, which is not decoded for it; 0 for what is none, or is not there."""
+        """Return the number of items of an array without decoding it; 0 for other or missing
+        values."""
         value = self._values.get(key)
         if isinstance(value, StoredArray):
             return value.count()
         return len(value) if isinstance(value, list | np.ndarray) else 0
 
     def replaced(self, values: Mapping[str, MetaValue]) -> Metadata:
-        """These with other values of some keys; `stored` and `kind` stay those of the file."""
+        """Return metadata with some values replaced; `stored` and `kind` stay the file's."""
         return Metadata({**self._values, **values}, self._places, self._data)
 
     def __len__(self) -> int:
@@ -165,7 +166,7 @@ class Cursor:
         return int(self.scalar(_U64, what))
 
     def count(self, what: str, min_size: int) -> int:
-        """How many `what` follow. GGUFError if they cannot, at `min_size` bytes each."""
+        """Read the number of `what`; GGUFError if they do not fit at `min_size` bytes each."""
         n = self.u64(f"the number of {what}")
         self.check_room(n, what, min_size)
         return n
@@ -187,7 +188,7 @@ class Cursor:
         return self.data[start : self.pos]
 
     def identifier(self, what: str, max_bytes: int) -> str:
-        """A key or a tensor's name, which is UTF-8 and short."""
+        """Read a key or a tensor's name, which is short UTF-8."""
         raw = self.string(what, max_bytes)
         try:
             return raw.decode()
@@ -212,22 +213,22 @@ def read_metadata(cursor: Cursor, n_kv: int) -> Metadata:
 
 
 def scalar(kind: int) -> struct.Struct:
-    """How a number of that type is stored."""
+    """Return the storage format of a number type."""
     return _SCALARS[kind]
 
 
 def printable(text: str) -> str:
-    """The text with escapes for what could move a terminal's cursor, or more."""
+    """Escape characters that could move a terminal's cursor."""
     return text if text.isprintable() else repr(text)[1:-1]
 
 
 def quoted(text: str) -> str:
-    """The text in quotes, on one line and not too long, for an error message."""
+    """Quote a text for an error message, on one line and shortened."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 def describe(value: object) -> str:
-    """A value of the wrong type or size for an error message: an integer itself, or the type."""
+    """Describe a value of the wrong type or size: an integer itself, or the type."""
     if value is None:
         return "missing"
     return str(value) if type(value) is int else f"a {type(value).__name__}"
@@ -292,7 +293,7 @@ def _bad_type(cursor: Cursor, kind: int, what: str) -> GGUFError:
 
 
 def _decode_array(raw: bytes, pos: int) -> tuple[list[Any] | NDArray[Any], int]:
-    """The checked array at `pos` of `raw`, and where it ends."""
+    """Decode the checked array at `pos` of `raw`; return it and its end."""
     kind, n = _U32_U64.unpack_from(raw, pos)
     pos += _U32_U64.size
     if kind == STRING:

@@ -1,4 +1,4 @@
-"""Pages of a mapped file that this process does not need for now."""
+"""Release of pages of a mapped file that are not needed for now."""
 
 from __future__ import annotations
 

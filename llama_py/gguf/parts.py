@@ -1,4 +1,4 @@
-"""Models cut into `name-00001-of-00003.gguf` parts: which files belong together, in what order.
+"""Sharded models `name-00001-of-00003.gguf`: which files belong together, in order.
 
 The keys are llama-gguf-split's: `split.no` (from 0), `split.count`, `split.tensors.count` (of all
 parts). The first part carries the model's metadata. Source: llama-model-loader.cpp, and for the
@@ -27,7 +27,7 @@ class PartNumber:
 
 
 def read_split(path: Path, metadata: Mapping[str, object]) -> PartNumber | None:
-    """The part's place from its `split.*` keys; None for a model that is one file."""
+    """Return the shard's number from its `split.*` keys; None for a single file."""
     if "split.count" not in metadata:
         return None
     count = _integer(path, metadata, "split.count", _MAX_PARTS)
@@ -38,7 +38,7 @@ def read_split(path: Path, metadata: Mapping[str, object]) -> PartNumber | None:
 
 
 def part_paths(path: Path, split: PartNumber) -> list[Path]:
-    """All the parts' paths, given the path of any one of them.
+    """Return the paths of all shards, given any one of them.
 
     Raises GGUFError when the file's name does not fit its `split.*` keys, or parts are missing.
     """
@@ -70,7 +70,7 @@ def check_part(path: Path, found: PartNumber | None, expected: PartNumber) -> No
 
 
 def part_name(prefix: str, no: int, count: int) -> str:
-    """The name of part `no`, from 0 (llama_split_path)."""
+    """Return the name of shard `no`, from 0 (llama_split_path)."""
     return prefix + _suffix(no, count)
 
 

@@ -1,4 +1,4 @@
-"""Some of a file's tensor, or all of it, on a device."""
+"""Part of a file's tensor, or all of it, on a device."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TensorCut:
-    """What a device has of a file's tensor.
+    """Part of a file's tensor on a device.
 
-    dim     along which it is cut; None: it is whole
-    ranges  of that, one after another
+    dim     dimension along which it is cut; None: it is whole
+    ranges  consecutive ranges of that dimension
     """
 
     tensor: Tensor
@@ -31,7 +31,7 @@ class TensorCut:
         return bytes_of(self.info, self.dim, self.ranges)
 
     def file_part(self) -> FilePart | None:
-        """Where these bytes are in a file; None for what is in none."""
+        """Return the position of these bytes in a file; None if they are in none."""
         info = self.info
         if info.path is None:
             return None
@@ -43,7 +43,7 @@ class TensorCut:
 
 
 def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Bytes:
-    """The file's bytes of these ranges of a dimension; those that lie together are not copied."""
+    """Return the file's bytes of ranges of a dimension; contiguous ones are not copied."""
     if dim is None:
         return info.data
     axis, ranges = _axis(info, dim, ranges)
@@ -66,5 +66,5 @@ def _axis(info: TensorInfo, dim: int, ranges: Iterable[Range]) -> tuple[int, lis
 
 
 def cuts_blocks(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> bool:
-    """Whether a range ends within a block of values that are quantized together."""
+    """Return True if a range ends within a quantization block."""
     return dim == 0 and any(x % info.type.block_size for r in ranges for x in r)

@@ -1,4 +1,4 @@
-"""GGUF files, written: key-values by their exact bytes, tensors as they are (gguf.cpp:gguf_write).
+"""Writing of GGUF files: key-values by their exact bytes, tensors unchanged (gguf.cpp:gguf_write).
 
 replace_file("out.gguf", content(file.metadata.stored | {"general.name": encode("str", "x")},
                                  file.tensors.values()))
@@ -20,7 +20,7 @@ ALIGNMENT = "general.alignment"
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """The stored form of a value: its type and its bytes.
+    """Encode a value: its type and its bytes.
 
     kind   "str", "bool", "u32", "f32", ..., or of an array "arr[u32]"
 
@@ -45,7 +45,7 @@ def encode(kind: str, value: Any) -> bytes:
 
 
 def head(stored: Mapping[str, bytes], tensors: Sequence[TensorInfo], alignment: int) -> bytes:
-    """All that comes before the tensors' data, padded."""
+    """Return the header before the tensors' data, padded."""
     out = [b"GGUF", struct.pack("<IQQ", VERSION, len(tensors), len(stored))]
     for key, value in stored.items():
         out += [_string(key), value]
@@ -62,7 +62,7 @@ def head(stored: Mapping[str, bytes], tensors: Sequence[TensorInfo], alignment: 
 def content(
     stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]
 ) -> Iterator[bytes | memoryview]:
-    """A whole file in pieces, a tensor each.
+    """Yield a whole file in pieces, one per tensor.
 
     stored   key-values as `encode` gives them, or as they are in a file (`Metadata.stored`)
     """
@@ -84,7 +84,7 @@ def alignment_of(stored: Mapping[str, bytes]) -> int:
 
 
 def n_bytes(stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]) -> int:
-    """The size of the file that they make."""
+    """Return the size of the file that they make."""
     tensors, alignment = list(tensors), alignment_of(stored)
     data = sum(_padded(t.nbytes, alignment) for t in tensors)
     return len(head(stored, tensors, alignment)) + data

@@ -1,4 +1,4 @@
-"""What a text may be: GBNF, JSON schemas, regular expressions, Lark grammars.
+"""Grammars of responses: GBNF, JSON schemas, regular expressions, Lark.
 
     sampler = Sampler(SamplingParams(json_schema={"type": "integer"}), n_vocab, tokenizer)
 

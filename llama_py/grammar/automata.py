@@ -1,5 +1,5 @@
-"""Regular parts of a grammar as automata: what they begin with, and how one goes on where another
-ends.
+"""Regular parts of a grammar as automata: their first characters, and how one continues where
+another ends.
 
 Repetitions count as any number of times: an automaton takes at least what its part does.
 """
@@ -73,8 +73,8 @@ def _add(a: Automaton, node: Node, rules: Rules) -> Ends:
 
 @dataclass
 class Intersection:
-    """What two automata share. same: both take a text that is not empty. beyond: what a text that
-    the first takes goes on with in the second."""
+    """Overlap of two automata. same: both match some non-empty text. beyond: characters with which
+    the second continues after a text of the first."""
 
     same: bool = False
     beyond: Ranges = ()
@@ -82,7 +82,7 @@ class Intersection:
 
 
 def meeting(a: Automaton, b: Automaton, most: int) -> Intersection:
-    """most: steps, after which not all is known"""
+    """Return the overlap of two automata; most: limit of steps."""
     left = [(p, q) for p in a.first for q in b.first if meet(a.ranges[p], b.ranges[q])]
     seen, found, beyond = {*left}, Intersection(), set[int]()
     while left and found.n_steps < most:

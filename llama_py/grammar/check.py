@@ -1,4 +1,4 @@
-"""What must hold of the rules of a grammar."""
+"""Validity checks of a grammar's rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llama_py.grammar.place import error_at
 
 
 def check(rules: Rules, text: str) -> None:
-    """Raises GrammarError for a rule that is missing, or that never comes to an end."""
+    """Raise GrammarError for a rule that is missing or never ends."""
     for node in rules.values():
         for ref in refs(node):
             if ref.name not in rules:
@@ -24,7 +24,7 @@ def check(rules: Rules, text: str) -> None:
 
 
 def ending(rules: Rules) -> set[str]:
-    """The rules that some text meets."""
+    """Return the rules that some finite text matches."""
     users = defaultdict(set)
     for name, node in rules.items():
         for ref in refs(node):

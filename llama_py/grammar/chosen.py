@@ -1,4 +1,4 @@
-"""What parameters say an answer must be."""
+"""Grammar of the response that parameters specify."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llama_py.grammar.compiled import Grammar, compiled
 
 
 def chosen(params: Any) -> Grammar | None:
-    """The grammar that SamplingParams ask for; None if there is none.
+    """Return the grammar that SamplingParams specify; None if there is none.
 
     Raises GrammarError for one that is wrong, or for several; OSError for a file that is not there.
     """

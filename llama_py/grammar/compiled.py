@@ -1,4 +1,4 @@
-"""A text that says what an answer must be, checked, in llguidance's form."""
+"""Checked grammars in llguidance's form."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _checked(kind: str, form: str, text: str = "") -> str:
 
 
 def matcher_class() -> Any:
-    """llguidance's; it is imported where it is needed."""
+    """Return llguidance's matcher class, imported on first use."""
     try:
         from llguidance import LLMatcher
     except ImportError:

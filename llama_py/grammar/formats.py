@@ -1,4 +1,4 @@
-"""Formats and patterns that llguidance reads in another way than a JSON schema means them.
+"""Formats and patterns that llguidance interprets differently from JSON schema.
 
 Its `format` takes February 29 of every year, the year 0, and second 61 of any minute. Its `pattern`
 is a Rust regular expression, but a schema's is one of ECMA-262.

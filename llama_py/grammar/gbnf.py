@@ -1,4 +1,4 @@
-"""GBNF, llama.cpp's way to write grammars, as rules (llama-grammar.cpp:llama_grammar_parser)."""
+"""Parser of GBNF, llama.cpp's grammar format (llama-grammar.cpp:llama_grammar_parser)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TIMES = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 def parse(text: str) -> Rules:
-    """The rules of a grammar by their names; of two with one name the later.
+    """Return the rules of a grammar by name; of equal names the last counts.
 
     Raises GrammarError, with line and column, for what is no grammar, for rules that are missing,
     and without a rule `root`.

@@ -1,4 +1,4 @@
-"""Check a value of JSON by a schema, with the jsonschema package.
+"""Check of a JSON value by a schema, with the jsonschema package.
 
 A schema with patterns is checked in another process, which can be ended: Python's `re` may need
 exponential time. The file is also that process's program, so it imports no other of this package.

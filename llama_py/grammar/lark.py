@@ -1,4 +1,4 @@
-"""GBNF as Lark, in which llguidance takes grammars."""
+"""Conversion of GBNF to Lark, llguidance's grammar format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Lark:
 
 
 def lark_of(gbnf: str) -> Lark:
-    """Raises GrammarError for what is no grammar."""
+    """Convert a GBNF grammar; GrammarError if it is invalid."""
     rules = parse(gbnf)
     check(rules, gbnf)
     shape = cut(rules)

@@ -1,4 +1,4 @@
-"""How a grammar is cut into lexemes so that the longest match is always a right one.
+"""Splitting of a grammar into lexemes for which the longest match is always right.
 
 llguidance's lexer takes the longest text that a lexeme matches and never looks back; GBNF has no
 lexer: `"a"* "ab"` means what it says. So lexemes that could end where another goes on, with what
@@ -19,7 +19,7 @@ MAX_STEPS = 200_000  # of looking for what to cut, about a second
 
 
 def cut(rules: Rules) -> RuleSizes:
-    """The grammar as rules of lexemes that take, longest first, exactly what it takes."""
+    """Return the grammar as rules of lexemes that match, longest first, exactly the same texts."""
     regular, wrong, steps = Regular(rules), set[str](), 0
     for _ in range(MAX_ROUNDS):
         shape = RuleSizes(regular, wrong)
@@ -35,7 +35,7 @@ def cut(rules: Rules) -> RuleSizes:
 
 
 class _Look:
-    """Which lexemes meet which: sets of lexemes are the bits of a number."""
+    """Relation of lexemes that may meet; sets of lexemes are bits of a number."""
 
     def __init__(self, shape: RuleSizes, max_steps: int) -> None:
         self.shape, self.max_steps, self.steps = shape, max_steps, 0
@@ -51,7 +51,7 @@ class _Look:
         self._fill()
 
     def too_long(self) -> set[str]:
-        """The expressions of lexemes to be cut."""
+        """Return the expressions of lexemes that must be split."""
         found = set[str]()
         follows = [self._begin_of(bits) for bits in self.after]
         seen, left = set[tuple[int, int]](), list(self._pairs(self.first["root"]))
@@ -90,7 +90,7 @@ class _Look:
         return merged([r for i in _bits(bits) for r in self.begins[i]])
 
     def _fill(self) -> None:
-        """FIRST and FOLLOW, as in every book on parsing."""
+        """Compute the FIRST and FOLLOW sets."""
         users = defaultdict(set)
         for name, part in self.shape.rules.items():
             for ref in _refs(part):
@@ -128,7 +128,7 @@ class _Look:
         return bits, empty
 
     def _follow(self, part: Part, after: int) -> Iterator[str]:
-        """The rules after which there may be more than was known."""
+        """Update FOLLOW of a part and yield the rules whose FOLLOW grew."""
         if isinstance(part, Leaf):
             self.after[part.number] |= after
         elif isinstance(part, Ref):

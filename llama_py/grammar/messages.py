@@ -1,4 +1,4 @@
-"""llguidance's messages as one line that says where."""
+"""llguidance's error messages as one line with the position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TITLES = {"regex": "regular expression", "lark": "Lark grammar", "json_schema": 
 
 
 def one_line(kind: str, error: str, text: str = "") -> str:
-    """`Lark grammar, line 1, column 8: unknown name: "foo"`"""
+    """Return `Lark grammar, line 1, column 8: unknown name: "foo"`."""
     title = TITLES.get(kind, kind)
     place = _PLACE.match(error)
     if place and kind == "lark":

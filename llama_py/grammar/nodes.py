@@ -1,4 +1,4 @@
-"""What a GBNF grammar is made of."""
+"""Nodes of a GBNF grammar."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TokenOf:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Another rule."""
+    """Reference to another rule."""
 
     name: str
     at: int
@@ -37,21 +37,21 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Seq:
-    """One after another."""
+    """Sequence of several nodes."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alt:
-    """One of them."""
+    """Choice of several nodes."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """From `low` to `high` times; None: any number."""
+    """Repetition from `low` to `high` times; None: any number."""
 
     item: Node
     low: int
@@ -69,7 +69,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it, without following references."""
+    """Yield the node and all nodes below it, without following references."""
     left = [node]
     while left:
         node = left.pop()
@@ -82,7 +82,7 @@ def refs(node: Node) -> Iterator[Ref]:
 
 
 def merged(ranges: list[tuple[int, int]]) -> Ranges:
-    """In order, none touching the next."""
+    """Sort and merge ranges, so that none touches the next."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1] + 1:
@@ -93,7 +93,7 @@ def merged(ranges: list[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """All other code points; ranges as `merged` gives them."""
+    """Return all other code points; ranges as `merged` returns them."""
     found, start = [], 0
     for low, high in ranges:
         if low > start:
@@ -105,7 +105,7 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def meet(a: Ranges, b: Ranges) -> bool:
-    """Whether a code point is in both."""
+    """Return True if a code point is in both."""
     i = j = 0
     while i < len(a) and j < len(b):
         if a[i][1] < b[j][0]:

@@ -1,4 +1,4 @@
-"""Where in a text something is wrong."""
+"""Positions of errors in a grammar's text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SHOWN = 20  # characters
 
 
 def error_at(text: str, at: int, what: str, of: str = "grammar") -> GrammarError:
-    """`grammar, line 2, column 7: expected ::= at "= x"`"""
+    """Return an error such as `grammar, line 2, column 7: expected ::= at "= x"`."""
     line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
     rest = text[at : at + _SHOWN].partition("\n")[0]
     return GrammarError(f"{of}, line {line}, column {column}: {what}, {found(rest)}")

@@ -1,4 +1,4 @@
-"""Places in a JSON schema: the schemas in it, and the targets of its references."""
+"""Paths in a JSON schema: its inner schemas, and the targets of references."""
 
 from __future__ import annotations
 

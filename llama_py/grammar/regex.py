@@ -1,4 +1,4 @@
-"""Regular parts of a grammar as expressions of Rust's regex."""
+"""Conversion of a grammar's regular parts to Rust's regular expressions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NOTHING = r"[^\x{0}-\x{10FFFF}]"
 
 
 def regex(node: Node, rules: Rules) -> str:
-    """The expression of a part without recursion; "" for the empty text."""
+    """Return the expression of a part without recursion; "" for the empty text."""
     if isinstance(node, Chars):
         return characters(node.ranges)
     if isinstance(node, Ref):
@@ -24,7 +24,7 @@ def regex(node: Node, rules: Rules) -> str:
 
 
 def times(low: int, high: int | None) -> str:
-    """`*`, `+`, `?` or `{2,3}`."""
+    """Return a quantifier: `*`, `+`, `?` or `{2,3}`."""
     known = {(0, None): "*", (1, None): "+", (0, 1): "?"}
     return known.get((low, high)) or f"{{{low},{'' if high is None else high}}}"
 
@@ -42,5 +42,5 @@ def characters(ranges: Ranges) -> str:
 
 
 def one(c: int) -> str:
-    """Letters and digits as they are, all else by number: nothing stands for anything."""
+    """Return a character's expression: letters and digits unchanged, others by number."""
     return chr(c) if c < 128 and chr(c).isalnum() else rf"\x{{{c:X}}}"

@@ -1,4 +1,4 @@
-"""A JSON schema in llguidance's form."""
+"""Conversion of a JSON schema to llguidance's form."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _is_object(schema: Part) -> bool:
 
 
 def _tried(schema: str, **how: Any) -> tuple[str, str]:
-    """llguidance's form, and what is wrong."""
+    """Return llguidance's form, and its error message."""
     from llguidance import LLMatcher
 
     options: Any = how
@@ -172,7 +172,7 @@ def _read(text: str) -> Part:
 
 
 def _parts(schema: Any) -> Iterator[tuple[Path, Any]]:
-    """All values and where they stand, those in others later."""
+    """Yield all values with their paths, outer ones first."""
     left: list[tuple[Path, Any]] = [((), schema)]
     for path, value in left:
         yield path, value
@@ -183,7 +183,7 @@ def _parts(schema: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _where(text: str, error: str) -> str:
-    """` (at /properties/a)`: the smallest part that alone is wrong in the same way."""
+    """Return ` (at /properties/a)`: the smallest part with the same error."""
     found: Path = ()
     inner = [path for path, value in _parts(json.loads(text)) if isinstance(value, dict)]
     for path in inner[1:MAX_PARTS]:

@@ -1,4 +1,4 @@
-"""A grammar as rules of lexemes: the parts that llguidance matches as regular expressions.
+"""Division of a grammar into rules and lexemes, which llguidance matches as regular expressions.
 
 A lexeme is as large as it may be: regular neighbours are one. Those in `cut` are not, but their
 parts are.
@@ -46,7 +46,7 @@ class RepeatCount:
 
 
 class Regular:
-    """Which parts are regular and not too large; measured once a grammar."""
+    """Measure of which parts are regular and small enough, cached per grammar."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -66,7 +66,7 @@ class Regular:
                     left.append(user)
 
     def size(self, node: Node) -> tuple[int, int]:
-        """Characters and depth; beyond the limits where it is not regular."""
+        """Return characters and depth of a node; beyond the limits if it is not regular."""
         if isinstance(node, Chars):
             return 1, 1
         if isinstance(node, TokenOf):
@@ -129,7 +129,7 @@ class RuleSizes:
         return SeqOf(tuple(parts)) if kind is Seq else AltOf(tuple(parts))
 
     def _whole(self, node: Node) -> Leaf | None:
-        """One lexeme, if the node may be one."""
+        """Return the node as one lexeme, if possible."""
         if isinstance(node, TokenOf):
             return self._leaf(node, node, "")
         single = isinstance(node, Chars)

@@ -1,4 +1,4 @@
-"""Whether llguidance takes a grammar, within limits of time, memory and stack."""
+"""Trial of a grammar by llguidance, within limits of time, memory and stack."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ thread.join()
 
 
 def trial(form: str) -> str:
-    """What is wrong with a grammar in llguidance's form; "" if nothing is.
+    """Return the error of a grammar in llguidance's form; "" if it is valid.
 
     One that may take long is tried in a process that can be ended.
     """
@@ -77,7 +77,7 @@ def _elsewhere(form: str) -> str:
 
 
 def roomy(run: Callable[[], T]) -> T:
-    """The result of a function that has much stack."""
+    """Run a function with a large stack and return its result."""
     found: list[T] = []
     errors: list[BaseException] = []
 

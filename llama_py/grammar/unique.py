@@ -1,4 +1,4 @@
-"""Objects of a constrained JSON answer with each key once, which a grammar cannot express."""
+"""Constraint that objects of a JSON response have each key once, which a grammar cannot express."""
 
 from __future__ import annotations
 

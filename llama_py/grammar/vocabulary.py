@@ -1,4 +1,4 @@
-"""A model's tokens as llguidance wants them: a trie of their bytes, made once a tokenizer."""
+"""Model vocabulary for llguidance: a trie of the tokens' bytes, made once per tokenizer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ _MADE: WeakKeyDictionary[Tokenizer, dict[frozenset[int], Any]] = WeakKeyDictiona
 
 
 class _GuidanceTokens:
-    """What llguidance asks of a tokenizer. Control tokens are no text, unless they are shown: no
-    grammar of texts takes them. Without a token that ends an answer there is one more, which is
-    never chosen."""
+    """Tokenizer interface for llguidance. Control tokens are not text unless they are shown.
+    Without an end token one is added that is never chosen."""
 
     bos_token_id = None
 
@@ -41,7 +40,7 @@ class _GuidanceTokens:
         self._puts_space = tokenizer.vocab.add_space_prefix
 
     def __call__(self, text: bytes | str) -> list[int]:
-        """What is to come next, as the model would write it: no space is put before it."""
+        """Tokenize the text to come next, without a space before it."""
         shown = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
         ids = self._tokenizer.tokenize(shown, False, False)
         if not self._puts_space or not ids:
@@ -53,7 +52,7 @@ class _GuidanceTokens:
 
 
 def vocabulary(tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
-    """The LLTokenizer of a tokenizer. shown: control tokens that are texts."""
+    """Return the LLTokenizer of a tokenizer. shown: control tokens that are texts."""
     shown -= frozenset(tokenizer.eog)
     made = _MADE.setdefault(tokenizer, {})
     found = made.get(shown)
@@ -68,7 +67,8 @@ def vocabulary(tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
 
 
 def matcher(grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
-    """An LLMatcher, or UniqueKeys, at the start of an answer; shown: control tokens that are texts.
+    """Return an LLMatcher, or UniqueKeys, at the start of a response; shown: control tokens as
+    texts.
 
     Raises GrammarError for tokens that the vocabulary lacks, and where no answer can begin.
     """

@@ -1,4 +1,4 @@
-"""Schemas that llguidance can hold: assertions that it cannot are left out and listed.
+"""Widening of schemas: assertions that llguidance does not support are removed and listed.
 
 The result takes each value that the schema takes, and perhaps more.
 """

@@ -1,4 +1,4 @@
-"""Values of nodes, looked at and changed while a context decodes.
+"""Hooks: node values that are captured or changed while a context decodes.
 
     with ctx.capture("l_out-*") as values:
         ctx.decode(ids)

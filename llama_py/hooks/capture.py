@@ -1,4 +1,4 @@
-"""Keeping values."""
+"""Capture of node values."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Capture(Hook, Mapping[str, Values]):
         self._seen.setdefault(found.key, []).append(self._read(found))
 
     def history(self, name: str) -> list[Values]:
-        """All values of a node, the first ubatch's first."""
+        """Return all values of a node, in the order of ubatches."""
         return self._seen[name]
 
     def clear(self) -> None:
-        """Forget them."""
+        """Remove all captured values."""
         self._seen.clear()
 
     def __getitem__(self, name: str) -> Values:

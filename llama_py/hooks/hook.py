@@ -1,4 +1,4 @@
-"""What is done with the values of nodes."""
+"""Base class of hooks on node values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Where and when a value is.
+    """Name, node and ubatch of a value.
 
-    name    by which it was asked for
+    name    requested name
     node    the tensor: its op, type, shape and sources. A patch may read the sources' values,
             except those that the op itself changes
     ubatch  the tokens, positions and sequences that are being computed
@@ -47,7 +47,7 @@ class Hook(ABC):
 
     @abstractmethod
     def see(self, found: FoundNode, ubatch: UBatch) -> None:
-        """The value of a node is there."""
+        """Handle the value of a node."""
 
     def __enter__(self) -> Self:
         self._switch(self, True)

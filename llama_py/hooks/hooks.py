@@ -23,7 +23,7 @@ Wants = Callable[[GraphResult], Taps | None]
 
 
 class RunsGraphs(Protocol):
-    """What hooks need of a context's runner."""
+    """Interface of a context's runner for hooks."""
 
     ubatch: UBatch | None  # that is computed now
 
@@ -31,20 +31,21 @@ class RunsGraphs(Protocol):
     def devices(self) -> Sequence[Device]: ...
     @property
     def shares_layers(self) -> bool:
-        """Whether a node has a part, or a copy, on each device."""
+        """True if a node has a part, or a copy, on each device."""
 
     def set_taps(self, taps: Wants | None) -> None:
         """Plan each graph for the values that `taps` wants of it."""
 
 
 class Hooks:
-    """The hooks in use, in the order in which they came, and what they want of graphs.
+    """Active hooks in order, and the taps that they need.
 
     While there are some, the context's runner plans graphs for them, which it does not keep.
     """
 
     def __init__(self, runner: RunsGraphs, graphs: Graphs) -> None:
-        """graphs   builds a few of the graphs that will be run, to look for names in"""
+        """Create an empty list; graphs: builds some of the graphs that will run, to look up
+        names."""
         self._runner = runner
         self._graphs = graphs
         self._all: list[Hook] = []
@@ -57,7 +58,7 @@ class Hooks:
 
     @contextmanager
     def tapped(self, of: Wants) -> Iterator[None]:
-        """Meanwhile tell of the nodes that a function wants of each graph, and of no others'."""
+        """Observe the nodes that a function selects of each graph, and no others, within `with`."""
         if self._all:
             raise ContextError("tapped: values are captured or patched; end that first")
         self._runner.set_taps(of)
@@ -82,7 +83,7 @@ class Hooks:
         return read(computed(found.weights(sources), devices), devices)
 
     def taps(self, res: GraphResult) -> Taps | None:
-        """What the hooks want of a graph."""
+        """Return the taps of a graph that the hooks need."""
         names = Names(res)
         wanted = [(f, h) for h in self._all for p in h.patterns for f in names.find(p)]
         stops = [f.node for f, h in wanted if h.changes or f.weights]

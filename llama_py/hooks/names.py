@@ -1,4 +1,4 @@
-"""Which nodes of a graph a name means.
+"""Names of nodes: lookup in a graph.
 
 A name is a node's (`l_out-3`), a pattern of such (`l_out-*`, as `fnmatch` has them), or one of
 TransformerLens's hook points (`blocks.3.hook_resid_post`, `blocks.*.hook_resid_post`; see
@@ -51,7 +51,7 @@ class Names:
         self.n_layers = 1 + max((_layer(name) for name in self._nodes), default=-1)
 
     def find(self, pattern: str) -> list[FoundNode]:
-        """What a name or a pattern means; nothing where there is no such node."""
+        """Return the nodes that a name or a pattern matches."""
         if "hook_" in pattern:
             return [
                 found
@@ -68,7 +68,7 @@ class Names:
         return [found.node for found in self._nodes.get(name, ())]
 
     def similar(self, pattern: str) -> list[str]:
-        """A few names that may have been meant; of hook points, others of the layer."""
+        """Return a few similar names; for hook points, others of the layer."""
         points = [point for point in self._points() if self._at(point) is not None]
         layer = re.match(r"blocks\.\d+\.", pattern)
         if layer:
@@ -85,7 +85,7 @@ class Names:
         return [*POINTS, *(f"blocks.{il}.{p}" for il in range(self.n_layers) for p in inner)]
 
     def _at(self, point: str) -> FoundNode | None:
-        """What a hook point is in this graph."""
+        """Return the node of a hook point in this graph."""
         if point in POINTS:
             node = POINTS[point](self, 0)
         else:
@@ -99,7 +99,7 @@ class Names:
 
 
 def checked(pattern: str) -> str:
-    """ContextError for what can be no name."""
+    """Raise ContextError for an invalid name; return valid ones."""
     if not isinstance(pattern, str) or not re.fullmatch(r"[^#]+(#-?\d+)?", pattern):
         raise ContextError(
             f"{pattern!r} is no name of nodes; l_out-3, l_out-*, Qcur-3#0 and"

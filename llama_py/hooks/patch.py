@@ -1,4 +1,4 @@
-"""Putting other values in place of what was computed."""
+"""Replacement of node values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Read = Callable[[FoundNode], Values]
 
 
 class Patch(Hook):
-    """What a node gives is replaced; all that comes after reads the new value.
+    """Hook that replaces a node's value; all later nodes read the new one.
 
     change   called with each value and where it is; None leaves it as it is. Or the new value
              itself.

@@ -1,4 +1,4 @@
-"""TransformerLens's hook points, and which node of a graph has the value of each.
+"""TransformerLens's hook points, and the node that has each value.
 
 Nodes have llama.cpp's names, which tell little of some values: what attention adds to the residual
 stream, say, is the unnamed product with `wo`. Such a value is looked for from a node with a name:
@@ -29,7 +29,7 @@ NORMS = ("RMS_NORM", "NORM")
 
 
 def last(*names: str) -> Rule:
-    """The last node of the first of these names that there is; `{il}` is the layer's number."""
+    """Return a rule for the last node of the first existing name; `{il}` is the layer's number."""
 
     def rule(nodes: NamedNodes, il: int) -> Tensor | None:
         found = (nodes.named(name.format(il=il)) for name in names)
@@ -46,7 +46,7 @@ def first(name: str) -> Rule:
 
 
 def projected(*names: str) -> Rule:
-    """The last that weights alone have made, with a bias: before norms and RoPE."""
+    """Return a rule for the last product of weights, with a bias: before norms and RoPE."""
 
     def rule(nodes: NamedNodes, il: int) -> Tensor | None:
         found = (t for name in names for t in nodes.named(name.format(il=il)) if _is_projected(t))
@@ -64,7 +64,8 @@ def rotated(*names: str) -> Rule:
 
 
 def resid_pre(nodes: NamedNodes, il: int) -> Tensor | None:
-    """What the layer before gave; of the first one, what it norms if that is no embedding."""
+    """Return the previous layer's result; for the first layer its norm's input, unless an
+    embedding."""
     if il:  # there may be layers of nothing between
         before = (resid_post(nodes, i) for i in reversed(range(il)))
         return next((t for t in before if t is not None), None)
@@ -80,12 +81,12 @@ resid_post = last("nemotron_h_block_out-{il}", "ffn_residual-{il}", "l_out-{il}"
 
 
 def attn_out(nodes: NamedNodes, il: int) -> Tensor | None:
-    """What attention adds to the residual stream."""
+    """Return the value that attention adds to the residual stream."""
     return _added(resid_mid(nodes, il), resid_pre(nodes, il))
 
 
 def mlp_out(nodes: NamedNodes, il: int) -> Tensor | None:
-    """What the rest of the layer adds; a control vector is no part of it."""
+    """Return the value that the rest of the layer adds, without a control vector."""
     total = resid_post(nodes, il)
     if total is not None and total.op == "ADD" and _is_direction(total.src[1]):
         total = total.src[0]
@@ -93,7 +94,7 @@ def mlp_out(nodes: NamedNodes, il: int) -> Tensor | None:
 
 
 def mlp_post(nodes: NamedNodes, il: int) -> Tensor | None:
-    """What the last matrix of a feed-forward block gets; None of experts."""
+    """Return the input of a feed-forward's last matrix; None for experts."""
     t = mlp_out(nodes, il)
     while t is not None and t.op in ("ADD", "MUL", "SCALE", *NORMS):
         t = t.src[0]
@@ -101,7 +102,7 @@ def mlp_post(nodes: NamedNodes, il: int) -> Tensor | None:
 
 
 def mlp_pre(nodes: NamedNodes, il: int) -> Tensor | None:
-    """What the activation function gets: of a gated block the gate."""
+    """Return the input of the activation function: of a gated block the gate."""
     post = t = mlp_post(nodes, il)
     if post is None or t is None:
         return None
@@ -122,7 +123,7 @@ def ln1(nodes: NamedNodes, il: int) -> Tensor | None:
 
 
 def ln2(nodes: NamedNodes, il: int) -> Tensor | None:
-    """That which reads the residual stream behind attention, whatever it is called."""
+    """Return the node that reads the residual stream after attention, whatever its name."""
     middle = resid_mid(nodes, il)
     for name in ("ffn_norm-{il}", "attn_post_norm-{il}"):
         norm = _norm_of(last(name)(nodes, il))
@@ -178,7 +179,7 @@ def _added(total: Tensor | None, residual: Tensor | None) -> Tensor | None:
 
 
 def _norm_of(t: Tensor | None) -> Tensor | None:
-    """The norm that a value was made of by weights and a bias."""
+    """Return the norm that a value was made from by weights and a bias."""
     while t is not None and t.op in ("MUL", "ADD", "GET_ROWS"):
         t = t.src[0]
     return t if t is not None and t.op in NORMS else None
@@ -195,7 +196,7 @@ def _sources(t: Tensor) -> list[Tensor]:
 
 
 def _is_gated(t: Tensor) -> bool:
-    """Whether it is act(gate) * value."""
+    """Return True for act(gate) * value."""
     sources = _sources(t)
     return len(sources) == 2 and all(s.ne == t.ne for s in sources)
 

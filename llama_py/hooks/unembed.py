@@ -1,4 +1,4 @@
-"""The end of a model by itself: from the residual stream to logits, by the model's own nodes."""
+"""Unembedding: computes logits from the residual stream with the model's own nodes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ N_ROWS = 64  # at most at once
 
 
 class Unembedding:
-    """Final norm and head: what a graph does behind its last layer, whatever that is (softcaps,
-    factors, biases, tied or quantized weights).
+    """Final norm and head: a graph's nodes after its last layer, including softcaps, factors,
+    biases, and tied or quantized weights.
     """
 
     def __init__(self, graph_of: Callable[[int], GraphResult], devices: Sequence[Device]) -> None:
-        """graph_of   builds the graph of so many tokens, all of which are outputs"""
+        """Store the devices; graph_of: builds the graph of n tokens that are all outputs."""
         self._graph_of, self._devices = graph_of, list(devices)
 
     def __call__(self, x: npt.ArrayLike) -> F32:
-        """Rows of the residual stream [n, n_embd] -> logits [n, n_vocab]
+        """Compute logits [n, n_vocab] from rows of the residual stream [n, n_embd].
 
         Raises ContextError for rows of another length, and for a model that has no head, or whose
         head reads more than its last layer's result.
@@ -67,11 +67,11 @@ def _run(tail: Tail, plan: Plan, rows: F32) -> F32:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What of a graph comes after its last layer.
+    """Nodes of a graph after its last layer.
 
     end     [n_embd, n] that layer's result, an input here
     logits  [n_vocab, n]
-    selecting  inputs that say which rows go on: all of them
+    selecting  inputs that select output rows: all of them
     """
 
     end: Tensor
@@ -82,7 +82,8 @@ class Tail:
 
 
 def tail(res: GraphResult) -> Tail:
-    """That of a graph, which it takes apart. ContextError if it needs more than one row a token."""
+    """Return the tail of a graph, which is modified; ContextError if it needs more than one row per
+    token."""
     names, logits = Names(res), res.t_logits
     end = resid_pre(names, names.n_layers)
     if logits is None or end is None:

@@ -1,4 +1,4 @@
-"""A node's value as an array, and back."""
+"""Conversion of node values to arrays and back."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Values = npt.NDArray[Any]
 
 
 def shape_of(t: Tensor) -> tuple[int, ...]:
-    """That of the array: the tensor's, the first dimension last, without dimensions of 1 behind the
-    second."""
+    """Return the array's shape: the tensor's, first dimension last, without trailing 1s from the
+    third on."""
     n = max((i + 1 for i in range(2, 4) if t.ne[i] != 1), default=2)
     return t.ne[:n][::-1]
 
 
 def read(t: Tensor, devices: list[Device]) -> Values:
-    """float32, or the integers of a tensor of such. [..., ne1, ne0]"""
+    """Read a tensor as float32, or as its integers, [..., ne1, ne0]."""
     if numpy_dtype(t) is None:
         t = computed(cast(as_leaf(t), F32_TYPE), devices)
     values = get_tensor(t)
@@ -57,21 +57,21 @@ def write(t: Tensor, values: Any, name: str) -> None:
 
 
 def _bf16(values: F32) -> npt.NDArray[np.uint16]:
-    """Rounded to the nearest, ties to even; NaN stays NaN."""
+    """Round to BF16, ties to even; NaN stays NaN."""
     bits = values.astype(np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
 def as_leaf(t: Tensor) -> Tensor:
-    """The bytes of a tensor without what made them."""
+    """Return a leaf on a tensor's bytes, without its sources."""
     leaf = Tensor(t.type, t.ne, name=t.name, nb=t.nb)
     leaf.buffer, leaf.offset = t.buffer, t.offset
     return leaf
 
 
 def computed(t: Tensor, devices: list[Device]) -> Tensor:
-    """Run what leads to a tensor from leafs that have their values."""
+    """Run the nodes that lead to a tensor from leafs with values."""
     graph = Graph()
     graph.build_forward_expand(t)
     Scheduler(devices).plan(graph).run()

@@ -19,20 +19,20 @@ N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
 
 @dataclass(frozen=True, slots=True)
 class CParams:
-    """What the graph depends on besides model and batch; names as llama-cparams.h.
+    """Context parameters that graphs depend on; names as in llama-cparams.h.
 
     n_ctx_seq          cells of one sequence; n_ctx of all together
     n_rs_seq           snapshots of the recurrent state kept for rolling back
-    pooling            how the rows of a sequence become one, one of hparams.POOLING
+    pooling            type of pooling over a sequence's rows, one of hparams.POOLING
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
-    embeddings_layer_inp  also return what these layers get; n_layer: what comes of the last
+    embeddings_layer_inp  also return these layers' inputs; n_layer: the last layer's result
     nextn_pre_norm     that state is the one before the last norm
-    nextn_layer        which of the NextN layers a draft graph runs, the first being 0
+    nextn_layer        number of the NextN layer that a draft graph runs, from 0
     offload_kqv        caches are on the devices of their layers, not on the host
     swa_full           caches of layers with a window keep all tokens
     reduce_type        of sums over devices, for more than a few tokens
-    forms              how blocks are built that have several forms (llama_py.hparams.forms)
+    forms              chosen variants of blocks (llama_py.hparams.forms)
     """
 
     n_ctx: int
@@ -99,26 +99,26 @@ class CParams:
         return self.rope_freq_base, self.rope_freq_scale
 
     def rope_yarn(self, rope: Rope) -> tuple[float, float]:
-        """ggml's ext_factor and attn_factor of a layer's RoPE."""
+        """Return ggml's ext_factor and attn_factor of a layer's RoPE."""
         return (self.yarn_ext_factor, self.yarn_attn_factor) if rope.yarn else (0.0, 1.0)
 
     @property
     def gives_more(self) -> bool:
-        """Whether something besides logits is wanted."""
+        """True if decode returns more than logits."""
         return self.embeddings or self.embeddings_nextn or bool(self.embeddings_layer_inp)
 
     @property
     def in_slots(self) -> bool:
-        """Whether the states of a sequence are one row, at its number (llama_py.memory.slots)."""
+        """True if the state of a sequence is one row, at its number (llama_py.memory.slots)."""
         return any(form == SLOTS for _, form in self.forms)
 
     def form(self, kind: str, default: str) -> str:
-        """How blocks of a kind are built."""
+        """Return the variant of a kind of block."""
         return dict(self.forms).get(kind, default)
 
 
 def _rope(hparams: HParams, params: ContextParams) -> dict[str, Any]:
-    """The fields of RoPE. 0 or a number below 0 in params is the model's own value."""
+    """Return the fields of RoPE; 0 or negative values in params mean the model's own."""
     scaling = params.rope_scaling or hparams.rope_scaling_type
     scale = 1.0 if scaling == "none" else _scale(params) or hparams.rope_freq_scale_train
     found: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _rope(hparams: HParams, params: ContextParams) -> dict[str, Any]:
 
 
 def _scale(params: ContextParams) -> float:
-    """The factor of RoPE's frequencies; 0 for the model's own."""
+    """Return the factor of RoPE's frequencies; 0 for the model's own."""
     return 1 / params.rope_scale if params.rope_scale else params.rope_freq_scale
 
 
@@ -147,8 +147,8 @@ def _n_ctx_orig(hparams: HParams, params: ContextParams) -> int:
 
 
 def trained_context(hparams: HParams, params: ContextParams) -> int:
-    """Tokens that the model can be trusted with: what it was trained with, or what YaRN makes of
-    that with another scale (llama_init_from_model)."""
+    """Return the context length that the model supports: as trained, or extended by YaRN with
+    another scale (llama_init_from_model)."""
     scaling, scale = params.rope_scaling or hparams.rope_scaling_type, _scale(params)
     if scaling != "yarn" or not scale or scale == hparams.rope_freq_scale_train:
         return hparams.n_ctx_train
@@ -160,7 +160,7 @@ def _padded(n: int) -> int:
 
 
 def _yarn_attn_factor(freq_scale: float, hparams: HParams) -> float:
-    """The factor that makes ggml's YaRN scale attention as the model was trained with.
+    """Return the factor that makes ggml's YaRN scale attention as in training.
 
     ggml multiplies by 1 + 0.1 ln(factor) itself, so that is divided out. In float32, as llama.cpp.
     """

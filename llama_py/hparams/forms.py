@@ -1,4 +1,4 @@
-"""Blocks that can be built in several ways, with the same result: a registry of their forms.
+"""Registry of blocks that can be built in several variants with the same result.
 
 A block declares its kind once, and asks its graph which form to build:
 

@@ -1,4 +1,4 @@
-"""What may differ from layer to layer: heads, head sizes, RoPE, window and feed-forward size."""
+"""Shape parameters of layers: heads, head sizes, RoPE, window and feed-forward size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ NonCausal = Literal["all", "swa_only", "swa_full"]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which tokens a token sees, itself included (llama_hparams::is_masked_swa).
+    """Sliding window: the tokens that a token attends to, itself included
+    (llama_hparams::is_masked_swa).
 
-    standard   the last `size`
+    standard   the last `size` tokens
     chunked    those of its own chunk of `size`
     symmetric  those at most size / 2 away, before and after
     """
@@ -28,7 +29,7 @@ class Window:
     kind: WindowKind = "standard"
 
     def hides(self, p0: Any, p1: Any) -> Any:
-        """Whether a token at p1 does not see position p0; numbers or arrays."""
+        """Return True if a token at p1 cannot see position p0; for numbers or arrays."""
         if self.kind == "chunked":
             return p0 < p1 // self.size * self.size
         if self.kind == "symmetric":
@@ -38,15 +39,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """How positions turn heads.
+    """RoPE parameters of a layer.
 
     type       ggml's mode
-    n_rot      channels that are turned, from `offset` on
+    n_rot      rotated dimensions, from `offset` on
     freq_base, freq_scale   as trained
     sections   channel pairs of each position axis, where there are several
     fixed      the context's frequencies do not apply
     yarn       the context's YaRN does
-    plain      nor is anything else told of YaRN
+    plain      no other parameter of YaRN applies either
     rounded    YaRN's bounds are rounded to whole pairs, like in ggml
     """
 

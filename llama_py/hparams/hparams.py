@@ -53,18 +53,18 @@ EPS, RMS_EPS = "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon
 
 
 def _head_size(hp: HParams) -> int:
-    """n_embd over the heads of the first layer that has some."""
+    """Return n_embd divided by the heads of the first layer that has some."""
     return hp.n_embd // hp.n_head_first if hp.n_head_first else 0
 
 
 class HParams(Declared):
-    """What the graph, the memory and the weights need to know of a model; names as llama-hparams.h.
+    """Hyperparameters of a model for graphs, memory and weights; names as in llama-hparams.h.
 
     n_layer     layers that are run; n_layer_all also counts the NextN (MTP) layers after them, and
                 then n_layer_bare without weights, which keep something for the trunk
-    n_embd_inp  channels of embeddings that come in place of tokens
+    n_embd_inp  dimensions of embeddings given instead of tokens
     n_deepstack   later layers that such embeddings have more channels for, n_embd each
-    yarn_*      what YaRN's parameters are where nobody says otherwise
+    yarn_*      defaults of YaRN's parameters
     embedding_scale   on embeddings; 0: none
     attention_scale   on products of queries and keys; 0: 1 / sqrt(n_embd_head_k)
     layers      the sizes of each layer, of NextN layers too
@@ -161,7 +161,7 @@ class HParams(Declared):
         self.layers = tuple(self.layer(il) for il in range(self.n_layer_all))
 
     def load(self, keys: Keys) -> None:
-        """What cannot be said by a field: values that several keys decide, and their checks."""
+        """Set values that depend on several keys, and check them."""
 
     def differs(self, what: str) -> bool:
         """Note what llama.cpp computes otherwise than the authors' code for this file.
@@ -182,7 +182,7 @@ class HParams(Declared):
         return L2_EPS if self.differs(text) else eps
 
     def layer(self, il: int) -> LayerShape:
-        """The sizes of layer il."""
+        """Return the sizes of layer il."""
         recurrent = self.is_recr(il)
         return LayerShape(
             n_head=self.n_head[il],
@@ -197,8 +197,8 @@ class HParams(Declared):
         )
 
     def shared(self, share: Share) -> Self:
-        """The sizes of one device's part: some of the heads, and of the hidden channels of every
-        expert.
+        """Return the sizes of one device's part: some of the heads, and of the hidden dimensions of
+        every expert.
 
         A subclass that has sizes of its own divides them likewise.
         """
@@ -214,12 +214,12 @@ class HParams(Declared):
         return hp
 
     def shared_heads(self, share: Share, il: int) -> LayerShape:
-        """Layer il with one device's part of the heads; ALiBi counts them, so all stay together."""
+        """Return layer il with one device's part of the heads; with ALiBi all stay together."""
         shape = self.layers[il]
         return shape if self.max_alibi_bias > 0 else share.heads(shape, il)
 
     def rope(self, il: int) -> Rope | None:
-        """How positions turn the heads of layer il."""
+        """Return the RoPE parameters of layer il, or None."""
         if self.rope_type == ROPE_NONE:
             return None
         return Rope(
@@ -231,11 +231,11 @@ class HParams(Declared):
         )
 
     def window(self, il: int) -> Window | None:
-        """Which tokens layer il sees; None: all."""
+        """Return the sliding window of layer il; None: full attention."""
         return None
 
     def is_recr(self, il: int) -> bool:
-        """Whether layer il keeps a recurrent state."""
+        """Return True if layer il keeps a recurrent state."""
         return False
 
     @property
@@ -243,12 +243,12 @@ class HParams(Declared):
         return (), ()
 
     def kv_of(self, il: int) -> int:
-        """The layer whose keys and values layer il attends to."""
+        """Return the layer whose keys and values layer il attends to."""
         return il
 
     def layer_lists(self) -> dict[str, tuple[bool, ...] | int]:
-        """Return the keys that list layer by layer what an interval says, and the number that
-        takes the interval out of use."""
+        """Return the keys that list values per layer instead of an interval, and the number that
+        disables the interval."""
         return {}
 
     @property
@@ -268,18 +268,18 @@ class HParams(Declared):
 
     @property
     def pooling(self) -> str:
-        """How a sequence's rows become one where nobody says otherwise, one of POOLING."""
+        """Default pooling of a sequence's rows, one of POOLING."""
         known = self.pooling_type < len(POOLING)  # -1 is "not said"
         return POOLING[self.pooling_type] if known else "none"
 
     @cached_property
     def windowed(self) -> bool:
-        """Whether some layers see a window of tokens."""
+        """True if some layers use sliding-window attention."""
         return any(shape.window is not None for shape in self.layers)
 
     @property
     def classifies_mean(self) -> bool:
-        """Whether a reranker's classifier gets the mean of the rows."""
+        """True if a reranker's classifier gets the mean of the rows."""
         return self.pooling_type_cls == POOLING.index("mean")
 
     @property

@@ -1,4 +1,4 @@
-"""How much of a layer each of several devices has: heads and hidden channels, in whole numbers."""
+"""Shares of several devices in a layer: whole heads and hidden dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Whole = tuple[int, str]  # a layer, -1 for all, and the stem of a matrix
 
 
 def apportion(n: int, weights: Sequence[float]) -> list[int]:
-    """n things by weight: each rounded down, and the rest to the largest remainders."""
+    """Distribute n items by weight: round down, and give the rest to the largest remainders."""
     total = sum(weights)
     exact = [n * w / total for w in weights]
     counts = [int(x) for x in exact]
@@ -29,14 +29,14 @@ def apportion(n: int, weights: Sequence[float]) -> list[int]:
 
 
 class Share:
-    """What one of the devices has.
+    """Share of one device.
 
     weights   of all devices
     part      the number of this one
     by_expert experts are not divided: each device has some of them, whole
     block_of  elements of a block of matrices `blk.*.STEM.weight`; 1 where there are none
     asked     matrices whose columns are shared
-    idle      those of which there was nothing left for this device
+    idle      matrices of which this device gets nothing
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Share:
         has: Callable[[int, str], bool] = lambda il, stem: True,
         by_expert: bool = False,
     ) -> None:
-        """has: whether a layer has a matrix of that name"""
+        """Store the weights; has: tells if a layer has a matrix of that name."""
         self.weights, self.by_expert, self._has = weights, by_expert, has
         self.part = part
         self.block_of = block_of
@@ -55,7 +55,7 @@ class Share:
         self.asked: set[Whole] = set()
 
     def of(self, n: int, width: int, *stems: str, il: int = -1) -> int:
-        """How many of n heads (or channels).
+        """Return how many of n heads (or dimensions) this device gets.
 
         width   columns of the matrices `stems` that a head is multiplied with. A part has whole
                 blocks of these, so heads may have to stay together
@@ -76,7 +76,7 @@ class Share:
         return max(mine, 1) * together
 
     def experts(self, n: int, il: int, stem: str) -> tuple[int, int]:
-        """The first of n experts that this device has, and how many; one if there is none left."""
+        """Return the first of this device's experts and their number; one if none is left."""
         counts = apportion(n, self.weights)
         mine = counts[self.part]
         if not mine:
@@ -84,7 +84,7 @@ class Share:
         return min(sum(counts[: self.part]), n - 1), max(mine, 1)
 
     def before(self, n: int, width: int, *stems: str) -> int:
-        """How many of them the devices before it have."""
+        """Return how many of them the preceding devices get."""
         counts, together = self._counts(n, width, stems)
         return sum(counts[: self.part]) * together
 
@@ -109,7 +109,8 @@ class Share:
         return replace(shape, n_head=n * each, n_head_kv=n)
 
     def hidden(self, shape: LayerShape, il: int, *, routed: bool) -> LayerShape:
-        """Hidden channels of a layer; routed: n_ff is not that of experts."""
+        """Return a layer's shape with this device's hidden dimensions; routed: n_ff is not the
+        experts'."""
         if not shape.n_ff:
             return shape
         stems = ("ffn_down",) if routed else ("ffn_down", "ffn_down_exps")
@@ -122,7 +123,7 @@ class Share:
 
 
 def alone(steps: Steps) -> Tensor:
-    """The result of a block that has all parts itself."""
+    """Run the steps of a block that has all parts, and return its result."""
     try:
         part = next(steps)
         while True:

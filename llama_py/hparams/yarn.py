@@ -1,5 +1,5 @@
-"""YaRN as published, with bounds that are not rounded (arXiv:2309.00071; `truncate: false` in
-transformers). ggml rounds them to whole pairs of channels."""
+"""YaRN as published, with unrounded bounds (arXiv:2309.00071; `truncate: false` in transformers).
+ggml rounds them to whole pairs of dimensions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from llama_py.hparams.geometry import Rope
 
 @dataclass(frozen=True, slots=True)
 class Yarn:
-    """What RoPE without ggml's own YaRN needs to compute it.
+    """Parameters for RoPE without ggml's YaRN.
 
-    base     of the frequencies
+    base     base of the frequencies
     factors  F32 (n_rot / 2,) by which the frequencies of `base` are divided
-    scale    on rotated heads
+    scale    factor of rotated heads
     """
 
     base: float

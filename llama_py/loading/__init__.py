@@ -1,1 +1,1 @@
-"""From a file to a model in memory."""
+"""Loading of models from files."""

@@ -1,4 +1,4 @@
-"""A model file with its weights on devices: what contexts run."""
+"""Loaded model: a file with its weights on devices, which contexts run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LoadOptions(TypedDict, total=False):
 
 
 def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) -> Placement:
-    """These devices, used as the options say."""
+    """Return the placement on these devices by the options."""
     mode = SAME_MODE.get(p.split_mode, p.split_mode)
     parallel = Parallel.of(p.parallel) if p.parallel else None
     if parallel is not None:
@@ -112,8 +112,8 @@ class Loaded(Closing):
         device: str | Device | Sequence[str | Device] | Placement = "cpu",
         **options: Unpack[LoadOptions],
     ) -> None:
-        """path: None for the bundled demo model; device: one or several, the last being the host
-        (see llama_py.weights.placement); options are the fields of ModelParams.
+        """Load a model; path: None for the bundled demo model; device: one or several, the last
+        being the host (see llama_py.weights.placement); options are the fields of ModelParams.
 
         Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError; the
         first four before anything is allocated.
@@ -189,7 +189,7 @@ class Loaded(Closing):
 
     @property
     def desc(self) -> str:
-        """What llama.cpp calls it, and its size: "... 8B Q4_K - Medium" (llama_model_desc)."""
+        """llama.cpp's name for it and its size: "... 8B Q4_K - Medium" (llama_model_desc)."""
         said = self.file.metadata.get("general.file_type")
         types = {name: t.type for name, t in self.file.tensors.items()}
         number = said if isinstance(said, int) else guessed(types)
@@ -197,7 +197,7 @@ class Loaded(Closing):
 
     @property
     def has_encoder(self) -> bool:
-        """Whether a text is read as a whole before another is written."""
+        """True if a text is encoded as a whole before another is generated."""
         return "encoder" in self.architecture.gtypes
 
     @property
@@ -211,7 +211,7 @@ class Loaded(Closing):
 
     @cached_property
     def fingerprint(self) -> str:
-        """What states that are saved are recognized by; see llama_py.gguf.fingerprint."""
+        """Fingerprint by which saved states are recognized; see llama_py.gguf.fingerprint."""
         return fingerprint(self.file)
 
     @cached_property
@@ -227,14 +227,14 @@ class Loaded(Closing):
 
     @cached_property
     def default_template(self) -> ChatTemplate:
-        """What a model without a template chats through."""
+        """Chat template for models without one."""
         from llama_py.chat.named import DEFAULT, source_of
 
         log.warning("the model has no chat template; %s is used", DEFAULT)
         return self._template(source_of(DEFAULT))
 
     def set_chat_template(self, template: str) -> None:
-        """Chat through another template: one that llama.cpp knows by name, or a Jinja text.
+        """Set the chat template: one that llama.cpp knows by name, or a Jinja text.
 
         Raises ModelError for a name that is not known, and for a text that is no template.
         """
@@ -245,7 +245,7 @@ class Loaded(Closing):
         self.chat_template = made
 
     def check_chat_template(self) -> None:
-        """ModelError if the model's chat template is none that can be used."""
+        """Raise ModelError if the model's chat template is invalid."""
         if self.chat_template is not None:
             self.chat_template.check()
 
@@ -271,15 +271,15 @@ class Loaded(Closing):
     def tokenize(
         self, text: str | bytes, add_special: bool = True, parse_special: bool = True
     ) -> list[int]:
-        """The ids of a text; see Tokenizer.tokenize."""
+        """Return the ids of a text; see Tokenizer.tokenize."""
         return self.tokenizer.tokenize(text_of(text), add_special, parse_special)
 
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
-        """The text of ids; see Tokenizer.detokenize."""
+        """Return the text of ids; see Tokenizer.detokenize."""
         return self.tokenizer.detokenize(ids, special)
 
     def load_adapter(self, path: str | Path) -> Adapter:
-        """A LoRA adapter for this model, to be used with `Context.set_adapters`.
+        """Load a LoRA adapter for this model, for use with `Context.set_adapters`.
 
         Raises GGUFError for a file that is none, WeightsError for one of another model.
         """
@@ -294,8 +294,8 @@ class Loaded(Closing):
     def load_vision(
         self, path: str | Path, device: str | Device | None = None, **options: Any
     ) -> ImageEncoder:
-        """An encoder of images for this model (an mmproj file), which from now on sees them. One
-        that was there is closed.
+        """Load an image encoder (mmproj file) for this model, replacing an earlier one, which is
+        closed.
 
         device   None: the model's host;  options  are those of `llama_py.vision.ImageEncoder`
 

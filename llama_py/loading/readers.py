@@ -1,4 +1,4 @@
-"""What reads each weight: found by building a model's graphs before its weights have a place."""
+"""Nodes that read each weight, found by building a model's graphs before its weights are placed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ N_TOKENS = 8  # more than one: kernels may differ
 def readers_of(
     arch: Architecture, weights: Iterable[Tensor], loras: Loras = NO_LORAS
 ) -> dict[int, Sequence[Tensor]]:
-    """The nodes that read a weight, by its id; none for one that no graph reads.
+    """Return the nodes that read each weight, by its id.
 
     loras  adapters that the graphs are built with
     """
@@ -60,7 +60,7 @@ def _graph(
     loras: Loras,
     image: bool = False,
 ) -> GraphResult:
-    """embeddings: pooled, with a reranker's scores; image: they come in place of tokens"""
+    """Build a graph; embeddings: pooled, with a reranker's scores; image: input is embeddings."""
     hp = arch.hp
     options = ContextParams(n_ctx=1, n_ubatch=N_TOKENS, nextn_layer=nextn_layer)
     if embeddings:

@@ -319,7 +319,8 @@ class MemoryGroup:
         return sizes
 
     def layout(self) -> str:
-        """Describe what a saved state must match to be loaded: parts, layers, types, row sizes."""
+        """Describe the properties that a saved state must match: parts, layers, types, row
+        sizes."""
         names = [*(f"{name} " for name in self.caches), ""]
         return " + ".join(
             name + part.layout() for name, part in zip(names, self.parts, strict=False)

@@ -1,4 +1,4 @@
-"""What a user may choose, each choice declared once: see option.py, and README.md to add one."""
+"""User options, each declared once: see option.py, and README.md to add one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BASE = zero_or(1e-30, 1e30)  # of RoPE: it and its inverse are f32 without loss
 
 @dataclass(frozen=True, kw_only=True)
 class ModelParams(Params):
-    """How a model is loaded: the arguments of `llama_py.load`."""
+    """Options for loading a model: the arguments of `llama_py.load`."""
 
     call = "llama_py.load(path, {})"
 
@@ -142,7 +142,7 @@ class ModelParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextParams(Params):
-    """How a context runs its model: the arguments of `Context`."""
+    """Options of a context: the arguments of `Context`."""
 
     error = ContextError
     call = "model.context({})"
@@ -357,7 +357,7 @@ class ContextParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateParams(SpeculativeParams):
-    """Where an answer ends, how its text is shown and how it is drafted: arguments of `stream`."""
+    """Options for the end of a response, its text and drafting: arguments of `stream`."""
 
     max_tokens: int = option(
         -1,
@@ -411,10 +411,10 @@ class GenerateParams(SpeculativeParams):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerParams(GenerateParams, SamplingParams):
-    """How a model answers: the arguments of `Model.generate`, `stream` and `chat`."""
+    """Options of a response: the arguments of `Model.generate`, `stream` and `chat`."""
 
     call = "model.generate(prompt, {})"
 
     def part(self, kind: type[P]) -> P:
-        """The fields of one of its bases."""
+        """Return the fields of one of its base classes."""
         return kind(**{f.name: getattr(self, f.name) for f in fields(kind)})

@@ -1,4 +1,4 @@
-"""Types that keys and values may be kept in."""
+"""Types of keys and values in a KV cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may give to choose tokens."""
+"""Interfaces of objects that a user may pass to choose tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Thinking(NamedTuple):
 
 
 class Chooser(Protocol):
-    """What picks the next token (`llama_py.Sampler`)."""
+    """Interface of an object that picks the next token (`llama_py.Sampler`)."""
 
     def sample(self, logits: Logits) -> int: ...
 
@@ -45,7 +45,7 @@ class Chooser(Protocol):
 
 @runtime_checkable
 class Answers(Protocol):
-    """What has to know when an answer begins, and what a draft may have: the same Sampler."""
+    """Interface of a sampler that is told of each response's start, and checks drafts."""
 
     def begin(self, thinking: Thinking | None = None) -> None: ...
 

@@ -1,4 +1,4 @@
-"""How a model that diffuses writes a text: masked at first, then token by token in any order."""
+"""Options of diffusion models: a text is masked, then unmasked token by token in any order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS, EPS = 128, 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class DiffusionParams(Params):
-    """How a text is unmasked (examples/diffusion)."""
+    """Options of unmasking (examples/diffusion)."""
 
     error = ContextError
 
@@ -76,5 +76,5 @@ class DiffusionParams(Params):
 
     @property
     def wanted(self) -> bool:
-        """Whether any of it was asked for."""
+        """True if any of these options is set."""
         return bool(self.steps or self.eps or self.block_length)

@@ -1,4 +1,4 @@
-"""Whose computation a graph follows: llama.cpp's, or that of the authors' code in transformers."""
+"""Engine whose computation a graph follows: llama.cpp, or the authors' code in transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that were perhaps meant, of those that there are."""
+"""Suggestions of known words for unknown ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def nearest(given: str, known: Iterable[str], alike: float = ALIKE, best: float 
 
 
 def did_you_mean(given: str, known: Iterable[str], alike: float = ALIKE, best: float = 1) -> str:
-    """`did you mean q8_0 or q5_0?`; empty where nothing is like it."""
+    """Return `did you mean q8_0 or q5_0?`; "" if nothing is similar."""
     words = nearest(given, known, alike, best)
     return f"did you mean {' or '.join(words)}?" if words else ""
 
 
 def some_of(known: Sequence[str]) -> str:
-    """`f32, f16, q4_0 and 23 others`; all of them where they are few."""
+    """Return `f32, f16, q4_0 and 23 others`; all of them if they are few."""
     if len(known) <= FEW:
         return ", ".join(known)
     return f"{', '.join(known[:MOST])} and {len(known) - MOST} others"

@@ -28,13 +28,13 @@ _CHECK: dict[type, ValueRule] = {int: integers(), float: numbers(), bool: one_of
 
 @dataclass(frozen=True)
 class Option:
-    """What is known of a field besides name, type and default.
+    """Declaration of an option besides name, type and default.
 
-    flags    none: only for Python; one without a dash: an argument by its place
-    env      the variable; empty: there is none
-    check    what the value must be, unless it is the default
-    parse    text -> value; ValueError says what is wrong
-    metavar  what stands for the value in the help
+    flags    none: only for Python; one without a dash: a positional argument
+    env      environment variable; empty: none
+    check    rule for the value, unless it is the default
+    parse    text -> value; raises ValueError with the problem
+    metavar  placeholder for the value in the help
     off      flags that make a bool False
     many     the flag may be given again: values of `parse`, a tuple or dict, are put together
     choices  the texts that may be given, where only those may
@@ -70,7 +70,8 @@ def option(
     nargs: int | str | None = None,
     secret: bool = False,
 ) -> Any:
-    """A field. `flags` and `off` are separated by spaces; a default that is a type is called.
+    """Declare a field. `flags` and `off` are separated by spaces; a default that is a type is
+    called.
 
     env    the name after LLAMA_ARG_, where it is not that of the longest `--flag`; with a `/`
            before it the whole name
@@ -106,7 +107,7 @@ def _variable(name: str) -> str:
 
 
 def options_of(kind: type[Params]) -> list[tuple[Field[Any], Option]]:
-    """The fields, and what is declared of each."""
+    """Return the fields with their declarations."""
     return [(f, f.metadata["option"]) for f in fields(kind)]
 
 
@@ -116,7 +117,7 @@ def _flags(kind: type[Params]) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Base of what is made of options: values are checked as declared, with errors of a class.
+    """Base class of options: values are checked as declared, with errors of a class.
 
     call   the function that takes these options, for errors about options of other functions
     """
@@ -125,7 +126,7 @@ class Params:
     call: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        """The help lines are also the documentation of the fields."""
+        """Add the help lines to the docstring of the class."""
         if "call" in vars(cls):
             _CALLED[cls.call] = cls
         lines = [

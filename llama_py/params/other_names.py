@@ -1,4 +1,4 @@
-"""Names that options have in flags and in other libraries, for errors about unknown options."""
+"""Other names of options in flags and libraries, for errors about unknown options."""
 
 from __future__ import annotations
 

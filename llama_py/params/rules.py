@@ -1,4 +1,4 @@
-"""What a value must be."""
+"""Rules for option values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MAX_F32 = 3.4028234e38
 
 @dataclass(frozen=True)
 class ValueRule:
-    """Whether a value is right; `text` reads well behind "must be". `parse` makes one of text.
+    """Rule for a value; `text` follows "must be" in errors. `parse` converts a text.
 
-    words  of which the value is one, or several
+    words  allowed words
     """
 
     text: str
@@ -27,7 +27,7 @@ class ValueRule:
     words: tuple[str, ...] = ()
 
     def hint(self, value: Any) -> str:
-        """`; did you mean q8_0?`; empty where nothing is like it."""
+        """Return `; did you mean q8_0?`; "" if nothing is similar."""
         given = (value,) if isinstance(value, str) else value
         if not self.words or not isinstance(given, (tuple, list)):
             return ""
@@ -39,7 +39,8 @@ class ValueRule:
 def numbers(
     low: float = -math.inf, high: float = math.inf, *, above: bool = False, kind: Any = Real
 ) -> ValueRule:
-    """The finite numbers from `low` to `high`, as float32 has them; `above`: greater than `low`."""
+    """Return a rule for finite float32 numbers from `low` to `high`; `above`: greater than
+    `low`."""
     largest = math.inf if kind is Integral else _MAX_F32
 
     def holds(value: Any) -> bool:
@@ -59,7 +60,7 @@ def numbers(
 
 
 def zero_or(low: float, high: float) -> ValueRule:
-    """0, which stands for something else, or a number from low to high."""
+    """Return a rule for 0, which has a special meaning, or a number from low to high."""
     return either(0, numbers(low, high))
 
 

@@ -1,4 +1,4 @@
-"""How the next token is chosen: the samplers, their names and their settings."""
+"""Options of sampling: samplers, their names and settings."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def _breakers(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams(Params):
-    """How the next token is chosen: the settings of `Sampler`; llama.cpp's names and defaults."""
+    """Options for choosing the next token: settings of `Sampler`; llama.cpp's names and
+    defaults."""
 
     samplers: str | Sequence[str] = option(
         ";".join(_DEFAULT),
@@ -269,7 +270,7 @@ class SamplingParams(Params):
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        """The fields that say what an answer must be, of those that are given."""
+        """Fields that constrain the response and are set."""
         return tuple(n for n in CONSTRAINTS if getattr(self, n) not in (None, ""))
 
     @property
@@ -281,5 +282,5 @@ class SamplingParams(Params):
 
     @property
     def has_seed(self) -> bool:
-        """Whether the seed is one, and does not stand for a new one each time."""
+        """True if the seed is fixed, not a new one each time."""
         return self.seed not in _RANDOM_SEEDS

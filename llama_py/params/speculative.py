@@ -1,4 +1,4 @@
-"""How tokens are drafted: guessed by something cheap, then checked by the model all at once."""
+"""Options of speculative decoding: tokens are drafted, then verified by the model at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES = ValueRule(f"of {NONE}, {', '.join(DRAFTERS)}", _are_types, words=(NONE,
 
 @dataclass(frozen=True, kw_only=True)
 class SpeculativeParams(Params):
-    """How tokens are drafted: the arguments of `Speculator`; llama.cpp's names and defaults."""
+    """Options of drafting: the arguments of `Speculator`; llama.cpp's names and defaults."""
 
     spec_type: str | Sequence[str] = option(
         (),
@@ -140,7 +140,7 @@ class SpeculativeParams(Params):
 
     @property
     def drafts(self) -> bool:
-        """Whether tokens are drafted, in a way that is named or that of `model_draft`."""
+        """True if tokens are drafted, by a named method or that of `model_draft`."""
         return bool(self.drafters) or self.model_draft is not None
 
     @property

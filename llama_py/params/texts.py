@@ -1,4 +1,4 @@
-"""From the text behind a flag to a value; a ValueError says what was expected."""
+"""Parsers of option texts; a ValueError names the expected form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TRUTHS = {
 
 
 def parsed(kind: Callable[[str], T], text: str, expected: str) -> T:
-    """What `kind` makes of the text; where it raises a ValueError or KeyError, a plainer one."""
+    """Return `kind(text)`; a ValueError or KeyError is replaced by a plainer one."""
     try:
         return kind(text)
     except (ValueError, KeyError):
@@ -31,7 +31,7 @@ def number(text: str) -> float:
 
 
 def truth(text: str) -> bool:
-    """`on`, `1`, `true`, ... or `off`, `0`, `false`, ..."""
+    """Parse `on`, `1`, `true`, ... or `off`, `0`, `false`, ..."""
     return parsed(lambda _: _TRUTHS[text.lower()], text, "on or off")
 
 
@@ -43,7 +43,7 @@ def on_off_auto(text: str) -> str:
 
 
 def above_zero(text: str) -> int | None:
-    """An integer; None for 0, which leaves the choice open."""
+    """Parse an integer; None for 0, which leaves the choice open."""
     return integer(text) or None
 
 
@@ -53,22 +53,22 @@ def layer_count(text: str) -> int:
 
 
 def once(text: str) -> tuple[str, ...]:
-    """For a flag that may be given again: its text, whatever is in it."""
+    """Return the text of a repeatable flag unchanged, as a tuple."""
     return (text,)
 
 
 def words(text: str) -> tuple[str, ...]:
-    """What stands between commas."""
+    """Split a text at commas."""
     return tuple(text.split(","))
 
 
 def device_names(text: str) -> tuple[str, ...]:
-    """`opencl0,cpu` or, where the comma stands between values, `opencl0/cpu`."""
+    """Parse `opencl0,cpu`, or `opencl0/cpu` if commas separate values."""
     return words(text.lower().replace("/", ","))
 
 
 def tensor_rules(text: str) -> dict[str, str]:
-    """`exps=cpu,attn=opencl0` as devices by expression."""
+    """Parse `exps=cpu,attn=opencl0` to devices by expression."""
     rules = dict(rule.rpartition("=")[::2] for rule in words(text) if rule)
     if not all(regex and device for regex, device in rules.items()):
         raise ValueError(f"expected REGEX=DEVICE,...; got {text!r}")
@@ -76,7 +76,7 @@ def tensor_rules(text: str) -> dict[str, str]:
 
 
 def forms(text: str) -> dict[str, str]:
-    """`delta-net=chunked` as a form by kind."""
+    """Parse `delta-net=chunked` to a variant by kind."""
     pairs = [pair.partition("=") for pair in words(text)]
     if not all(kind and form for kind, _, form in pairs):
         raise ValueError(f"expected KIND=FORM,...; got {text!r}")
@@ -84,7 +84,7 @@ def forms(text: str) -> dict[str, str]:
 
 
 def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
-    """`general.name=str:a,x.count=int:3` as values by key; one with commas stands in quotes."""
+    """Parse `general.name=str:a,x.count=int:3` to values by key; values with commas are quoted."""
     import csv  # few need it, and all would wait for it
 
     found: dict[str, bool | int | float | str] = {}
@@ -99,14 +99,14 @@ def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
 
 
 def shares(text: str) -> tuple[float, ...]:
-    """`3,1` as numbers."""
+    """Parse `3,1` to numbers."""
     parts = words(text.replace("/", ","))
     return parsed(lambda _: tuple(map(float, parts)), text, "shares like 3,1")
 
 
 def logit_bias(text: str) -> dict[int | str, float]:
-    """`15043+1` or `15043-1.5` (or `-inf`): what is added to the logit of a token id; of any other
-    text, as ` Hello+1`, or of one in quotes, to those of its tokens."""
+    """Parse `15043+1` or `15043-1.5` (or `-inf`), a bias of a token id's logit; other texts, such
+    as ` Hello+1`, or quoted ones, bias all of their tokens."""
     found = _BIASED.fullmatch(text)
     if found is None or re.fullmatch(r"[+-]\d+", found[1]):
         raise ValueError(f"expected a logit bias like 15043+1 or Hello-1, got {text!r}")

@@ -1,1 +1,1 @@
-"""Which type each tensor of a quantized file gets, and what its metadata say (llama-quant.cpp)."""
+"""Tensor types and metadata of quantized files (llama-quant.cpp)."""

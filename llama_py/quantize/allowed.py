@@ -1,5 +1,5 @@
-"""Which tensors are quantized at all (llama-quant.cpp:tensor_allows_quantization), to what instead
-where rows have another length, and which only with an importance matrix.
+"""Tensors that are quantized (llama-quant.cpp:tensor_allows_quantization), fallback types for other
+row lengths, and types that need an importance matrix.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def is_allowed(t: TensorInfo, model: QuantizedModel, leave_output: bool) -> bool
 
 
 def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:
-    """The type, or another one if rows are no whole number of its blocks.
+    """Return the type, or a fallback if rows are not a multiple of its block.
 
     Raises GGUFError where nothing is known that would do.
     """
@@ -98,7 +98,7 @@ def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:
 
 
 def wants_imatrix(name: str, type: GGMLType, ftype: str) -> bool:
-    """Whether the result would be worthless without (tensor_requires_imatrix)."""
+    """Return True if the type needs an importance matrix (tensor_requires_imatrix)."""
     if name in EMBEDDINGS or name == OUTPUT:
         return False
     return type.name in WANT_IMATRIX or (type.name == "q2_K" and ftype == "Q2_K_S")

@@ -1,4 +1,4 @@
-"""The type of a tensor in a mix (llama-quant.cpp:llama_tensor_get_type_impl).
+"""Types of tensors in a mix (llama-quant.cpp:llama_tensor_get_type_impl).
 
 Rules go by what a tensor is for, by how many of its kind came before it, and by the model.
 """
@@ -31,7 +31,7 @@ _KINDS = (
 
 
 def kind_of(name: str) -> str:
-    """What a tensor is for; "" where no rule asks for it (tensor_get_category)."""
+    """Return the category of a tensor; "" if no rule needs it (tensor_get_category)."""
     if name == OUTPUT:
         return "output"
     if name in EMBEDDINGS:
@@ -40,7 +40,7 @@ def kind_of(name: str) -> str:
 
 
 def more_bits(i: int, n: int) -> bool:
-    """The first and the last eighth of the layers, and every third between."""
+    """Return True for the first and last eighth of the layers, and every third between."""
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
@@ -98,13 +98,13 @@ class Mix:
         return BY_NAME[name] if name else self.default
 
     def _count(self, kind: str) -> int:
-        """How many of a kind there were before."""
+        """Return how many of a category came before, and count it."""
         n = self.seen.get(kind, 0)
         self.seen[kind] = n + 1
         return n
 
     def _layer(self, name: str, kind: str) -> int:
-        """Which layer it is: by counting; with experts, whose order may be any, by its name."""
+        """Return the layer: by counting, or with experts, which have any order, by name."""
         n = self._count(kind)
         if self.model.n_expert <= 1:
             return n

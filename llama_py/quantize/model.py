@@ -1,4 +1,4 @@
-"""What the choice of types wants to know of a model, from its metadata alone."""
+"""Facts about a model for the choice of types, from its metadata."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QuantizedModel:
 
     @classmethod
     def of(cls, file: GGUFFile) -> QuantizedModel:
-        """GGUFError for a file that does not say how many layers there are."""
+        """Read the facts; GGUFError for a file without its number of layers."""
         arch = file.architecture
         n_layer = _first(file.metadata.get(f"{arch}.block_count"), None)
         if n_layer is None:
@@ -47,7 +47,7 @@ class QuantizedModel:
 
 
 def _first(value: Any, default: Any) -> Any:
-    """The number, or that of layer 0."""
+    """Return the number, or that of layer 0."""
     if isinstance(value, np.ndarray | list):
         value = value[0] if len(value) else default
     return default if value is None else int(value)

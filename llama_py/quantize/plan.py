@@ -1,4 +1,4 @@
-"""What is written: every tensor with its new type, and the metadata."""
+"""Plan of a quantized file: every tensor with its new type, and the metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_TEXT = 127  # bytes of a text that llama.cpp puts in metadata
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """How a file is to be quantized; see llama_py_tools.gguf.quantize for what each means."""
+    """Options for quantizing a file; see llama_py_tools.gguf.quantize."""
 
     type: FileType
     pure: bool = False
@@ -41,12 +41,12 @@ class Wishes:
 
 @dataclass(frozen=True)
 class TensorJob:
-    """One tensor.
+    """Quantization of one tensor.
 
-    source  as it is in the file; its bytes are copied if `type` is its type
-    name    the new one
-    part    of which file it is, if parts are kept
-    fell_back  whether the type that was chosen does not fit its rows
+    source  tensor in the file; its bytes are copied if `type` is its type
+    name    new name
+    part    number of its shard, if shards are kept
+    fell_back  the chosen type does not fit its rows
     """
 
     source: TensorInfo
@@ -74,7 +74,7 @@ class TensorJob:
 
 
 def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[TensorJob]:
-    """All tensors in the order of the new file.
+    """Return all tensors in the order of the new file.
 
     Raises GGUFError for a type that fits no way, and for tensors that are quantized already.
     """
@@ -89,13 +89,13 @@ def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[Tensor
 
 
 def _parts(file: GGUFFile) -> dict[int, int]:
-    """The number of each mapped part."""
+    """Return the number of each mapped shard."""
     seen = dict.fromkeys(id(t.mapped) for t in file.tensors.values())
     return {part: number for number, part in enumerate(seen)}
 
 
 class _Choice:
-    """llama-quant.cpp:llama_tensor_get_type"""
+    """Choice of a tensor's type (llama-quant.cpp:llama_tensor_get_type)."""
 
     def __init__(
         self, wishes: Wishes, model: QuantizedModel, names: Sequence[str], has_imatrix: bool
@@ -145,7 +145,7 @@ class _Choice:
 def metadata(
     file: GGUFFile, wishes: Wishes, work: Sequence[TensorJob], imatrix: Imatrix | None
 ) -> dict[str, bytes]:
-    """Key-values of the new file, those that are new or changed at the end, as llama.cpp has it."""
+    """Return key-values of the new file, new or changed ones last, like llama.cpp."""
     stored = file.metadata.stored
     number = wishes.type.number
     if wishes.type.copies:
@@ -191,7 +191,7 @@ def _encoded(value: bool | int | float | str) -> bytes:
 
 
 def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
-    """GGUFError if a tensor needs importance and has none, or one of another size."""
+    """Raise GGUFError if a tensor needs importance and has none, or of the wrong size."""
     for job in work:
         found = None if imatrix is None else imatrix.weights(job.source.name)
         if job.wants_imatrix and found is None:
@@ -209,7 +209,7 @@ def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
 
 
 def out_path(path: Path, n: int, n_parts: int) -> Path:
-    """Where part n goes if parts are kept."""
+    """Return the path of shard n, if shards are kept."""
     from llama_py.gguf.parts import part_name
 
     prefix = str(path).removesuffix(".gguf")

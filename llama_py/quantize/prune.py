@@ -25,7 +25,7 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 def renamed(names: Iterable[str], pruned: Iterable[int]) -> dict[str, str]:
-    """New names by old ones, in order, without those of the pruned layers.
+    """Return new names by old ones, in order, without the pruned layers.
 
     Raises GGUFError for a layer that there is not.
     """
@@ -49,7 +49,7 @@ def renamed(names: Iterable[str], pruned: Iterable[int]) -> dict[str, str]:
 
 
 def n_layers(names: Iterable[str]) -> int:
-    """How many there are, of names that are numbered."""
+    """Return the number of layers, from numbered names."""
     return 1 + max((int(m[1]) for name in names if (m := _LAYER.search(name))), default=-1)
 
 

@@ -1,4 +1,4 @@
-"""Control vectors from pairs of prompts, the logit lens, sparse autoencoders.
+"""Control vectors from pairs of prompts, logit lens, sparse autoencoders.
 
     pairs = template_pairs("Talk like a {} person.", ["happy"], ["sad"], suffixes=["I", "We went"])
     happy = train(model, pairs)                          # a direction for each layer

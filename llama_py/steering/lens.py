@@ -1,4 +1,4 @@
-"""The logit lens: what a model would say if it ended with an earlier layer.
+"""Logit lens: the tokens that a model would predict if it ended at an earlier layer.
 
 lens = logit_lens(ctx, "First Citizen:\\nBefore we")
 print(lens)                                 # the most likely token of each layer and token
@@ -42,11 +42,11 @@ def logit_lens(ctx: Context, prompt: Prompt, points: Sequence[str] = RESIDUAL) -
 
 @dataclass(frozen=True, eq=False)
 class LogitLens:
-    """What layers say comes next.
+    """Predictions of the next token by each layer.
 
-    ids     tokens that were read
+    ids     processed tokens
     logits  by point, the first layer's first. [n_tokens, n_vocab]
-    own     those of the model: of the last layer
+    own     logits of the model: of the last layer
     """
 
     ids: list[int]
@@ -55,27 +55,27 @@ class LogitLens:
     tokenizer: Tokenizer | None = None
 
     def top(self, k: int = 1) -> npt.NDArray[np.int64]:
-        """The ids of the k most likely tokens, the best first. [n_points, n_tokens, k]"""
+        """Return the k most likely ids, the best first, [n_points, n_tokens, k]."""
         all_of = np.stack([*self.logits.values()])
         return np.argsort(-all_of, axis=-1, kind="stable")[..., :k]
 
     def ranks(self, ids: Sequence[int]) -> npt.NDArray[np.int64]:
-        """How many tokens each layer thinks more likely than ids[i] behind token i.
-        [n_points, n_tokens]"""
+        """Return how many tokens each layer finds more likely than ids[i] after token i. [n_points,
+        n_tokens]"""
         all_of = np.stack([*self.logits.values()])
         chosen = np.take_along_axis(all_of, np.array(ids)[None, :, None], -1)
         found: npt.NDArray[np.int64] = (all_of > chosen).sum(-1)
         return found
 
     def probabilities(self) -> npt.NDArray[np.float64]:
-        """[n_points, n_tokens, n_vocab]"""
+        """Return probabilities [n_points, n_tokens, n_vocab]."""
         x = np.stack([*self.logits.values()]).astype(np.float64)
         x = np.exp(x - x.max(-1, keepdims=True))
         found: npt.NDArray[np.float64] = x / x.sum(-1, keepdims=True)
         return found
 
     def kl_to_own(self) -> npt.NDArray[np.float64]:
-        """KL(model, layer) in nats: how far each layer is from what the model says.
+        """Return KL(model, layer) in nats: the distance of each layer from the model's prediction.
         [n_points, n_tokens]"""
         own = LogitLens(self.ids, {"": self.own}, self.own).probabilities()
         log_own, log_mine = (np.log(np.maximum(p, 1e-300)) for p in (own, self.probabilities()))
@@ -83,13 +83,13 @@ class LogitLens:
         return found
 
     def text(self, id: int) -> str:
-        """A token as it is shown."""
+        """Return the displayed text of a token."""
         if self.tokenizer is None:
             return str(id)
         return repr(self.tokenizer.token_bytes(id).decode("utf-8", "replace"))[1:-1]
 
     def __str__(self) -> str:
-        """A table: a row for each token, with the one that each layer thinks most likely next."""
+        """Return a table with a row per token and each layer's most likely next token."""
         best = self.top()[..., 0]
         names = [short(name) for name in self.logits]
         lines = ["  ".join(f"{name:>{WIDTH}}" for name in ("token", *names))]
@@ -100,7 +100,7 @@ class LogitLens:
 
 
 def short(name: str) -> str:
-    """`blocks.3.hook_resid_post` as `3`."""
+    """Return `3` for `blocks.3.hook_resid_post`."""
     parts = name.split(".")
     if parts[0] == "blocks" and name.endswith("hook_resid_post"):
         return parts[1]

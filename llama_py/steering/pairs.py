@@ -1,4 +1,4 @@
-"""Pairs of prompts that differ in what is to be steered."""
+"""Pairs of prompts that differ in the property to steer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class Pair(NamedTuple):
 def template_pairs(
     template: str, positive: Sequence[str], negative: Sequence[str], suffixes: Iterable[str] = ("",)
 ) -> list[Pair]:
-    """A template with each positive word in the place of `{}`, and with the negative one beside it;
-    then each of the suffixes, the same in both.
+    """Fill `{}` in a template with each positive and negative word, then append each suffix to
+    both.
+
 
     Raises ContextError for a template without `{}`, or lists of different lengths.
     """
@@ -31,7 +32,7 @@ def template_pairs(
 
 
 def paired(positive: Sequence[str], negative: Sequence[str]) -> list[Pair]:
-    """ContextError unless there are as many of each, and some."""
+    """Pair two lists; ContextError if they are empty or differ in length."""
     if len(positive) != len(negative) or not positive:
         raise ContextError(
             f"there are {len(positive)} positive and {len(negative)} negative prompts; give as many"

@@ -1,4 +1,4 @@
-"""Many differences of a layer made one direction (cvector-generator: pca.hpp, mean.hpp)."""
+"""Reduction of a layer's differences to one direction (cvector-generator: pca.hpp, mean.hpp)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ N_ITER, TOLERANCE, BLOCK = 1000, 1e-13, 8
 
 
 def mean(rows: npt.NDArray[Any]) -> F64:
-    """The mean of rows [n, n_embd], of length 1."""
+    """Return the mean of rows [n, n_embd], scaled to length 1."""
     found: F64 = rows.mean(axis=0, dtype=np.float64)
     return found / _norm(found)
 
 
 def pca(rows: npt.NDArray[Any]) -> F64:
-    """The direction, of length 1, in which rows [n, n_embd] have most of their square; they are not
-    centred. Of the two it is that which the mean leads to.
+    """Return the principal direction, of length 1, of rows [n, n_embd], which are not centered,
+    with the sign of the mean.
 
     Several vectors are turned towards it at once, as Rayleigh-Ritz subspace iteration does: where
     the first two directions have much the same square, one alone would need very long.

@@ -1,4 +1,4 @@
-"""From pairs of prompts to a control vector (llama.cpp: tools/cvector-generator)."""
+"""Training of a control vector from pairs of prompts (llama.cpp: tools/cvector-generator)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def train(
     tokens: str = "all",
     progress: Progress | None = None,
 ) -> ControlVector:
-    """The direction from the second prompts to the first, for each layer.
+    """Return the direction from the second prompts to the first, for each layer.
 
     Both prompts of a pair are run, the shorter one with spaces at its end; that of layer N is made
     of the differences of what layer N reads, which layer N - 1 gave.
@@ -56,7 +56,7 @@ def train(
 
 
 def longest(model: Loaded, pairs: Pairs) -> int:
-    """How many tokens the longest prompt has."""
+    """Return the number of tokens of the longest prompt."""
     return max(len(_ids(model, prompt)) for pair in pairs for prompt in pair)
 
 
@@ -74,7 +74,7 @@ def _check(pairs: Pairs, method: str, tokens: str) -> None:
 
 
 def _encoded(model: Loaded, pair: tuple[Prompt, Prompt], pad: bool) -> tuple[list[int], list[int]]:
-    """Their tokens, as many of both if the shorter is to be padded."""
+    """Return the tokens of both prompts, the shorter one padded if `pad`."""
     a, b = (_ids(model, prompt) for prompt in pair)
     if pad and len(a) != len(b):
         space = model.tokenize(" ", add_special=False, parse_special=False)[-1:]
@@ -116,7 +116,7 @@ def _differences(
 
 
 def _changed(a: Rows, b: Rows, tokens: str) -> Rows:
-    """The rows in which two prompts differ."""
+    """Return the rows in which two prompts differ."""
     if a.ndim != 2:
         raise ContextError(f"this model's residual stream is {a.shape}, not [n_tokens, n_embd]")
     rows = a[-1:] - b[-1:] if tokens == "last" else a - b

@@ -1,4 +1,4 @@
-"""A control vector as a value: counted with, saved, loaded."""
+"""Control vector as a value with arithmetic, saving and loading."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ControlVector:
         return np.array(self.directions, dtype or np.float32, copy=True)
 
     def __len__(self) -> int:
-        """The number of directions."""
+        """Return the number of directions."""
         return len(self.directions)
 
     def __getitem__(self, il: int) -> Directions:
-        """That of layer il, from 1 on. [n_embd]"""
+        """Return the direction of layer il, from 1 on, [n_embd]."""
         if not 1 <= il <= len(self):
             raise ContextError(f"there are directions of layers 1 to {len(self)}, none of {il}")
         row: Directions = self.directions[il - 1]
@@ -67,7 +67,7 @@ class ControlVector:
         return self * -1
 
     def __add__(self, other: ControlVector) -> ControlVector:
-        """ContextError for vectors of other sizes; one with fewer layers has zeros there."""
+        """Add vectors, missing layers being zero; ContextError for other sizes."""
         a, b = sorted((self.directions, other.directions), key=len)
         if a.shape[1] != b.shape[1]:
             raise ContextError(
@@ -81,7 +81,7 @@ class ControlVector:
         return self + -other
 
     def only(self, layers: range) -> ControlVector:
-        """The same for some layers, and nothing for the others."""
+        """Return a vector with only some layers."""
         kept = [il in layers for il in range(1, len(self) + 1)]
         return ControlVector(self.directions * np.array(kept)[:, None], self.model_hint)
 
@@ -101,7 +101,7 @@ class ControlVector:
 
     @classmethod
     def load(cls, path: str | Path) -> ControlVector:
-        """GGUFError for a file that is none."""
+        """Load a GGUF file; GGUFError if it is not one."""
         with GGUFFile.open(path) as file:
             hint = file.metadata.get(HINT, "")
         return cls(load_directions([(path, 1.0)]), hint if isinstance(hint, str) else "")

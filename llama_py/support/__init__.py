@@ -1,1 +1,1 @@
-"""Helpers that know nothing of models."""
+"""Helpers that do not depend on models."""

@@ -1,4 +1,4 @@
-"""Things that give memory or files back at the end of a `with`."""
+"""Base class of objects that release memory or files at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Closing(Hinting, ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what is held; it is of no use after that."""
+        """Release all resources; the object is unusable afterwards."""
 
     def __enter__(self) -> Self:
         return self

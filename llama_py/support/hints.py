@@ -1,4 +1,4 @@
-"""What was looked for on the wrong object is named, with where it is."""
+"""Hints for attributes that belong to another object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes long, shown on a terminal in one line of stderr that is wiped when it is done."""
+"""Progress of long work, shown on one line of stderr and wiped at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def on_terminal() -> bool:
-    """Whether somebody sees stderr at once."""
+    """Return True if stderr is a terminal."""
     try:
         return sys.stderr is not None and sys.stderr.isatty()
     except ValueError:  # it is closed
@@ -35,7 +35,7 @@ class TerminalLine:
         self._line: Any = None
 
     def draw(self, text: str) -> None:
-        """Show this in place of what was shown before."""
+        """Draw this text in place of the previous one."""
         with self._lock, _nobody_may_see():
             if self._line is None:
                 from tqdm import tqdm
@@ -46,7 +46,7 @@ class TerminalLine:
             self._line.set_description_str(text)
 
     def wipe(self) -> None:
-        """Leave the line empty for what is written next."""
+        """Clear the line for other output."""
         if self._line is not None:
             with self._lock, _nobody_may_see():
                 line, self._line = self._line, None
@@ -55,7 +55,7 @@ class TerminalLine:
 
 
 def _nobody_may_see() -> suppress:
-    """stderr may be closed meanwhile."""
+    """Return a context that ignores errors of a closed stderr."""
     return suppress(OSError, ValueError, AttributeError)
 
 
@@ -63,7 +63,7 @@ LINE = TerminalLine()
 
 
 def bar(done: int, total: int) -> str:
-    """`|####            |`"""
+    """Return a bar: `|####            |`."""
     from tqdm import tqdm
 
     shape = f"|{{bar:{BAR}}}|"
@@ -132,7 +132,7 @@ class Kernels:
                     LINE.draw(self.text())
 
     def close(self) -> None:
-        """Wipe the line and draw it no more; what is compiled later is shown again."""
+        """Clear the line and stop drawing; later compilation is shown again."""
         with self._lock:
             self._since = self._start = 0.0
             if self._ends is not None:
@@ -146,8 +146,8 @@ KERNELS = Kernels()  # of a model and its contexts
 
 @contextmanager
 def shown(progress: Progress | bool | None) -> Iterator[None]:
-    """Meanwhile kernels that are compiled are shown on a terminal; not where `progress` is False or
-    a function, which is told itself, nor where somebody is told of them already."""
+    """Show compiled kernels on a terminal within `with`, unless `progress` is False or a function,
+    or another listener is active."""
     if progress not in (None, True) or building.is_told() or not on_terminal():
         yield
         return
@@ -159,5 +159,5 @@ def shown(progress: Progress | bool | None) -> Iterator[None]:
 
 
 def told(progress: Progress | bool | None) -> Progress | None:
-    """The function, if it is one."""
+    """Return the progress function, if it is one."""
     return None if isinstance(progress, bool) else progress

@@ -1,4 +1,4 @@
-"""Functions that take the fields of a dataclass as keywords, with a signature that says so."""
+"""Functions that take a dataclass's fields as keywords, with that signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long work that its caller may stop: loops check now and then whether they go on."""
+"""Cancellation of long work: loops check regularly if their caller wants to stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stopped_by(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_stopped() -> None:
-    """Raise what the caller's check raises, if there is one."""
+    """Raise the error of the caller's check, if there is one."""
     check = _check.get()
     if check is not None:
         check()

@@ -1,4 +1,4 @@
-"""Files that are there whole: the old one or the new one, whenever the machine stops."""
+"""Atomic replacement of files: after a crash either the old or the new one exists."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def replace_file(path: str | Path, parts: Iterable[bytes | memoryview]) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name is to last, too; not every system opens a folder, nor every file system syncs
-    one, and the file is whole without."""
+    """Sync the folder, so that the new name lasts. Not every system can; the file is complete
+    anyway."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -48,7 +48,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what writers that were killed have left."""
+    """Remove leftovers of killed writers."""
     for part in path.parent.glob(f"{_plain(path.name)}.*{PART}"):
         with suppress(OSError):  # another process was faster, or it is not ours
             if time.time() - part.stat().st_mtime > ABANDONED:
@@ -56,5 +56,5 @@ def _sweep(path: Path) -> None:
 
 
 def _plain(name: str) -> str:
-    """A name as a pattern that matches only itself."""
+    """Return a glob pattern that matches only this name."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)

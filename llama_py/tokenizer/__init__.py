@@ -1,4 +1,4 @@
-"""Text to token ids and back, as llama.cpp does it, from the metadata of a GGUF file.
+"""Tokenization like llama.cpp's, from the metadata of a GGUF file.
 
     tokenizer = llama_py.load_tokenizer("model.gguf")
     ids = tokenizer.tokenize("Hello")
@@ -27,7 +27,7 @@ __all__ = ["TokenType", "Tokenizer", "load_tokenizer"]
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
-    """The tokenizer of a GGUF file.
+    """Return the tokenizer of a GGUF file.
 
     The file may be of an architecture that is not known, or have a vocabulary and no weights.
     Raises GGUFError or TokenizerError.
@@ -55,42 +55,42 @@ class Tokenizer:
 
     @classmethod
     def from_metadata(cls, meta: Mapping[str, Any]) -> Tokenizer:
-        """Raises TokenizerError for a kind of tokenizer that is not known, or is broken."""
+        """Create the tokenizer; TokenizerError if its type is unknown or broken."""
         return cls(text_model(meta), meta)
 
     @property
     def kind(self) -> str:
-        """What the file calls the way in which texts are cut."""
+        """Name of the tokenizer model in the file."""
         return str(self._meta.get(PREFIX + "model"))
 
     @property
     def n_vocab(self) -> int:
-        """How many tokens there are."""
+        """Number of tokens in the vocabulary."""
         return len(self.vocab.texts)
 
     @property
     def bos(self) -> int | None:
-        """What a text starts with."""
+        """Id of the token that starts a text."""
         return self.special_ids.get("bos")
 
     @property
     def eos(self) -> int | None:
-        """What a text ends with."""
+        """Id of the token that ends a text."""
         return self.special_ids.get("eos")
 
     @property
     def eot(self) -> int | None:
-        """What a turn in a conversation ends with."""
+        """Id of the token that ends a turn of a conversation."""
         return self.special_ids.get("eot")
 
     @property
     def add_bos(self) -> bool:
-        """Whether `tokenize` puts BOS first."""
+        """True if `tokenize` adds BOS at the start."""
         return "bos" in self.vocab.first
 
     @property
     def add_eos(self) -> bool:
-        """Whether `tokenize` puts EOS last."""
+        """True if `tokenize` adds EOS at the end."""
         return "eos" in self.vocab.last
 
     @property
@@ -106,11 +106,11 @@ class Tokenizer:
         return source if isinstance(source, str) else None
 
     def is_eog(self, id: int) -> bool:
-        """Whether generation ends with this token: EOS, and all that llama.cpp takes for an end."""
+        """Return True if generation ends with this token: EOS and llama.cpp's other end tokens."""
         return id in self.eog
 
     def is_control(self, id: int) -> bool:
-        """Whether the token is a marker, and no part of the text."""
+        """Return True if the token is a marker, not part of the text."""
         return self._type(id) in (TokenType.CONTROL, TokenType.UNKNOWN)
 
     def is_special(self, id: int) -> bool:
@@ -120,7 +120,7 @@ class Tokenizer:
     def tokenize(
         self, text: str, add_special: bool = True, parse_special: bool = True
     ) -> list[int]:
-        """The ids of a text (llama-vocab.cpp:impl::tokenize).
+        """Return the ids of a text (llama-vocab.cpp:impl::tokenize).
 
         `add_special` adds BOS, EOS and SEP where the model wants them. Without `parse_special` the
         texts of control tokens are plain text; user-defined tokens are found either way.
@@ -133,7 +133,7 @@ class Tokenizer:
         return ids + [self.special_ids[name] for name in last]
 
     def token_to_piece(self, id: int, special: bool = False) -> bytes:
-        """The bytes a token adds to a text; none for a control token, unless `special`.
+        """Return the bytes a token adds to a text; none for a control token, unless `special`.
 
         Raises TokenizerError for an id outside the vocabulary.
         """
@@ -146,7 +146,7 @@ class Tokenizer:
         return piece
 
     def token_bytes(self, id: int) -> bytes:
-        """The bytes a token stands for, control tokens included."""
+        """Return the bytes a token stands for, including control tokens."""
         return self.token_to_piece(id, special=True)
 
     @cached_property
@@ -168,7 +168,7 @@ class Tokenizer:
         remove_special: bool = False,
         clean_spaces: bool | None = None,
     ) -> str:
-        """The text of ids. Bytes that are not UTF-8 become U+FFFD.
+        """Return the text of ids; bytes that are not UTF-8 become U+FFFD.
 
         special         show control tokens
         remove_special  leave out the BOS and the EOS that `tokenize` adds

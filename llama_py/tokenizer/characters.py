@@ -1,4 +1,4 @@
-"""What kind of character each is, to llama.cpp: by Unicode 15.1, whatever this Python knows.
+"""Character classes like llama.cpp's, by Unicode 15.1, independent of the Python version.
 
 `category` is one letter (`L`, `M`, `N`, `P`, `S`, `Z`, `C`, or `-` where nothing is assigned).
 Regular expressions see `kinds`, one byte a character, as unicode.cpp:unicode_regex_split has them:
@@ -76,7 +76,7 @@ def _kinds() -> NDArray[np.uint8]:
 
 
 def kinds(text: str) -> bytes:
-    """The kind of each character; lone surrogates are none of the categories."""
+    """Return the kind of each character; lone surrogates have no category."""
     if text.isascii():
         return text.encode()
     return b"".join(_kinds_of(text[i : i + PIECE]) for i in range(0, len(text), PIECE))
@@ -102,12 +102,12 @@ def is_space(character: str) -> bool:
 
 
 def lower(character: str) -> str:
-    """One character always."""
+    """Return a character's lower case, always one character."""
     return character.lower()[0] if category(character) != "-" else character
 
 
 def ascii_spaces(text: str) -> str:
-    """With a vertical tab for all white space that is not ASCII."""
+    """Replace white space that is not ASCII by vertical tabs."""
     return text if text.isascii() else by_pieces(_with_ascii_spaces, text)
 
 
@@ -116,5 +116,5 @@ def _with_ascii_spaces(text: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """With U+FFFD for each byte that was not UTF-8."""
+    """Replace bytes that were not UTF-8 by U+FFFD."""
     return text if text.isascii() else by_pieces(partial(_SURROGATE.sub, "\ufffd"), text)

@@ -1,4 +1,4 @@
-"""Spaces that tokens have and texts do not (llama-vocab.cpp:impl::detokenize)."""
+"""Removal of spaces that tokens have and texts do not (llama-vocab.cpp:impl::detokenize)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PASSES = (
 
 
 def cleaned(data: bytes) -> bytes:
-    """Without spaces before punctuation and before 's, 'm, 're and 've, and around a lone '."""
+    """Remove spaces before punctuation and before 's, 'm, 're and 've, and around a lone '."""
     for pattern, by in _PASSES:
         data = pattern.sub(by, data)
     return data

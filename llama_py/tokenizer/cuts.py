@@ -1,4 +1,4 @@
-"""Ways to cut a text into words: the steps of a pre-tokenizer (unicode.cpp:unicode_regex_split).
+"""Steps of a pre-tokenizer that split a text into words (unicode.cpp:unicode_regex_split).
 
 Each step cuts the words of the one before: into the matches of a pattern and what is between them,
 or into groups of three digits. A word is known by where it ends.
@@ -17,7 +17,7 @@ from llama_py.tokenizer.characters import CLASSES, ascii_spaces, kinds
 
 
 class Views:
-    """A text, and what patterns see of it."""
+    """Text in the forms that patterns are matched against."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -28,12 +28,12 @@ class Views:
 
     @cached_property
     def plain(self) -> str:
-        """To llama.cpp's std::wregex all white space is ASCII."""
+        """Text with ASCII white space only, as llama.cpp's std::wregex sees it."""
         return ascii_spaces(self.text)
 
 
 class CutStep(ABC):
-    """A step."""
+    """Step that splits words further."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -46,7 +46,7 @@ class CutStep(ABC):
 
     @abstractmethod
     def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
-        """Where words end, given where they ended before."""
+        """Return the ends of words, given their ends before the step."""
 
 
 class PatternCut(CutStep):
@@ -72,7 +72,7 @@ class Kinds(CutStep):
 
 
 class Threes(Kinds):
-    """What the pattern matches, in groups of three from the right.
+    """Step that splits matches into groups of three from the right.
 
     `before`: cut before each whole group; else after each group, the first of which takes what
     stands before the digits.
@@ -99,7 +99,7 @@ class Threes(Kinds):
 
 
 def words(text: str, steps: Sequence[CutStep]) -> list[str]:
-    """The text, cut."""
+    """Split a text into words by these steps."""
     views, ends = Views(text), [len(text)]
     for step in steps:
         ends = step.ends(views, ends)
@@ -122,7 +122,7 @@ def _matched(pattern: re.Pattern[Any], text: str | bytes, ends: Iterable[int]) -
 
 
 def _with_classes(pattern: str) -> str:
-    """With the characters of each class instead of \\p{X}."""
+    """Replace each \p{X} in a pattern by its characters."""
     inside = False
 
     def put(match: re.Match[str]) -> str:

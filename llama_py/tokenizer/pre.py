@@ -1,4 +1,4 @@
-"""Pre-tokenizers: how a text is cut into words before merging, by `tokenizer.ggml.pre`.
+"""Pre-tokenizers: split a text into words before merging, by `tokenizer.ggml.pre`.
 
 A pre-tokenizer is a list of cuts, made one after the other, and what else llama.cpp derives from
 its name (llama-vocab.cpp:llm_tokenizer_bpe, impl::load). The patterns are llama.cpp's.
@@ -19,16 +19,16 @@ _FALCONS_END = 11  # what BOS and EOS are where the file does not say it
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """The flags are what holds where the file has no key for it.
+    """Pre-tokenizer; flags apply if the file has no key for them.
 
     ignore_merges  a word that is a token is that token
     add_bos        a text starts with BOS; `always`: whatever the file says
     clean_spaces   llama.cpp takes spaces before punctuation away when it joins tokens
-    default_bos    BOS, where the file has none
+    default_bos    BOS if the file has none
     as_bytes       tokens are of GPT-2's characters for bytes; else they are text, in which a space
                    is U+2581 (if `escape`), and a character without a token is tokens of bytes
     newlines       a row of newlines that is a token is that token
-    lowercase      letters become small ones, where the model may do that at all
+    lowercase      letters are lowered, if the model supports it
     """
 
     cuts: tuple[CutStep, ...]
@@ -50,7 +50,7 @@ class PreTokenizer:
         return {"eos": _FALCONS_END} | bos
 
     def split(self, text: str) -> list[str]:
-        """A text's words; together they are the text."""
+        """Split a text into words; joined, they are the text."""
         return words(text, self.cuts)
 
 

@@ -1,4 +1,4 @@
-"""Special tokens: which ones end a text, which are control tokens, and cutting them out of a text.
+"""Special tokens: end tokens, control tokens, and their extraction from a text.
 
 Files give these facts only in part, so llama.cpp completes them by the tokens' texts
 (llama-vocab.cpp:impl::load); the tables below are its tables.
@@ -99,7 +99,7 @@ _C_SPACES = " \t\n\v\f\r"  # isspace
 
 
 def classify(vocab: Vocab) -> tuple[list[int], dict[str, int], frozenset[int]]:
-    """The token types and the special ids, completed, and the ids that end generation."""
+    """Return the completed token types and special ids, and the ids that end generation."""
     types, named = list(vocab.types), dict(vocab.special_ids)
     for name, texts in _TEXTS_OF_NAME.items():
         found = vocab.ids_of(texts)
@@ -118,7 +118,7 @@ def classify(vocab: Vocab) -> tuple[list[int], dict[str, int], frozenset[int]]:
 
 
 def _spare_inner_ends(vocab: Vocab, types: list[int], ending: set[int]) -> None:
-    """Two texts end generation in some models, and stand inside an answer in others."""
+    """Exclude end tokens that occur inside a response in some models."""
     texts = {vocab.texts[i] for i in ending}
     inner: dict[str, TokenType] = {}
     if texts & {"<|call|>", "<|calls|>"} and texts & {"<|return|>", "<|flush|>"}:
@@ -142,7 +142,7 @@ class Special:
 
 
 def special_tokens(meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]) -> list[Special]:
-    """All tokens to be found in texts, the longest (in UTF-8) first."""
+    """Return all tokens to find in texts, the longest (in UTF-8) first."""
     lstripped, rstripped = stripped(meta, vocab, types)
     specials = [
         Special(i, vocab.texts[i], type_, i in lstripped, i in rstripped)

@@ -1,4 +1,4 @@
-"""The vocabulary as the file's metadata tells it: texts, types, scores and the special ids."""
+"""Vocabulary from the file's metadata: texts, types, scores and special ids."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SPECIAL_KEYS = (
 
 
 class TokenType(IntEnum):
-    """`tokenizer.ggml.token_type` (llama.h:llama_token_type)."""
+    """Token types of `tokenizer.ggml.token_type` (llama.h:llama_token_type)."""
 
     UNDEFINED = 0
     NORMAL = 1
@@ -55,7 +55,7 @@ class TokenType(IntEnum):
 
 @dataclass(frozen=True)
 class Defaults:
-    """What holds for a tokenizer model where the file has no key (llama-vocab.cpp:impl::load).
+    """Defaults of a tokenizer model for missing keys (llama-vocab.cpp:impl::load).
 
     always_bos  a text starts with BOS whatever the file says
     first, last special tokens around a text, if they do not go by the file's flags
@@ -115,7 +115,7 @@ class Vocab:
 
 
 def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
-    """Raises TokenizerError for keys that are missing, too short, or contradict each other."""
+    """Read the vocabulary; TokenizerError for missing, short or contradictory keys."""
     texts = read_texts(meta)
     ids = {text: i for i, text in enumerate(texts)}
     if len(ids) != len(texts):
@@ -156,13 +156,13 @@ def _check_ends(vocab: Vocab) -> None:
 
 
 def read_texts(meta: Mapping[str, Any]) -> list[str]:
-    """The tokens' texts; an empty one gets llama.cpp's stand-in."""
+    """Return the tokens' texts; an empty one gets llama.cpp's placeholder."""
     texts = strings(meta, "tokens")
     return [text or f"[EMPTY_{i}]" for i, text in enumerate(texts)]
 
 
 def strings(meta: Mapping[str, Any], name: str) -> list[str]:
-    """The list of strings under `tokenizer.ggml.<name>`."""
+    """Return the list of strings under `tokenizer.ggml.<name>`."""
     value = meta.get(PREFIX + name)
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         found = "missing" if value is None else f"a {type(value).__name__}"
@@ -173,7 +173,7 @@ def strings(meta: Mapping[str, Any], name: str) -> list[str]:
 
 
 def flag(meta: Mapping[str, Any], name: str, default: bool) -> bool:
-    """The true or false under `tokenizer.ggml.<name>`, which may be 0 or 1."""
+    """Return the boolean under `tokenizer.ggml.<name>`, which may be 0 or 1."""
     found = as_bool(meta.get(PREFIX + name, default))
     if found is None:
         shown = describe(meta[PREFIX + name])
@@ -184,7 +184,7 @@ def flag(meta: Mapping[str, Any], name: str, default: bool) -> bool:
 
 
 def array_of(value: Any) -> NDArray[Any]:
-    """A value out of a file as an array; one of objects for what is none."""
+    """Return a file's value as an array; of objects if it is ragged."""
     try:
         return np.asarray(value)
     except ValueError:  # arrays of different lengths in an array

@@ -69,7 +69,7 @@ class ImageEncoder(Closing):
         max_tokens: int = 0,
         watch: Callable[[Tensor], None] | None = None,
     ) -> None:
-        """Load an encoder.
+        """Load the image encoder of a file.
 
         min_tokens, max_tokens   limits of tokens per image of dynamic size; 0: as in training
         watch   called with each node's tensor

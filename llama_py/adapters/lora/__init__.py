@@ -1,4 +1,4 @@
-"""Low-rank adapters: files, which sequence uses which, and what they add to a graph."""
+"""LoRA adapters: files, their choice per sequence, and their nodes in a graph."""
 
 from llama_py.adapters.lora.adapter import Adapter, Base
 from llama_py.adapters.lora.applied import NO_LORAS, Loras

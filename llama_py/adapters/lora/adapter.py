@@ -61,7 +61,7 @@ class LoraPair:
         return self.b.ne[0]
 
     def nodes(self) -> Iterator[tuple[TensorCut, Tensor]]:
-        """Each with a node as those that will read it."""
+        """Yield each part with a node like those that will read it."""
         ids = Tensor(I32, (1, N_TOKENS))
         for part in self.parts:
             t = part.tensor
@@ -127,8 +127,8 @@ class Adapter:
         self.task, self.prompt_prefix = (t if isinstance(t, str) else "" for t in texts)
 
     def _place(self, host: Device) -> None:
-        """Where the weight is, or on the host if its device cannot multiply with this type. The
-        bytes stay as they are in the file, as in llama.cpp: they are few.
+        """Place each part with its weight, or on the host if that device cannot multiply this type.
+        Bytes stay as in the file, like in llama.cpp: they are few.
         """
         sizes: dict[str, int] = {}
         for pair in self.pairs.values():
@@ -153,7 +153,7 @@ class Adapter:
             log.info("load_adapter: %12s LoRA buffer size = %8.2f MiB", device_name, size / 2**20)
 
     def scale(self, pair: LoraPair, scale: float) -> float:
-        """What B A is multiplied with: scale * alpha / rank, in float32 as llama.cpp does.
+        """Return the factor of B A: scale * alpha / rank, in float32 like llama.cpp.
 
         Raises ContextError if that is not finite.
         """
@@ -193,7 +193,7 @@ def _tokens(path: object, value: object) -> tuple[int, ...]:
 
 
 def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str, TensorInfo]]:
-    """The two tensors of each weight, by how their names end."""
+    """Group the two tensors of each weight, by the ends of their names."""
     found: dict[str, dict[str, TensorInfo]] = {}
     for name, info in infos.items():
         end = next((end for end in ENDS if name.endswith(end)), "")
@@ -233,7 +233,7 @@ def _pairs(
 
 
 def _like(path: str, info: TensorInfo, place: TensorCut, whole_along: int) -> TensorCut:
-    """An A or B for a place of its weight: cut as that is, but along one dimension."""
+    """Cut an A or B like the part of its weight, except along one dimension."""
     end = place.tensor.name.removeprefix(place.info.name)
     dim = None if place.dim == whole_along else place.dim
     if cuts_blocks(info, dim, place.ranges):

@@ -1,4 +1,4 @@
-"""What adapters add to a graph (llama-graph.cpp:build_lora_mm, build_lora_mm_id,
+"""Nodes that adapters add to a graph (llama-graph.cpp:build_lora_mm, build_lora_mm_id,
 build_inp_embd).
 """
 
@@ -32,7 +32,7 @@ class Loras:
                 yield pair, adapter.scale(pair, factor)
 
     def add_to(self, res: Tensor, weight: Tensor, x: Tensor) -> Tensor:
-        """res = weight x, and what the adapters add. x [n_in, n] -> [n_out, n]
+        """Add the adapters' terms to res = weight x: [n_in, n] -> [n_out, n].
 
         A change of token embeddings does not change the head that is tied to them.
         """
@@ -43,8 +43,8 @@ class Loras:
     def add_to_experts(
         self, res: Tensor, weight: Tensor, x: Tensor, ids: Tensor, here: tuple[int, int] = (0, 0)
     ) -> Tensor:
-        """The same for the experts `ids` of each token. x [n_in, 1 or n_used, T] -> [n_out, n_used,
-        T]
+        """Add the adapters' terms for each token's experts `ids`: [n_in, 1 or n_used, T] -> [n_out,
+        n_used, T].
 
         here  the first of the experts that the weight has, and how many there are in all"""
         for pair, factor in self._pairs(weight, False):
@@ -54,7 +54,7 @@ class Loras:
         return res
 
     def add_to_rows(self, rows: Tensor, table: Tensor, ids: Tensor) -> Tensor:
-        """rows = table[ids], and what the adapters add. ids I32 [n] -> [n_embd, n]"""
+        """Add the adapters' terms to rows = table[ids]: ids I32 [n] -> [n_embd, n]."""
         for pair, factor in self._pairs(table, True):
             rows = add(rows, scale(mul_mat(pair.b, get_rows(pair.a, ids)), factor))
         return rows

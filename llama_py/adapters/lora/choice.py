@@ -1,7 +1,7 @@
-"""Which adapters each sequence uses, and from which token on.
+"""Choice of adapters per sequence, and the token from which each applies.
 
-An activated adapter (aLoRA, arXiv 2504.12397) works from its invocation tokens on: what comes
-before them is as the model alone would have it (llama.cpp: tools/server/server-context.cpp).
+An activated adapter (aLoRA, arXiv 2504.12397) applies from its invocation tokens on; tokens
+before them are computed without it (llama.cpp: tools/server/server-context.cpp).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Kinds = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a sequence has shown of invocations.
+    """Invocations found in a sequence.
 
-    starts   the position from which each activated adapter works
+    starts   position from which each activated adapter applies
     end      the position after the last token seen;  tail  the last tokens before it
     """
 
@@ -36,8 +36,8 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class AdapterPlan:
-    """Which adapters a batch needs: by kind of token, the kinds (None: all 0), what sequences will
-    know."""
+    """Adapters of a batch: by kind of token, the kinds (None: all 0), and the sequences'
+    invocations."""
 
     loras: list[Loras]
     kinds: Kinds | None
@@ -70,15 +70,15 @@ class AdapterChoice:
         return self._of_seq.get(seq_id, self._of_all)
 
     def activated(self, seq_id: int) -> bool:
-        """Whether how a sequence's tokens are cut into batches says where an adapter begins."""
+        """Return True if a sequence has activated adapters, so that batch splits matter."""
         return bool(_activated(self.of(seq_id)))
 
     def keep(self, plan: AdapterPlan) -> None:
-        """The batch has been computed."""
+        """Store the invocations of a batch that has been computed."""
         self._heard.update(plan.heard)
 
     def plan(self, batch: BatchSplitter) -> AdapterPlan:
-        """Which adapters each token of a batch is computed with."""
+        """Plan the adapters that each token of a batch is computed with."""
         seqs = batch.by_seq()
         chosen = {self.of(s) for s in seqs}
         if len(chosen) == 1 and not _activated(*chosen):
@@ -101,7 +101,7 @@ class AdapterChoice:
     def _of_tokens(
         self, s: int, batch: BatchSplitter, where: Kinds
     ) -> tuple[Sequence[Loras], Heard]:
-        """The adapters of a sequence's tokens in a batch, and what it knows after them."""
+        """Return the adapters of a sequence's tokens in a batch, and the invocations after them."""
         loras, pos = self.of(s), batch.pos[0, where]
         tokens = () if batch.token is None else tuple(map(int, batch.token[where]))
         before = self._known(s, int(pos[0]))
@@ -122,7 +122,7 @@ class AdapterChoice:
         return found, Heard(starts, int(pos[-1]) + 1, tail)
 
     def _known(self, s: int, first: int) -> Heard:
-        """What is still true of a sequence that goes on at position `first`."""
+        """Return the invocations of a sequence that are valid before position `first`."""
         heard = self._heard.get(s, Heard())
         starts = {a: p for a, p in heard.starts.items() if p < first}
         return Heard(starts, first, heard.tail if heard.end == first else ())
@@ -133,7 +133,8 @@ def _activated(loras: Loras) -> list[Adapter]:
 
 
 def _last(wanted: tuple[int, ...], tail: tuple[int, ...], tokens: tuple[int, ...]) -> int | None:
-    """Where in `tokens` the last occurrence begins that ends there; 0 if it begins in the tail."""
+    """Return the index in `tokens` of the last `wanted` that ends there; 0 if it starts in the
+    tail."""
     text, n = (*tail, *tokens), len(wanted)
     for i in range(len(text) - n, len(tail) - n, -1):
         if i >= 0 and text[i : i + n] == wanted:

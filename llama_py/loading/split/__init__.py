@@ -1,4 +1,4 @@
-"""One layer on several devices (split modes "row" and "graph").
+"""Sharing of layers by several devices (split modes "row" and "graph").
 
 Graph, which others call tensor parallelism: a block is made once more for each device with some of
 the heads and hidden channels (`HParams.shared`), out of the same file (`PartWeights`). Inputs are

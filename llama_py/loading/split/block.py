@@ -1,4 +1,4 @@
-"""Blocks and matrices that several devices share."""
+"""Blocks and matrices shared by several devices."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from llama_py.loading.split.spread import Group, Spread
 
 
 class SplitBlock:
-    """A block whose result is the sum of what devices make with a part of it each.
+    """Block whose result is the sum of its parts on several devices.
 
-    parts  by number of the device; None for one without a part
+    parts  part of each device; None for a device without a part
     """
 
     def __init__(self, parts: Sequence[Any], group: Group) -> None:
         self.parts, self.group = parts, group
 
     def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
-        """What the block is given: tensors, the layer. -> [n_embd, n]"""
+        """Apply all parts to the block's inputs and the layer's number, and sum. -> [n_embd, n]"""
         spread, *inputs, il = Spread.of(g, self.group), *inputs_il
         for t in inputs:
             g.expand(t)
@@ -53,7 +53,8 @@ class Beside:
         self.parts = parts
 
     def steps(self, g: GraphBuilder, *inputs_il: Any) -> Steps:
-        """An input of each part [n_embd, n], the layer. Returns [n_embd, n]."""
+        """Apply the part to an input of each block [n_embd, n] and the layer's number. -> [n_embd,
+        n]"""
         *inputs, il = inputs_il
         total: Tensor | None = None
         for part, x in zip(self.parts, inputs, strict=True):
@@ -64,7 +65,7 @@ class Beside:
 
 
 def beside(blocks: Sequence[Any]) -> SplitBlock | None:
-    """Blocks whose results are added, with one sum for all; None where some are not shared, or by
+    """Join blocks whose results are added, with one sum for all; None if some are not shared, or on
     other devices."""
     if not all(isinstance(block, SplitBlock) for block in blocks):
         return None
@@ -101,7 +102,7 @@ class _Turn:
 
 
 def _steps(part: Any, spread: Spread, number: int, inputs: Sequence[Tensor], il: int) -> Steps:
-    """A part's partial sums, the last of them its result."""
+    """Yield the partial sums of a part, and return its result."""
     here = [spread.at(t, number) for t in inputs]
     return (yield from _steps_of(part, spread.parts[number], here, il))
 
@@ -120,7 +121,7 @@ class SplitLinear(Linear):
     __slots__ = ("group", "rows")
 
     def __init__(self, whole: Linear, rows: Sequence[Tensor], group: Group) -> None:
-        """rows: a matrix [n_in, n_i] of each device"""
+        """Store the parts; rows: a matrix [n_in, n_i] per device."""
         super().__init__(whole.weight, whole.bias, whole.scale, whole.prec, whole.before_bias)
         self.rows, self.group = rows, group
 

@@ -1,4 +1,4 @@
-"""Sharing a model's layers out among devices."""
+"""Sharing of a model's layers by devices."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _UNSPLIT = object()
 
 
 def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf) -> None:
-    """Let the devices of each of place.groups share what they can of its layers, as
-    place.split_mode says.
+    """Split layers among the devices of each of place.groups, by place.split_mode.
 
     device_of   of a whole tensor, by the nodes that read it: a group shares what would be on its
                 first device
@@ -88,7 +87,7 @@ class _Splitter:
         self.devices, self.shares = stage.devices, stage.shares
 
     def is_elsewhere(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether the matrices among them are to be on another device than the main one."""
+        """Return True if matrices among these are placed on another device than the main one."""
         matrices = [t for t in tensors if t.n_rows > 1]
         return any(self.device_of(t, ()) is not self.devices[0] for t in matrices)
 
@@ -101,7 +100,7 @@ class _Splitter:
 
 
 class _Rows(_Splitter):
-    """Matrices by rows."""
+    """Splitter of matrices by rows."""
 
     def __init__(
         self, arch: Architecture, w: Weights, stage: DeviceStage, device_of: DeviceOf
@@ -110,7 +109,7 @@ class _Rows(_Splitter):
         self.group = stage.group([arch.hp] * len(self.devices))
 
     def split(self, owners: Sequence[Any]) -> None:
-        """Every `Linear` that is an attribute of one of these."""
+        """Split every `Linear` that is an attribute of one of these."""
         for owner in owners:
             if isinstance(owner, Linear | ExpertLinear | Tensor) or _is_frozen(owner):
                 continue
@@ -122,7 +121,7 @@ class _Rows(_Splitter):
                     setattr(owner, name, shared)
 
     def shared(self, linear: Linear) -> Linear:
-        """The same on all devices, or as it is where one would have no rows."""
+        """Return a matrix split by rows, or unchanged if a device would get none."""
         weight = linear.weight
         n_rows = apportion(weight.ne[1] // _STEP, self.shares)
         if type(linear) is not Linear or min(n_rows) == 0:
@@ -141,7 +140,7 @@ class _Rows(_Splitter):
 
 
 def _is_frozen(owner: object) -> bool:
-    """Whether it cannot be changed; no layer is, but what is done with pooled rows."""
+    """Return True if the object is a frozen dataclass; no layer is, only pooling."""
     return is_dataclass(owner) and bool(type(owner).__dataclass_params__.frozen)  # type: ignore[union-attr]
 
 
@@ -166,7 +165,7 @@ class _Graph(_Splitter):
         self.told: set[str] = set()
 
     def _block_of(self, stem: str) -> int:
-        """The largest block of a type that these matrices have."""
+        """Return the largest quantization block of these matrices' types."""
         end = f".{stem}.weight"
         sizes = (t.type.block_size for name, t in self.w.infos.items() if name.endswith(end))
         return max(sizes, default=1)
@@ -233,7 +232,7 @@ class _Graph(_Splitter):
         return value
 
     def _shared(self, block: Any, parts: Sequence[Any]) -> Any:
-        """A block that devices share, or the block as it is; then it is told why."""
+        """Return a block shared by devices, or the block unchanged, logging the reason."""
         tensors = tensors_of(block)
         if not tensors or self.is_elsewhere(tensors):
             return block
@@ -249,7 +248,8 @@ class _Graph(_Splitter):
         return SplitBlock(used, self.group)
 
     def _used(self, parts: Sequence[Any]) -> tuple[list[Any], str]:
-        """The parts that have something, None for others; and why they cannot be used, or ""."""
+        """Return the parts with tensors, None for others; and a reason against using them, or
+        ""."""
         pieces = [self._pieces(i, part) for i, part in enumerate(parts)]
         problems = [f"{p.name}: {p.problem}" for own in pieces for p in own if p.problem]
         if problems:
@@ -291,7 +291,7 @@ class _Graph(_Splitter):
         return ""
 
     def _note(self, block: Any, used: list[Any]) -> None:
-        """What is added to a sum is added once; what the block keeps, devices keep."""
+        """Note a split block: added terms are added once, and its memory is kept by each device."""
         first = next(part for part in used if part is not None)
         for number, part in enumerate(used):
             if part is not None and part is not first:
@@ -322,7 +322,7 @@ class _Graph(_Splitter):
         return {*by_name}
 
     def _replicate(self, left: Sequence[Tensor]) -> None:
-        """Norms between blocks: every device has its own."""
+        """Copy norms between blocks to every device."""
         cut = [
             {id(p) for used in self.used if used[i] for p in self._pieces(i, used[i])}
             for i in range(len(self.devices))
@@ -340,7 +340,7 @@ class _Graph(_Splitter):
                 self.group.replicas[number][t.name] = p.tensor
 
     def _tell(self, block: Any, tensors: Sequence[Tensor], why: str) -> None:
-        """Once for each kind of block."""
+        """Log the reason once per type of block."""
         kind = type(block).__name__
         if kind not in self.told:
             self.told.add(kind)
@@ -356,6 +356,6 @@ class _Graph(_Splitter):
 
 
 def _layer_of(tensors: Sequence[Tensor]) -> int:
-    """The number in the names `blk.N.`; the last, for some of it may be the first layer's."""
+    """Return the number in the names `blk.N.`, the last if they differ."""
     names = (t.name.split(".") for t in tensors)
     return max(int(parts[parts.index("blk") + 1]) for parts in names if "blk" in parts)

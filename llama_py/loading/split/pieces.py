@@ -1,4 +1,4 @@
-"""Parts of a file's tensors: which rows or columns."""
+"""Pieces of a file's tensors: rows or columns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from llama_py.gguf.tensor_part import Range, cuts_blocks
 
 @dataclass(slots=True)
 class TensorPiece:
-    """What one device has of a tensor.
+    """Piece of a tensor on one device.
 
     name      of the file's tensor
-    dim       along which it is cut; None: it is whole
+    dim       dimension along which it is cut; None: it is whole
     sections  sizes of the sections along that, of which this is a part each
-    problem   why it is no piece; "" if it is
+    problem   reason against it; "" if there is none
     idle      there was nothing left for this device
-    is_sum    products with it are sums over what devices share
+    is_sum    products with it are sums over a shared dimension
     """
 
     tensor: Tensor
@@ -32,12 +32,12 @@ class TensorPiece:
 
     @property
     def is_partial(self) -> bool:
-        """Whether products with it are parts of a sum."""
+        """True if products with it are parts of a sum."""
         return (self.dim == 0 and self.tensor.ne[1] > 1) or (self.dim == 2 and self.is_sum)
 
 
 def ranges_of(pieces: Sequence[TensorPiece]) -> list[list[Range]]:
-    """Where along the cut dimension each lies, if together they are all of a tensor."""
+    """Return the ranges of each piece along the cut dimension, if they make up the tensor."""
     found: list[list[Range]] = [[] for _ in pieces]
     start = 0
     for section in zip(*(p.sections for p in pieces), strict=True):
@@ -48,7 +48,7 @@ def ranges_of(pieces: Sequence[TensorPiece]) -> list[list[Range]]:
 
 
 def why_not(pieces: Sequence[TensorPiece], info: TensorInfo) -> str:
-    """ "" if the pieces, of all devices, make up a tensor of the file; else the reason."""
+    """Return "" if the pieces of all devices make up the file's tensor; else the reason."""
     whole = [p for p in pieces if p.dim is None]
     if len(whole) == len(pieces):
         return ""

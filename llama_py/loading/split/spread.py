@@ -1,4 +1,4 @@
-"""A graph on several devices that work on the same layers: each with what it needs at hand."""
+"""Graph on several devices that share layers, with each tensor on the devices that need it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ Input = TypeVar("Input")
 
 
 def il_cb(il: int, part: int) -> int:
-    """What a layer's tensors are called by on one of the devices (ik_llama.cpp's il_cb)."""
+    """Return the number in the names of a layer's tensors on one device (ik_llama.cpp's il_cb)."""
     return 1000 * il + part if il >= 0 else il
 
 
 class PartBuilder(GraphBuilder):
-    """What the blocks of one device are given: its sizes, its memory; names have its number. Inputs
-    are those of the whole graph.
+    """Graph builder of one device's blocks: its sizes and memory; names have its number. Inputs are
+    the whole graph's.
     """
 
     def __init__(self, whole: GraphBuilder, hp: HParams, number: int, memory: int) -> None:
-        """number: among the devices of its group; memory: among all, see `Kept.part`"""
+        """Wrap a builder; number: of the device in its group; memory: among all, see
+        `Kept.part`."""
         self.__dict__.update(whole.__dict__)
         self.whole, self.hp, self.number, self.memory = whole, hp, number, memory
         self._shared: dict[str, Any] = {}
@@ -47,7 +48,7 @@ class PartBuilder(GraphBuilder):
         return t
 
     def _here(self, inp: Input) -> Input:
-        """An input whose memory is this device's."""
+        """Return an input with this device's memory."""
         if id(inp) not in self._mine:
             mine: Any = copy(inp)
             mine.mctx = mine.mctx.on(self.memory)
@@ -111,7 +112,7 @@ class Spread:
     """
 
     def __init__(self, g: GraphBuilder, group: Group, before: Spread | None) -> None:
-        """before: that of the group whose layers came last"""
+        """Start a group; before: spread of the group of the preceding layers."""
         self.g, self.group, self.before = g, group, before
         self.parts = [PartBuilder(g, hp, i, group.first + i) for i, hp in enumerate(group.hparams)]
         self._sums: dict[int, Tensor] = {}  # by id of what a block gave: its REDUCE
@@ -124,7 +125,7 @@ class Spread:
 
     @classmethod
     def of(cls, g: GraphBuilder, group: Group) -> Spread:
-        """That of a graph."""
+        """Return the spread of a graph."""
         spreads: dict[int, Spread] = g.shared("spreads", dict)
         if group.first not in spreads:
             spreads[group.first] = cls(g, group, [None, *spreads.values()][-1])
@@ -139,8 +140,8 @@ class Spread:
         return made
 
     def at(self, t: Tensor, number: int) -> Tensor:
-        """A tensor as a device has it. What was made of sums by simple ops it makes for itself;
-        anything else the scheduler will bring.
+        """Return a tensor on a device. Results of simple ops on sums are computed there again;
+        others are copied by the scheduler.
         """
         if t.op == "NONE":
             return self.group.replicas[number].get(t.name, t)
@@ -156,7 +157,7 @@ class Spread:
         return self._at[key]
 
     def _follows_sums(self, t: Tensor) -> bool:
-        """Or what comes before the first of them."""
+        """Return True if it follows the group's sums, or precedes the first of them."""
         found = self._follows.get(id(t))
         if found is None:
             if self._came_in(t):
@@ -172,15 +173,15 @@ class Spread:
         return found
 
     def _came_in(self, t: Tensor) -> bool:
-        """Whether devices of the group before make it, each for itself."""
+        """Return True if the preceding group's devices each compute it."""
         before = self.before
         if before is None or t.op == "NONE" or self._is_own(t):
             return False
         return before._follows_sums(t)
 
     def _is_own(self, t: Tensor) -> bool:
-        """Whether it was made of sums of this group, or of what its layers begin with: a norm, or
-        a weight that its devices have."""
+        """Return True if it was made from this group's sums, from its layers' first norms, or from
+        weights that its devices have."""
         found = self._own.get(id(t))
         if found is None:
             sources = [s for s in t.src if s is not None]
@@ -196,14 +197,14 @@ class Spread:
         return found
 
     def _own_norms(self) -> set[int]:
-        """Ids of what the graph has so far of them."""
+        """Return ids of the group's norms in the graph so far."""
         norms = self.g.res.in_layer
         new, self._n_seen = norms[self._n_seen :], len(norms)
         self._norms |= {id(t) for t, il in new if il in self.group.layers}
         return self._norms
 
     def _again(self, t: Tensor, number: int) -> Tensor:
-        """The same computed on another device."""
+        """Compute a node again on another device."""
         src = tuple(None if s is None else self.at(s, number) for s in t.src)
         name = _NUMBER.sub(lambda m: f"-{il_cb(int(m[1]), number)}", t.name)
         base, offset, old = None, 0, t.src[0]
@@ -212,7 +213,7 @@ class Spread:
         return Tensor(t.type, t.ne, t.op, src, t.params, name, t.nb, base, offset)
 
     def all_reduce(self, parts: Sequence[Tensor | None]) -> Tensor:
-        """The sum of partial results [n_embd, n]; `at` gives each device its own copy of it."""
+        """Sum partial results [n_embd, n]; `at` returns each device's copy."""
         kind = BY_NAME[self.g.cparams.reduce_type]
         first = next(t for t in parts if t is not None)
         whole_blocks = first.ne[0] % kind.block_size == 0
@@ -230,13 +231,13 @@ class Spread:
         return cur
 
     def _part(self, total: Tensor, number: int, like: Tensor) -> Tensor:
-        """A device's copy of a sum; where it had no part to add, the result itself."""
+        """Return a device's copy of a sum; if it had no part, the result itself."""
         i = (number - 1) % self.group.n
         cur = total if total.src[i] is None else reduced(total, i)
         return cur if cur.type is like.type else cast(cur, like.type)
 
     def side_by_side(self, parts: Sequence[Tensor]) -> Tensor:
-        """Rows of results [n_i, ...] on the main device. -> [sum of n_i, ...]"""
+        """Concatenate rows of results [n_i, ...] on the main device. -> [sum of n_i, ...]"""
         whole = parts[0]
         for t in parts[1:]:
             whole = self.on(0, partial(concat, whole, t, 0))
@@ -244,8 +245,8 @@ class Spread:
 
 
 def _is_simple(t: Tensor) -> bool:
-    """Whether it costs less to compute it again than to bring it: of a row's length, and no weight
-    but a norm's or a sum's."""
+    """Return True if computing it again costs less than a copy: rows only, with no weight except a
+    norm's or a sum's."""
     first = t.src[0] if t.src else None
     if t.op == "NONE" or first is None or first.op == "NONE":
         return False

@@ -1,4 +1,4 @@
-"""What a model is made of: its attributes, and the tensors behind them."""
+"""Traversal of a model's attributes, and the tensors in them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def attributes(owner: object) -> dict[str, Any]:
 
 
 def is_made_of(value: object) -> bool:
-    """Whether a value may have tensors inside."""
+    """Return True if a value may contain tensors."""
     own = not isinstance(value, _NO_PARTS) and not inspect.isroutine(value)
     return own and not inspect.ismodule(value)
 
 
 def inside(value: Any) -> Iterator[Any]:
-    """The values that one is made of, next level."""
+    """Yield the values directly inside a value."""
     if isinstance(value, Mapping):
         yield from value.values()
     elif isinstance(value, list | tuple | set | frozenset):
@@ -37,7 +37,7 @@ def inside(value: Any) -> Iterator[Any]:
 
 
 def every(value: Any) -> list[Any]:
-    """All that a value is made of, itself included, each once."""
+    """Return all values inside a value, itself included, each once."""
     found: dict[int, Any] = {}
     todo = [value]
     while todo:
@@ -55,7 +55,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def is_block(value: object) -> bool:
-    """Whether it is called as attention and feed-forward are: what is in it is its own affair."""
+    """Return True if it is called like attention or a feed-forward; its content is then private."""
     if not callable(value) or inspect.isroutine(value):
         return False
     parameters = inspect.signature(value).parameters

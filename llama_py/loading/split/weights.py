@@ -1,5 +1,5 @@
-"""The tensors of one device's part of a model: some of each tensor that it declares smaller than
-the file has it."""
+"""Tensors of one device's part of a model: pieces of tensors that are declared smaller than in the
+file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llama_py.weights import Bias, Sections, Weights
 
 
 class PartWeights(Weights):
-    """Finds tensors as `Weights` does; what it finds are pieces of the file's.
+    """Declarations like `Weights` whose tensors are pieces of the file's.
 
     number   of the device, in their names
     pieces   by id of the tensor
@@ -60,7 +60,7 @@ class PartWeights(Weights):
         return piece.tensor
 
     def by_name(self, name: str) -> TensorPiece | None:
-        """The piece of a tensor of the file, if it was declared."""
+        """Return the piece of a file's tensor, if it was declared."""
         return self._by_name.get(name)
 
     def _cut(self, piece: TensorPiece, whole: Sequence[int], shape: Sequence[int]) -> None:
@@ -81,8 +81,8 @@ class PartWeights(Weights):
         scaled: bool = True,
         sections: Sections = (),
     ) -> ExpertLinear:
-        """Some of the experts, whole, where these are shared so: of biases and scales there are
-        all, for numbers of experts are those of all."""
+        """Declare the device's whole experts, if experts are shared that way; biases and scales are
+        complete, since expert numbers are global."""
         if not self.share.by_expert:
             return super().experts(
                 stem, n_in, n_out, n_expert, bias=bias, scaled=scaled, sections=sections
@@ -105,5 +105,5 @@ class PartWeights(Weights):
 
 
 def _different(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """The dimensions in which two shapes differ."""
+    """Return the dimensions in which two shapes differ."""
     return [i for i in range(4) if a[i] != b[i]]

@@ -1,1 +1,1 @@
-"""Importance matrices: which inputs of a weight matrix are large (tools/imatrix/imatrix.cpp)."""
+"""Importance matrices: the size of a weight matrix's inputs (tools/imatrix/imatrix.cpp)."""

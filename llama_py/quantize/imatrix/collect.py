@@ -1,6 +1,4 @@
-"""Collecting: squares of what weight matrices are multiplied with, while a model runs
-(imatrix.cpp:collect_imatrix).
-"""
+"""Collection of squared inputs of weight matrices while a model runs (imatrix.cpp:collect_imatrix)."""
 
 from __future__ import annotations
 
@@ -146,7 +144,7 @@ class Collector:
         return max((int(e.counts.max()) for e in self.entries.values()), default=0) // size
 
     def add(self, other: Imatrix, size: int) -> None:
-        """What was collected before. `size` is that of chunks, for files that do not say it.
+        """Add earlier data. `size`: size of chunks, for files without it.
 
         Raises ContextError for entries of another size.
         """
@@ -172,7 +170,7 @@ class Collector:
         self.datasets += other.datasets
 
     def result(self, path: str, size: int) -> Imatrix:
-        """All that was collected."""
+        """Return all collected data."""
         entries = {
             name: ImatrixEntry(e.sums.astype(np.float32), e.counts)
             for name, e in self.entries.items()

@@ -41,7 +41,7 @@ class ImatrixEntry:
 
 @dataclass
 class Imatrix:
-    """What a file has. old: sums are means times the number of calls, which `counts` has."""
+    """Content of a file. old: sums are means times the number of calls, stored in `counts`."""
 
     path: str
     entries: dict[str, ImatrixEntry]
@@ -65,7 +65,7 @@ class Imatrix:
         return found
 
     def restricted(self, include: Sequence[str], exclude: Sequence[str]) -> Imatrix:
-        """Only entries whose name has one of these parts, and none of those."""
+        """Return the entries whose name contains one of `include` and none of `exclude`."""
         kept = {
             name: entry
             for name, entry in self.entries.items()
@@ -76,7 +76,7 @@ class Imatrix:
 
 
 def read_imatrix(path: str | Path) -> Imatrix:
-    """Either form. GGUFError for a file that is none, or has values that are not finite."""
+    """Read either format; GGUFError for other files, or values that are not finite."""
     with Path(path).open("rb") as file:
         is_gguf = file.read(4) == b"GGUF"
     found = _read_gguf(Path(path)) if is_gguf else _read_old(Path(path))
@@ -156,7 +156,7 @@ def _read_old(path: Path) -> Imatrix:
 
 
 def write_imatrix(path: str | Path, imatrix: Imatrix) -> None:
-    """GGUF, with all entries; whole or not at all."""
+    """Write a GGUF file with all entries, atomically."""
     stored = {
         "general.type": encode("str", "imatrix"),
         DATASETS: encode("arr[str]", imatrix.datasets),
@@ -181,7 +181,7 @@ def _info(name: str, values: Floats, ne: tuple[int, ...]) -> TensorInfo:
 
 
 def write_old(path: str | Path, imatrix: Imatrix) -> None:
-    """The older form, without entries of which nothing was seen; whole or not at all."""
+    """Write the older format, without empty entries, atomically."""
     replace_file(path, _old_parts(imatrix))
 
 

@@ -1,4 +1,4 @@
-"""Sparse autoencoders: features of a model's values, read and pushed.
+"""Sparse autoencoders: features of a model's values, read and changed.
 
 sae = SAE.load("saes/blocks.8.hook_resid_pre")     # SAELens, Gemma Scope, sparsify
 with ctx.capture(sae.hook_name) as values:

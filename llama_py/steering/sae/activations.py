@@ -1,4 +1,4 @@
-"""From a row to its features, one function for each architecture (SAELens: saes/*_sae.py).
+"""Activations of sparse autoencoders, one function per architecture (SAELens: saes/*_sae.py).
 
 All get the prepared rows x [n, d_in], the weights by SAELens's names and the configuration, and
 give features [n, d_sae], most of which are zero.
@@ -23,7 +23,7 @@ def standard(x: F32, w: Weights, cfg: SAEConfig) -> F32:
 
 
 def topk(x: F32, w: Weights, cfg: SAEConfig) -> F32:
-    """The k largest, those of them that are positive."""
+    """Return the k largest features, if they are positive."""
     before = x @ w["W_enc"] + w["b_enc"]
     if cfg.rescale_acts_by_decoder_norm:
         before = before * decoder_norm(w)
@@ -41,7 +41,7 @@ def jumprelu(x: F32, w: Weights, cfg: SAEConfig) -> F32:
 
 
 def gated(x: F32, w: Weights, cfg: SAEConfig) -> F32:
-    """One product decides which, the other, scaled, how much."""
+    """Return gated features: one product selects them, the other, scaled, gives their size."""
     shared = x @ w["W_enc"]
     found: F32 = np.maximum(shared * np.exp(w["r_mag"]) + w["b_mag"], 0)
     return found * (shared + w["b_gate"] > 0)

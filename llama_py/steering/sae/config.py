@@ -1,4 +1,4 @@
-"""What is known of a sparse autoencoder besides its weights (SAELens: cfg.json)."""
+"""Configuration of a sparse autoencoder (SAELens: cfg.json)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class SAEConfig:
 
 
 def config_of(found: Mapping[str, Any], d_in: int, d_sae: int) -> SAEConfig:
-    """From a cfg.json of SAELens, before its version 6 or since; sizes are those of the weights.
+    """Return the configuration of a SAELens cfg.json, old or since version 6; sizes are the
+    weights'.
 
     Raises ModelError for what is not known here.
     """

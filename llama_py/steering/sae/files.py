@@ -1,4 +1,4 @@
-"""Files of sparse autoencoders: SAELens's, Gemma Scope's and sparsify's layouts."""
+"""Files of sparse autoencoders: layouts of SAELens, Gemma Scope and sparsify."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCOPE = {"res": "hook_resid_post", "mlp": "hook_mlp_out", "att": "attn.hook_z"}
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
-    """Configuration and weights of a folder, or of a file beside its configuration.
+    """Read configuration and weights of a folder, or of a file next to its configuration.
 
     Raises ModelError for what is no such file, or if the safetensors library is missing.
     """
@@ -52,7 +52,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
 
 
 def write(folder: str | Path, cfg: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """SAELens's layout."""
+    """Write SAELens's layout to a folder."""
     to, save = Path(folder), _safetensors("numpy").save_file
     to.mkdir(parents=True, exist_ok=True)
     save({k: np.ascontiguousarray(v) for k, v in arrays.items()}, to / WEIGHTS)
@@ -87,7 +87,7 @@ def _read_npz(file: Path) -> Arrays:
 
 
 def _of_scope(file: Path) -> dict[str, Any]:
-    """Gemma Scope has no configuration: path and repository say where it belongs."""
+    """Return a configuration for Gemma Scope, which has none, from path and repository."""
     cfg: dict[str, Any] = {"architecture": "jumprelu", "apply_b_dec_to_input": False}
     layer = re.search(r"layer_(\d+)", str(file))
     kind = re.search(r"gemma-scope-\w+-\w+-(res|mlp|att)\b", str(file))

@@ -1,4 +1,4 @@
-"""A sparse autoencoder: rows to features and back, and changes for `ctx.patch`."""
+"""Sparse autoencoder: converts rows to features and back, and makes changes for `ctx.patch`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SAE:
     b_dec: F32
 
     def __init__(self, cfg: SAEConfig, weights: Mapping[str, npt.NDArray[Any]]) -> None:
-        """ModelError for weights that are missing or of another size."""
+        """Store the weights; ModelError for missing ones or other sizes."""
         if cfg.architecture not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
             raise ModelError(f"the architecture {cfg.architecture!r} is not known; {known} are")
@@ -49,7 +49,7 @@ class SAE:
 
     @classmethod
     def load(cls, path: str | Path, hook_name: str = "") -> SAE:
-        """From a folder with cfg.json and weights in safetensors, or Gemma Scope's params.npz.
+        """Load a folder with cfg.json and safetensors weights, or Gemma Scope's params.npz.
 
         hook_name  where its rows come from, if the files do not say it
 
@@ -76,20 +76,20 @@ class SAE:
 
     @property
     def hook_name(self) -> str:
-        """Where its rows come from: a name for `ctx.capture` and `ctx.patch`."""
+        """Name of the rows for `ctx.capture` and `ctx.patch`."""
         if not self.cfg.hook_name:
             raise ModelError("the SAE's files do not say where its rows come from; give hook_name")
         return self.cfg.hook_name
 
     def encode(self, x: npt.ArrayLike) -> F32:
-        """Rows [n, d_in], or [n, n_head, d_head] -> features [n, d_sae]"""
+        """Encode rows [n, d_in], or [n, n_head, d_head], to features [n, d_sae]."""
         rows, _, _ = self._normalized(self._rows(x))
         if self.cfg.apply_b_dec_to_input:
             rows = rows - self.b_dec
         return self._encode(rows, self.weights, self.cfg)
 
     def decode(self, features: npt.ArrayLike, like: npt.ArrayLike | None = None) -> F32:
-        """Features [n, d_sae] -> rows [n, d_in]
+        """Decode features [n, d_sae] to rows [n, d_in].
 
         like   the rows that were encoded, if the SAE normalizes them: so it is undone
         """
@@ -103,11 +103,11 @@ class SAE:
         return found
 
     def __call__(self, x: npt.ArrayLike) -> F32:
-        """The rows as the SAE knows them. [n, d_in]"""
+        """Return the autoencoder's reconstruction of rows, [n, d_in]."""
         return self.decode(self.encode(x), like=x)
 
     def steer(self, amounts: Mapping[int, float]) -> Change:
-        """A change for `ctx.patch`: as if each of these features were larger by so much."""
+        """Return a change for `ctx.patch` that increases these features by the given amounts."""
         ids, values = self._features(amounts)
 
         def change(x: npt.NDArray[Any], at: Any) -> F32:
@@ -116,8 +116,8 @@ class SAE:
         return change
 
     def clamp(self, values: Mapping[int, float]) -> Change:
-        """A change for `ctx.patch`: each of these features is to have this value. What the SAE does
-        not know of a row stays as it is."""
+        """Return a change for `ctx.patch` that sets these features to the given values, and keeps
+        the part of a row that the SAE does not reconstruct."""
         ids, wanted = self._features(values)
 
         def change(x: npt.NDArray[Any], at: Any) -> F32:
@@ -126,15 +126,15 @@ class SAE:
         return change
 
     def ablate(self, *ids: int) -> Change:
-        """A change for `ctx.patch`: rows without these features."""
+        """Return a change for `ctx.patch` that removes these features from rows."""
         return self.clamp(dict.fromkeys(ids, 0.0))
 
     def splice(self) -> Change:
-        """A change for `ctx.patch`: in the place of rows what the SAE knows of them."""
+        """Return a change for `ctx.patch` that replaces rows by their reconstruction."""
         return lambda x, at: self(x).reshape(x.shape)
 
     def top(self, features: npt.ArrayLike, k: int = 10) -> list[tuple[int, float, int]]:
-        """The features that are largest anywhere in [n, d_sae]: (feature, value, row)."""
+        """Return the features largest anywhere in [n, d_sae]: (feature, value, row)."""
         found = np.asarray(features)
         largest = found.max(axis=0)
         best = np.argsort(-largest, kind="stable")[:k]
@@ -154,7 +154,7 @@ class SAE:
         return rows
 
     def _normalized(self, x: F32) -> tuple[F32, Any, Any]:
-        """-> rows, and the centre and scale that give them back"""
+        """Return normalized rows, and the center and scale that restore them."""
         how = self.cfg.normalize_activations
         if how == "layer_norm":
             centre = x.mean(-1, keepdims=True)
@@ -166,7 +166,7 @@ class SAE:
         return x, 0.0, 1.0
 
     def _push(self, features: F32, ids: Any = slice(None)) -> F32:
-        """What features add to a row, without the bias."""
+        """Return the sum that features add to a row, without the bias."""
         if self.cfg.rescale_acts_by_decoder_norm:
             features = features / decoder_norm(self.weights)[ids]
         found: F32 = features @ self.W_dec[ids]
@@ -186,5 +186,5 @@ class SAE:
 
 
 def _turned(matrix: F32, d_in: int, axis: int) -> F32:
-    """With d_in as this dimension: some files have it as the other one."""
+    """Return the matrix with d_in as this dimension: some files have it transposed."""
     return matrix if matrix.ndim == 2 and matrix.shape[axis] == d_in else matrix.T

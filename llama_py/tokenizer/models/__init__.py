@@ -16,7 +16,7 @@ from llama_py.tokenizer.vocab import PREFIX
 
 
 def text_model(meta: Mapping[str, Any]) -> TextModel:
-    """The model that the metadata names; TokenizerError with the known names if there is none."""
+    """Return the model that the metadata names; TokenizerError lists the known names."""
     name, known = str(meta.get(PREFIX + "model")), known_models()
     if name not in known:
         raise TokenizerError(
@@ -26,7 +26,7 @@ def text_model(meta: Mapping[str, Any]) -> TextModel:
 
 
 def known_models() -> dict[str, type[TextModel]]:
-    """What `tokenizer.ggml.model` may be, and the class for it."""
+    """Return the classes by their values of `tokenizer.ggml.model`."""
     found: dict[str, type[TextModel]] = {}
     for file in pkgutil.iter_modules(__path__):
         if file.name.startswith("_"):

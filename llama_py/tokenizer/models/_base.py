@@ -1,4 +1,4 @@
-"""What a tokenizer model is; one file each beside this one."""
+"""Base class of tokenizer models, which have one file each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONG = 256  # characters of a word whose ids are not kept for the next time
 
 
 class TextModel(ABC):
-    """What differs between tokenizer models: plain text (no special tokens) to ids, and back.
+    """Tokenizer model: plain text (no special tokens) to ids, and back.
 
     `names` are the values of `tokenizer.ggml.model` that the class serves.
     """
@@ -24,18 +24,18 @@ class TextModel(ABC):
 
     @abstractmethod
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        """Raises TokenizerError for metadata that is missing or broken."""
+        """Read the vocabulary; TokenizerError for missing or broken metadata."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The ids of a text: a whole one, or what stands between two special tokens."""
+        """Return the ids of a text: a whole one, or one between two special tokens."""
 
     def normal(self, text: str) -> bytes:
-        """A normal token's bytes."""
+        """Return a normal token's bytes."""
         return text.replace(SPACE, " ").encode("utf-8", "surrogateescape")
 
     def piece(self, text: str, type: int) -> bytes:
-        """The bytes that a token of a type stands for (llama-vocab.cpp:impl::token_to_piece)."""
+        """Return the bytes of a token by its type (llama-vocab.cpp:impl::token_to_piece)."""
         if type == TokenType.NORMAL:
             return self.normal(text)
         if type == TokenType.BYTE:
@@ -46,7 +46,7 @@ class TextModel(ABC):
 
 
 def _byte(text: str) -> bytes:
-    """`<0x0A>` -> b"\\n"."""
+    """Return the byte that a text such as `<0x0A>` stands for."""
     try:
         return bytes.fromhex(text[3:5])
     except ValueError:

@@ -1,4 +1,4 @@
-"""SentencePiece's compiled normaliser, `tokenizer.ggml.precompiled_charsmap`."""
+"""SentencePiece's compiled normalizer, `tokenizer.ggml.precompiled_charsmap`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Charsmap:
         self._replacements = data[4 + size :]
 
     def longest(self, text: bytes, start: int) -> tuple[int, bytes] | None:
-        """Where the longest key at `start` ends, and what replaces it.
+        """Return the end of the longest key at `start`, and its replacement.
 
         Raises TokenizerError for a table that leads outside itself.
         """

@@ -1,4 +1,4 @@
-"""Merging neighbours, the best pair first."""
+"""Merging of adjacent symbols, the best pair first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MergeQueue:
 
 
 def merged(text: str, rank: Rank) -> list[str]:
-    """The text cut into symbols: at first its characters; of equal ranks the leftmost goes first.
+    """Merge a text's characters to symbols; of equal ranks the leftmost pair merges first.
 
     Time goes with the length, times its logarithm.
     """

@@ -1,4 +1,4 @@
-"""Which keys a text starts with. Texts and keys are `bytes`, or both are `str`."""
+"""Trie of keys that a text may start with; both are `bytes`, or both `str`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def trie(items: Iterable[tuple[bytes | str, int]]) -> Trie:
 
 
 def _grown(items: Iterable[tuple[bytes | str, int]], depth: int) -> Trie:
-    """The node of keys that have their first `depth` characters in common."""
+    """Return the node of keys that share their first `depth` characters."""
     node: Trie = {}
     for item in items:
         key, value = item
@@ -30,7 +30,7 @@ def _grown(items: Iterable[tuple[bytes | str, int]], depth: int) -> Trie:
 
 
 def _path(root: Trie, text: bytes | str, start: int) -> Iterator[tuple[int, Trie]]:
-    """The nodes that the text leads to, and up to where it has been read."""
+    """Yield the nodes along the text, with the position after each."""
     node = root
     for at in range(start, len(text)):
         child = node.get(text[at])
@@ -43,17 +43,17 @@ def _path(root: Trie, text: bytes | str, start: int) -> Iterator[tuple[int, Trie
 
 
 def matches(root: Trie, text: bytes | str, start: int) -> Iterator[tuple[int, int]]:
-    """Where each key that stands at `start` ends, and its value; the shortest key first."""
+    """Yield the end and value of each key at `start`, the shortest first."""
     for end, node in _path(root, text, start):
         if None in node:
             yield end, node[None]
 
 
 def longest(root: Trie, text: bytes | str, start: int) -> tuple[int, int] | None:
-    """Where the longest key that stands at `start` ends, and its value."""
+    """Return the end and value of the longest key at `start`."""
     return max(matches(root, text, start), default=None)
 
 
 def depth(root: Trie, text: bytes | str, start: int) -> int:
-    """How much of the text from `start` on is the beginning of some key."""
+    """Return the length of the text from `start` on that begins some key."""
     return max((end for end, _ in _path(root, text, start)), default=start) - start

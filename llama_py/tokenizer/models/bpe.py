@@ -20,7 +20,7 @@ log = logging.getLogger("llama_py")
 
 
 def _byte_characters() -> list[str]:
-    """GPT-2's character for each byte: itself where it prints, else the next one from U+0100."""
+    """Return GPT-2's character for each byte: itself if printable, else the next from U+0100."""
     printing = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(b if b in printing else next(others)) for b in range(256)]
@@ -60,11 +60,11 @@ class BytePairs(TextModel):
         self._ids_of_word = lru_cache(maxsize=1 << 16)(self._encode_word)
 
     def encode(self, text: str) -> list[int]:
-        """Bytes that were not UTF-8 become U+FFFD each."""
+        """Encode a text; each byte that is not UTF-8 becomes U+FFFD."""
         return self._encode(text.replace(" ", SPACE) if self._pre.escape else text)
 
     def normal(self, text: str) -> bytes:
-        """A normal token's bytes; a character that stands for no byte is taken as it is."""
+        """Return a normal token's bytes; characters that stand for no byte are kept."""
         if not self._pre.as_bytes:
             return super().normal(text)
         return b"".join(_BYTE_OF.get(c) or c.encode("utf-8", "surrogateescape") for c in text)
@@ -126,14 +126,14 @@ class BytePairs(TextModel):
                 yield ids[name]
 
     def _name_of_byte(self, byte: int) -> str:
-        """Return the name of a byte whose symbol is no token: the byte itself, or what is written
-        for it."""
+        """Return the name of a byte whose symbol is not a token: the byte itself, or its written
+        form."""
         raw = bytes([byte]).decode("utf-8", "surrogateescape")
         return raw if self._pre.as_bytes else f"<0x{byte:02X}>"
 
     @cached_property
     def _ranks(self) -> dict[tuple[str, str], int]:
-        """The first of equal merges counts, and what is no pair does not."""
+        """Ranks of merges; the first of equal ones counts, and invalid ones are ignored."""
         found: dict[tuple[str, str], int] = {}
         for i, merge in enumerate(self._merges):
             cut = merge.find(" ", 1)
@@ -156,7 +156,7 @@ class BytePairs(TextModel):
 
 
 def pre_tokenizer(name: str) -> PreTokenizer:
-    """That of a name; TokenizerError with the known and the nearest one for any other."""
+    """Return the pre-tokenizer with this name; TokenizerError suggests a similar one."""
     if name in PRE_TOKENIZERS:
         return PRE_TOKENIZERS[name]
     nearest = difflib.get_close_matches(name, PRE_TOKENIZERS, n=1)

@@ -1,4 +1,4 @@
-"""Byte-level BPE with stretches of DNA (`tokenizer.ggml.model` = hybriddna).
+"""Byte-level BPE with sections of DNA (`tokenizer.ggml.model` = hybriddna).
 
 As llama-vocab.cpp:llm_tokenizer_hybriddna_session: between `<dna>` and `</dna>` every six letters
 are a token. In a GGUF file such a token ends with U+E000, which tells it from a word.
@@ -19,7 +19,8 @@ _LENGTH = 6
 
 
 class HybridDna(BytePairs):
-    """Where the vocabulary lacks one of the three tokens for DNA, all is plain text."""
+    """Model with DNA tokens; all is plain text if the vocabulary lacks one of their three
+    markers."""
 
     names = ("hybriddna",)
 
@@ -45,7 +46,7 @@ class HybridDna(BytePairs):
         return ids
 
     def _dna(self, text: str) -> list[int]:
-        """Letters of either case; the last token is filled with A."""
+        """Encode letters of either case; the last token is padded with A."""
         data, ids = text.encode("utf-8", "surrogateescape").upper(), self.vocab.ids
         parts = (data[i : i + _LENGTH] for i in checked(range(0, len(data), _LENGTH)))
         names = (part.ljust(_LENGTH, b"A").decode("utf-8", "surrogateescape") for part in parts)

@@ -1,4 +1,5 @@
-"""Files without a vocabulary (`tokenizer.ggml.model` = none, no_vocab), and llama.cpp's tests."""
+"""Placeholder for files without a vocabulary (`tokenizer.ggml.model` = none, no_vocab), and for
+tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PLaMo 2 (`tokenizer.ggml.model` = plamo2): of all ways to cut a text, the one of the best score.
+"""PLaMo 2 (`tokenizer.ggml.model` = plamo2): the segmentation with the best score.
 
 As llama-vocab.cpp:llm_tokenizer_plamo2, whose table of suffixes finds the tokens that start at a
 character; here a trie does.
@@ -48,7 +48,7 @@ class Suffixes(TextModel):
         self._byte_ids = byte_of
 
     def encode(self, text: str) -> list[int]:
-        """Bytes that are not UTF-8 become U+FFFD each; U+FEFF at the start is left out."""
+        """Encode a text; bytes that are not UTF-8 become U+FFFD, a leading U+FEFF is dropped."""
         text = decoded(text).removeprefix("\ufeff")
         ends, tokens = self._best(text)
         ids: list[int] = []
@@ -97,7 +97,7 @@ class Suffixes(TextModel):
 
 
 def _rounded(value: float) -> int:
-    """Halves away from zero; no number is below all others."""
+    """Round halves away from zero; NaN and infinity become the lowest score."""
     if not math.isfinite(value):
         return _INVALID
     return int(math.copysign(math.floor(abs(value) + 0.5), value))

@@ -1,4 +1,4 @@
-"""RWKV's World tokenizer (`tokenizer.ggml.model` = rwkv): always the longest token, byte by byte.
+"""RWKV's World tokenizer (`tokenizer.ggml.model` = rwkv): the longest token, byte by byte.
 
 As llama-vocab.cpp:llm_tokenizer_rwkv_session. In a GGUF file a token's text is escaped as in
 Python's `b"..."`.
@@ -47,7 +47,7 @@ class WorldTokenizer(TextModel):
 
 
 def _unescape(text: str) -> bytes:
-    """The bytes of `\\xe4\\n` and the like."""
+    """Return the bytes of an escaped text such as `\xe4\n`."""
     return _ESCAPE.sub(_byte, text.encode("utf-8", "surrogateescape"))
 
 

@@ -44,7 +44,7 @@ class ScoredPieces(TextModel):
 
     @cached_property
     def _merges_stay_in_words(self) -> bool:
-        """Whether no token has a space after something else, so that words are independent."""
+        """True if no token has a space after another character, so that words are independent."""
         return not any(SPACE in text.lstrip(SPACE) for text in self.vocab.texts)
 
     def _encode_word(self, word: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Unigrams (`tokenizer.ggml.model` = t5): of all ways to cut a text, the one of the best score.
+"""Unigrams (`tokenizer.ggml.model` = t5): the segmentation with the best score.
 
 As llama-vocab.cpp:llm_tokenizer_ugm_session, byte for byte. The `tokenizers` library normalises
 and scores otherwise (graphemes; one score for the unknown over all tokens).
@@ -36,7 +36,7 @@ class Unigram(TextModel):
         self._merge_spaces = flag(meta, "remove_extra_whitespaces", False)
 
     def encode(self, text: str) -> list[int]:
-        """Bytes that are not UTF-8 become U+FFFD each."""
+        """Encode a text; each byte that is not UTF-8 becomes U+FFFD."""
         data = self._normalised(text.encode("utf-8", "surrogateescape"))
         starts, tokens = self._best(data)
         ids: list[int] = []
@@ -111,7 +111,7 @@ class Unigram(TextModel):
         return text.replace(b" ", space)
 
     def _normalise_at(self, text: bytes, at: int) -> tuple[int, bytes]:
-        """The position after what was read, and what it becomes."""
+        """Return the position after the normalized part at `at`, and its replacement."""
         # As llama.cpp has it: also what only begins like a user-defined token stays as it is.
         if n := depth(self._user_defined, text, at):
             return at + n, text[at : at + n]
@@ -124,12 +124,12 @@ class Unigram(TextModel):
 
 
 def _width(first: int) -> int:
-    """Bytes of a character, by its first (unicode.cpp:unicode_len_utf8)."""
+    """Return the bytes of a character, by its first byte (unicode.cpp:unicode_len_utf8)."""
     return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
 
 
 def _is_character(data: bytes) -> bool:
-    """Whether unicode.cpp:unicode_cpt_from_utf8 takes it; it does not look at the code point."""
+    """Return True if unicode.cpp:unicode_cpt_from_utf8 accepts it, whatever its code point."""
     if data[0] < 0x80:
         return True
     whole = 0xC0 <= data[0] < 0xF8 and len(data) == _width(data[0])

@@ -1,4 +1,4 @@
-"""WordPiece (`tokenizer.ggml.model` = bert): a word is cut into the longest tokens, left to right.
+"""WordPiece (`tokenizer.ggml.model` = bert): splits words into the longest tokens, left to right.
 
 As llama-vocab.cpp:llm_tokenizer_wpm_session. In a GGUF file the token that starts a word starts
 with U+2581, and the token inside a word has lost its `##`.
@@ -52,7 +52,7 @@ class WordPiece(TextModel):
         self._ids_of_word = lru_cache(maxsize=1 << 16)(self._encode_word)
 
     def encode(self, text: str) -> list[int]:
-        """Bytes that are not UTF-8 are left out."""
+        """Encode a text; bytes that are not UTF-8 are dropped."""
         words = by_pieces(lambda part: part.translate(self._characters), text).split(" ")
         known, made = self._ids_of_word, self._encode_word
         return [
@@ -81,7 +81,7 @@ class WordPiece(TextModel):
 
 
 class _Characters(dict[int, str]):
-    """For `str.translate`: what becomes of each character, with spaces where words are cut."""
+    """Table for `str.translate`: replaces characters, with spaces where words are split."""
 
     def __init__(self, lowercase: bool, strip_accents: bool) -> None:
         super().__init__()

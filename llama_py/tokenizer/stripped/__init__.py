@@ -1,5 +1,5 @@
-"""Which special tokens eat the spaces beside them. Files do not say it, so llama.cpp knows it by
-names in them (llama-vocab.cpp:impl::load).
+"""Special tokens that strip adjacent spaces. Files do not list them, so llama.cpp knows them by
+names in the files (llama-vocab.cpp:impl::load).
 
 A file each, called as the architecture is that such models have; it defines a `Strips`. Files that
 start with `_` are shared.
@@ -22,7 +22,7 @@ SPECIAL_TYPES = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
 def stripped(
     meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]
 ) -> tuple[set[int], set[int]]:
-    """The ids that strip to the left and to the right."""
+    """Return the ids that strip to the left and to the right."""
     found = next((strips for strips in declared() if strips.holds(meta)), None)
     if found is None:
         return set(), set()
@@ -33,7 +33,7 @@ def stripped(
 
 @cache
 def declared() -> list[Strips]:
-    """What all files here declare, in the order in which it is asked."""
+    """Return the declarations of all files here, in the order of their checks."""
     modules = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
     found = (vars(import_module(f"{__name__}.{name}")).values() for name in modules)
     every = [value for values in found for value in values if isinstance(value, Strips)]

@@ -1,4 +1,4 @@
-"""What a file here declares."""
+"""Declaration of special tokens that strip spaces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Strips:
     order: int = 0
 
     def holds(self, meta: Mapping[str, Any]) -> bool:
-        """Whether it does for a file."""
+        """Return True if the declaration applies to a file."""
         said = (
             (str(meta.get("general.architecture", "")), self.arch),
             (str(meta.get(PREFIX + "pre", "")), self.pre),
