@@ -1,7 +1,7 @@
 """Planning of model and context options that fit into memory (common/fit.cpp).
 
 `fit` looks for the best answer in sizes alone (`shares`), makes model and context as they would be
-then, on devices that only plan (`llama_py.fit.planning`), and searches again with the measured sizes:
+then, on devices that only plan (`llama_py.fit.planning`), and searches again with these sizes:
 its result has been planned, not estimated.
 
 Best is, in this order: all of the model on the devices before the host; all but experts, of as few

@@ -122,7 +122,7 @@ def _matched(pattern: re.Pattern[Any], text: str | bytes, ends: Iterable[int]) -
 
 
 def _with_classes(pattern: str) -> str:
-    """Replace each \p{X} in a pattern by its characters."""
+    """Replace each \\p{X} in a pattern by its characters."""
     inside = False
 
     def put(match: re.Match[str]) -> str:
