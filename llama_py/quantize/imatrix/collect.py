@@ -1,4 +1,4 @@
-"""Collection of squared inputs of weight matrices in a running model (imatrix.cpp:collect_imatrix)."""
+"""Collection of squared inputs of weight matrices while a model runs (collect_imatrix)."""
 
 from __future__ import annotations
 

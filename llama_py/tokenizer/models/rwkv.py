@@ -47,7 +47,7 @@ class WorldTokenizer(TextModel):
 
 
 def _unescape(text: str) -> bytes:
-    """Return the bytes of an escaped text such as `\xe4\n`."""
+    """Return the bytes of an escaped text such as `\\xe4\\n`."""
     return _ESCAPE.sub(_byte, text.encode("utf-8", "surrogateescape"))
 
 
