@@ -1,4 +1,4 @@
-"""The paths of the server and who handles them (server.cpp)."""
+"""Routes of the server and their handlers (server.cpp)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def app(
     listen: ListenParams,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
 ) -> Starlette:
-    """The whole application, which answers what needs a model once the shelf is ready."""
+    """Return the whole application; routes that need a model work once the shelf is ready."""
     prefix = listen.api_prefix
     handles = {}
     for (method, path), of_all in ALWAYS.items():
@@ -168,8 +168,8 @@ def _of_all(handler: OfAll, shelf: Shelf) -> Handle:
 
 
 def _of_one(handler: Handler, shelf: Shelf) -> Handle:
-    """The handler with the state of the model that the request means, which stays in memory until
-    the response is sent."""
+    """Wrap a handler with the state of the request's model, which stays loaded until the response
+    is sent."""
 
     loss = shelf.loss
 
@@ -209,7 +209,7 @@ def _checked(handle: Handle, listen: ListenParams, method: str, handler: object)
 
 
 def _told(handle: Handle) -> Handle:
-    """Errors as responses."""
+    """Wrap a handler so that errors become responses."""
 
     async def handled(request: Request) -> Any:
         try:
@@ -233,7 +233,7 @@ def _told(handle: Handle) -> Handle:
 
 
 async def _refused(request: Request, e: Exception) -> Response:
-    """No such path, or not with this method."""
+    """Return the response for an unknown path or a wrong method."""
     code = e.status_code if isinstance(e, HTTPException) else 404
     if code == 405:
         return as_error(HTTPError("not_found_error", f"{request.method} is not for this path"))

@@ -1,4 +1,4 @@
-"""llama-py-server: a model behind HTTP, with the interfaces of OpenAI, Anthropic and llama-server.
+"""Command llama-py-server: serves a model with the APIs of OpenAI, Anthropic and llama-server.
 
 Without -m it is the demo model. docs/server.md has all paths.
 """
@@ -135,7 +135,7 @@ def _command(args: argparse.Namespace) -> int:
 
 
 def _fetch_preset(args: argparse.Namespace) -> None:
-    """From now on a repository of presets that -hf names is --models-preset."""
+    """Replace a repository of presets named by -hf with --models-preset."""
     found = read(args, FileParams)
     if not found.hf_repo or read(args, ModelsParams).is_several:
         return
@@ -147,7 +147,7 @@ def _fetch_preset(args: argparse.Namespace) -> None:
 
 
 def _loss() -> Loss:
-    """What a rank that is lost brings about."""
+    """Return the handler of a lost rank."""
     from ggml_mpi.world import world
     from llama_py_server.models.loss import Loss
 
@@ -157,7 +157,7 @@ def _loss() -> Loss:
 
 
 def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
-    """The models that options name; none is loaded yet. loss: see Shelf"""
+    """Return the shelf of models that options name, without loading one. loss: see Shelf"""
     from ggml_py.machine.host import memory
     from llama_py_server.models.catalog import entries, single
     from llama_py_server.models.shelf import Manages, Shelf
@@ -202,8 +202,8 @@ class Loader:
 
     @property
     def is_busy(self) -> bool:
-        """Whether, at the end, a model is still being loaded or in use: nothing can stop that, but
-        the end of the process."""
+        """True if a model is still being loaded or used at the end; only the end of the process
+        stops that."""
         return self._closing.is_alive()
 
     def begin_end(self) -> None:
@@ -263,7 +263,8 @@ def _size(n: int | None) -> str:
 
 
 def opened(args: argparse.Namespace, record: ModelRecord, loss: Loss | None = None) -> ModelState:
-    """The model and its engine, as options name them; of -m, one. record, loss: see ModelState"""
+    """Load the model and engine that options name; of several -m, one. record, loss: see
+    ModelState"""
     from llama_py.weights.placement import devices_in_use
     from llama_py_server.models.fitting import check_fits
     from llama_py_server.models.state import ModelOptions, ModelState
@@ -308,7 +309,7 @@ def _engine(
     speculative: SpeculativeParams,
     undo: contextlib.ExitStack,
 ) -> Engine:
-    """What answers, with its template and adapters. undo: what is to be done if that fails"""
+    """Create the engine with its template and adapters. undo: cleanup in case of failure"""
     from llama_py.serving import Engine
 
     o, talk = read(args, ServerParams), read(args, TalkParams)

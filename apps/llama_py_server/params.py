@@ -17,7 +17,7 @@ _POSITIVE = integers(1)
 
 @dataclass(frozen=True, kw_only=True)
 class ListenParams(Params):
-    """Where to listen, and who is let in."""
+    """Addresses, keys and access rules of the server."""
 
     host: tuple[str, ...] = option(
         ("127.0.0.1",),
@@ -151,7 +151,7 @@ class ListenParams(Params):
         return max(self.max_bodies << 20 or min(2 * one, host.memory()[1] // 16), one)
 
     def keys(self) -> tuple[str, ...]:
-        """All keys. OSError if their file cannot be read."""
+        """Return all keys; OSError if their file cannot be read."""
         lines = Path(self.api_key_file).read_text("utf-8").splitlines() if self.api_key_file else []
         return (*self.api_key, *(line.strip() for line in lines if line.strip()))
 
@@ -161,7 +161,7 @@ _ALIASES = ValueRule("names without spaces", lambda names: all(n.strip() == n an
 
 @dataclass(frozen=True, kw_only=True)
 class ServerParams(Params):
-    """What is served."""
+    """Options of the served API."""
 
     alias: tuple[str, ...] = option(
         (),
@@ -244,7 +244,7 @@ class ServerParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsParams(Params):
-    """Which models there are, and how many of them at a time."""
+    """Options for the models that are served, and how many at a time."""
 
     model: tuple[str, ...] = option(
         (),
@@ -304,7 +304,7 @@ class ModelsParams(Params):
 
     @property
     def is_several(self) -> bool:
-        """Whether requests have to say which model they mean."""
+        """True if requests must name their model."""
         more = self.models_dir or self.models_preset or self.models_cached
         return bool(len(self.model) > 1 or more)
 

@@ -1,5 +1,5 @@
-"""Where the console script begins: nothing else is imported here, so that Ctrl-C ends it quietly
-from its first moment on."""
+"""Entry point of the console script; it imports nothing else, so that Ctrl-C ends it quietly from
+the start."""
 
 from __future__ import annotations
 

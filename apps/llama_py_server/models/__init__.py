@@ -1,1 +1,1 @@
-"""The models of a server: which there are, which are in memory, and their options."""
+"""Models of a server: their list, their memory, and their options."""

@@ -1,4 +1,4 @@
-"""Which models a server has: those of -m, of folders, of presets, and those that were fetched."""
+"""Catalog of a server's models: those of -m, of folders, of presets, and downloaded ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CatalogEntry:
 
 
 def single(args: argparse.Namespace, opened: Open) -> ModelEntry:
-    """The one model of a server."""
+    """Return the entry of the server's only model."""
     models = read(args, ModelsParams).model
     own = argparse.Namespace(**{**vars(args), "model": models[0] if models else ""})
     return ModelEntry("", lambda record: opened(own, record))
@@ -46,7 +46,7 @@ def single(args: argparse.Namespace, opened: Open) -> ModelEntry:
 def entries(
     args: argparse.Namespace, given: Sequence[str], parser: OptionParser, opened: Open
 ) -> list[ModelEntry]:
-    """All models that requests may name. ModelError for two of one name, and for wrong presets.
+    """Return all models that requests may name; ModelError for duplicate names and invalid presets.
 
     given   the server's command line, whose options are for all of them
     parser  of such lines, which is used up
@@ -93,7 +93,7 @@ def entries(
 def _settle(
     own: argparse.Namespace, one: CatalogEntry | None, its: Preset, parser: OptionParser, name: str
 ) -> None:
-    """Which file it is: where it was found, or what its preset says."""
+    """Set the model's file: where it was found, or the one in its preset."""
     said = parser.parse_args(list(its.flags))
     for option in NOT_ITS_OWN:
         setattr(own, option, getattr(said, option))
@@ -129,7 +129,7 @@ def _of_line(o: ModelsParams) -> Iterator[CatalogEntry]:
 
 
 def _of_folder(folder: str) -> Iterator[CatalogEntry]:
-    """Files, and folders with a model in several files or with others that belong to it."""
+    """Yield models in a folder: files, and folders with shards or additional files."""
     if not folder:
         return
     for path in sorted(Path(folder).iterdir()):
@@ -142,7 +142,8 @@ def _of_folder(folder: str) -> Iterator[CatalogEntry]:
 
 
 def _cached() -> Iterator[CatalogEntry]:
-    """By their short names; those of the hub by their repository and type, as llama-server does."""
+    """Yield cached models by short names; those of the Hub by repository and type, like
+    llama-server."""
     repos, known = hub.cached_names(), local_models.known()
     for short, path in known.items():
         if path not in repos.values():
@@ -153,7 +154,7 @@ def _cached() -> Iterator[CatalogEntry]:
 
 
 def _eyes(path: Path) -> str:
-    """The encoder of images beside a model; empty, if there is none."""
+    """Return the vision encoder in the folder of a model; "" if there is none."""
     folder = path.parent
     found = hub.eyes_of(path.name, sorted(p.name for p in folder.glob("*.gguf")))
     return str(folder / found) if found else ""

@@ -1,4 +1,4 @@
-"""GET /models/sse: which models come and leave, and how what is fetched goes on, as it happens
+"""Server-sent events of GET /models/sse: models that appear and disappear, and download progress
 (server-models.cpp:notify_sse)."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Feed:
         self._watching: asyncio.Task[None] | None = None
 
     def send(self, event: str, model: str, data: object = None) -> None:
-        """To all that listen now."""
+        """Send an event to all listeners."""
         more = {} if data is None else {"data": data}
         text = encode(Frame({"model": model, "event": event, **more}))
         for queue in [*self._listening]:
@@ -38,7 +38,7 @@ class Feed:
                 self._end(queue)
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """All events from now on, until the feed is closed."""
+        """Yield all events from now on, until the feed is closed."""
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._listening.add(queue)
         if self._watching is None:
@@ -60,13 +60,13 @@ class Feed:
             self._watching = None
 
     def close(self) -> None:
-        """Nobody hears anything more; streams end."""
+        """Close the feed; all streams end."""
         for queue in [*self._listening]:
             queue.put_nowait(b"")
             self._end(queue)
 
     async def _watch(self) -> None:
-        """Tells of each change."""
+        """Send an event for each change."""
         before = self._statuses()
         while True:
             await asyncio.sleep(LOOK)

@@ -1,4 +1,4 @@
-"""Models that clients have fetched from the hub, each by a process of its own, which can be ended
+"""Downloads of models from the Hub that clients requested, in separate, cancellable processes
 (server-models.cpp:SERVER_CHILD_MODE_DOWNLOAD)."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHILD = (
 
 
 def fetch(repo: str, *names: str) -> int:
-    """These files of a repository, in a process of its own. -> its exit code"""
+    """Download files of a repository, in a separate process; return the exit code."""
     from ggml_py.errors import ModelError
     from llama_py_tools.command.params import FileParams
 
@@ -56,7 +56,7 @@ class Fetch:
 
     @property
     def progress(self) -> dict[str, dict[str, int]]:
-        """Of each file, as they come one after the other."""
+        """Bytes done of each file; files are downloaded one after another."""
         found, left = {}, self.done
         for path, size in self.sizes.items():
             found[f"{self.repo}/{path}"] = {"done": min(left, size), "total": size}
@@ -69,7 +69,7 @@ class Fetch:
 
 
 class Fetches:
-    """Those that are under way.
+    """Downloads of models in progress.
 
     feed     is told how they go;  arrived  is called when one is there
     """
@@ -79,7 +79,7 @@ class Fetches:
         self.running: dict[str, Fetch] = {}
 
     def begin(self, name: str, sizes: Mapping[str, int], token: str = "") -> None:
-        """Fetch the files of a model, and tell what comes of it."""
+        """Download the files of a model, and report the result."""
         paths = os.pathsep.join(path for path in sys.path if path)
         environment = {**os.environ, "PYTHONPATH": paths, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         if token:
@@ -132,13 +132,13 @@ class Fetches:
             await fetch.watching
 
     def close(self) -> None:
-        """From any thread."""
+        """Cancel all downloads; safe to call from any thread."""
         for fetch in [*self.running.values()]:
             fetch.cancel()
 
 
 def _words_file() -> IO[bytes]:
-    """For what a process says on stderr, which may be more than a pipe takes."""
+    """Return a file for a process's stderr, which may exceed a pipe's buffer."""
     return tempfile.TemporaryFile()
 
 

@@ -1,4 +1,4 @@
-"""Whether a model fits the ranks that are left."""
+"""Check that a model fits the remaining ranks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def check_fits(path: str, devices: Iterable[Device]) -> None:
-    """ModelError for a file that is larger than what all machines have free: it would be read from
-    disks for every token."""
+    """Raise ModelError for a file larger than the free memory of all machines, which would be read
+    from disk for every token."""
     free: dict[str, int] = {}
     for device in devices:
         about = getattr(device, "about", None)

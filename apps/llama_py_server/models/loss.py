@@ -1,4 +1,4 @@
-"""The end of a server over ranks that has lost one of them, as its clients see it."""
+"""Shutdown of a server over ranks after one of them is lost, as seen by its clients."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TELLING = 2.0  # seconds: open answers get their error, and who asks meanwhile i
 
 
 class Loss:
-    """Nothing is lost at first. Then `error` says what is, and all that listen are called, each in
-    its event loop."""
+    """State of a lost rank: `error` is set then, and all listeners are called in their event
+    loops."""
 
     def __init__(self) -> None:
         self.error: HTTPError | None = None
@@ -27,12 +27,12 @@ class Loss:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """HTTPError once a rank is lost: nothing new is begun."""
+        """Raise HTTPError if a rank is lost."""
         if self.error is not None:
             raise self.error
 
     def listen(self, told: Callable[[HTTPError], None]) -> Callable[[], None]:
-        """Have a function called when a rank is lost; -> what ends that."""
+        """Register a function to call when a rank is lost; return a function that removes it."""
         with self._lock:
             self.check()
             self._listening[told] = asyncio.get_running_loop()
@@ -43,7 +43,7 @@ class Loss:
         return forget
 
     async def before(self, doing: Awaitable[T]) -> T:
-        """What comes of it; HTTPError, if a rank is lost before."""
+        """Await a result; HTTPError if a rank is lost before."""
         task = asyncio.ensure_future(doing)
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -71,7 +71,7 @@ class Loss:
                     await task
 
     def end(self, why: str) -> None:
-        """Tell all, and end this process: what it computes with is gone."""
+        """Notify all listeners and end this process, which cannot compute without the rank."""
         with self._lock:
             self.error = HTTPError("unavailable_error", f"{why}; the server ends")
             listening = list(self._listening.items())

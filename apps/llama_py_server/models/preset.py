@@ -1,4 +1,4 @@
-"""Files of --models-preset: options of models, in sections (common/preset.cpp).
+"""Preset files of --models-preset: options of models, in sections (common/preset.cpp).
 
 version = 1
 [*]                       ; of all
@@ -51,8 +51,8 @@ class Preset:
 
 
 def read(path: str, parser: OptionParser) -> dict[str, Preset]:
-    """Of each model by its name; `*` is in all of them already, but stands there too. OSError,
-    ModelError for what is none of a preset's lines, with the file and the section."""
+    """Read presets by model name, each including `*`, which is also returned. OSError, or
+    ModelError with file and section for an invalid line."""
     found = configparser.ConfigParser(
         delimiters=("=",),
         comment_prefixes=(";", "#"),
@@ -105,7 +105,7 @@ def _preset(where: str, lines: Iterable[tuple[str, str]], options: Options) -> P
 
 
 def _flags(flag: str, value: str, options: Options) -> list[str]:
-    """A line as words of a command line."""
+    """Return a line as words of a command line."""
     if not flag:
         raise ValueError("there is no such option; docs/options.md has those that there are")
     o, is_switch, is_of_server = options[flag]

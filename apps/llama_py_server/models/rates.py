@@ -1,4 +1,4 @@
-"""Rates between two looks at the metrics."""
+"""Rates between two reads of the metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from llama_py.serving import Metrics
 
 
 class RateWindow:
-    """What was done since the metrics were read last: rates are those of this time."""
+    """Metrics at the last read; rates are computed since then."""
 
     def __init__(self) -> None:
         self.last = Metrics()

@@ -1,4 +1,4 @@
-"""The models of a server: which there are, and which of them a request means."""
+"""Shelf of a server's models, which finds the model of a request."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ModelEntry:
 
     @property
     def is_of_hub(self) -> bool:
-        """Whether it is in the hub's cache, by its repository."""
+        """True if it is a repository in the Hub's cache."""
         return self.kind == "cache" and "/" in self.name
 
     def source(self) -> Source[ServedModel]:
@@ -60,8 +60,11 @@ class ModelEntry:
 
 @dataclass(frozen=True)
 class Manages:
-    """who  may have models fetched from the hub and removed: here, all, none;  why  none
-    token   of the hub"""
+    """Permission to download and remove models of the Hub.
+
+    who    clients that have it: here, all, none;  why  reason for none
+    token  access token of the Hub
+    """
 
     who: str = "none"
     why: str = "this server has no models of the hub (--models-cached)"
@@ -90,15 +93,17 @@ class ServedModel:
 
 
 class Shelf:
-    """
-    models   those that are in memory, and who waits for one
-    several  whether requests have to say which they mean; otherwise any name is that of the one
-    autoload whether a request loads the model that it names
-    ready    whether requests are answered
-    again    makes the entries again, because models may have changed
+    """Models of a server.
+
+    models   loaded models and waiting requests
+    several  requests must name their model; otherwise any name is accepted
+    autoload a request loads the model that it names autoload whether a request loads the model that
+    it names
+    ready    requests are served
+    again    makes the entries again, if models have changed
     loss     of ranks that compute; None without any that could be lost
-    manages  who may change which models there are;  fetches  those that come
-    feed     tells who listens
+    manages  permission to change the models;  fetches  downloads
+    feed     events for listeners
     """
 
     def __init__(
@@ -138,17 +143,17 @@ class Shelf:
         return next(one for one in self.models.info() if one.name == entry.name)
 
     def statuses(self) -> dict[str, str]:
-        """Of all models by name."""
+        """Return the status of all models by name."""
         return {info.name: status_of(info) for info in self.models.info()}
 
     @property
     def only_loads(self) -> bool:
-        """Whether models are being loaded, and none is in memory."""
+        """True if models are being loaded, and none is loaded yet."""
         states = {info.state for info in self.models.info()}
         return "loading" in states and states <= {"loading", "unloaded"}
 
     def named(self, name: str) -> ModelEntry:
-        """HTTPError for a name that is none."""
+        """Return the entry with this name; HTTPError if there is none."""
         if not name:
             raise invalid("model name is missing from the request")
         found = self.entries.get(name)
@@ -200,7 +205,7 @@ class Shelf:
         future.add_done_callback(self.models.forget)
 
     def tick(self) -> None:
-        """To be called now and then."""
+        """Unload idle models; call it regularly."""
         self.models.tick(max(self.idle, 1e-9) if self.idle >= 0 else 0.0)
 
     def reload(self) -> None:
@@ -222,7 +227,7 @@ class Shelf:
         self.feed.send("models_reload", "*")
 
     def close(self) -> None:
-        """End what is being answered, and give all memory back."""
+        """Cancel all responses, and release all memory."""
         self.ready = False
         self.fetches.close()
         for entry in self.entries.values():
@@ -234,14 +239,14 @@ class Shelf:
 
 
 def status_of(info: ModelInfo) -> str:
-    """In llama-server's words (server-models.h:server_model_status)."""
+    """Return llama-server's name of a status (server-models.h:server_model_status)."""
     if info.state == "unloading":
         return "unloaded"
     return "sleeping" if info.asleep else info.state
 
 
 def holding(state: ModelState) -> Shelf:
-    """Of one model that is in memory already."""
+    """Return a shelf of one model that is loaded already."""
     shelf = Shelf([ModelEntry("", lambda _: state)])
     with shelf.models.use(""):
         shelf.ready = True

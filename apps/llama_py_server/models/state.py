@@ -1,4 +1,4 @@
-"""What all requests share: the model, its engine, and the options."""
+"""State that all requests to a model share: model, engine, options."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 def build() -> str:
-    """What this is; as llama.cpp's it begins with a `b`, behind it a version."""
+    """Return the build; like llama.cpp's it begins with a `b`, followed by a version."""
     return f"b{version('llama-py')}-llama-py"
 
 
 @dataclass
 class ModelRecord:
-    """What stays of a model's state while it is not in memory.
+    """Record of a model that persists while it is unloaded.
 
     started   seconds since 1970
-    window    the metrics that were told last
-    total     what was done before it left
+    window    metrics at the last read
+    total     metrics before it was unloaded
     """
 
     started: float = field(default_factory=time.time)
@@ -92,7 +92,7 @@ class ModelState:
         return min(self.names)
 
     def now(self) -> Now:
-        """What the engine is doing, and was done with this model so far."""
+        """Return the engine's metrics, including those from before it was unloaded."""
         now = self.engine.metrics()
         return replace(now, total=self.record.total + now.total)
 
@@ -102,7 +102,7 @@ class ModelState:
 
     @property
     def pooling(self) -> str:
-        """How the rows of a text become one."""
+        """Pooling of a text's rows."""
         if self.params.reranking:
             return "rank"
         asked, own = self.engine.params.pooling, self.model.hparams.pooling
@@ -110,12 +110,12 @@ class ModelState:
 
     @property
     def sees(self) -> bool:
-        """Whether images may be given."""
+        """True if images are supported."""
         return self.model.vision is not None
 
     def see(self, text: str, images: Sequence[bytes]) -> list[int]:
-        """A prompt of a text with images where it has marks. ModelError if these are not as many,
-        TooLong where they take too many tokens."""
+        """Return a prompt of a text with images at its marks. ModelError if their numbers differ,
+        TooLong if they take too many tokens."""
         from llama_py.vision.prompt import image_prompt
 
         m = self.model
@@ -128,11 +128,11 @@ class ModelState:
 
     @cached_property
     def template(self) -> ChatTemplate:
-        """That of conversations. ModelError if there is none."""
+        """Chat template; ModelError if there is none."""
         return template_of(self.model)
 
     def adapters_of(self, scales: Mapping[int, float]) -> dict[Adapter, float]:
-        """Adapters by their numbers; those that are not named are not used."""
+        """Return adapters by their numbers; adapters that are not named are unused."""
         loaded = self.model.adapters
         unknown = [id for id in scales if id >= len(loaded)]
         if unknown:

@@ -1,4 +1,4 @@
-"""The summary of a model for /models and /props, also while it is not in memory."""
+"""Summary of a model for /models and /props, also while it is unloaded."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The handlers of paths."""
+"""Handlers of the server's routes."""

@@ -1,4 +1,5 @@
-"""/v1/chat/completions, /v1/responses, /v1/messages, what counts their tokens, /apply-template."""
+"""Routes of chat: /v1/chat/completions, /v1/responses, /v1/messages, token counts,
+/apply-template."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ async def count_messages(http: HTTPRequest, state: ModelState) -> Response:
 
 
 async def apply_template(http: HTTPRequest, state: ModelState) -> Response:
-    """The prompt of a conversation, without an answer; with marks where images are."""
+    """Return the prompt of a conversation without a response; images become marks."""
     body = await object_of(http)
     found, *_ = await work.read(http, read_chat, state, body)
     prompt = found.text

@@ -1,4 +1,4 @@
-"""/completion, /completions, /v1/completions, /infill: prompts that are gone on with."""
+"""Routes of text completion: /completion, /completions, /v1/completions, /infill."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def openai(http: HTTPRequest, state: ModelState) -> Response:
 
 
 def _read_suffix(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
-    """Prompts for the text between a prompt and the suffix."""
+    """Return prompts for the text between a prompt and the suffix."""
     if missing := _missing(state):
         raise invalid(f"'suffix' is not supported by this model: {missing}")
     (request, *_), delivery = _read(state, body)
@@ -80,7 +80,7 @@ def _check_repeated(state: ModelState, request: Request, delivery: Delivery, n: 
 
 
 async def infill(http: HTTPRequest, state: ModelState) -> Response:
-    """What stands between two texts."""
+    """Complete the text between two texts."""
     if missing := _missing(state):
         raise not_supported(f"Infill is not supported by this model: {missing}")
     body = await object_of(http)

@@ -1,4 +1,4 @@
-"""/embeddings, /v1/embeddings, /rerank: texts that are read, not gone on with."""
+"""Routes of texts without completion: /embeddings, /v1/embeddings, /rerank."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def _tokens(state: ModelState, given: Any) -> list[int]:
 async def _rows(
     request: Request, state: ModelState, prompts: Sequence[Sequence[int]], norm: int
 ) -> list[F32]:
-    """Of each prompt [1, n]; without pooling [n_tokens, n]. ClientDisconnect if nobody waits."""
+    """Return each prompt's embedding [1, n]; without pooling [n_tokens, n]. ClientDisconnect if the
+    client has left."""
     try:
         if (client := CLIENT.get()) is not None:
             client.count(sum(map(len, prompts)))
@@ -137,7 +138,7 @@ async def _rows(
 
 
 async def rerank(request: Request, state: ModelState) -> Response:
-    """How well documents answer a query, as Jina and TEI have it."""
+    """Score how well documents answer a query, in the form of Jina and TEI."""
     if not state.params.reranking:
         raise not_supported("This server does not support reranking. Start it with `--reranking`")
     body = await object_of(request)

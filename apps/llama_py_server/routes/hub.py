@@ -1,4 +1,5 @@
-"""Models of the hub that clients have fetched, and removed (server-models.cpp):
+"""Routes for downloading and removing models of the Hub (server-models.cpp):
+
 
 POST /models {"model": "USER/MODEL:TYPE"}    begin to fetch it
 DELETE /models?model=USER/MODEL:TYPE         take it from the hub's cache
@@ -29,7 +30,8 @@ LEAVING = 60.0  # seconds in which a model has to end what it answers
 
 
 async def fetch(request: Request, shelf: Shelf) -> Response:
-    """Whether there is such a model is known at once; the rest goes on behind the answer."""
+    """Start a download; an unknown model is reported at once, the rest continues after the
+    response."""
     _check_may(request, shelf)
     name = text(await object_of(request), "model")
     if not name:
@@ -44,7 +46,7 @@ async def fetch(request: Request, shelf: Shelf) -> Response:
 
 
 async def remove(request: Request, shelf: Shelf) -> Response:
-    """Where it is in use, once that has ended."""
+    """Remove a model; if it is in use, once that has ended."""
     _check_may(request, shelf)
     name = request.query_params.get("model", "")
     if name in shelf.fetches.running:
@@ -88,7 +90,8 @@ async def events(request: Request, shelf: Shelf) -> Response:
 
 
 def _check_may(request: Request, shelf: Shelf) -> None:
-    """What is fetched takes the disk, and what is removed is gone: not for whoever passes by."""
+    """Raise HTTPError unless the client may change models: downloads fill the disk, removals are
+    final."""
     if not shelf.several:
         raise HTTPError("not_found_error", "File Not Found")
     who = shelf.manages.who
@@ -104,7 +107,7 @@ def _check_may(request: Request, shelf: Shelf) -> None:
 
 
 def _is_here(request: Request) -> bool:
-    """Whether a client is of this machine; one of a unix socket is."""
+    """Return True for a client on this machine, or of a unix socket."""
     if request.client is None:
         return True
     try:

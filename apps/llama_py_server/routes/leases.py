@@ -1,4 +1,4 @@
-"""The model of a request: which it is, and its lease until the response is sent."""
+"""Lease of a request's model, until the response is sent."""
 
 from __future__ import annotations
 

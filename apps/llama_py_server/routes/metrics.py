@@ -1,4 +1,4 @@
-"""/metrics: numbers for Prometheus (server-task.cpp:to_metrics)."""
+"""Route /metrics: numbers for Prometheus (server-task.cpp:to_metrics)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Shown(NamedTuple):
-    """name, help  of a number;  value  what it is"""
+    """Metric with its name, help and value."""
 
     name: str
     help: str

@@ -1,4 +1,4 @@
-"""/health, /models, and what loads models, where there are several (server-models.cpp)."""
+"""Routes /health, /models, and loading of models if there are several (server-models.cpp)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def health(request: Request, shelf: Shelf) -> Response:
 
 
 async def models(request: Request, shelf: Shelf) -> Response:
-    """All that may be asked for, with `?reload=1` those that there are now."""
+    """Return all models that requests may name; `?reload=1` looks for new ones."""
     if not shelf.several:
         summary = shelf.summary(shelf.only)
         assert summary is not None  # it was in memory once
@@ -42,7 +42,7 @@ async def models(request: Request, shelf: Shelf) -> Response:
 
 
 def _one_model(summary: ModelSummary) -> Response:
-    """For OpenAI's clients, and for those of Ollama."""
+    """Return the list of one model, for clients of OpenAI and of Ollama."""
     name, meta, n = summary.model["id"], summary.model["meta"], summary.model["meta"]["n_params"]
     known = {
         "name": name,
@@ -68,7 +68,7 @@ def _one_model(summary: ModelSummary) -> Response:
 
 
 def _coming(fetch: Fetch) -> dict[str, Any]:
-    """A model that is being fetched."""
+    """Return the entry of a model that is being downloaded."""
     return {
         "id": fetch.name,
         "object": "model",
@@ -80,7 +80,7 @@ def _coming(fetch: Fetch) -> dict[str, Any]:
 
 
 async def model(request: Request, shelf: Shelf) -> Response:
-    """One of them; where there is only one, whichever is asked for."""
+    """Return one model; a server with a single model ignores the name."""
     if not shelf.several:
         summary = shelf.summary(shelf.only)
         assert summary is not None
@@ -131,7 +131,7 @@ async def load(request: Request, shelf: Shelf) -> Response:
 
 
 async def unload(request: Request, shelf: Shelf) -> Response:
-    """Let a model leave, once what it answers has ended; or one that is being fetched not come."""
+    """Unload a model once its responses have ended, or cancel its download."""
     name = text(await object_of(request), "model")
     if name in shelf.fetches.running:
         await shelf.fetches.cancel(name)

@@ -1,4 +1,4 @@
-"""The page at `/`: a chat in the browser (dev/make/chat_page), as files of the package."""
+"""Web page at `/`: a chat in the browser (dev/make/chat_page), as files of the package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Handle = Callable[[Request], Awaitable[Response]]
 
 
 def file(name: str) -> Handle:
-    """A handler that gives one of the page's files; it needs no key, and no model."""
+    """Return a handler of one of the page's files; it needs no key and no model."""
 
     async def handle(request: Request) -> Response:
         return Response(_content(name), media_type=TYPES[name], headers=HEADERS)

@@ -1,4 +1,4 @@
-"""/props and /lora-adapters: settings of a model, and of the server."""
+"""Routes /props and /lora-adapters: settings of a model, and of the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def get(request: Request, shelf: Shelf) -> Response:
-    """Of a model; where there are several and none is named, of the server."""
+    """Return a model's settings, or the server's if none of several models is named."""
     ui: bool = request.app.state.ui
     if shelf.several and not request.query_params.get("model"):
         return as_json(
@@ -58,7 +58,7 @@ async def post(request: Request, state: ModelState) -> Response:
 
 
 async def adapters(request: Request, state: ModelState) -> Response:
-    """The LoRA adapters and the scales of requests that say nothing of them."""
+    """Return the LoRA adapters, and their scales for requests that specify none."""
     in_use = state.engine.loras
     found = []
     for id, adapter in enumerate(state.model.adapters):

@@ -1,4 +1,4 @@
-"""/slots: what sequences do; save, restore, erase."""
+"""Route /slots: state of sequences; save, restore, erase."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _path(request: Request, state: ModelState) -> tuple[str, Path]:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether it names a file of a folder, and no other, on any system
+    """Return True if a name is a plain file name on any system
     (common.cpp:fs_validate_filename)."""
     if not name or len(name.encode("utf-8", "replace")) > MAX_NAME or name.strip(" ") != name:
         return False

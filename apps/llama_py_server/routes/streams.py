@@ -1,10 +1,11 @@
-"""Streams that are resumed:
+"""Routes of resumable streams:
+
 
     GET /v1/stream?conv_id=ID&from=BYTES    what was sent, then what comes
     DELETE /v1/stream?conv_id=ID            stop
     POST /v1/streams/lookup                 which of these conversations have one
 
-Where the server has keys, each is told of its own only.
+If the server has keys, each sees only its own streams.
 """
 
 from __future__ import annotations

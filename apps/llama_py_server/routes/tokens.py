@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize."""
+"""Routes /tokenize and /detokenize of texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _tokenized(t: Tokenizer, body: Body) -> Response:
 
 
 def _piece(data: bytes) -> Any:
-    """Its text, or its bytes where they are not UTF-8."""
+    """Return a token's text, or its bytes if they are not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Paths as Google's Vertex AI calls them, where its variables say so (server-http.cpp):
+"""Routes for Google's Vertex AI, enabled by its environment variables (server-http.cpp):
 
     AIP_MODE=PREDICTION     they are there;  AIP_HTTP_PORT  where the server listens then
     AIP_HEALTH_ROUTE        another path of /health
@@ -38,7 +38,7 @@ def is_on() -> bool:
 
 
 def port(given: int) -> int:
-    """That which is asked for there, else the given one."""
+    """Return the port of AIP_HTTP_PORT, else the given one."""
     return int(os.environ.get("AIP_HTTP_PORT", "8080")) if is_on() else given
 
 
@@ -58,8 +58,7 @@ def predict_paths() -> list[str]:
 
 
 def handles(known: Mapping[Key, Handle], told: Callable[[Handle], Handle]) -> dict[Key, Handle]:
-    """What is there besides the known paths: nothing where it is off. HTTPError for a path that is
-    taken."""
+    """Return additional routes; none if Vertex AI is off. HTTPError for a path that is taken."""
     if not is_on():
         return {}
     [predict] = predict_paths()
@@ -75,7 +74,7 @@ def handles(known: Mapping[Key, Handle], told: Callable[[Handle], Handle]) -> di
 
 
 def name_of(path: str) -> str:
-    """`/v1/chat/completions` is chatCompletions."""
+    """Return the name of a path: chatCompletions for `/v1/chat/completions`."""
     first, *others = re.split("[/_-]", path.removeprefix("/v1").strip("/"))
     return first + "".join(one[:1].upper() + one[1:] for one in others)
 
@@ -97,7 +96,7 @@ def _predict(by_name: Mapping[str, Handle]) -> Handle:
 
 
 async def _one(request: Request, by_name: Mapping[str, Handle], instance: Any) -> Any:
-    """What an instance is answered, or its error."""
+    """Return the response to an instance, or its error."""
     if not isinstance(instance, dict):
         return _error("each instance must be a JSON object")
     name = instance.get("@requestFormat")
@@ -123,7 +122,8 @@ def _error(message: str) -> dict[str, Any]:
 
 
 def _request(outer: Request, body: bytes) -> Request:
-    """One of the same client with another body; the outer one watches whether the client leaves."""
+    """Return a request of the same client with another body; the outer one detects that the client
+    left."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:

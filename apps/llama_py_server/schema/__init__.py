@@ -1,1 +1,1 @@
-"""From the JSON of a request to prompts and a task, of OpenAI, Anthropic and llama-server."""
+"""Conversion of JSON requests of OpenAI, Anthropic and llama-server to prompts and tasks."""

@@ -1,4 +1,5 @@
-"""Blocks of Anthropic's messages as parts of OpenAI's: text, images, documents, search results."""
+"""Conversion of Anthropic's message blocks to OpenAI's parts: text, images, documents, search
+results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of conversations: from messages, tools and options to the engine's request
+"""Chat requests: conversion of messages, tools and options to the engine's request
 (server-common.cpp:oaicompat_chat_params_parse)."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_TOOLS = 512  # functions, each of which has a part of the grammar
 
 
 def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Delivery]:
-    """Return the prompt of a conversation, what is asked of the engine, and how it is answered.
+    """Return the prompt of a conversation, the engine's request, and the response's delivery.
 
     The request lacks the ids of the prompt.
 
@@ -93,7 +93,7 @@ def _with_tools(body: Body) -> Body:
 
 
 def _tool_choice(body: Body) -> Any:
-    """As OpenAI has it: a word, or an object that names a function."""
+    """Return OpenAI's tool choice: a word, or an object that names a function."""
     choice = body.get("tool_choice")
     if choice is None:
         return "auto"
@@ -130,7 +130,7 @@ def _options(
 
 
 def _continued(state: ModelState, body: Body, messages: list[Body]) -> tuple[bool | str, bool]:
-    """Which part of the last message goes on, and whether a new one begins."""
+    """Return which part of the last message continues, and True if a new message begins."""
     prompted = value(body, "add_generation_prompt", True)
     given = body.get("continue_final_message")
     continued = given if given in (True, "content", "reasoning_content") else False
@@ -145,7 +145,7 @@ def _continued(state: ModelState, body: Body, messages: list[Body]) -> tuple[boo
 
 
 def _variables(state: ModelState, body: Body) -> dict[str, Any]:
-    """What the template is told: by the command line, then by the request."""
+    """Return the template's variables: from the command line, then from the request."""
     given = inner(body, "chat_template_kwargs")
     check_length("chat_template_kwargs", len(given), MAX_VARIABLES)
     found = {**state.talk.chat_template_kwargs, **given}

@@ -8,7 +8,7 @@ from llama_py_server.wire.errors import invalid
 
 
 def messages_of(body: Body, media: Media) -> list[Body]:
-    """Return the messages of a request. Raises HTTPError for what is no message."""
+    """Return the messages of a request; HTTPError for an invalid message."""
     if "messages" not in body:
         raise invalid("'messages' is required")
     if not isinstance(body["messages"], list):

@@ -1,4 +1,4 @@
-"""From JSON to the engine's request and its delivery: each field is declared once.
+"""Fields of completion requests, each declared once.
 
 server-schema.cpp has the same fields.
 """
@@ -40,7 +40,7 @@ N_PROBS = 20  # of `logprobs` without `top_logprobs`
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """How the replies to prompts are delivered: whole or as a stream, and with which fields.
+    """Delivery of replies: whole or as a stream, and with which fields.
 
     Attributes:
         n_cmpl: Number of replies to each prompt.
@@ -119,7 +119,7 @@ KNOWN = names(_DELIVERY) | names(_REQUEST) | names(_PARAMS)
 
 
 def defaults_of(o: ModelOptions) -> tuple[Request, Delivery]:
-    """Return what a request that leaves everything open becomes; it has no prompt yet."""
+    """Return the defaults of a request, which has no prompt yet."""
     params = AnswerParams(
         **{f.name: getattr(o.sampling, f.name) for f in fields(SamplingParams)},
         max_tokens=max(o.generate.max_tokens, -1),
@@ -135,7 +135,7 @@ def defaults_of(o: ModelOptions) -> tuple[Request, Delivery]:
 
 
 def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]:
-    """Return what a request asks of the engine, without a prompt, and how it is answered.
+    """Return the engine's request, without a prompt, and the response's delivery.
 
     A null is as if it were not there.
 
@@ -206,7 +206,8 @@ def _lora(value: Any, tokenizer: Tokenizer) -> dict[int, float]:
 
 
 def scales(value: Any) -> dict[int, float]:
-    """Scales of adapters by number, of `[{"id": 0, "scale": 0.5}, ...]`. ValueError for others."""
+    """Parse scales of adapters, `[{"id": 0, "scale": 0.5}, ...]`, by number; ValueError if
+    invalid."""
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise ValueError("'lora' must be an array of objects with 'id' and 'scale' fields")
     check_length("lora", len(value))

@@ -1,4 +1,4 @@
-"""Constraints of requests, in the words of llama.cpp, OpenAI, vLLM, SGLang, NIM and TGI.
+"""Constraints of requests, by their names in llama.cpp, OpenAI, vLLM, SGLang, NIM and TGI.
 
 Every field that looks like a constraint is kept or refused.
 """
@@ -88,7 +88,7 @@ def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[ConstraintFiel
 
 
 def _grammar(value: Any) -> tuple[str, Any]:
-    """GBNF or Lark, by their arrows; TGI has an object with the kind."""
+    """Return GBNF or Lark, distinguished by their arrows; TGI has an object with the type."""
     if isinstance(value, Mapping):
         found = [*_of_format(value, "grammar")]
         if found:
@@ -129,7 +129,7 @@ _WITHOUT_EFFECT = ("guided_decoding_backend", "backend", "_backend", "disable_fa
 
 
 def _of_format(form: Any, name: str = "response_format") -> Iterator[ConstraintField]:
-    """The constraint of `response_format`."""
+    """Yield the constraint of `response_format`."""
     if form is None:
         return
     if not isinstance(form, Mapping):
@@ -151,7 +151,7 @@ def _of_format(form: Any, name: str = "response_format") -> Iterator[ConstraintF
 
 
 def _unwrapped(given: Any) -> Any:
-    """The schema, which may stand in an object with its name."""
+    """Return the schema, which may be in an object with its name."""
     if not isinstance(given, Mapping):
         return given
     if given.get("schema") is not None:

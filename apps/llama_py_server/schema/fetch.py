@@ -1,5 +1,5 @@
-"""Files that requests name by http(s) URLs. A server must not fetch for strangers what only it can
-reach: addresses are looked at before a connection is made, and are those that it is made to."""
+"""Safe download of files that requests name by http(s) URLs: addresses are checked before
+connecting, so that clients cannot reach the server's internal network."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FAILED = "Failed to download image"
 
 
 class Fetching:
-    """What one request may fetch.
+    """Downloader of one request.
 
-    where  "public": from the internet only;  "any";  "none"
+    where  "public": internet only;  "any";  "none"
     """
 
     def __init__(self, where: str) -> None:
@@ -36,7 +36,7 @@ class Fetching:
         self._left, self._until = MOST, 0.0
 
     def get(self, url: str) -> bytes:
-        """HTTPError where it may not, or cannot."""
+        """Download a URL; HTTPError if it is not allowed or fails."""
         if self.where == "none":
             raise invalid("http(s) URLs are not fetched by this server; send the image as base64")
         require(Work.FETCH)
@@ -56,7 +56,7 @@ class Fetching:
         raise invalid(f"{FAILED}: too many redirects")
 
     def _answer(self, parts: SplitResult) -> tuple[int, str, bytes]:
-        """Status, location and body of the answer to one GET."""
+        """Return status, location and body of the response to one GET."""
         assert parts.hostname is not None
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
@@ -139,7 +139,8 @@ def _parts(url: str) -> SplitResult:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the internet, by itself and by what may be inside of it."""
+    """Return True if an address is on the public internet, as well as any address embedded in
+    it."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inside = ip.sixtofour or (ip.teredo or (None, None))[1]

@@ -1,4 +1,4 @@
-"""How a field of a request is read: its kind, its limits, its other names (server-schema.cpp)."""
+"""Fields of requests: types, limits, and other names (server-schema.cpp)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MAX_BIASES = 1 << 16  # of `logit_bias`
 
 @dataclass(frozen=True)
 class RequestField:
-    """read  what it makes of a JSON value; ValueError says what is wrong, `default`: keep that"""
+    """Field of a request. read: converts a JSON value; ValueError has the problem; `default`: keep
+    the default"""
 
     read: Callable[[Any], Any]
     others: tuple[str, ...] = ()
@@ -43,7 +44,7 @@ def _flag(value: Any) -> bool:
 def integer(
     low: int, high: int, others: tuple[str, ...] = (), clamped: bool = False, into: str = ""
 ) -> RequestField:
-    """An integer; outside of the limits it is an error, or with `clamped` the limit."""
+    """Return an integer field; outside its limits it is an error, or with `clamped` the limit."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) and value is not False:
@@ -66,7 +67,7 @@ def number(
     clamped: bool = True,
     below_is_default: bool = False,
 ) -> RequestField:
-    """A number; outside of the limits it is the limit, or without `clamped` an error."""
+    """Return a number field; outside its limits it is the limit, or without `clamped` an error."""
 
     def read(value: Any) -> Any:
         found = _finite(value)
@@ -105,7 +106,7 @@ def strings(least: int = 0, most: int = MAX_TEXTS) -> RequestField:
 
 
 def stops() -> RequestField:
-    """A text or several; those that are empty do not count."""
+    """Return a field of one or several texts; empty ones are ignored."""
 
     def read(value: Any) -> tuple[str, ...]:
         texts = strings().read([value] if isinstance(value, str) else value)
@@ -117,7 +118,8 @@ def stops() -> RequestField:
 
 
 def samplers() -> RequestField:
-    """Sampler names, or a string of their characters; unknown ones are skipped."""
+    """Return a field of sampler names, or a string of their characters; unknown ones are
+    skipped."""
 
     def read(value: Any) -> str | tuple[str, ...]:
         if isinstance(value, str) and len(value) > MAX_SAMPLERS:
@@ -129,8 +131,8 @@ def samplers() -> RequestField:
 
 
 def biases(value: Any, tokenizer: Tokenizer) -> dict[int, float]:
-    """Added to logits: `[[token, bias], ...]` or `{token: bias}`, of a token's number or of all
-    tokens of a text; false forbids. Pairs that are none are left out, as in llama.cpp."""
+    """Parse logit biases `[[token, bias], ...]` or `{token: bias}`, for a token's number or all
+    tokens of a text; false forbids. Invalid pairs are ignored, like in llama.cpp."""
     if isinstance(value, dict):
         pairs = [(int(key) if _is_integer(key) else key, bias) for key, bias in value.items()]
     elif isinstance(value, list):

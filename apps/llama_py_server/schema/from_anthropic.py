@@ -1,4 +1,4 @@
-"""Requests of Anthropic's API as those of OpenAI's
+"""Conversion of Anthropic's requests to OpenAI's
 (server-chat.cpp:server_chat_convert_anthropic_to_oai)."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CHOICES = {"auto": "auto", "any": "required", "tool": "required", "none": "none
 
 
 def chat_body(body: Body) -> Body:
-    """A body for /v1/chat/completions. HTTPError where there are no messages."""
+    """Return a body for /v1/chat/completions; HTTPError if there are no messages."""
     if "messages" not in body:
         raise invalid("'messages' is required")
     if not isinstance(body["messages"], list):
@@ -115,8 +115,8 @@ def _system(given: Any) -> list[Body]:
 
 
 def _steady(said: str) -> str:
-    """A header that some client puts before each system prompt, without the stamp in it that is
-    another each time: nothing behind it could be reused."""
+    """Return a system prompt without the changing stamp that a client puts before it, which would
+    prevent cache hits."""
     return _STAMP.sub(r"\1fffff", said, count=1)
 
 
@@ -124,7 +124,7 @@ _STAMP = re.compile(r"\A(x-anthropic-billing-header:[^\n]*?cch=).{5}(?=;)")
 
 
 def _messages(message: Body) -> list[Any]:
-    """One message becomes several, where it has results of tools: these follow their calls."""
+    """Return the messages for one; tool results follow their calls as separate messages."""
     content = message.get("content")
     if "content" not in message and message.get("role") == "assistant":
         return []

@@ -1,4 +1,4 @@
-"""Requests of OpenAI's responses as those of its chat completions
+"""Conversion of OpenAI's responses requests to chat completions
 (server-chat.cpp:server_chat_convert_responses_to_chatcmpl)."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GONE = ("input", "instructions", "tools", "max_output_tokens", "reasoning", "te
 
 
 def chat_body(body: Body) -> Body:
-    """A body for /v1/chat/completions. HTTPError for what cannot be one."""
+    """Return a body for /v1/chat/completions; HTTPError if the request cannot be converted."""
     if "input" not in body:
         raise invalid("'input' is required")
     if text(body, "previous_response_id"):
@@ -88,7 +88,7 @@ def _included(body: Body) -> list[Any]:
 
 
 def _format(given: Body) -> Body:
-    """`text.format` as response_format."""
+    """Convert `text.format` to response_format."""
     form = inner(given, "format")
     if form.get("type") == "json_schema":
         return {"response_format": {"type": "json_schema", "json_schema": form}}
@@ -107,7 +107,7 @@ def _tools(given: list[Body]) -> Body:
 
 
 def _add(messages: list[Body], item: Body) -> None:
-    """An item of the input: a message, a call, its result, or thoughts."""
+    """Append an item of the input: a message, a call, its result, or reasoning."""
     role, kind = item.get("role"), item.get("type")
     if role in ("user", "system", "developer") and _is_content(item):
         messages.append({"role": role, "content": _parts(item, _INPUT)})
@@ -139,7 +139,7 @@ def _is_content(item: Body) -> bool:
 
 
 def _said(messages: list[Body]) -> Body:
-    """The assistant's message that goes on; a new one behind another's."""
+    """Return the assistant's message to continue, or a new one after another role's."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": []})
     return messages[-1]

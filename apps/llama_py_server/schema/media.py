@@ -1,4 +1,4 @@
-"""Images of requests: where they may be from (server-common.cpp:handle_media)."""
+"""Images of requests, and their permitted sources (server-common.cpp:handle_media)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ KINDS = {"image_url": "image", "input_audio": "audio", "input_video": "video", "
 
 
 class Media:
-    """Of one request: what it names is read or fetched, but not decoded yet."""
+    """Images of one request: read or downloaded, but not decoded yet."""
 
     def __init__(self, state: ModelState) -> None:
         self._sees, self._folder = state.sees, state.params.media_path
         self._fetching = Fetching(state.params.media_urls)
 
     def part(self, part: Body) -> Body:
-        """A part of a content that is an image, with its bytes or its file. HTTPError where it
-        cannot be had, or the model does not see."""
+        """Return an image part with its bytes or file. HTTPError if it is unavailable, or the model
+        has no vision encoder."""
         kind = KINDS[text(part, "type")]
         if kind != "image" or not self._sees:
             raise HTTPError(
@@ -70,7 +70,7 @@ class Media:
 
 
 def decoded(given: Any) -> bytes:
-    """Base64, with or without its padding. HTTPError for what is none."""
+    """Decode Base64, with or without padding; HTTPError if it is invalid."""
     try:
         said = "".join(given.split()).rstrip("=")
         data = base64.b64decode(said + "=" * (-len(said) % 4), validate=True)

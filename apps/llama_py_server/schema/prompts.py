@@ -1,4 +1,4 @@
-"""Prompts in all forms that requests may have (server-common.cpp:tokenize_input_prompts)."""
+"""Prompts in all forms that requests may use (server-common.cpp:tokenize_input_prompts)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tokens_of(
     parse_special: bool = True,
     see: See | None = None,
 ) -> list[int]:
-    """The ids of one prompt: a text, ids, texts and ids in any order, or {"prompt_string": ...}.
+    """Return the ids of one prompt: a text, ids, a mix of both, or {"prompt_string": ...}.
 
     Only a text at the beginning gets what the model wants before texts (BOS). HTTPError for other
     forms, and for ids outside of the vocabulary.
@@ -63,7 +63,7 @@ def _seen(value: dict[str, Any], see: See | None) -> list[int]:
 
 
 def prompts_of(tokenizer: Tokenizer, value: Any, see: See | None = None) -> list[list[int]]:
-    """The ids of each prompt: of one, or of each element of a list without numbers."""
+    """Return the ids of each prompt: of one, or of each element of a list without numbers."""
     if isinstance(value, list) and not any(map(_is_id, value)):
         check_length("prompt", len(value), MAX_PROMPTS)
         found = [tokens_of(tokenizer, one, see=see) for one in value]
@@ -86,7 +86,7 @@ def check_text(text: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """Without lone surrogates, which JSON may have and no tokenizer takes."""
+    """Replace lone surrogates, which JSON may have and tokenizers reject."""
     check_text(text)
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 

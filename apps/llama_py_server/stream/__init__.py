@@ -1,1 +1,1 @@
-"""From the events of the engine to the bytes of a response."""
+"""Conversion of engine events to the bytes of a response."""

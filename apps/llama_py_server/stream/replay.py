@@ -1,5 +1,5 @@
-"""Streams that outlive their client: whoever lost the connection reads on where it was
-(server-stream.cpp). A request has one if it names a conversation: `X-Conversation-Id`."""
+"""Streams that outlive a lost connection, so that clients can resume them (server-stream.cpp). A
+request has one if it names a conversation: `X-Conversation-Id`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SavedStream:
             self.finish()
 
     def shorten(self, n: int) -> None:
-        """Keep the first n bytes of what is kept no longer, if n > 0."""
+        """Drop the first n bytes, if n > 0."""
         if n > 0:
             n = min(n, len(self.data))
             del self.data[:n]
@@ -83,14 +83,14 @@ class SavedStream:
             self._tell()
 
     def stop(self) -> None:
-        """Nobody wants it any more."""
+        """Cancel the stream and its task."""
         self.cancelled = True
         if self._task is not None:
             self._task.cancel()
         self.finish()
 
     async def unless_stopped(self, doing: Awaitable[T]) -> T:
-        """What comes of it; HTTPError where it is stopped before."""
+        """Await a result; HTTPError if the stream is stopped before."""
         task = asyncio.ensure_future(doing)
         try:
             while not task.done() and not self.cancelled:
@@ -104,8 +104,8 @@ class SavedStream:
             await stopped(task)
 
     async def read_from(self, at: int) -> AsyncGenerator[bytes, None]:
-        """What there is from this byte on, then what comes. It ends early for a reader that is so
-        slow that what it wants is no longer kept."""
+        """Yield the bytes from `at` on, then new ones. Ends early for a reader so slow that its
+        next bytes have been dropped."""
         self.n_readers += 1
         try:
             while at >= self.dropped:
@@ -122,7 +122,7 @@ class SavedStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether it need not be kept: it has ended long ago, or nobody has read it for long."""
+        """True if it can be dropped: it ended long ago, or nothing has read it for long."""
         if self.done:
             return time.monotonic() - self.over > SECONDS
         return self.runs and not self.n_readers and time.monotonic() - self.read > SECONDS
@@ -162,14 +162,13 @@ class Replay(Response):
 
 
 class SavedStreams:
-    """Those of all conversations, the last of each. A key's holder has its own: who has another key
-    does not see them, even by the same name."""
+    """Last stream of each conversation, separate for each API key."""
 
     def __init__(self) -> None:
         self._saved: dict[tuple[int, str], SavedStream] = {}
 
     def begin(self, id: str, holder: int = 0) -> SavedStream:
-        """A new one; the one before is stopped."""
+        """Create a stream; the conversation's previous one is stopped."""
         self.stop(id, holder)
         self.sweep()
         self._saved[holder, id] = saved = SavedStream(id, holder)
@@ -179,7 +178,7 @@ class SavedStreams:
         return self._saved.get((holder, id))
 
     def drop(self, saved: SavedStream) -> None:
-        """Its request failed before there was anything to keep."""
+        """Drop a stream whose request failed before it had data."""
         if self.get(saved.id, saved.holder) is saved:
             del self._saved[saved.holder, saved.id]
         saved.finish()
@@ -190,8 +189,8 @@ class SavedStreams:
             saved.stop()
 
     def sweep(self) -> None:
-        """Forget what nobody wants any more, and what is too much: what has ended, the oldest
-        first, then the beginnings of the longest that go on."""
+        """Drop streams that are over, then excess data: ended streams, the oldest first, then the
+        beginnings of the longest active ones."""
         for saved in [k for k in self._saved.values() if k.is_over]:
             self.stop(saved.id, saved.holder)
         excess = sum(len(k.data) for k in self._saved.values()) - TOGETHER
@@ -209,7 +208,8 @@ class SavedStreams:
             excess -= n
 
     def lookup(self, ids: list[str], holder: int = 0) -> list[dict[str, Any]]:
-        """Of conversations that the client names, and of those of a model: `ID::MODEL`."""
+        """Return the streams of conversations that the client names, and of a model's:
+        `ID::MODEL`."""
         known: dict[str, list[SavedStream]] = {}
         for saved in (k for k in self._saved.values() if k.holder == holder):
             for end in (*(m.start() for m in _MODEL.finditer(saved.id)), len(saved.id)):
@@ -228,7 +228,7 @@ class SavedStreams:
 
 
 def saved_stream(request: Request) -> SavedStream | None:
-    """The stream that a request is to have, if it named a conversation."""
+    """Return the stream of a request, if it names a conversation."""
     found: SavedStream | None = getattr(request.state, "saved", None)
     return found
 

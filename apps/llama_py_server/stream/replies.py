@@ -1,4 +1,5 @@
-"""Replies of one HTTP request that are on their way: from the engine's thread to this one's."""
+"""Replies of one HTTP request in progress: events are passed from the engine's thread to this
+one."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ class PendingReplies:
         _PENDING.add(self)
 
     def _lost(self, error: HTTPError) -> None:
-        """The engine will tell nothing any more."""
+        """Note that the engine will send no more events."""
         event = Event(Timings(), finish_reason="error", error=error)
         self._events.put_nowait((self.replies[0], event))
 
@@ -90,7 +91,7 @@ class PendingReplies:
         return self
 
     def _submit(self) -> None:
-        """Preparing a request may take long (a grammar), so this is done in a thread."""
+        """Submit requests, in a thread since preparing one (a grammar) may take long."""
         try:
             while self._todo and not self._is_cancelled:
                 if self._n_running >= EACH_SLOT * self.state.engine.n_slots:
@@ -119,12 +120,12 @@ class PendingReplies:
         return self._left - len(self._todo)
 
     def _ask_more(self) -> None:
-        """For the next, now that one has ended."""
+        """Submit the next requests after one has ended."""
         if self._todo and (self._asking is None or self._asking.done()):
             self._asking = asyncio.ensure_future(self._asked())
 
     async def _asked(self) -> None:
-        """An error is heard of as one of a reply would be."""
+        """Submit requests in a thread; an error becomes an event of a reply."""
         try:
             n = -1
             while (
@@ -141,7 +142,8 @@ class PendingReplies:
             self._events.put_nowait((self._todo[0], event))
 
     def _tell(self, reply: Reply, event: Event) -> None:
-        """Called from the engine's thread. It raises where the loop is closed: nobody listens."""
+        """Pass an event to the event loop; called in the engine's thread. Raises if the loop is
+        closed."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, (reply, event))
 
     async def __aexit__(
@@ -153,7 +155,7 @@ class PendingReplies:
         self.cancel()
 
     def cancel(self) -> None:
-        """No reply goes on, nor begins."""
+        """Cancel all replies, also those that have not begun."""
         if not self._is_cancelled:
             for reply in self.replies:
                 if not reply.ended:
@@ -166,7 +168,7 @@ class PendingReplies:
             self._running.pop(handle.id, None)
 
     async def next(self) -> Change | None:
-        """What happens next; None after the end of all."""
+        """Return the next change; None after the end of all replies."""
         if self._left == 0:
             return None
         await asyncio.sleep(0)  # others go on, also where all events are here already
@@ -176,7 +178,7 @@ class PendingReplies:
         return await self._checked(*first)
 
     async def is_quiet(self, seconds: float) -> bool:
-        """Wait for what happens next. Whether nothing does for so long (0: as long as it takes)."""
+        """Wait for the next change; return True if there is none for `seconds` (0: no limit)."""
         if self._left == 0 or self._first is not None:
             return False
         timer = self._loop.call_later(seconds, self._events.put_nowait, None) if seconds else None
@@ -186,7 +188,7 @@ class PendingReplies:
         return self._first is None
 
     def soon(self) -> Change | None:
-        """The next, if it is there already, and no error: what came before is to be sent first."""
+        """Return the next change if it is available and not an error, which is sent later."""
         while self._left and self._first is None and not self._events.empty():
             self._first = self._events.get_nowait()
             if self._first is not None and _is_past(*self._first):

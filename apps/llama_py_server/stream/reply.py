@@ -1,4 +1,4 @@
-"""A reply as it comes: its text, tokens and probabilities so far, and why it ended."""
+"""Reply in progress: text, tokens and probabilities so far, and its end."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class ChosenToken:
 
 @dataclass(slots=True)
 class Change:
-    """What one token brought: text, the tokens since the last text, parts of the message.
+    """Change by one token: text, tokens since the last text, parts of the message.
 
-    reply       the reply so far, and this
+    reply       the reply including this change
     of_content  the chosen tokens since the last part, if this part is content
-    is_progress  it is about the prompt
+    is_progress  it reports prompt progress
     """
 
     reply: Reply
@@ -89,7 +89,7 @@ class Change:
 
     @property
     def is_shown(self) -> bool:
-        """Whether a stream shows it before the end."""
+        """True if a stream shows it before the end."""
         shown = self.first or self.text or self.deltas or self.chosen
         return bool(shown or (self.tokens and self.reply.delivery.return_tokens))
 
@@ -136,7 +136,7 @@ class Reply:
 
     @property
     def is_checked(self) -> bool:
-        """Whether the end of the reply needs a check, which may take long."""
+        """True if the end of the reply needs a check that may take long."""
         chat = self.request.chat
         called = chat is not None and bool(chat.format.arguments)
         return called or (self.response is not None and bool(self.response.left_out))
@@ -154,7 +154,7 @@ class Reply:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ended at a limit."""
+        """True if it ended at a limit."""
         return self.stop_type == "limit"
 
     @property
@@ -179,7 +179,7 @@ class Reply:
         return self.timings.n_gen
 
     def take(self, event: Event) -> Change:
-        """What an event adds."""
+        """Apply an event and return the change."""
         change = Change(self, event.text, first=not self.tokens and event.token is not None)
         change.is_progress = event.token is None and event.finish_reason is None
         self.timings, self.slot = event.timings, event.slot

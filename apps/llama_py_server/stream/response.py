@@ -1,4 +1,4 @@
-"""From the engine's requests to the HTTP response, whole or as a stream
+"""Conversion of engine requests to the HTTP response, whole or as a stream
 (server-context.cpp:handle_completions_impl)."""
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ async def _whole(pending: PendingReplies, writer: ReplyWriter) -> Response:
 
 
 async def _begun(pending: PendingReplies) -> Change:
-    """The first that is heard of a stream: an error before is a response of its own, as OpenAI has
-    it. The work goes on."""
+    """Return the first change of a stream; an earlier error becomes a separate response, as in
+    OpenAI's API."""
     await pending.__aenter__()
     try:
         first = await pending.next()

@@ -1,1 +1,1 @@
-"""HTTP: sockets, keys, limits, bodies, errors, server-sent events. Knows nothing of models."""
+"""HTTP without models: sockets, keys, limits, bodies, errors, server-sent events."""

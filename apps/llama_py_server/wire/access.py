@@ -1,4 +1,4 @@
-"""Who is let in: keys, and pages of other origins (server-http.cpp)."""
+"""Access control: keys, and pages of other origins (server-http.cpp)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KeyCheck:
 
 
 def given_key(headers: Headers) -> str:
-    """As OpenAI's clients send it, or Anthropic's."""
+    """Return the key in a request's headers, in OpenAI's or Anthropic's form."""
     given = headers.get("authorization") or headers.get("x-api-key") or ""
     return given.removeprefix("Bearer ")
 
@@ -119,7 +119,7 @@ def _listed(listen: ListenParams) -> list[str]:
 
 
 class Cors:
-    """Which pages may read answers; questions of browsers before a request are answered here."""
+    """Middleware that decides which pages may read responses, and answers preflight requests."""
 
     def __init__(self, app: ASGIApp, listen: ListenParams) -> None:
         self.app, self.listen = app, listen

@@ -1,4 +1,4 @@
-"""The body of a request: a JSON object, and its fields."""
+"""Body of a request: a JSON object, and its fields."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def object_of(request: Request) -> Body:
 
 
 def value(body: Mapping[str, Any], name: str, default: T) -> T:
-    """A field of the default's type; the default where it is absent, null or of another type
+    """Return a field of the default's type; the default if it is absent, null or of another type
     (server-common.h:json_value)."""
     found = body.get(name)
     if isinstance(found, bool) and not isinstance(default, bool):
@@ -119,13 +119,13 @@ def text(body: Mapping[str, Any], name: str, default: str = "") -> str:
 
 
 def inner(body: Mapping[str, Any], name: str) -> Body:
-    """An object; empty where it is absent, or something else."""
+    """Return an object; empty if it is absent or of another type."""
     none: Body = {}
     return value(body, name, none)
 
 
 def check_unsupported(body: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    """HTTPError for a field that would change the response, but is not supported."""
+    """Raise HTTPError for a field that would change the response but is not supported."""
     for name in names:
         if body.get(name) not in (None, False, []):
             raise invalid(f"'{name}' is not supported; leave it out")
@@ -138,7 +138,7 @@ def check_length(name: str, n: int, most: int = MAX_ITEMS) -> None:
 
 
 def objects(body: Mapping[str, Any], name: str) -> list[Body]:
-    """A list of objects; empty where it is absent. HTTPError for anything else."""
+    """Return a list of objects; empty if it is absent. HTTPError for other types."""
     found = body.get(name)
     if found is None:
         return []

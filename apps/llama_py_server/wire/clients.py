@@ -1,4 +1,4 @@
-"""Whether a client still waits."""
+"""Detection of clients that have left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def unless_gone(request: Request, doing: Awaitable[T]) -> T | None:
-    """What comes of it; None, and it is cancelled, where the client leaves before."""
+    """Await a result; if the client leaves before, cancel it and return None."""
     task = asyncio.ensure_future(doing)
     gone = asyncio.ensure_future(left(request.receive))
     try:
@@ -40,5 +40,5 @@ async def stopped(task: asyncio.Future[Any]) -> None:
 
 
 def holder(request: Request) -> int:
-    """Which of the server's keys the request has; 0 where none is needed."""
+    """Return the number of the request's API key; 0 if none is needed."""
     return int(getattr(request.state, "holder", 0))

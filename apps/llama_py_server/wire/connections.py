@@ -1,4 +1,4 @@
-"""Connections that are idle or slow, and those beyond a limit."""
+"""Limits on idle, slow and excess connections."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Connection(H11Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being read or answered."""
+        """True if a request is being read or answered."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def end(self) -> None:

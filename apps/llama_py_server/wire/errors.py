@@ -1,4 +1,4 @@
-"""What goes wrong, as clients are told (server-common.cpp:format_error_response)."""
+"""Errors in the form that clients get (server-common.cpp:format_error_response)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HTTPError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """What stands under `error`."""
+        """Object under `error` in the response."""
         return {"code": self.code, "message": self.message, "type": self.kind, **self.more}
 
 

@@ -1,4 +1,4 @@
-"""What clients that the operator does not know can do, by the options of a server."""
+"""Report of the access that unknown clients get by a server's options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _reaches_others(host: str) -> bool:
 
 
 def exposure(listen: ListenParams, server: ServerParams, models: ModelsParams) -> Iterator[str]:
-    """Yield lines on who can connect, what they can do without a key, and what a page can do."""
+    """Yield lines on allowed connections, access without a key, and access of web pages."""
     others, keys = is_public(listen), listen.keys()
     where = ", ".join(listen.host)
     yield f"reached by: {'other machines' if others else 'this machine only'} (--host {where})"

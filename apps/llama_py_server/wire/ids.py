@@ -1,4 +1,4 @@
-"""Names of answers, messages and calls (server-common.cpp:random_string)."""
+"""Ids of responses, messages and calls (server-common.cpp:random_string)."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
 def new_id(prefix: str = "") -> str:
-    """A prefix and 32 random letters."""
+    """Return a prefix and 32 random letters."""
     return prefix + "".join(secrets.choice(_LETTERS) for _ in range(32))

@@ -1,4 +1,4 @@
-"""Limits of requests: how many at once, how large their bodies are, and how slowly they come."""
+"""Limits of requests: their number, their body sizes, and their minimum speed."""
 
 from __future__ import annotations
 

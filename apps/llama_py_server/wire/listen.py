@@ -1,4 +1,4 @@
-"""Sockets, TLS, and an end that lets answers end."""
+"""Sockets, TLS, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def serve(
     ending: Callable[[], None],
     cut: Callable[[], None] = lambda: None,
 ) -> int:
-    """Until a signal comes, or `failed` is set. `hurry` is set by a second Ctrl-C. -> 0, after
-    Ctrl-C 130
+    """Serve until a signal, or until `failed` is set. `hurry` is set by a second Ctrl-C. Return 0,
+    after Ctrl-C 130. Ctrl-C 130
 
-    ending  is called when that begins: streams that have no end of their own are to end
-    cut     is called after --timeout-stop: answers are to end as they are
+    ending  called at the start of shutdown: endless streams must end
+    cut     called after --timeout-stop: responses must end as they are
 
     Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
     """
@@ -143,7 +143,7 @@ class Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def _signals(server: Server) -> Iterator[None]:
-    """The server has them up to the end of its event loop."""
+    """Let the server handle signals until the end of its event loop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -172,7 +172,7 @@ async def _serve(server: Server, sockets: list[socket.socket], failed: threading
 
 @contextlib.contextmanager
 def _bound(host: str, listen: ListenParams) -> Iterator[socket.socket]:
-    """A socket that listens; of a unix socket, the file is gone afterwards."""
+    """Yield a listening socket; the file of a unix socket is removed afterwards."""
     if host.endswith(".sock"):
         path = Path(host)
         if path.is_socket():

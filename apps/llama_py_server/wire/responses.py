@@ -23,7 +23,7 @@ def as_long_json(body: object) -> Response:
 
 
 def as_written(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """Headers with capitals, as llama-server has them: some clients look for them."""
+    """Return headers with capitals, like llama-server's: some clients expect them."""
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 

@@ -22,8 +22,7 @@ class Frame(NamedTuple):
 
 
 def dumps(value: Any) -> bytes:
-    """JSON as UTF-8. Lone surrogates, which no UTF-8 has, become U+FFFD; numbers that JSON lacks
-    become null."""
+    """Encode JSON as UTF-8; lone surrogates become U+FFFD, numbers that JSON lacks null."""
     return _encoded(value, _ENCODER.encode)
 
 

@@ -1,4 +1,4 @@
-"""What each client asks for: limits of its requests and tokens, and a log line of each request."""
+"""Usage per client: limits of requests and tokens, and a log line per request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_CLIENTS = 10_000  # that are known at a time
 
 @dataclass(slots=True)
 class Client:
-    """What a client has asked for.
+    """Usage of one client.
 
     Attributes:
         name: `key N` by the key's place in the options, else the client's address.
@@ -51,7 +51,7 @@ class Client:
         self.tokens.append((time.monotonic(), n))
 
     def forget(self, now: float) -> None:
-        """Forget what is older than a minute."""
+        """Remove entries older than a minute."""
         while self.requests and self.requests[0] <= now - MINUTE:
             self.requests.popleft()
         while self.tokens and self.tokens[0][0] <= now - MINUTE:
@@ -59,7 +59,7 @@ class Client:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the client counts for a limit."""
+        """True if no usage of the client counts for a limit."""
         return not (self.n_running or self.requests or self.tokens)
 
 

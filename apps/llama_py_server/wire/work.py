@@ -1,4 +1,4 @@
-"""Work that would hold up the event loop: threads for each kind of it, with limits.
+"""Blocking work outside the event loop: threads for each kind of work, with limits.
 
 A kind has few threads, so that work of one kind waits for its own kind only. Work ends at a time
 limit, and soon after its client has left or the server ends: `llama_py.support.stopping` has the
@@ -85,13 +85,14 @@ def is_busy() -> bool:
 
 
 def require(kind: Work) -> None:
-    """Have the rest of a call done by threads of a kind: it is begun anew if it is in others."""
+    """Require threads of a kind for the rest of a call, which is restarted in such a thread if
+    needed."""
     if _kind.get() not in (None, kind):
         raise _Elsewhere(kind)
 
 
 async def run(kind: Work, call: Callable[..., T], *args: Any) -> T:
-    """Return what a call returns in a thread of a kind; if this is cancelled, the call stops."""
+    """Return a call's result from a thread of a kind; cancellation stops the call."""
     while True:
         limit = _Limit()
         future = _threads(kind).submit(copy_context().run, _do, limit, kind, call, args)
@@ -105,7 +106,7 @@ async def run(kind: Work, call: Callable[..., T], *args: Any) -> T:
 
 
 async def read(request: Request, call: Callable[..., T], *args: Any, kind: Work | None = None) -> T:
-    """Return what a call makes of a request's body, which has been read.
+    """Return the result of a call on a request's body, which has been read.
 
     Without a kind it is that of the body's size.
 

@@ -1,4 +1,4 @@
-"""Replies in the form that the client wants: one file for each form."""
+"""Writers of replies, one file per API."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class ReplyWriter(Protocol):
     end: bytes
 
     def whole(self, replies: Sequence[Reply]) -> Any:
-        """The body, once all have ended."""
+        """Return the body, once all replies have ended."""
 
     def progress(self, reply: Reply) -> list[Frame]:
-        """How much of the prompt was read, where the request asked for that."""
+        """Return frames with the prompt's progress, if requested."""
 
     def partial(self, reply: Reply, change: Change) -> list[Frame]:
-        """What a token brought; also of the last one."""
+        """Return frames with a token's change; also for the last token."""
 
     def final(self, reply: Reply) -> list[Frame]:
-        """The end of a reply."""
+        """Return frames for the end of a reply."""
 
     def error(self, error: HTTPError) -> Frame:
-        """An error in the middle of a stream, which it ends."""
+        """Return the frame of an error that ends a stream."""

@@ -1,4 +1,4 @@
-"""Of Anthropic's /v1/messages (server-task.cpp:to_json_anthropic)."""
+"""Writer for Anthropic's /v1/messages (server-task.cpp:to_json_anthropic)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class AnthropicWriter:
         return found
 
     def _opened(self, kind: str, block: dict[str, Any]) -> list[Frame]:
-        """The end of another block and the start of this one, unless it is open."""
+        """Return frames that end another block and start this one, unless it is open."""
         if kind == self._open:
             return []
         found = self._closed()

@@ -1,4 +1,4 @@
-"""llama-server's own form (server-task.cpp:to_json_non_oaicompat)."""
+"""Writer for llama-server's own format (server-task.cpp:to_json_non_oaicompat)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NativeWriter:
-    """Of /completion and /infill."""
+    """Writer of /completion and /infill."""
 
     end = b""
 
@@ -61,7 +61,7 @@ class NativeWriter:
 
 
 def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
-    """A reply that has ended. In a stream its text was sent before."""
+    """Return a reply that has ended; in a stream its text was sent before."""
     told = reply.delivery
     body: dict[str, Any] = {
         "index": reply.index,
@@ -90,7 +90,7 @@ def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
 
 
 def shown(state: ModelState, ids: Sequence[int]) -> str:
-    """The text of a prompt's tokens, special ones too; images are marks."""
+    """Return the text of a prompt's tokens, including special ones; images become marks."""
     tokenizer = state.tokenizer
     media = ids.media if isinstance(ids, Mixed) else {}
     data = b"".join(
@@ -102,7 +102,7 @@ def shown(state: ModelState, ids: Sequence[int]) -> str:
 
 
 def nested(body: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
-    """Only these fields; `/` reaches into an object (server-common.cpp:json_get_nested_values)."""
+    """Select fields; `/` reaches into an object (server-common.cpp:json_get_nested_values)."""
     found: dict[str, Any] = {}
     for path in paths:
         value: Any = body

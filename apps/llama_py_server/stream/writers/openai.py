@@ -1,4 +1,4 @@
-"""What all forms of OpenAI's have in common (server-task.cpp:usage_json_oaicompat)."""
+"""Common parts of OpenAI's formats (server-task.cpp:usage_json_oaicompat)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def usage(replies: Sequence[Reply]) -> dict[str, Any]:
-    """Numbers of tokens. Several replies to one prompt read it once."""
+    """Return token counts; several replies to one prompt count it once."""
     prompts = {id(a.prompt): a for a in reversed(replies)}.values()
     n_prompt, n_cached = sum(a.n_prompt for a in prompts), sum(a.n_cached for a in prompts)
     n = sum(a.n_generated for a in replies)
@@ -39,7 +39,7 @@ def usage(replies: Sequence[Reply]) -> dict[str, Any]:
 
 
 class OpenAIWriter(ABC):
-    """Base of what writes choices. `kind`: what an object is called, and one of a stream."""
+    """Base class of writers with choices. `kind`: name of an object, and of a streamed one."""
 
     kind = ("", "")
     end = DONE
@@ -68,7 +68,7 @@ class OpenAIWriter(ABC):
 
     @abstractmethod
     def choice(self, reply: Reply) -> dict[str, Any]:
-        """Of a reply that has ended."""
+        """Return the choice of a reply that has ended."""
 
     def whole(self, replies: Sequence[Reply]) -> Any:
         body = self.body([self.choice(a) for a in replies], False)
@@ -78,12 +78,12 @@ class OpenAIWriter(ABC):
         return body
 
     def note(self, reply: Reply) -> None:
-        """A reply that is being streamed."""
+        """Note a reply that is being streamed."""
         if not reply.ended:
             self._left.add(reply.index)
 
     def is_last(self, reply: Reply) -> bool:
-        """Whether with this one all replies of a stream have ended."""
+        """Return True if all replies of a stream have ended with this one."""
         self._left.discard(reply.index)
         return not self._left
 
@@ -92,7 +92,7 @@ class OpenAIWriter(ABC):
 
 
 class CompletionWriter(OpenAIWriter):
-    """Of /v1/completions."""
+    """Writer of /v1/completions responses."""
 
     kind = ("text_completion", "text_completion")
 
@@ -178,7 +178,7 @@ def prompt_text(state: ModelState, ids: Sequence[int]) -> str:
 
 
 def finish_reason(reply: Reply) -> str:
-    """`tool_calls` where there are some; `length` where the reply was cut."""
+    """Return `tool_calls` if there are some, `length` if the reply was cut, else `stop`."""
     if reply.is_cut:
         return "length"
     return "tool_calls" if reply.said.calls else "stop"

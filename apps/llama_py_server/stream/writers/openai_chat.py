@@ -1,4 +1,4 @@
-"""Of /v1/chat/completions (server-task.cpp:to_json_oaicompat_chat)."""
+"""Writer for /v1/chat/completions (server-task.cpp:to_json_oaicompat_chat)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ChatWriter(OpenAIWriter):
-    """Messages, and what is added to them.
+    """Writer of messages and their deltas.
 
     older: calls are in `function_call`;  forced: the function that must be called
     """
@@ -102,7 +102,7 @@ class ChatWriter(OpenAIWriter):
 
 
 def message(reply: Reply) -> dict[str, Any]:
-    """A whole message as OpenAI has it; thoughts beside it, as DeepSeek has them."""
+    """Return a whole message in OpenAI's form, with reasoning in DeepSeek's field."""
     said: ReplyMessage = reply.said
     found: dict[str, Any] = {"role": "assistant", "content": said.content}
     if said.reasoning:
@@ -126,7 +126,7 @@ def calls(said: ReplyMessage) -> list[dict[str, Any]]:
 
 
 def delta_of(delta: AnswerDelta) -> dict[str, Any]:
-    """server-chat.cpp:server_chat_msg_diff_to_json_oaicompat"""
+    """Return a delta in OpenAI's form (server-chat.cpp:server_chat_msg_diff_to_json_oaicompat)."""
     found: dict[str, Any] = {}
     if delta.reasoning:
         found["reasoning_content"] = delta.reasoning

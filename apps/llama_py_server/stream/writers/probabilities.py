@@ -1,4 +1,4 @@
-"""How likely tokens were (server-task.cpp:probs_vector_to_json)."""
+"""Probabilities of tokens (server-task.cpp:probs_vector_to_json)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class CompletionLogprobs:
         }
 
     def _top(self, one: ChosenToken) -> dict[str, float | None] | None:
-        """Of tokens with the same text the most likely counts."""
+        """Return the most likely tokens by text; of equal texts the most likely counts."""
         if one.value is None:
             return None
         return {self._text(id): _finite(value) for id, value in reversed(one.top)}

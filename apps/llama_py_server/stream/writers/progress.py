@@ -1,4 +1,4 @@
-"""How fast replies come, and how far prompts are (server-common.cpp:server_slot_stats)."""
+"""Speed of replies and progress of prompts (server-common.cpp:server_slot_stats)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ if TYPE_CHECKING:
 
 
 def progress_of(reply: Reply) -> dict[str, int]:
-    """Tokens of a prompt: all, those that were there already, those that are done; milliseconds."""
+    """Return a prompt's progress: all tokens, cached ones, processed ones; milliseconds."""
     t = reply.timings
     ms = int(1000 * t.prompt_seconds)
     return {"total": t.n_prompt, "cache": t.n_reused, "processed": t.n_done, "time_ms": ms}
 
 
 def with_progress(reply: Reply, body: dict[str, Any]) -> dict[str, Any]:
-    """An object of a stream, with how much of the prompt was read."""
+    """Return a stream's object with the prompt's progress."""
     found = {**body, "prompt_progress": progress_of(reply)}
     return found | ({"timings": timings(reply)} if reply.delivery.timings_per_token else {})
 
 
 def timings(reply: Reply) -> dict[str, Any]:
-    """Numbers of tokens, milliseconds and rates."""
+    """Return token counts, milliseconds and rates."""
     t = reply.timings
     n_read, read_ms = t.n_done - t.n_reused, 1000 * t.prompt_seconds
     n, ms = t.n_gen, 1000 * t.gen_seconds

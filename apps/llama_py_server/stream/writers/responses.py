@@ -1,4 +1,4 @@
-"""Of OpenAI's /v1/responses (server-task.cpp:to_json_oaicompat_resp)."""
+"""Writer for OpenAI's /v1/responses (server-task.cpp:to_json_oaicompat_resp)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ResponsesWriter:
         }
 
     def _items(self, reply: Reply) -> list[Item]:
-        """The output as it is at the end, in the order in which it came."""
+        """Return the final output items, in the order of arrival."""
         said = reply.said
         kinds = self._kinds or [
             *(["reasoning"] if said.reasoning else []),
@@ -205,7 +205,7 @@ class ResponsesWriter:
         return [*found, added]
 
     def _closed(self, reply: Reply, cut: bool = False) -> list[Frame]:
-        """The end of the item that came last."""
+        """Return frames that end the last item."""
         if len(self._done) == len(self._kinds):
             return []
         kind = self._kinds[-1]

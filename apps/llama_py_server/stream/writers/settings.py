@@ -1,4 +1,4 @@
-"""How a reply is generated, as requests have it (server-task.cpp:task_params::to_json)."""
+"""Settings of a reply's generation, named as in requests (server-task.cpp:task_params::to_json)."""
 
 from __future__ import annotations
 
