@@ -1,4 +1,4 @@
-"""Command llama-py-server: serves a model with the APIs of OpenAI, Anthropic and llama-server.
+"""llama-py-server: a model behind HTTP, with the interfaces of OpenAI, Anthropic and llama-server.
 
 Without -m it is the demo model. docs/server.md has all paths.
 """

@@ -62,14 +62,14 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def run_tests(options: BenchParams) -> Iterator[BenchResult]:
-    """Measure every test."""
+    """Run every test and yield its result."""
     for test, model, measure in prepared(options):
         samples = measure.samples(options.repetitions, options.warmup)
         yield result(test, model, measure.ctx, samples)
 
 
 def run_rooflines(options: BenchParams) -> Iterator[str]:
-    """Where the time of one run of each test goes."""
+    """Yield tables of the time of one run of each test."""
     from llama_py_tools.bench import roofline
 
     for test, model, measure in prepared(options):
@@ -79,7 +79,7 @@ def run_rooflines(options: BenchParams) -> Iterator[str]:
 
 
 def predicted(options: BenchParams) -> Iterator[str]:
-    """A table of what several machines would do. ModelError for options that are none."""
+    """Yield a table of predictions for several machines; ModelError for invalid options."""
     from ggml_py.errors import ModelError
     from llama_py_tools.bench.predict import command
 
@@ -96,7 +96,7 @@ def predicted(options: BenchParams) -> Iterator[str]:
 
 
 def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
-    """Every test; a model stays loaded while the next one wants it too."""
+    """Yield every test; a model stays loaded while the next test uses it."""
     from llama_py.context.warmup import make_ready
 
     model: Model | None = None
@@ -142,7 +142,7 @@ class Measure:
         self.at_depth = b""
 
     def samples(self, repetitions: int, warmup: bool) -> list[int]:
-        """Nanoseconds of each run."""
+        """Return the nanoseconds of each run."""
         if warmup:
             self.tell("warmup")
             self.clear()
@@ -169,7 +169,7 @@ class Measure:
         self.ctx.memory.clear(False)
 
     def go_to_depth(self) -> None:
-        """An empty memory, or one with n_depth tokens: computed once, then restored."""
+        """Clear the memory, or restore one with n_depth tokens, computed once."""
         from llama_py.context import state
 
         self.clear()
@@ -181,13 +181,13 @@ class Measure:
             self.at_depth = state.save(self.ctx, 0)
 
     def prompt(self, n: int) -> None:
-        """n random tokens in batches (llama-bench.cpp:test_prompt)."""
+        """Decode n random tokens in batches (llama-bench.cpp:test_prompt)."""
         tokens = self.random(n)
         for start in range(0, n, self.test.n_batch):
             self.ctx.decode(tokens[start : start + self.test.n_batch])
 
     def generate(self, n: int) -> None:
-        """n random tokens one by one, each with its logits (llama-bench.cpp:test_gen)."""
+        """Decode n random tokens one by one, each with logits (llama-bench.cpp:test_gen)."""
         for token in self.random(n):
             self.ctx.decode([token])
 

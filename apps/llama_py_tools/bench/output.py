@@ -133,7 +133,7 @@ class CSV:
         print(",".join(f'"{value}"' for value in quoted), flush=True)
 
     def footer(self) -> None:
-        """Nothing follows."""
+        """Return nothing: this format has no footer."""
 
 
 def _plain(value: Any) -> Any:
@@ -144,7 +144,7 @@ class JSONLines(CSV):
     """An object a line."""
 
     def header(self) -> None:
-        """Nothing comes before."""
+        """Return nothing: this format has no header."""
 
     def row(self, r: BenchResult) -> None:
         print(json.dumps(vars(r)), flush=True)
@@ -214,7 +214,7 @@ COLUMNS_MD = (
 
 
 class BenchTable(CSV):
-    """llama-bench's table: what was varied, or always matters, and the compute buffer."""
+    """Table like llama-bench's: varied or always relevant columns, and the compute buffer."""
 
     def header(self) -> None:
         given, default = vars(self.options), vars(type(self.options)())

@@ -1,4 +1,4 @@
-"""What llama-py-bench measures: options that take several values, and all their combinations."""
+"""Options of llama-py-bench, which take several values, and all their combinations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = ("md", "csv", "json", "jsonl", "sql")
 
 
 def int_ranges(text: str) -> tuple[int, ...]:
-    """`1,2`, `1-4`, `1-9+2` and `64-512*2`, as llama-bench has them."""
+    """Parse `1,2`, `1-4`, `1-9+2` and `64-512*2`, like llama-bench."""
     return tuple(n for part in text.split(",") for n in _range(part))
 
 
@@ -48,7 +48,7 @@ def pair(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def several(kind: type[Params], name: str, default: Any = None, **other: Any) -> Any:
-    """The option that a field of `kind` is, but with values to try instead of one."""
+    """Return the option of a field of `kind`, with several values to try."""
     f, o = next((f, o) for f, o in options_of(kind) if f.name == name)
     default = f.default if default is None else default
 
@@ -67,7 +67,7 @@ def several(kind: type[Params], name: str, default: Any = None, **other: Any) ->
 
 @dataclass(frozen=True, kw_only=True)
 class BenchParams(Params):
-    """What is measured. A tuple has the values to try."""
+    """Options of the measurement; a tuple has the values to try."""
 
     model: tuple[str, ...] = several(
         FileParams, "model", help="GGUF files (default: the bundled demo model)"
@@ -199,13 +199,13 @@ class Test:
 
 
 def test_name(n_prompt: int, n_gen: int, n_depth: int) -> str:
-    """`pp512`, `tg128`, `pp512+tg128`, each perhaps with ` @ d1024`."""
+    """Return `pp512`, `tg128` or `pp512+tg128`, with ` @ d1024` for a depth."""
     kinds = [f"{kind}{n}" for kind, n in (("pp", n_prompt), ("tg", n_gen)) if n]
     return "+".join(kinds) + (f" @ d{n_depth}" if n_depth else "")
 
 
 def combinations(o: BenchParams) -> list[Test]:
-    """All combinations; the model varies slowest, so that each is loaded once."""
+    """Return all combinations; the model varies slowest, so that each is loaded once."""
     kinds = [(n, 0) for n in o.n_prompt if n > 0] + [(0, n) for n in o.n_gen if n > 0]
     kinds += [pg for pg in o.pg if sum(pg) > 0]
     threads = [n if n > 0 else _cores() for n in o.threads]

@@ -1,4 +1,4 @@
-"""llama-py-bench --roofline: what a test's time goes to, by op, against what the device can do.
+"""Roofline of llama-py-bench --roofline: time of a test by op, compared with the device's limits.
 
 The two limits are measured on the device itself: bytes a second of a product of a matrix that no
 cache holds with one column, and flops a second of a product that is all arithmetic. A node cannot
@@ -46,16 +46,16 @@ class Roofline:
     flops: float
 
     def least(self, nbytes: float, flops: float) -> float:
-        """Seconds that so much cannot take less than."""
+        """Return the minimum seconds for these bytes and FLOPs."""
         return max(nbytes / self.bandwidth, flops / self.flops)
 
     def seconds(self, row: RooflineRow) -> float:
-        """The least that a row can take."""
+        """Return the minimum seconds of a row."""
         return self.least(row.nbytes, row.flops)
 
 
 def limits(device: Device, type_name: str) -> Roofline:
-    """What a device reaches; type_name: of the weights that arithmetic is measured with."""
+    """Measure the limits of a device; type_name: of the weights used to measure FLOP/s."""
     k, m = STREAM
     stream = _product(device, "q8_0", k, m, 1)
     k, m, n = ARITHMETIC
@@ -66,7 +66,7 @@ def limits(device: Device, type_name: str) -> Roofline:
 
 
 def _product(device: Device, type_name: str, k: int, m: int, n: int) -> float:
-    """Median seconds of zeros [k, m] times [k, n]: no value changes the time."""
+    """Return median seconds of zeros [k, m] times [k, n]; values do not affect the time."""
     weight, x = Tensor(BY_NAME[type_name], (k, m)), Tensor(F32, (k, n))
     weight.flags |= FLAG_WEIGHT
     y = mul_mat(weight, x)
@@ -108,7 +108,7 @@ def rows(times: Iterable[KernelTime]) -> list[RooflineRow]:
 
 
 def waits(ctx: Context) -> str:
-    """How often the threads wait for each other in the graph that ran last."""
+    """Return a report of the waits of threads in the last graph."""
     _, plan = ctx.runner.graphs[0]
     lines, n_layer = [], ctx.model.hparams.n_layer
     for split in plan.splits:
@@ -123,7 +123,7 @@ def waits(ctx: Context) -> str:
 
 
 def measure(model: Model, begin: Callable[[], None], run: Callable[[], None]) -> str:
-    """The table of a run for each of a model's devices that does something; each is begun anew."""
+    """Return tables of a run for each of a model's busy devices, one run each."""
     tables = []
     for device in model.devices:
         begin()
@@ -134,7 +134,7 @@ def measure(model: Model, begin: Callable[[], None], run: Callable[[], None]) ->
 
 
 def common_type(model: Model) -> str:
-    """That of the most weights."""
+    """Return the most frequent type of the weights."""
     types = [t.type.name for t in model.file.tensors.values() if len(t.ne) > 1]
     return max(dict.fromkeys(types), key=types.count)
 

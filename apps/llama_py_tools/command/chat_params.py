@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """`{"enable_thinking": false}` as a dictionary."""
+    """Parse `{"enable_thinking": false}` to a dictionary."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as e:
@@ -30,7 +30,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatParams(Params):
-    """Conversations."""
+    """Options of conversations."""
 
     conversation: bool | None = option(
         None,
@@ -125,17 +125,17 @@ class ChatParams(Params):
 
     @property
     def asked(self) -> bool:
-        """Whether a conversation was asked for, whatever the model is."""
+        """True if a conversation was requested, whatever the model is."""
         if self.conversation is not None:
             return self.conversation
         return self.single_turn or bool(self.system_prompt or self.system_prompt_file)
 
     def wanted(self, model: Model) -> bool:
-        """Whether this is a conversation: a model with a template talks, unless told not to."""
+        """Return True if this is a conversation: by default if the model has a template."""
         return self.asked or (self.conversation is None and model.chat_template is not None)
 
     def template(self) -> str | None:
-        """What is to be used instead of the model's template. ModelError for an unknown name."""
+        """Return the template that replaces the model's; ModelError for an unknown name."""
         if self.chat_template_file:
             return Path(self.chat_template_file).read_bytes().decode(*ENCODING)
         if not self.chat_template:
@@ -145,7 +145,7 @@ class ChatParams(Params):
         return source_of(self.chat_template)
 
     def variables(self) -> dict[str, Any]:
-        """What the template is told."""
+        """Return the template's variables."""
         found = {"preserve_reasoning": self.reasoning_preserve, **self.chat_template_kwargs}
         if self.reasoning != "auto":
             found["enable_thinking"] = self.reasoning == "on"

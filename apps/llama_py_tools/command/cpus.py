@@ -1,4 +1,4 @@
-"""On which CPUs a command's threads run, and how urgently (as llama.cpp's)."""
+"""CPUs and priority of a command's threads (like llama.cpp's)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PINNED = (0, 1)
 
 
 def mask(text: str) -> frozenset[int]:
-    """`0x5` as CPUs 0 and 2."""
+    """Parse a mask: `0x5` is CPUs 0 and 2."""
     bits = parsed(lambda _: int(text, 16), text, "a hexadecimal mask of CPUs, such as ff")
     return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
 
 
 def span(text: str) -> frozenset[int]:
-    """`2-5` as CPUs 2 to 5; `-5` is 0-5, `2-` all from 2 on."""
+    """Parse a range: `2-5` is CPUs 2 to 5; `-5` is 0-5, `2-` all from 2 on."""
     first, dash, last = text.partition("-")
     if not dash:
         raise ValueError(f"expected CPUs LO-HI, got {text!r}")
@@ -116,8 +116,7 @@ def pin(devices: Sequence[Any], p: CpuParams) -> None:
 
 
 def places(p: CpuParams) -> tuple[list[Collection[int]], list[Collection[int]] | None]:
-    """The CPUs of thread 0, 1, ... where a token is computed, and where several are (None: the
-    same)."""
+    """Return the CPUs of threads 0, 1, ... for one token, and for several (None: the same)."""
     from ggml_py.machine import host
 
     if p.numa == "distribute" and (nodes := _nodes()):

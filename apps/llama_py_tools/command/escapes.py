@@ -7,7 +7,8 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    r"""`\n`, `\r`, `\t`, quotes, `\\`, `\x41` for any byte (common.cpp:string_process_escapes)."""
+    r"""Process `\n`, `\r`, `\t`, quotes, `\\`, `\x41` for any byte
+    (common.cpp:string_process_escapes)."""
     out = bytearray()
     i = 0
     while i < len(text):

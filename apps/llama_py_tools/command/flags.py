@@ -1,4 +1,5 @@
-"""Flags as llama.cpp reads them: a word is a flag only as a whole, and the next word is its value.
+"""Parsing of flags like llama.cpp: a word is a flag only as a whole, and the next word is its
+value.
 
 argparse alone takes `-np 2` for `-n p`, `-hf x` for `-h -f x`, and refuses `-p "-5 degrees"`.
 """
@@ -14,8 +15,8 @@ END = "--"  # what follows are words, not flags
 
 
 def exact_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """The words with values tied to their flags (`-p=text`) and flags as they were declared (`_`
-    stands for `-` in long ones). A flag that does not exist is wrong usage: exit 2.
+    """Return the words with values joined to their flags (`-p=text`) and flags as declared (`_` for
+    `-` in long ones). An unknown flag is wrong usage: exit 2.
     """
     flags = parser._option_string_actions
     commands = any(isinstance(a, argparse._SubParsersAction) for a in parser._actions)
@@ -37,7 +38,7 @@ def exact_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[s
 
 
 def _declared(flags: Mapping[str, argparse.Action], word: str) -> tuple[str | None, str | None]:
-    """(the flag, the value behind its `=`); a flag may itself have one."""
+    """Return the flag and the value after its `=`; a flag may itself contain one."""
     for name, sign, value in ((word, "", ""), word.partition("=")):
         same = name.replace("_", "-") if name.startswith("--") else name
         for one in (name, same):
@@ -47,14 +48,15 @@ def _declared(flags: Mapping[str, argparse.Action], word: str) -> tuple[str | No
 
 
 def _with_value(flags: Mapping[str, argparse.Action], name: str, value: str | None) -> list[str]:
-    """Where the value is a flag itself, it was forgotten: argparse says so."""
+    """Return flag and value; if the value is a flag itself, only the flag, so that argparse reports
+    it."""
     if value is None:
         return [name]
     return [name, value] if _declared(flags, value)[0] else [f"{name}={value}"]
 
 
 def _looks_like_a_flag(word: str) -> bool:
-    """Not a number below zero, a text with spaces, or the dash that stands for stdin."""
+    """Return True for a flag, not a negative number, a text with spaces, or the dash for stdin."""
     return len(word) > 1 and word[0] == "-" and " " not in word and not _is_number(word)
 
 

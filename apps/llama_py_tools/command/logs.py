@@ -1,4 +1,4 @@
-"""What is told on stderr and in a file: how much of it, in which form (llama.cpp's --log-*)."""
+"""Logging to stderr and a file: its level and format (llama.cpp's --log-*)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLOURS = {logging.DEBUG: 33, logging.INFO: 32, logging.WARNING: 35, logging.ERR
 
 @dataclass(frozen=True, kw_only=True)
 class CommonParams(Params):
-    """What every command takes: what it tells besides its results."""
+    """Logging options of every command."""
 
     verbose: bool = option(
         False,
@@ -76,7 +76,7 @@ class CommonParams(Params):
 
 
 def set_up(params: CommonParams, flags: Mapping[str, str] = NONE) -> None:
-    """From now on; OSError if the file cannot be written.
+    """Configure logging; OSError if the file cannot be written.
 
     flags  the flag of each option by its name in Python: messages are written for both
     """
@@ -97,13 +97,13 @@ def set_up(params: CommonParams, flags: Mapping[str, str] = NONE) -> None:
 
 
 def tell(text: str) -> None:
-    """A line for the user."""
+    """Print a line for the user on stderr."""
     log.log(TOLD, "%s", text)
 
 
 class _LogStream(logging.Handler):
-    """Writes to what a function gives at that moment. A reader that left is an error, as it is of
-    `print`."""
+    """Log handler that writes to the stream that a function returns. A closed pipe is an error, as
+    for `print`."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class _Flagged(logging.Formatter):
 
 
 def in_flags(text: str, flags: Mapping[str, str]) -> str:
-    """A message with flags instead of names: `n_ctx = 5` is `-c 5`."""
+    """Replace names by flags in a message: `n_ctx = 5` becomes `-c 5`."""
 
     def flag(found: re.Match[str]) -> str:
         name, value, same = found.groups()

@@ -1,4 +1,4 @@
-"""The command line of options: flags, variables and help of every field of `llama_py.params`.
+"""Command line of options: flags, variables and help of every field of `llama_py.params`.
 
     parser = Parser("llama-py-cli")
     parser.add(ContextParams)           # -c N, --ctx-size N, LLAMA_ARG_CTX_SIZE=N, ...
@@ -75,8 +75,8 @@ class OptionParser(argparse.ArgumentParser):
         return super().parse_known_args(exact_flags(self, given), namespace)
 
     def add(self, *kinds: type[Params], without: Container[str] = ()) -> None:
-        """Every field of the dataclasses that has flags, `without` some; each class is a group. A
-        flag that another field has already means that one."""
+        """Add every field with flags of the dataclasses, except `without`; each class is a group. A
+        flag that another field has is shared."""
         for kind in kinds:
             group = self.add_argument_group(kind.__name__.removesuffix("Params").lower())
             for f, o in options_of(kind):
@@ -116,12 +116,12 @@ class OptionParser(argparse.ArgumentParser):
 
 
 def _negated(variable: str) -> str:
-    """The one that turns off, whatever its value (common_arg::get_value_from_env)."""
+    """Return the variable that disables an option (common_arg::get_value_from_env)."""
     return variable.replace(PREFIX, f"{PREFIX}NO_")
 
 
 def read(args: argparse.Namespace, kind: type[P]) -> P:
-    """The dataclass filled from parsed arguments; what was not given keeps its default."""
+    """Return the dataclass filled from parsed arguments; missing ones keep their defaults."""
     values = {
         f.name: tuple(value) if isinstance(value, list) else value
         for f, o in options_of(kind)
@@ -151,7 +151,7 @@ def _help(f: Field[Any], o: Option) -> str:
 
 
 def default_text(f: Field[Any]) -> str:
-    """What the help says of a default: nothing of a switch's, or where it is empty."""
+    """Return the help text of a default; "" for a switch, or an empty default."""
     if isinstance(f.default, bool):
         return ""
     values = f.default if isinstance(f.default, tuple) else (f.default,)
@@ -160,7 +160,8 @@ def default_text(f: Field[Any]) -> str:
 
 
 def converter(o: Option) -> Callable[[str], Any]:
-    """Text to the field's value, with one plain sentence for argparse where it is wrong."""
+    """Return a converter of text to the field's value, with one plain error sentence for
+    argparse."""
 
     def convert(text: str) -> Any:
         try:

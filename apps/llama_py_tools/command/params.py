@@ -10,17 +10,17 @@ from llama_py_tools.command.logs import CommonParams as CommonParams
 
 
 def token_list(text: str) -> tuple[int, ...]:
-    """`1,2,3` as numbers."""
+    """Parse `1,2,3` to numbers."""
     return parsed(lambda _: tuple(map(int, words(text))), text, "token ids like 1,2,3")
 
 
 def plain_files(text: str) -> tuple[tuple[str, float], ...]:
-    """`a.gguf,b.gguf` as pairs with the factor 1."""
+    """Parse `a.gguf,b.gguf` to pairs with the factor 1."""
     return tuple((path, 1.0) for path in words(text))
 
 
 def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
-    """`a.gguf:0.5,b.gguf:-1` as pairs."""
+    """Parse `a.gguf:0.5,b.gguf:-1` to pairs."""
     parts = [file.rpartition(":") for file in words(text)]
     pairs = ((path, float(factor)) for path, _, factor in parts)
     return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
@@ -38,7 +38,7 @@ LOAD_MODES: dict[str, dict[str, bool]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FileParams(Params):
-    """Which model, and what its weights become."""
+    """Options of the model file and its weights."""
 
     model: str = option(
         "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
@@ -88,7 +88,7 @@ class FileParams(Params):
 
     @property
     def named(self) -> bool:
-        """Whether there is a model, and not the bundled one is meant."""
+        """True if a model is given, other than the bundled one."""
         return bool(self.model or self.hf_repo or self.model_url)
 
     @property
@@ -111,7 +111,7 @@ class DraftFileParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class FormParams(Params):
-    """Short for --form."""
+    """Options that abbreviate --form."""
 
     delta_net: str = option(
         "auto",
@@ -176,7 +176,7 @@ class SteeringParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class InputParams(Params):
-    """What a debugging tool feeds to the model."""
+    """Options for the input of debugging tools."""
 
     prompt: str = option("", "-p --prompt", "text to run", metavar="TEXT")
     tokens: tuple[int, ...] = option(

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, sometimes a line elsewhere, nothing for short work."""
+"""Progress on stderr: a bar on a terminal, sometimes a line elsewhere, none for short work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands over several machines: a launcher of MPI programs starts each of them several times.
+"""Commands over several machines: an MPI launcher starts each of them several times.
 
     mpiexec -n 4 llama-py-cli -m model.gguf
     llama-py-cli --hosts a,b:2 -m model.gguf
@@ -42,8 +42,8 @@ class HostsParams(Params):
 
 
 def joined(serves: bool = False, plans: bool = False) -> int | None:
-    """Take part in what a launcher started. -> the exit code of a rank that was not the first, once
-    that has ended; None for the first, or where nothing was launched.
+    """Join the ranks that a launcher started. Return the exit code of a rank other than the first,
+    once it has ended; None for the first, or without a launcher.
 
     Starts the launcher, in the place of this process, where --hosts says so.
 
@@ -100,12 +100,12 @@ def _in_rank(n: int, rank: int) -> int | None:
 
 
 def _name_devices(n: int) -> None:
-    """Where none are named. The commas of llama-py-bench stand between runs."""
+    """Set the names of devices if none are given; commas would separate runs of llama-py-bench."""
     os.environ.setdefault("LLAMA_ARG_DEVICE", "/".join(f"mpi{i}" for i in range(n)))
 
 
 def _started() -> int:
-    """Ranks that a launcher has started; 0: there was none."""
+    """Return the number of ranks that a launcher started; 0 without one."""
     if not any(name.startswith(("PMI", "OMPI_")) for name in os.environ):
         return 0  # as most often: nothing is imported
     from ggml_mpi.keeper import SIZES, n_started
@@ -114,7 +114,7 @@ def _started() -> int:
 
 
 def memory_of(breakdown: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """What each rank has of a context's memory, a line each; none where there are no others."""
+    """Return each rank's part of a context's memory, one line each; [] without other ranks."""
     if _started() < 2:
         return []
     from ggml_mpi.world import world
@@ -133,7 +133,7 @@ def _mib(use: Mapping[str, int], what: str) -> str:
 
 
 def n_here() -> int:
-    """Ranks on this machine, which share its threads."""
+    """Return the number of ranks on this machine, which share its threads."""
     if _started() < 2:
         return 1
     from ggml_mpi.world import world
@@ -151,7 +151,7 @@ def _hosts(words: Sequence[str]) -> str:
 
 
 def parsed(hosts: str) -> Hosts:
-    """Machines with their numbers of processes. Ends with an error where that is none."""
+    """Parse machines with numbers of processes; exits with an error if they are invalid."""
     found = []
     for host in hosts.split(","):
         what = HOST.fullmatch(host)
@@ -163,8 +163,8 @@ def parsed(hosts: str) -> Hosts:
 
 
 def _named(address: str) -> str:
-    """A name of an IPv6 address: launchers take a colon for the end of a name, and speak to each
-    other by IPv4. Ends with an error where there is none."""
+    """Return a host name for an IPv6 address, since launchers split names at colons and connect by
+    IPv4. Exits with an error if there is none."""
     import socket
 
     try:
@@ -179,7 +179,7 @@ def _named(address: str) -> str:
 
 
 def _may_have_ipv4(name: str) -> bool:
-    """False for a name with other addresses only; one that is known to ssh alone is its affair."""
+    """Return False for a name with other addresses only; names that only ssh knows are accepted."""
     import socket
 
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -190,7 +190,8 @@ def _may_have_ipv4(name: str) -> bool:
 
 
 def launch(hosts: Hosts) -> list[str]:
-    """The command that starts this one there. Ends with an error where there is no launcher."""
+    """Return the command that starts this one on the hosts; exits with an error without a
+    launcher."""
     import shutil
 
     beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))

@@ -1,4 +1,4 @@
-"""`--completion bash|zsh|fish`: a script that lets a shell complete a command's flags and values.
+"""Shell completion by `--completion bash|zsh|fish`: a script for a command's flags and values.
 
     eval "$(llama-py-cli --completion bash)"
     llama-py-cli --completion fish > ~/.config/fish/completions/llama-py-cli.fish
@@ -39,14 +39,14 @@ class Flag(NamedTuple):
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """For one of SHELLS."""
+    """Return the completion script for one of SHELLS."""
     commands = {word: list(_flags(p)) for word, p in _commands(parser).items()}
     make = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]
     return make(parser.prog, {"": list(_flags(parser)), **commands})
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Parsers by the first word that leads to them."""
+    """Return parsers by the first word that selects them."""
     found = {word: COMMANDS[word].load().parser() for word in getattr(parser, "others", ())}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -78,7 +78,7 @@ def _values(action: argparse.Action) -> str | None:
 
 
 def _by_values(flags: list[Flag]) -> dict[str, list[str]]:
-    """The flags of each kind of value."""
+    """Group the flags by the type of their values."""
     found: dict[str, list[str]] = {}
     for flag in flags:
         if flag.values is not None:
@@ -148,7 +148,7 @@ def _zsh(prog: str, commands: Mapping[str, list[Flag]]) -> str:
 
 
 def _quoted(text: str, escaped: str = "") -> str:
-    """Quotes a text; the first of the marks `escaped` ends a name, others are literal."""
+    """Quote a text; the first of the marks `escaped` ends a name, others are literal."""
     if escaped:
         name, mark, rest = text.partition(escaped)
         text = name + mark + rest.replace(escaped, f"\\{escaped}")

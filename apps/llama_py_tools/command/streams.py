@@ -1,4 +1,4 @@
-"""The standard streams on any system: encodings, pipes that nobody reads, colours."""
+"""Standard streams on any system: encodings, closed pipes, colors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SYSTEM = sys.platform
 
 
 def open_streams() -> None:
-    """stderr that can be written to; stdin and stdout that take any bytes (surrogateescape), also
-    where the system's own encoding lacks most characters."""
+    """Make stderr writable, and stdin and stdout accept any bytes (surrogateescape), whatever the
+    system's encoding."""
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  to the end
     for stream in (sys.stdin, sys.stdout):
@@ -24,7 +24,7 @@ def open_streams() -> None:
 
 
 def is_edited() -> bool:
-    """Whether lines are typed at a terminal that shows what is told, too."""
+    """Return True if lines are typed at a terminal that also shows the output."""
     return all(s is not None and s.isatty() for s in (sys.stdin, sys.stdout))
 
 
@@ -43,14 +43,13 @@ def next_line(edited: bool, prompt: str = "") -> str | None:
 
 
 def reader_left(e: BaseException) -> bool:
-    """Whether stdout was a pipe that nobody reads any more; Windows has no error of its own for
-    that."""
+    """Return True if stdout's reader has closed the pipe; Windows has no specific error for it."""
     windows = SYSTEM == "win32" and isinstance(e, OSError) and e.errno == errno.EINVAL
     return isinstance(e, BrokenPipeError) or windows
 
 
 def drop_stdout() -> None:
-    """What is still buffered goes nowhere, so that the interpreter's last flush cannot fail."""
+    """Discard buffered output, so that the interpreter's last flush cannot fail."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):  # stdout is closed, or no file
@@ -58,8 +57,8 @@ def drop_stdout() -> None:
 
 
 def in_colour(stream: TextIO | None) -> bool:
-    """Whether escape sequences become colours there. On Windows the console is told to obey them;
-    one before Windows 10 refuses."""
+    """Return True if a stream shows colors. On Windows they are enabled first; systems before
+    Windows 10 refuse."""
     if stream is None or not stream.isatty():
         return False
     if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":

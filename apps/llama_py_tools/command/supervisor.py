@@ -1,4 +1,4 @@
-"""A server over ranks that is started again when one is lost, with those that are left.
+"""Supervisor of a server over ranks, which restarts it with the remaining ranks after a loss.
 
 A world of MPI does not go on without one of its ranks; so all end, and the launcher is started
 again.
@@ -30,8 +30,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
-    """The exit code, once the server has ended for good: it was stopped, failed by itself, or lost
-    ranks too often.
+    """Run the server until it ends for good, and return the exit code: it was stopped, failed, or
+    lost ranks too often.
 
     launch  the command that starts it on some hosts
     """
@@ -56,8 +56,8 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
 
 
 def left(hosts: Hosts, rank: int, silent: bool) -> Hosts:
-    """Where a server goes on without a rank. The first one's machine is where clients look for it,
-    so it is always there, with one process at least; of others that do not answer none is used.
+    """Return the hosts without a lost rank. The first machine keeps at least one process, since
+    clients connect there; another machine that does not answer is dropped.
 
     silent  it did not end, but was heard of no more, as if its machine had gone
     """
@@ -93,7 +93,7 @@ class _Signals:
         self._pass_on()
 
     def of(self, process: subprocess.Popen[bytes] | None) -> None:
-        """From now on they are for this one; None: for the next."""
+        """Set the process that gets signals; None: the next one."""
         self._process = process
         self._pass_on()
 

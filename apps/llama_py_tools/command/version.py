@@ -1,4 +1,4 @@
-"""`--version`: of this project, and of what its kernels are made with."""
+"""Version text of `--version`: this project, and the libraries of its kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PARTS = ("numba", "llvmlite", "numpy", "tokenizers")
 
 
 def text() -> str:
-    """`llama-py 0.1.0`, and a line of what it runs on."""
+    """Return `llama-py 0.1.0`, and a line about the environment."""
     import platform
     from importlib.metadata import version
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ListParams(Params):
-    """Instead of a text."""
+    """Options that print a list and exit."""
 
     list_devices: bool = option(False, "--list-devices", "list devices and exit", env="")
     cache_list: bool = option(
@@ -190,8 +190,8 @@ def _generate(args: argparse.Namespace) -> None:
 
 
 def talks(chat: ChatParams, model: Model, demo: bool, prompt: str | None) -> bool:
-    """Whether this is a conversation. The demo model writes plays: it talks to those who ask for
-    it, and to whom just starts it on a terminal."""
+    """Return True if this is a conversation. The demo model writes plays: it chats only on request,
+    or if started without a prompt on a terminal."""
     if demo and not chat.asked and (prompt is not None or not on_terminal()):
         return False
     return chat.wanted(model)
@@ -202,7 +202,7 @@ def on_terminal() -> bool:
 
 
 def with_system(chat: ChatParams) -> ChatParams:
-    """With the system prompt of -sysf, and thoughts in the answer, where that is asked for."""
+    """Apply the system prompt of -sysf, and reasoning in the response if requested."""
     if chat.skip_chat_parsing:
         chat = replace(chat, reasoning_format="none")
     if not chat.system_prompt_file:
@@ -222,12 +222,12 @@ def read_text(file: str, flag: str = "-f") -> str:
 
 
 def escaped(prompt: str, text: CompletionParams) -> str:
-    """The prompt with its escapes processed, unless that is turned off."""
+    """Process a prompt's escapes, unless that is turned off."""
     return unescape(prompt) if text.escape else prompt
 
 
 def read_prompt(text: CompletionParams) -> str | None:
-    """The prompt of -p, -f or -bf with its escapes processed; None if there is none of them."""
+    """Return the prompt of -p, -f or -bf with escapes processed; None if none is given."""
     if text.binary_file:
         return escaped(read_text(text.binary_file, "-bf"), text)
     if text.file:
@@ -236,7 +236,7 @@ def read_prompt(text: CompletionParams) -> str | None:
 
 
 def is_piped() -> bool:
-    """Whether stdin is a pipe or a file that somebody filled; a terminal is not, nor /dev/null."""
+    """Return True if stdin is a pipe or a file, not a terminal or /dev/null."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):
@@ -245,7 +245,7 @@ def is_piped() -> bool:
 
 
 def gap_ids(run: GenerationRun, text: CompletionParams, prompt: str | None) -> list[int]:
-    """The tokens that ask for what stands between --fim-prefix and --fim-suffix."""
+    """Return the tokens that request the text between --fim-prefix and --fim-suffix."""
     from llama_py.text.infill import infill_ids
 
     prefix, suffix = (escaped(t or "", text) for t in (text.fim_prefix, text.fim_suffix))
@@ -260,7 +260,7 @@ def gap_ids(run: GenerationRun, text: CompletionParams, prompt: str | None) -> l
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The tokens of a prompt; of an empty one, BOS. ContextError if there is none."""
+    """Return the tokens of a prompt; BOS for an empty one, or ContextError without BOS."""
     from ggml_py.errors import ContextError
 
     ids = tokenizer.tokenize(prompt) if prompt else []

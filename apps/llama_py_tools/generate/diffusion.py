@@ -1,4 +1,4 @@
-"""Answers of models that diffuse, for llama-py-cli."""
+"""Responses of diffusion models, for llama-py-cli."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(args: argparse.Namespace, model: Model, ids: list[int]) -> None:
 
 
 def shown(model: Model, step: Step, n_prompt: int) -> str:
-    """The answer so far; what is masked is blank."""
+    """Return the response so far; masked tokens are blank."""
     parts = (
         " " if id == step.mask else model.tokenizer.detokenize([int(id)])
         for id in step.tokens[n_prompt:]

@@ -1,4 +1,4 @@
-"""A loaded model that answers on stdout, and what is told about it on stderr afterwards."""
+"""Run of a loaded model: responses on stdout, and a report on stderr."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ YELLOW, PLAIN = "\x1b[33m", "\x1b[0m"  # of prompts, as in llama.cpp
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionParams(Params):
-    """What is continued, and what of it is shown."""
+    """Options of the text to continue, and its display."""
 
     prompt: str | None = option(None, "-p --prompt", "text to continue", metavar="TEXT")
     file: str = option("", "-f --file", "read the prompt from a file (-: stdin)", metavar="FILE")
@@ -86,12 +86,12 @@ class CompletionParams(Params):
 
     @property
     def fills_in(self) -> bool:
-        """Whether a gap is filled, instead of a text continued."""
+        """True if a gap is filled, instead of a text continued."""
         return self.fim_prefix is not None or self.fim_suffix is not None
 
 
 class Summary:
-    """How long everything took, told on stderr at the end, also after Ctrl-C."""
+    """Timings of a run, printed on stderr at the end, also after Ctrl-C."""
 
     def __init__(self, load_seconds: float, model: str) -> None:
         self.load_seconds, self.model = load_seconds, model
@@ -105,15 +105,14 @@ class Summary:
         self.full = ""  # why an answer ended where the context did
 
     def __enter__(self) -> None:
-        """Only the end matters."""
+        """Do nothing at the start."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.wanted and (kind is None or kind is KeyboardInterrupt):
             session.tell(self.text("interrupted" if kind else ""))
 
     def text(self, reason: str = "") -> str:
-        """Two lines, and one for each way to draft. `reason`: why it ended, if the model did not
-        say."""
+        """Return two lines, and one per draft method. `reason`: of the end, if not the model's."""
         parts = []
         if self.answers:
             parts = [self._prompt(), self._generated()]
@@ -214,8 +213,8 @@ class GenerationRun:
         return Sampler(params, self.ctx.n_vocab, self.model.tokenizer)
 
     def get_ready(self, n_tokens: int | None) -> None:
-        """Before a prompt of so many tokens (None: of any length): compile what is missing for it
-        and its answer, then warm up."""
+        """Compile the kernels for a prompt of n_tokens (None: any length) and its response, then
+        warm up."""
         from llama_py.context.warmup import make_all_ready, make_ready, warm_up
 
         drafting = self.summary.drafting
@@ -330,7 +329,8 @@ class PromptProgress:
 
 
 def describe(model: Model, ctx: Context) -> str:
-    """`<architecture>, 4 layers on cpu, 7.1 MiB | context 1024, 0.5 MiB | compute 3.2 MiB`"""
+    """Return `<architecture>, 4 layers on cpu, 7.1 MiB | context 1024, 0.5 MiB | compute 3.2
+    MiB`."""
     use = ctx.memory_breakdown()
 
     def mib(what: str) -> str:

@@ -1,4 +1,4 @@
-r"""Writing a text together with a model, by turns and without a template (llama-completion's -i).
+r"""Alternate writing of a text by model and user, without a template (llama-completion's -i).
 
 The model goes on until a reverse prompt (-r), its end or -n; then the user does, with a line that a
 model reads as it is.
@@ -50,12 +50,12 @@ class InteractiveParams(Params):
 
     @property
     def raw(self) -> bool:
-        """Whether that excludes a chat template."""
+        """True if that excludes a chat template."""
         return self.wanted or self.in_prefix_bos or bool(self.in_prefix or self.in_suffix)
 
 
 class InteractiveText:
-    """The text so far, and who goes on with it."""
+    """Text so far, with the loop that alternates between model and user."""
 
     def __init__(
         self, run: GenerationRun, params: InteractiveParams, multiline: bool = False
@@ -69,7 +69,7 @@ class InteractiveText:
         self.prefix: Prefix = Prefix(run.ctx)
 
     def go(self, ids: Sequence[int], echo: bool) -> None:
-        """From a prompt to the end of stdin."""
+        """Run from a prompt to the end of stdin."""
         self.ids = list(ids)
         mine = not self.params.interactive_first
         if echo and not mine:
@@ -140,7 +140,8 @@ class InteractiveText:
 
 
 def message(read: Callable[[], str | None], multiline: bool) -> str | None:
-    r"""One line, or several: each but the last ends with `\`; with `multiline` only the last does.
+    r"""Return one line, or several: each but the last ends with `\`; with `multiline` only the last
+    does.
 
     None at the end of stdin.
     """

@@ -1,4 +1,4 @@
-"""A prompt's state in a file, so that the next run need not compute it (llama-completion's)."""
+"""State of a prompt in a file, so that the next run need not compute it (llama-completion's)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptCacheParams(Params):
-    """A file with what was computed of a prompt."""
+    """Options of the prompt cache file."""
 
     prompt_cache: str = option(
         "",
@@ -42,7 +42,8 @@ class CachedPrompt:
     """Answers a prompt with the help of a file."""
 
     def __init__(self, run: GenerationRun, params: PromptCacheParams) -> None:
-        """ContextError if the file cannot be written, is damaged or belongs to another model."""
+        """Open the cache; ContextError if the file is damaged, not writable, or of another
+        model."""
         from ggml_py.errors import ContextError
         from llama_py.decoding.prefix import Prefix
         from llama_py.decoding.prefix_cache import PrefixCache, load_slot

@@ -1,4 +1,4 @@
-"""How the thoughts of a model are shown: on a terminal only, dimmed unless NO_COLOR is set."""
+"""Display of a model's reasoning: on a terminal only, dimmed unless NO_COLOR is set."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MARKS = ("[Start thinking]\n", "\n[End thinking]\n\n")  # llama-cli's
 
 
 def coloured(stream: object) -> bool:
-    """Whether a stream is a terminal that may be given colours (no-color.org)."""
+    """Return True if a stream is a terminal with colors enabled (no-color.org)."""
     isatty = getattr(stream, "isatty", None)
     return isatty is not None and isatty() and not os.environ.get("NO_COLOR")
 
 
 def with_thoughts(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces of an answer, with thoughts in their text where they are shown at all."""
+    """Yield the pieces of a response, with reasoning in their text if it is shown."""
     if sys.stdout is None or not sys.stdout.isatty():
         yield from pieces
         return
@@ -43,5 +43,5 @@ def with_thoughts(pieces: Iterator[Piece]) -> Iterator[Piece]:
 
 
 def dimmed(line: str) -> str:
-    """A line that is told beside a conversation, on stderr."""
+    """Return a dimmed line for stderr during a conversation."""
     return f"{DIM}{line}{PLAIN}" if coloured(sys.stderr) else line

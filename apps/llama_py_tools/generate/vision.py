@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class VisionParams(Params):
-    """Images."""
+    """Options of image input."""
 
     mmproj: str = option(
         "",
@@ -61,7 +61,7 @@ class VisionParams(Params):
     image_max_tokens: int = option(0, "--image-max-tokens", "and at most", check=integers(0))
 
     def check(self) -> None:
-        """ModelError for images that nothing can see."""
+        """Raise ModelError for images without a vision encoder."""
         from ggml_py.errors import ModelError
 
         if self.image and not self.mmproj:
@@ -90,7 +90,7 @@ def load(args: argparse.Namespace, model: Model) -> None:
 
 
 def usable(path: str) -> str:
-    """A path that was found beside a model, if it is an encoder that is known; else none."""
+    """Return a path found next to a model if it is a known encoder; else ""."""
     from ggml_py.errors import GGMLError
     from llama_py.vision.encoder import check_kind
 
@@ -104,7 +104,7 @@ def usable(path: str) -> str:
 
 
 def prompt(model: Model, text: str, images: Sequence[str]) -> list[int]:
-    """The tokens of a text with images; those for which it has no place come before it."""
+    """Return the tokens of a text with images; images without a marker come first."""
     from llama_py.batch.prompts import MARKER
 
     lacking = len(images) - text.count(MARKER)

@@ -1,5 +1,4 @@
-"""llama-py-gguf: look at GGUF files, change their metadata, split, merge, compare and
-quantize them."""
+"""Commands of llama-py-gguf: show, edit, split, merge, compare and quantize GGUF files."""
 
 from llama_py_tools.gguf.main import main, parser
 

@@ -1,4 +1,4 @@
-"""What differs between two files."""
+"""Comparison of two GGUF files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def tensors(a: GGUFFile, b: GGUFFile, with_bytes: bool) -> Iterator[str]:
 
 
 def difference(a: TensorInfo | None, b: TensorInfo | None, with_bytes: bool) -> str:
-    """ "" if both are alike."""
+    """Return the difference of two tensors; "" if they are equal."""
     if a is None or b is None or (a.type, a.ne) != (b.type, b.ne):
         return " | ".join("-" if t is None else f"{t.type.name} {shape(t)}" for t in (a, b))
     if not with_bytes:

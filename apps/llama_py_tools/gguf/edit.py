@@ -1,4 +1,4 @@
-"""Other values for keys."""
+"""Editing of metadata values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def change(
 
 
 def parsed(text: str, metadata: Metadata) -> tuple[str, str, Any]:
-    """Key, kind and value of KEY[:KIND]=VALUE."""
+    """Return key, type and value of KEY[:KIND]=VALUE."""
     found = _CHANGE.fullmatch(text)
     if found is None:
         raise GGUFError(f"{text!r} is no change; general.name=text and x.y:u32=7 are")

@@ -1,4 +1,4 @@
-"""Cutting a file into parts and putting them together (gguf-split.cpp)."""
+"""Splitting of a file into shards, and merging (gguf-split.cpp)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def split(
 def cut(
     tensors: Iterable[TensorInfo], max_tensors: int, max_size: int
 ) -> Iterator[list[TensorInfo]]:
-    """Tensors of a part each, none empty; a tensor larger than max_size has a part of its own."""
+    """Yield the tensors of each shard, none empty; a tensor above max_size gets its own shard."""
     part: list[TensorInfo] = []
     size = 0
     for t in tensors:

@@ -1,4 +1,4 @@
-"""`llama-py-gguf quantize`: a file with other types, as llama-quantize makes it."""
+"""Command `llama-py-gguf quantize`: converts a file to other types, like llama-quantize."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _write(
     rows: RowWorkers,
     n_parts: int,
 ) -> None:
-    """Each file whole or not at all."""
+    """Write each file atomically."""
     total = sum(job.source.nbytes for job in work)
     progress, done = Progress("quantizing"), [0]
     try:
@@ -123,7 +123,7 @@ def _pieces(
 
 
 def lines(work: Sequence[TensorJob], imatrix: Imatrix | None) -> Iterator[str]:
-    """What would be done, a line for each tensor."""
+    """Yield a line for each tensor with its conversion."""
     for i, job in enumerate(work, 1):
         t, made = job.source, job.made
         ne = ", ".join(map(str, shape(t)))

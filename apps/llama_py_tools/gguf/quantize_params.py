@@ -21,7 +21,7 @@ TensorTypes = tuple[tuple[str, GGMLType], ...]
 
 
 def rules(text: str) -> TensorTypes:
-    """`attn_v=q8_0` as expression and type; several may stand one after the other."""
+    """Parse `attn_v=q8_0` to expression and type; several are separated by spaces."""
     found = []
     for word in text.split():
         pattern, equals, type = word.partition("=")
@@ -43,7 +43,7 @@ def rules_of_file(text: str) -> TensorTypes:
 
 
 def layers(text: str) -> tuple[int, ...]:
-    """`4,5,6` as numbers."""
+    """Parse `4,5,6` to numbers."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise ValueError(f"expected numbers of layers like 4,5,6; got {text!r}")
@@ -52,7 +52,7 @@ def layers(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeParams(Params):
-    """How a file is quantized (as llama-quantize)."""
+    """Options of `quantize` (as in llama-quantize)."""
 
     file: str = option("", "file", "the file, of floats; of a split one, any part", metavar="IN")
     words: tuple[str, ...] = option(
@@ -151,7 +151,7 @@ class QuantizeParams(Params):
 
 
 def target(o: QuantizeParams) -> tuple[str, str, int]:
-    """The new file, the name of its type, and the number of threads, 0 for all.
+    """Return the new file, the name of its type, and the number of threads, 0 for all.
 
     Raises ValueError for words that are none of these.
     """
@@ -172,7 +172,7 @@ def target(o: QuantizeParams) -> tuple[str, str, int]:
 
 
 def check(parser: OptionParser, args: argparse.Namespace) -> None:
-    """Usage errors that are of several options."""
+    """Report usage errors that involve several options."""
     o = read(args, QuantizeParams)
     try:
         target(o)

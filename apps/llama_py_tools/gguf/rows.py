@@ -1,4 +1,4 @@
-"""Quantizing a tensor: some rows at a time, on all threads, in order."""
+"""Quantization of a tensor: groups of rows, on all threads, in order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RowWorkers:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
     def of(self, job: TensorJob) -> Iterator[tuple[memoryview, int]]:
-        """The bytes of a tensor in order, and how many of the source were read for them."""
+        """Yield the bytes of a tensor in order, and the number of source bytes read for them."""
         raw = job.source.data
         if job.copies:
             step = 4 * ELEMENTS
@@ -61,7 +61,7 @@ class RowWorkers:
             yield future.result().data, n_read
 
     def _tasks(self, job: TensorJob) -> Iterator[tuple[Callable[[], Bytes], int]]:
-        """Rows of one matrix each, since each has an importance of its own."""
+        """Yield tasks for rows of one matrix each, since each matrix has its own importance."""
         t = job.source
         n, per_matrix = t.ne[0], t.ne[1]
         importance = self._importance(job)
@@ -82,7 +82,8 @@ class RowWorkers:
                 yield task, piece.nbytes
 
     def _importance(self, job: TensorJob) -> Floats | None:
-        """[n_matrices, n_per_row]; None where there is none, or one of another shape."""
+        """Return the importance [n_matrices, n_per_row]; None if there is none, or of another
+        shape."""
         found = self.imatrix.weights(job.source.name) if self.imatrix else None
         n = job.source.ne[0] * job.source.ne[2]
         if found is None or found.size != n or not job.type.is_quantized:
@@ -96,7 +97,7 @@ def _check(name: str, x: Floats) -> None:
 
 
 def reader(type: GGMLType) -> Callable[[Bytes, int], Floats]:
-    """From rows of bytes [n_rows, ...] to values [n_rows, n_per_row]."""
+    """Return a function from rows of bytes [n_rows, ...] to values [n_rows, n_per_row]."""
     if type == F32:
         return lambda rows, n: rows.view(np.float32)
     if type == F16:
@@ -108,7 +109,7 @@ def reader(type: GGMLType) -> Callable[[Bytes, int], Floats]:
 
 
 def writer(type: GGMLType, weighted: bool) -> Callable[[Floats, Floats | None], Bytes]:
-    """From values [n_rows, n_per_row] to bytes."""
+    """Return a function from values [n_rows, n_per_row] to bytes."""
     if type == F32:
         return lambda x, _: np.ascontiguousarray(x).view(np.uint8)
     if type == F16:
@@ -124,6 +125,6 @@ def _halves(x: Floats) -> npt.NDArray[np.float16]:
 
 
 def _bf16(x: Floats) -> npt.NDArray[np.uint16]:
-    """To the nearest, ties to even (ggml-impl.h:ggml_compute_fp32_to_bf16)."""
+    """Round to BF16, ties to even (ggml-impl.h:ggml_compute_fp32_to_bf16)."""
     bits = np.ascontiguousarray(x).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

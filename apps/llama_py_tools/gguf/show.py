@@ -1,4 +1,4 @@
-"""What a file has: key-values and tensors, as text or JSON."""
+"""Display of a file's key-values and tensors, as text or JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def get(path: str, key: str, as_json: bool) -> None:
 
 
 def as_data(file: GGUFFile, keys: list[str], infos: list[TensorInfo]) -> dict[str, Any]:
-    """What JSON can say. Bytes of a text that are not UTF-8 are lone surrogates there."""
+    """Return JSON data; bytes of texts that are not UTF-8 become lone surrogates."""
     return {
         "version": file.version,
         "files": [str(p) for p in file.paths],
@@ -93,7 +93,7 @@ def tensor_lines(infos: list[TensorInfo]) -> Iterator[str]:
 
 
 def value_text(metadata: Metadata, key: str, full: bool) -> str:
-    """On one line, and not too long unless `full`."""
+    """Return a value on one line, shortened unless `full`."""
     value = metadata[key]
     if isinstance(value, str):
         text = printable(value)
@@ -116,6 +116,6 @@ def plain(value: Any) -> Any:
 
 
 def shape(t: TensorInfo) -> list[int]:
-    """Without the ones at its end."""
+    """Return a tensor's shape without trailing ones."""
     n = max((i + 1 for i, size in enumerate(t.ne) if size != 1), default=1)
     return list(t.ne[:n])

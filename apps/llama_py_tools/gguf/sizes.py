@@ -1,4 +1,4 @@
-"""Numbers of bytes, to read and to show."""
+"""Numbers of bytes: parsing and display."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 def size_of(text: str) -> int:
-    """`500M` in bytes; K, M, G are decimal, as llama-gguf-split's."""
+    """Parse `500M` to bytes; K, M, G are decimal, like llama-gguf-split's."""
     found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
     if found is None:
         raise ValueError(f"{text!r} is no size; 500M, 4G and 123456 are")

@@ -1,4 +1,4 @@
-"""Writing a file so that none is lost: whole or not at all, and over another one only if asked."""
+"""Safe writing of files: atomic, and over an existing file only on request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llama_py_tools.models import session
 
 
 def check_free(path: str | Path, force: bool) -> Path:
-    """GGUFError for a file that is there already."""
+    """Return the path; GGUFError if the file exists, unless `force`."""
     path = Path(path)
     if path.exists() and not force:
         raise GGUFError(f"{path}: is there already; give another name, or --force")

@@ -1,4 +1,4 @@
-"""llama-py-graph: a model's graphs as text, JSON, DOT or HTML, and the difference of two."""
+"""Commands of llama-py-graph: a model's graphs as text, JSON, DOT or HTML, and their comparison."""
 
 from llama_py_tools.graph.main import main, parser
 

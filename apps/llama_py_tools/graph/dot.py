@@ -1,4 +1,4 @@
-"""Graphs for Graphviz: a cluster a layer, an edge from each source."""
+"""Conversion of graphs for Graphviz: one cluster per layer, an edge from each source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = """digraph {
 
 
 def dot(graphs: Sequence[Graph]) -> Iterator[str]:
-    """One digraph; several graphs stand beside each other in it."""
+    """Yield one digraph with all graphs side by side."""
     yield HEAD
     for dec, graph in enumerate(graphs):
         yield f'  subgraph cluster_{dec} {{ label="graph {dec}"; color="#999999";\n'
@@ -50,7 +50,7 @@ def _label(i: int, t: Tensor) -> str:
 
 
 def _style(t: Tensor) -> str:
-    """Views, which cost nothing, are dashed."""
+    """Return a dashed style for views, which cost nothing."""
     return ', style="dashed"' if t.is_view() else ""
 
 

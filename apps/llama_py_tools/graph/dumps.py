@@ -1,4 +1,4 @@
-"""Graphs that were written as JSON, a node a line."""
+"""Graphs in JSON files, one node per line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def read_records(path: str) -> list[Record]:
-    """The nodes of a JSON dump, also a gzipped one. GGMLError if it is something else."""
+    """Read the nodes of a JSON dump, also a gzipped one; GGMLError for other files."""
     import gzip
     import json
 

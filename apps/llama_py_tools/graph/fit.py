@@ -1,4 +1,4 @@
-"""llama-py-graph fit: the options with which a model fits into the memory that there is."""
+"""Command llama-py-graph fit: finds options with which a model fits into memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEFT_OUT = ("progress", "n_seq_max", "device")
 
 
 def run(args: argparse.Namespace, o: FitParams) -> int:
-    """Print the answer; 1, and what misses least, if nothing fits."""
+    """Print the answer; if nothing fits, return 1 and print the nearest one."""
     from llama_py.fit import fit
     from llama_py.fit.planning import header_of
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
 
 
 def given(params: Params, left_out: Sequence[str] = ()) -> Options:
-    """The fields that are not as by default."""
+    """Return the fields that differ from their defaults."""
     plain = type(params)()
     return {
         f.name: value
@@ -74,7 +74,7 @@ def given(params: Params, left_out: Sequence[str] = ()) -> Options:
 
 
 def _named(devices: Sequence[Planned], args: argparse.Namespace) -> list[str]:
-    """The devices' names as -dev takes them: one that is there twice has one name."""
+    """Return the devices' names for -dev; a device that is used twice has one name."""
     named = read(args, ModelParams).device
     if args.device is not None and isinstance(named, tuple):
         return [str(name) for name in named]
@@ -100,7 +100,7 @@ class _FitText:
         self.context: Options = context
 
     def words(self) -> list[str]:
-        """The options of a command."""
+        """Return the options of a command."""
         file = read(self.args, FileParams)
         repack = [] if file.repack else ["-nr"]
         return [*flags(ModelParams, self.model), *flags(ContextParams, self.context), *repack]
@@ -163,7 +163,7 @@ class _FitText:
         return [(d, use[d.name]) for d in self.ctx.devices]
 
     def _experts(self, i: int) -> list[int]:
-        """Layers whose experts are on a device."""
+        """Return the layers whose experts are on a device."""
         if not self.answer.n_moe:
             return []
         host = len(self.ctx.devices) - 1
@@ -174,7 +174,7 @@ class _FitText:
         ]
 
     def miss(self) -> str:
-        """The nearest that there is, and what it lacks."""
+        """Return the nearest answer and the memory it lacks."""
         least = {
             name: self.target - left for name, left in self.found.left.items() if left < self.target
         }
@@ -192,7 +192,7 @@ class _FitText:
         )
 
     def as_data(self) -> Options:
-        """For JSON."""
+        """Return the answer as JSON data."""
         devices = [
             {
                 "name": d.name,
@@ -215,7 +215,7 @@ class _FitText:
 
 
 def flags(kind: type[Params], values: Mapping[str, Any]) -> list[str]:
-    """Options as words; the shortest flag of each."""
+    """Return options as words, each with its shortest flag."""
     words: list[str] = []
     for f, o in options_of(kind):
         if f.name not in values or not o.flags or values[f.name] is None:

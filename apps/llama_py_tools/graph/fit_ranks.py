@@ -1,5 +1,5 @@
-"""llama-py-graph fit --hosts: what each rank of a model over MPI takes, and options so that it has
-room."""
+"""Command llama-py-graph fit --hosts: memory of each rank of a model over MPI, and options so that
+it fits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEFT_OUT = ("progress", "n_seq_max", "device")
 
 
 def run(args: argparse.Namespace, o: FitParams) -> int:
-    """Print the answer; 1, and what misses least, if nothing fits."""
+    """Print the answer; if nothing fits, return 1 and print the nearest one."""
     from llama_py.fit.planning import header_of
     from llama_py.fit.ranks import fit_ranks
 
@@ -64,8 +64,8 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
 
 
 def _memory(args: argparse.Namespace, hosts: Hosts) -> list[int]:
-    """Bytes of each rank: one size is for all. Without, every machine is as this one, and its ranks
-    share what it has free."""
+    """Return the bytes of each rank; one size is for all. By default every machine is like this
+    one, and its ranks share its free memory."""
     from ggml_py.backend.registry import device
 
     sizes, n = read(args, PlanParams).memory, sum(n for _, n in hosts)
@@ -81,7 +81,7 @@ def _memory(args: argparse.Namespace, hosts: Hosts) -> list[int]:
 
 
 class _Once(logging.Filter):
-    """What every plan warns of is told once."""
+    """Log filter that passes each warning only once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class _Told:
         self.context: dict[str, Any] = {**context, "n_ctx": found.ctx.cparams.n_ctx}
 
     def words(self) -> list[str]:
-        """The options of a command."""
+        """Return the options of a command."""
         repack = [] if read(self.args, FileParams).repack else ["-nr"]
         own = [*flags(ModelParams, self.model), *flags(ContextParams, self.context), *repack]
         return ["--hosts", self.args.hosts, *own]
@@ -156,7 +156,7 @@ class _Told:
         return (", ".join(filter(None, parts)) or "-") + share
 
     def miss(self, margin: int) -> str:
-        """What the nearest lacks."""
+        """Return the memory that the nearest answer lacks."""
         lacking = ", ".join(
             f"{mib(margin - left)} on rank {rank} ({self.hosts[rank]})"
             for rank, left in enumerate(self.found.left)
@@ -169,7 +169,7 @@ class _Told:
         )
 
     def as_data(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as JSON data."""
         ranks = [
             {"rank": rank, "host": host, **use, "left": left}
             for rank, (host, use, left) in enumerate(

@@ -1,4 +1,4 @@
-"""Nodes of a graph in groups: one a layer, and what lies between."""
+"""Nodes of a graph grouped by layer, and those between layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Group = tuple[str, list[tuple[int, Tensor]]]  # title, nodes with their index
 
 
 def groups(graph: Graph) -> list[Group]:
-    """Runs of nodes of one layer. A node whose name tells none belongs to the one it stands in."""
+    """Return runs of nodes of one layer; a node without a layer in its name joins its neighbors."""
     layers = layers_of(Tensor(name=t.name) for t in graph.nodes)  # sources may be of another layer
     before = _carried(layers)
     after = _carried(layers[::-1])[::-1]
@@ -28,8 +28,8 @@ def groups(graph: Graph) -> list[Group]:
 
 
 def layers_of(nodes: Iterable[Tensor]) -> list[int | None]:
-    """The layer that names tell of each node, in order. Those of parts of the first layer look like
-    layers: it comes before the parts of others."""
+    """Return the layer of each node by its name, in order. Parts of the first layer look like
+    layers: it comes before parts of others."""
     found = [layer_of(t) for t in nodes]
     if max((n for n in found if n is not None), default=0) < PART:
         return found
@@ -42,7 +42,7 @@ def layers_of(nodes: Iterable[Tensor]) -> list[int | None]:
 
 
 def _carried(layers: list[int | None]) -> list[int | None]:
-    """Each None replaced by the last layer before it, if there is one."""
+    """Replace each None by the last layer before it, if there is one."""
     out: list[int | None] = []
     for layer in layers:
         out.append(layer if layer is not None or not out else out[-1])
@@ -50,7 +50,7 @@ def _carried(layers: list[int | None]) -> list[int | None]:
 
 
 def shape(t: Tensor) -> str:
-    """`f32 [64, 4]`: the type, and ne without the ones at its end."""
+    """Return `f32 [64, 4]`: the type, and ne without trailing ones."""
     ne = list(t.ne)
     while len(ne) > 1 and ne[-1] == 1:
         ne.pop()

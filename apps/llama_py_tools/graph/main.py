@@ -49,7 +49,7 @@ def kinds(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class DumpParams(Params):
-    """How graphs are written."""
+    """Options of written graphs."""
 
     format: str = option(
         "text",
@@ -63,7 +63,7 @@ class DumpParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileParams(Params):
-    """What is told of times."""
+    """Options of `profile`."""
 
     by: tuple[str, ...] = option(
         ("op", "layer", "node"),
@@ -178,7 +178,7 @@ def _dump(args: argparse.Namespace) -> None:
 
 
 def build_graphs(args: argparse.Namespace) -> list[Graph]:
-    """The graphs of the prompt, then of each decoded token, in the order they would be run."""
+    """Return the graphs of the prompt, then of each decoded token, in execution order."""
     model = session.open_model(args, device="null")
     ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
     n_ctx = session.enough_context(args, len(ids) + n_decode)

@@ -1,4 +1,5 @@
-"""The real llama.cpp in this process, through llama-cpp-python: its nodes, logits, embeddings."""
+"""Binding of the real llama.cpp in this process, through llama-cpp-python: nodes, logits,
+embeddings."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def records(
     adapters: Sequence[tuple[str, float]] = (),
     **context: Any,
 ) -> list[Record]:
-    """The nodes of a prompt's graphs, then of n_decode single tokens (their ids do not matter).
+    """Return the nodes of a prompt's graphs, then of n_decode single tokens (of any id).
 
     adapters  LoRA files with their scales
     context  n_ctx, n_batch, n_ubatch and flash_attn ("auto", "on", "off")
@@ -166,7 +167,7 @@ class Peer:
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
 
     def see_all(self) -> None:
-        """From now on tokens see those after them too."""
+        """Make tokens attend to later ones as well."""
         self.api.llama_set_causal_attn(self.ctx, False)
 
     def fill(self, batch: Batch) -> None:
@@ -175,12 +176,12 @@ class Peer:
         self.target.run(batch)
 
     def n_past(self) -> int:
-        """Tokens of sequence 0 in memory; 0 of a model that keeps nothing."""
+        """Return the number of tokens of sequence 0 in memory; 0 for a model without memory."""
         memory = self.api.llama_get_memory(self.ctx)
         return 1 + int(self.api.llama_memory_seq_pos_max(memory, 0)) if memory else 0
 
     def set_adapters(self, files: Sequence[tuple[str, float]]) -> None:
-        """From now on with these LoRA adapters, each times its scale."""
+        """Set the LoRA adapters, each with its scale."""
         n = len(files)
         loaded = [self.api.llama_adapter_lora_init(self.model, p.encode()) for p, _ in files]
         if not all(loaded):
@@ -190,7 +191,7 @@ class Peer:
         self.api.llama_set_adapters_lora(self.ctx, adapters, n, scales)
 
     def set_control_vector(self, directions: Floats, first: int, last: int) -> None:
-        """From now on add directions [n, n_embd], layer 1's first, to the results of layers."""
+        """Set directions [n, n_embd] to add to the results of layers, layer 1's first."""
         data = np.ascontiguousarray(directions, np.float32)
         values = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         n_embd = data.shape[1]
@@ -208,20 +209,20 @@ class Peer:
         return np.ctypeslib.as_array(rows, (n, self.n_embd_out)).copy()
 
     def pooled(self, seq: int) -> Floats:
-        """The embedding of a sequence, or a reranker's scores. -> [n_embd_out] or [n_cls_out]"""
+        """Return a sequence's embedding [n_embd_out], or a reranker's scores [n_cls_out]."""
         row = self.api.llama_get_embeddings_seq(self.ctx, seq)
         rank = self.api.llama_pooling_type(self.ctx) == POOLING["rank"]
         n = self.api.llama_model_n_cls_out(self.model) if rank else self.n_embd_out
         return np.ctypeslib.as_array(row, (n,)).copy()
 
     def set_embeddings_nextn(self, masked: bool) -> None:
-        """From now on keep the hidden states that seed NextN layers: all tokens', or outputs'."""
+        """Keep the hidden states that seed NextN layers: of all tokens, or of outputs."""
         function = self.api.llama_cpp._lib["_Z26llama_set_embeddings_nextnP13llama_contextbb"]
         function.argtypes = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool]
         function(self.ctx, True, masked)
 
     def h_nextn(self, n: int) -> Floats:
-        """-> [n, n_embd_out]"""
+        """Return the kept hidden states, [n, n_embd_out]."""
         function = self.api.llama_cpp._lib["_Z26llama_get_embeddings_nextnP13llama_context"]
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.POINTER(ctypes.c_float)
         return np.ctypeslib.as_array(function(self.ctx), (n, self.n_embd_out)).copy()
@@ -241,7 +242,7 @@ class Peer:
 
 
 def native_batch(kind: type[Any], batch: Batch) -> tuple[Any, Any]:
-    """What must live as long, and the batch as a struct llama_batch."""
+    """Return objects that must stay alive, and the batch as a struct llama_batch."""
     assert batch.pos is not None
     assert batch.seq_ids is not None and batch.outputs is not None
     n = len(batch.outputs)
@@ -280,7 +281,7 @@ _errors: deque[str] = deque(maxlen=3)
 
 @cache
 def _log(llama_cpp: Any) -> Any:
-    """A callback that keeps the last errors; llama.cpp keeps it, so it is never freed."""
+    """Return a callback that keeps the last errors; llama.cpp keeps it, so it is never freed."""
 
     def told(level: int, text: bytes, _: Any) -> None:
         if level == ERROR:
@@ -290,7 +291,7 @@ def _log(llama_cpp: Any) -> Any:
 
 
 def _reason() -> str:
-    """What llama.cpp said."""
+    """Return llama.cpp's error messages."""
     said = "".join(f"; {text}" for text in _errors)
     _errors.clear()
     return said

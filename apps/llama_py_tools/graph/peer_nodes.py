@@ -1,4 +1,4 @@
-"""What the real llama.cpp says of a node it has computed, through its evaluation callback."""
+"""Recorder of nodes that the real llama.cpp computes, through its evaluation callback."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PeerRecorder:
         self._graph, self._index = -1, 0
 
     def next_graph(self) -> None:
-        """The next node is the first of a graph, whatever its name."""
+        """Note that the next node is the first of a graph, whatever its name."""
         self._first = ()
 
     def _node(self, address: int, ask: bool, _: Any) -> bool:
@@ -108,7 +108,7 @@ def _name(t: GGMLTensor) -> str:
 
 
 def _values(t: GGMLTensor, kind: str) -> Values | None:
-    """A copy of the node's values."""
+    """Return a copy of the node's values."""
     dtype = DTYPES.get(kind)
     if dtype is None:
         return None

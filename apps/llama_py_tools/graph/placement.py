@@ -1,4 +1,4 @@
-"""llama-py-graph placement: which device has which tensor and runs which node, and why.
+"""Command llama-py-graph placement: the device of each tensor and node, with reasons.
 
 The decisions are those of a model and a context that are made as ever, on devices that only plan;
 the scheduler tells why it made them (ggml_py/plan/assign.py).
@@ -49,7 +49,7 @@ class NodeAt:
 
 @dataclass(frozen=True, slots=True)
 class SplitAt:
-    """Nodes that a device runs in a row, and what is copied to it before: (name, bytes)."""
+    """Consecutive nodes on one device, and the copies to it before: (name, bytes)."""
 
     device: str
     nodes: Sequence[Tensor]
@@ -62,7 +62,7 @@ class SplitAt:
 
 @dataclass(frozen=True, slots=True)
 class GraphAt:
-    """A graph of so many tokens. scratch: by device, what its compute buffer has, the largest
+    """Graph of n_tokens tokens. scratch: contents of each device's compute buffer, the largest
     first."""
 
     n_tokens: int
@@ -124,7 +124,7 @@ def _owner(t: Tensor, model: PlannedModel) -> str:
 
 
 def _reason(cause: str, on_host: bool, layers: Sequence[int]) -> str:
-    """`cause` as llama_py.weights.placement has it, as a sentence. layers: those of the device."""
+    """Return a cause of llama_py.weights.placement as a sentence. layers: those of the device."""
     if cause == "layer":
         some = f"layers {ranges(layers)}"
         return f"-ngl leaves {some} here" if on_host else f"{some} are here (-ngl, -ts)"
@@ -242,7 +242,7 @@ def _batch(t: Tensor) -> int:
 
 
 def as_data(found: PlacementReport) -> dict[str, Any]:
-    """For JSON."""
+    """Return the report as JSON data."""
     ctx = found.ctx
     devices = [
         {

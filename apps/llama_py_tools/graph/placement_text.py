@@ -1,4 +1,4 @@
-"""The report of `llama-py-graph placement` as text; what is alike is told once."""
+"""Report of `llama-py-graph placement` as text; equal items are joined."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _WITH_OTHERS = (assign.NEAR, assign.SEEN, assign.UP, assign.SOURCES, assign.READ
 
 
 def text(found: PlacementReport, pattern: str = "") -> Iterator[str]:
-    """Lines. pattern: of nodes that are told one by one; "": all are, those that are alike
-    together."""
+    """Yield lines. pattern: of nodes that are listed one by one; "": all nodes, equal ones
+    joined."""
     yield from _head(found)
     yield ""
     yield from _memory(found)
@@ -68,8 +68,8 @@ def _memory(found: PlacementReport) -> Iterator[str]:
 
 
 def _kept(title: str, kept: Sequence[KeptTensor]) -> Iterator[str]:
-    """A heading for what is on one device for one reason; a line there for tensors whose names
-    differ by the layer only."""
+    """Yield a heading for tensors on one device for one reason, and a line per tensor name, layers
+    joined."""
     yield title
     reasons: dict[tuple[str, str], list[KeptTensor]] = {}
     for k in kept:
@@ -108,7 +108,7 @@ def _graph(g: GraphAt) -> Iterator[str]:
 
 
 def _splits(splits: Sequence[SplitAt]) -> Iterator[str]:
-    """Tell the splits, once those that differ by the layer only; what copies most first."""
+    """Yield the splits, joined if they differ by the layer only; the largest copies first."""
     found: dict[tuple[str, str, str], list[int]] = {}
     for i, s in enumerate(splits):
         copied = ", ".join(f"{_folded(name)} {mib(n)}" for name, n in s.copied)
@@ -123,7 +123,7 @@ def _splits(splits: Sequence[SplitAt]) -> Iterator[str]:
 
 
 def _some(numbers: Sequence[int]) -> str:
-    """`3, 5, .. 93`"""
+    """Return `3, 5, .. 93`."""
     few = [*numbers[:2], "..", numbers[-1]] if len(numbers) > 3 else numbers
     return ", ".join(map(str, few))
 
@@ -145,8 +145,8 @@ def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
 
 
 def _runs(nodes: Sequence[NodeAt], own: str) -> Iterator[str]:
-    """A line for nodes that a device runs in a row; for those elsewhere than where the layer is,
-    a line each for what makes them be there."""
+    """Yield a line for nodes that a device runs in a row; for nodes outside their layer's device, a
+    line per cause."""
     for device, run in groupby(nodes, key=lambda n: n.device):
         some = [*run]
         count = "1 node" if len(some) == 1 else f"{len(some)} nodes"
@@ -163,7 +163,7 @@ def _reason(n: NodeAt) -> str:
 
 
 def _not(n: NodeAt) -> str:
-    """Devices with one reason together."""
+    """Return reasons, each with its devices."""
     found: dict[str, list[str]] = {}
     for device, why in n.why_not.items():
         found.setdefault(why, []).append(device)

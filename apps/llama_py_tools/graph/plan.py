@@ -1,4 +1,4 @@
-"""What `placement` and `fit` share: options, sizes as text, models and contexts that only plan."""
+"""Common parts of `placement` and `fit`: options, sizes as text, planned models and contexts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_RANKS = ("split_mode", "parallel", "tensor_split")  # sought, too, but given 
 
 
 def size(text: str) -> int:
-    """`24G`, `512M` or, in MiB, `512` as bytes."""
+    """Parse `24G`, `512M` or, in MiB, `512` to bytes."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.I)
     if found is None:
         raise ValueError(f"expected a size like 24G or 512M, got {text!r}")
@@ -77,7 +77,7 @@ class PlanParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementParams(Params):
-    """What is told of nodes."""
+    """Options for the report of nodes."""
 
     node: str = option(
         "", "--node", "only nodes whose name matches, of each layer", metavar="REGEX", env=""
@@ -86,7 +86,7 @@ class PlacementParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class FitParams(Params):
-    """What is to be left, and what is told."""
+    """Options of `fit`: memory to leave free, and output."""
 
     target: int = option(
         1024 << 20,
@@ -105,7 +105,7 @@ class FitParams(Params):
 
 
 def add(p: OptionParser, own: type[Params], without: Iterable[str] = ()) -> None:
-    """The options of a command that plans; `own` are its alone."""
+    """Add the options of a command that plans; `own` are specific to it."""
     left_out = (*without, *UNREAD, *NOT_RUN)
     for kind in (CommonParams, FileParams, PlanParams, own, ModelParams, ContextParams, FormParams):
         p.add(kind, without=left_out)
@@ -113,7 +113,7 @@ def add(p: OptionParser, own: type[Params], without: Iterable[str] = ()) -> None
 
 
 def divided(words: Iterable[str]) -> list[str]:
-    """A command line where `--parallel` may also say how a model is divided."""
+    """Return a command line in which `--parallel` may also define how a model is divided."""
     found = list(words)
     for i, (word, more) in enumerate(zip(found, [*found, ""][1:], strict=True)):
         flag, _, value = word.partition("=")
@@ -151,7 +151,7 @@ def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[Planned]:
 
 
 def model_of(args: argparse.Namespace, devices: Sequence[Planned], **more: Any) -> PlannedModel:
-    """The model that the options name, with `more` of ModelParams."""
+    """Return the planned model that the options name, with `more` of ModelParams."""
     from llama_py.fit.planning import PlannedModel, header_of
 
     how = replace(read(args, ModelParams), device=devices, progress=False, **more)
@@ -159,7 +159,7 @@ def model_of(args: argparse.Namespace, devices: Sequence[Planned], **more: Any) 
 
 
 def context_of(args: argparse.Namespace, model: PlannedModel, **more: Any) -> PlannedContext:
-    """The context that the options ask for, with `more` of ContextParams."""
+    """Return the planned context of the options, with `more` of ContextParams."""
     from llama_py.fit.planning import PlannedContext
 
     return PlannedContext(model, **context_options(args, **more))
@@ -173,7 +173,7 @@ def context_options(args: argparse.Namespace, **more: Any) -> dict[str, Any]:
 
 
 def mib(n: float) -> str:
-    """Bytes as MiB; as GiB where there are many, and as they are or as KiB where few."""
+    """Return bytes as MiB; as GiB if there are many, as bytes or KiB if few."""
     if 0 < abs(n) < 1024:
         return f"{n:g} B"
     if abs(n) >= 10 * 2**30:
@@ -182,7 +182,7 @@ def mib(n: float) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
-    """Rows as lines, columns side by side; those in `left` begin together, others end so."""
+    """Align rows in columns; those in `left` at the left, others at the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     keep = set(left)
     return [
@@ -195,7 +195,7 @@ def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[s
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0-3,7`"""
+    """Return numbers as ranges: `0-3,7`."""
     found: list[list[int]] = []
     for n in sorted(set(numbers)):
         if found and n == found[-1][1] + 1:

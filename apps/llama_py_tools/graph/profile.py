@@ -1,4 +1,4 @@
-"""llama-py-graph profile: where the time of a prompt and of single tokens goes.
+"""Command llama-py-graph profile: time of a prompt and of single tokens.
 
 Times are those of the executor, step by step: a step ends where the first thread begins the next
 one, after the others if all meet there. What several nodes do in one step is shown at the last of
@@ -60,13 +60,13 @@ class ProfiledStep:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledRun:
-    """What one decode did.
+    """Times of one decode.
 
     what   "prompt, 7 tokens", "token 1"
     wall   seconds of the whole call
     steps  in the order in which they began
-    splits  parts of graphs on one device each, with what was copied there before
-    ranks  what passed between ranks, if there are several
+    splits  parts of graphs on one device each, with the copies before them
+    ranks  messages between ranks, if there are several
     """
 
     what: str
@@ -78,7 +78,7 @@ class ProfiledRun:
 
     @property
     def seconds(self) -> float:
-        """In steps."""
+        """Seconds in steps."""
         return sum(s.seconds for s in self.steps)
 
     @property
@@ -88,13 +88,13 @@ class ProfiledRun:
 
     @property
     def copied(self) -> int:
-        """Bytes of that."""
+        """Bytes of copies."""
         return sum(s.n_bytes for s in self.splits)
 
 
 def measure(ctx: Context, ids: Sequence[int], n_decode: int, repeat: int = 3) -> list[ProfiledRun]:
-    """The runs of a prompt, and of n_decode tokens after it, once all is warm; of each the fastest
-    of several.
+    """Measure a prompt and n_decode tokens after it, warm; of each return the fastest of several
+    runs.
 
     Raises BackendError where no device of the context tells times.
     """
@@ -162,7 +162,7 @@ class _Timer:
         }
 
     def _over_ranks(self, what: str, ids: Sequence[int], plans: Sequence[Plan]) -> ProfiledRun:
-        """All at work at once, as ever; times are by rank 0's clock."""
+        """Time all ranks at once; times are by rank 0's clock."""
         devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
         with ExitStack() as stack:
             theirs = stack.enter_context(timed(plans))
@@ -181,7 +181,7 @@ class _Timer:
 def _steps(
     device: str, times: Sequence[KernelTime], layers: Mapping[int, str], splits: Sequence[SplitTime]
 ) -> Iterator[ProfiledStep]:
-    """A device with another clock ended each of its splits when the host saw that."""
+    """Yield steps; a device with another clock ended each split when the host noticed."""
     number = {id(t): i for i, s in enumerate(splits) for t in s.split.nodes}
     last = {number.get(id(t.node), -1): t.end for t in times}  # the last of each split
     shift = {i: splits[i].end - end for i, end in last.items() if i >= 0}
@@ -220,7 +220,7 @@ class ProfileLine:
 
 
 def lines(run: ProfiledRun, by: str) -> list[ProfileLine]:
-    """The steps of a run put together, the slowest first."""
+    """Group the steps of a run, the slowest first."""
     found: dict[str, ProfileLine] = {}
     for step in run.steps:
         key = BY[by](step)
@@ -236,8 +236,8 @@ def lines(run: ProfiledRun, by: str) -> list[ProfileLine]:
 def tables(
     run: ProfiledRun, kinds: Sequence[str], top: int, limits: Mapping[str, Roofline] | None = None
 ) -> Iterator[str]:
-    """Tell a run as text: a line on the whole, then a table for each kind. limits: what devices can
-    do, by name; then there is a column that tells how much of that was reached."""
+    """Yield a run as text: a summary line, then a table per kind. limits: limits of devices by
+    name, for a column with the reached fraction."""
     n_ranks = max(len(run.ranks), 1)
     share = run.seconds / n_ranks / run.wall if run.wall else 0.0
     of_each = f" of {n_ranks} ranks" if run.ranks else ""
@@ -279,7 +279,7 @@ def tables(
 
 
 def limits(model: Model) -> dict[str, Roofline]:
-    """What each device of a model reaches that tells times."""
+    """Return the limits of each device of a model that measures times."""
     from llama_py_tools.bench import roofline
 
     able = [d for d in model.devices if isinstance(d, Profiles)]
@@ -287,7 +287,7 @@ def limits(model: Model) -> dict[str, Roofline]:
 
 
 def _least(run: ProfiledRun, by: str, limits: Mapping[str, Roofline]) -> dict[str, float]:
-    """Seconds that nodes cannot take less than, on their devices, by line."""
+    """Return the minimum seconds of nodes on their devices, by line."""
     found: dict[str, float] = {}
     for s in run.steps if limits else ():
         key, node = BY[by](s), s.time.node
@@ -307,7 +307,7 @@ def _row(line: ProfileLine, width: int, run: ProfiledRun) -> str:
 
 
 def as_data(runs: Sequence[ProfiledRun]) -> list[dict[str, Any]]:
-    """For JSON."""
+    """Return the runs as JSON data."""
     return [
         {
             "run": run.what,

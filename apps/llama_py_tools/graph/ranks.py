@@ -1,4 +1,4 @@
-"""What the ranks of a model over MPI do in a run: kernels, messages, and what they wait for."""
+"""Activity of the ranks of a model over MPI in a run: kernels, messages, and waits."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class OfRank:
 
 
 def is_over_ranks(plans: Sequence[Plan]) -> bool:
-    """Whether some of these are run by several."""
+    """Return True if several ranks run some of these plans."""
     module = sys.modules.get(PLANS)
     return module is not None and any(isinstance(plan, module.RankPlan) for plan in plans)
 
 
 def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[RankTimes]]:
-    """See ggml_mpi.times.timed."""
+    """Time plans; see ggml_mpi.times.timed."""
     from ggml_mpi import times
     from ggml_mpi.plan import RankPlan
     from ggml_mpi.world import world
@@ -65,8 +65,8 @@ def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[RankTimes]]:
 def kernels_and_messages(
     times: Sequence[RankTimes], plans: Sequence[Plan]
 ) -> tuple[dict[str, list[KernelTime]], list[OfRank]]:
-    """Kernels of other ranks by device, with the nodes of these plans, and what passed between all;
-    by rank 0's clock."""
+    """Return kernels of other ranks by device, with the nodes of these plans, and messages between
+    all, by rank 0's clock."""
     from ggml_mpi.times import waits
 
     kernels = {
@@ -85,12 +85,12 @@ Key = tuple[str, str]
 
 
 def _key(t: Tensor | Ran) -> Key:
-    """Without the size: of a product in pieces each has some columns."""
+    """Return name and op, without the size: of a split product each rank has some columns."""
     return t.name, t.op
 
 
 def _nodes(plans: Sequence[Plan], device: str) -> dict[Key, list[Tensor]]:
-    """Return the nodes of a device, by what it knows them by."""
+    """Return the nodes of a device by their keys."""
     found: dict[Key, list[Tensor]] = {}
     for plan in plans:
         for split in plan.splits:
@@ -102,7 +102,7 @@ def _nodes(plans: Sequence[Plan], device: str) -> dict[Key, list[Tensor]]:
 def own_kernels(
     times: Sequence[KernelTime], plans: Sequence[Plan], device: str
 ) -> list[KernelTime]:
-    """This rank's kernels, with the nodes of these plans."""
+    """Return this rank's kernels, with the nodes of these plans."""
     found = _found([t.node for t in times], _nodes(plans, device))
     return [replace(times[i], node=node) for i, node in found]
 
@@ -117,7 +117,7 @@ def _kernels(own: RankTimes, nodes: dict[Key, list[Tensor]]) -> Iterator[KernelT
 def _found(
     ran: Sequence[Tensor | Ran], nodes: dict[Key, list[Tensor]]
 ) -> Iterator[tuple[int, Tensor]]:
-    """The number of a kernel, and its node. Not those that add what came: these are a part of the
+    """Yield the index of a kernel, and its node; kernels that add received parts belong to the
     sum."""
     turn: dict[Key, int] = {}
     last = None
@@ -153,7 +153,7 @@ def _passed(own: RankTimes, waits: Sequence[int]) -> list[Passed]:
 
 
 def messages_text(ranks: Sequence[OfRank]) -> Iterator[str]:
-    """A line for each rank, and for each kind of message of it."""
+    """Yield a line for each rank, and for each type of its messages."""
     rows = [["  messages", "times", "sent", "bytes", "waiting ms", "passing ms"]]
     for one in ranks:
         rows.append([f"  rank {one.rank}", "", str(one.n), str(one.n_bytes), "", ""])
@@ -168,7 +168,7 @@ def messages_text(ranks: Sequence[OfRank]) -> Iterator[str]:
 
 
 def ranks_as_data(ranks: Sequence[OfRank], start: int) -> list[dict[str, Any]]:
-    """For JSON. start: of the run"""
+    """Return JSON data. start: start of the run"""
     return [
         {
             "rank": one.rank,

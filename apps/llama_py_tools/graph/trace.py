@@ -1,4 +1,4 @@
-"""A profile as a Chrome trace, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Conversion of a profile to a Chrome trace, for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
 The format: "Trace Event Format" (complete events `X`, metadata `M`); times in microseconds.
 """
@@ -22,7 +22,7 @@ Event = dict[str, Any]
 
 
 def trace(runs: Sequence[ProfiledRun], title: str) -> Event:
-    """What is written as JSON."""
+    """Return the data to write as JSON."""
     first = min((run.start for run in runs), default=0)
     tracks = _Tracks()
     events = [event for run in runs for event in _events(run, tracks, first)]
@@ -37,7 +37,7 @@ Track = tuple[int, int]  # process and number
 
 
 class _Tracks(dict[tuple[int, str], Track]):
-    """Their numbers by rank and name, in the order in which they are wanted."""
+    """Numbers of tracks by rank and name, in order of first use."""
 
     def __missing__(self, key: tuple[int, str]) -> Track:
         self[key] = PROCESS + key[0], sum(rank == key[0] for rank, _ in self)
@@ -64,8 +64,8 @@ def _meta(name: str, track: Track, args: Event) -> Event:
 
 
 def _events(run: ProfiledRun, tracks: _Tracks, first: int) -> Iterator[Event]:
-    """Yield events: a device has splits, with what is copied there before each, layers, steps, and
-    what each of its threads does; where those are busy with nothing, they wait for others."""
+    """Yield events: of each device splits with the copies before them, layers, steps, and thread
+    activity; idle threads wait for others."""
     end = run.start + round(run.wall * 1e9)
     yield _span(run.what, "decode", tracks[0, "decode"], run.start - first, end - first, {})
     for device in dict.fromkeys(
@@ -119,8 +119,8 @@ def _about(s: ProfiledStep) -> Event:
 
 
 def _span(name: str, kind: str, track: Track, start: int, end: int, args: Event) -> Event:
-    """An event. It ends a nanosecond early: readers add ts and dur as floats, and what ended behind
-    the start of the next would seem to overlap it."""
+    """Return an event. It ends a nanosecond early: readers add ts and dur as floats, so it would
+    otherwise seem to overlap the next."""
     return {
         "name": name,
         "cat": kind,

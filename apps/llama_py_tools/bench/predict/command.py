@@ -1,4 +1,4 @@
-"""The options of --predict, and its table."""
+"""Options of --predict, and its table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """`hosts=a:2,b` are 3 ranks; `hosts=8,32,128` three questions."""
+    """Parse numbers of ranks: `hosts=a:2,b` is 3 ranks; `hosts=8,32,128` are three numbers."""
     words = text.removeprefix("hosts=").split(",")
     if all(word.isdigit() for word in words):
         found = tuple(map(int, words))
@@ -39,7 +39,7 @@ def counts(text: str) -> tuple[int, ...]:
 
 
 def link(text: str) -> Link:
-    """`1ms,1Gbit`, and perhaps what a message takes besides, and what processes take of it:
+    """Parse a link: `1ms,1Gbit`, optionally with the time per message and the rate of processes:
     `1ms,1Gbit,60us,12Gbit`."""
     words = text.split(",")
     if not 2 <= len(words) <= 4:
@@ -51,7 +51,7 @@ def link(text: str) -> Link:
 
 
 def speed(text: str) -> tuple[float, float]:
-    """`40GB,500GFLOP`: bytes and flops a second."""
+    """Parse `40GB,500GFLOP` to bytes/s and FLOP/s."""
     a, comma, b = text.partition(",")
     if not comma:
         raise ValueError("expected BYTES,FLOPS a second, such as 40GB,500GFLOP")
@@ -85,7 +85,7 @@ class SpeedRow:
 
 
 def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[SpeedRow]:
-    """With whole layers, with shared ones, and the best of what is between.
+    """Yield rows for whole layers, for shared layers, and for the best mix.
 
     measure  runs tests as llama-py-bench does
     """
@@ -121,7 +121,7 @@ def shape_of(model: PlannedModel, limits: MachineLimits, n_tokens: int, n_ctx: i
 
 
 def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) -> MachineLimits:
-    """--speed, or what this machine does with so many threads; by a run of the model, where the
+    """Return --speed, or this machine's speed with that many threads, measured on the model if the
     file has its weights."""
     if o.speed:
         return MachineLimits(*speed(o.speed), REACHED)
@@ -151,7 +151,7 @@ def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) 
 
 
 def is_hole(path: str) -> bool:
-    """Whether a file has a size, but not its bytes (make_bench_model.py --hole)."""
+    """Return True if a file has a size but no bytes (make_bench_model.py --hole)."""
     found = Path(path).stat()
     return getattr(found, "st_blocks", found.st_size) * 512 < found.st_size / 2
 

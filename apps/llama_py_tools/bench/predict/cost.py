@@ -29,12 +29,12 @@ class Link:
     meeting: float = 0.0
 
     def seconds(self, nbytes: float) -> float:
-        """Seconds of a message to one machine: bytes are copied while others are under way, so what
-        is slower sets the pace."""
+        """Return the seconds of a message to one machine. Bytes are copied while others are sent,
+        so the slower step counts."""
         return self.latency + self.message + nbytes / min(self.rate, 2 * self.ends)
 
     def exchange(self, nbytes: float) -> float:
-        """Seconds of an exchange in which each sends so many bytes to others."""
+        """Return the seconds of an exchange in which each machine sends nbytes to others."""
         seconds = nbytes / min(self.rate, self.ends)
         return self.latency + self.message + self.meeting + seconds
 
@@ -56,25 +56,25 @@ class BatchCost:
 
     @property
     def row_bytes(self) -> int:
-        """What a layer hands on."""
+        """Bytes of a layer's result."""
         return F32 * self.n_embd * self.n_tokens
 
 
 def stages(layers: Sequence[float], p: int) -> list[float]:
-    """Seconds of p groups of consecutive layers, as many in each as in any other, or one more."""
+    """Return the seconds of p groups of consecutive layers, of equal size or one layer more."""
     n = len(layers)
     cuts = [i * n // p for i in range(p + 1)]
     return [sum(layers[a:b]) for a, b in pairwise(cuts)]
 
 
 def one_sum(shape: BatchCost, link: Link, t: int) -> float:
-    """Seconds of a sum over t machines: each sends its part to all others at once."""
+    """Return the seconds of a sum over t machines, in which each sends its part to all others."""
     return link.exchange((t - 1) * shape.row_bytes) + shape.summing if t > 1 else 0.0
 
 
 def batch(shape: BatchCost, link: Link, t: int, p: int) -> list[float]:
-    """Seconds of each stage of one batch, with what it hands on; the last has the head, and hands
-    logits of one token to the first rank."""
+    """Return the seconds of each stage of a batch, including its transfer; the last has the head,
+    and sends logits of one token to the first rank."""
     shared = one_sum(shape, link, t)
     counts = stages(shape.n_sums or [N_SUMS] * len(shape.layers), p)
     found = [c / t + k * shared for c, k in zip(stages(shape.layers, p), counts, strict=True)]
@@ -91,18 +91,18 @@ def batch(shape: BatchCost, link: Link, t: int, p: int) -> list[float]:
 
 
 def token(shape: BatchCost, link: Link, t: int, p: int) -> float:
-    """Seconds of a token of one answer: stages follow each other."""
+    """Return the seconds of a token of one response: stages run in sequence."""
     return sum(batch(shape, link, t, p))
 
 
 def prompt(shape: BatchCost, link: Link, t: int, p: int, n_batches: int) -> float:
-    """Seconds of a prompt of several batches, which follow each other through the stages."""
+    """Return the seconds of a prompt of several batches, pipelined through the stages."""
     found = batch(shape, link, t, p)
     return sum(found) + (n_batches - 1) * max(found)
 
 
 def best(shape: BatchCost, link: Link, n: int) -> tuple[int, int]:
-    """The t and p of n machines with the fastest token, t being what a sum can be of."""
+    """Return t and p of n machines with the fastest token, t being valid for a sum."""
     most = min(n, MAX_SRC)
     pairs = [(t, n // t) for t in range(1, most + 1) if n % t == 0 and n // t <= len(shape.layers)]
     pairs = pairs or [(most, n // most)]

@@ -1,4 +1,4 @@
-"""What each layer of a model reads and computes, out of its file's metadata."""
+"""Bytes and FLOPs of each layer of a model, from its file's metadata."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LAST = ("norm", "result_norm", "result_output")  # behind all layers
 
 @dataclass(frozen=True, slots=True)
 class MachineLimits:
-    """What one machine does: bytes and flops a second, and which part of that is reached by graphs
-    of one token and of many."""
+    """Limits of one machine: bytes/s and FLOP/s, and the fraction that graphs of one token and of
+    many reach."""
 
     bandwidth: float
     flops: float
     reached: tuple[float, float] = (1.0, 1.0)
 
     def seconds(self, nodes: Iterable[tuple[float, float]], n_tokens: int) -> float:
-        """No node takes less than its bytes or its flops take."""
+        """Return the seconds of nodes; each takes at least the time of its bytes or its FLOPs."""
         least = sum(max(a / self.bandwidth, b / self.flops) for a, b in nodes)
         return least / self.reached[n_tokens > 1]
 
@@ -47,13 +47,13 @@ class WorkEstimate:
     head: list[tuple[float, float]] = field(default_factory=list)
 
     def seconds(self, limits: MachineLimits) -> tuple[list[float], float]:
-        """Seconds of the layers, and of the head, on one machine."""
+        """Return the seconds of the layers, and of the head, on one machine."""
         of_layers = [limits.seconds(nodes, self.n_tokens) for nodes in self.layers]
         return of_layers, limits.seconds(self.head, self.n_tokens)
 
 
 def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> WorkEstimate:
-    """A batch of tokens with logits of the last, in a context that it fills."""
+    """Return the work of a batch of tokens with logits of the last, in a full context."""
     from llama_py.fit.planning import PlannedContext
 
     ctx = PlannedContext(model, n_ctx=n_ctx, n_batch=n_tokens, n_ubatch=n_tokens, n_seq_max=1)
@@ -94,6 +94,6 @@ def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> WorkEsti
 
 
 def _read(node: Tensor, rows: int) -> float:
-    """Bytes; of a head that is planned for all rows, those of one."""
+    """Return the bytes read; of a head planned for all rows, those of one."""
     weights = node.src[0].nbytes if node.op == "MUL_MAT" and node.src[0] is not None else 0
     return weights + (moved(node) - weights) / rows

@@ -1,9 +1,9 @@
 """A conversation in a terminal, or line by line from stdin.
 
-talk.py      `Talk`: what was typed is a command or a message, answers are shown as they come
-lines.py     what is one message: several lines, and where they come from
+talk.py      `Talk`: runs typed commands and messages, and shows responses
+lines.py     sources of messages, which may have several lines
 terminal.py  lines from a terminal: history, completion (prompt_toolkit)
-history.py   where typed lines are kept between runs
+history.py   file of typed lines between runs
 commands.py  `/help`, `/regen`, ...: one function each
 settings.py  `/set`: sampling options by their names
 saved.py     `/save` and `/load`: conversations as JSON

@@ -1,4 +1,4 @@
-"""What begins with a slash: one function for each command, whose docstring is its help."""
+"""Slash commands of a conversation: one function each, whose docstring is its help."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Commanded(Protocol):
-    """What commands are for: `llama_py_tools.generate.chat.Talk`."""
+    """Interface of the conversation that commands change, `llama_py_tools.generate.chat.Talk`."""
 
     run: GenerationRun
     conversation: Conversation
@@ -183,7 +183,7 @@ def split(line: str) -> tuple[str, str] | None:
 
 
 def obey(talk: Commanded, name: str, rest: str) -> None:
-    """Do what a command says. ModelError for one that there is not."""
+    """Run a command; ModelError if it does not exist."""
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS) or "/help lists all"
         raise ModelError(f"there is no command {name}; {hint}")

@@ -1,4 +1,4 @@
-"""Where the lines that were typed are kept between runs: a file that only its user can read."""
+"""History of typed lines between runs: a file that only its user can read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ MAX_BYTES = 1 << 20  # of it the last half is kept
 
 
 def path() -> Path:
-    """In the user's data directory."""
+    """Return the path in the user's data directory."""
     from platformdirs import user_data_path
 
     return user_data_path("llama-py", appauthor=False) / "chat_history"
 
 
 def opened() -> Path | None:
-    """The file, made if need be; None where it cannot be written."""
+    """Return the file, created if needed; None if it cannot be written."""
     file = path()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def opened() -> Path | None:
 
 
 def _shorten(file: Path) -> None:
-    """Entries of prompt_toolkit's history begin with an empty line and a comment."""
+    """Shorten the file at an entry of prompt_toolkit's history, which begins with a blank line."""
     if file.stat().st_size <= MAX_BYTES:
         return
     data = file.read_bytes()[-MAX_BYTES // 2 :]

@@ -1,4 +1,4 @@
-r"""What is one message, and where messages come from.
+r"""Messages of one or several lines, and their sources.
 
 A line that ends with `\` goes on in the next one, and so does what begins with three quotes, until
 three quotes end a line.
@@ -19,7 +19,7 @@ Unfinished = Callable[[str], bool]
 
 
 def unfinished(text: str) -> bool:
-    """Whether another line belongs to a message."""
+    """Return True if another line belongs to the message."""
     stripped = text.strip()
     if stripped.startswith(QUOTES):
         return len(stripped) < 2 * len(QUOTES) or not stripped.endswith(QUOTES)
@@ -27,14 +27,14 @@ def unfinished(text: str) -> bool:
 
 
 def unfinished_always(text: str) -> bool:
-    r"""The same where a message goes on until a line that ends with `\` (-mli)."""
+    r"""Return True unless a line ends with `\` (-mli): the message then continues."""
     stripped = text.strip()
     return unfinished(text) if stripped.startswith(QUOTES) else not text.endswith("\\")
 
 
 def message(text: str) -> str:
-    """A message without the marks of its lines. Behind a space or quotes is no command, so it keeps
-    a space."""
+    """Return a message without its line marks. After a space or quotes it is not a command, so it
+    keeps a space."""
     stripped = text.strip()
     if stripped.startswith(QUOTES):
         return " " + stripped.removeprefix(QUOTES).removesuffix(QUOTES).strip("\n")
@@ -42,18 +42,18 @@ def message(text: str) -> str:
 
 
 class MessageSource(Protocol):
-    """Where messages come from."""
+    """Interface of message sources."""
 
     def read(self, default: str = "") -> str | None:
-        """The next message, whose text may begin as `default`; None at the end. Raises
-        KeyboardInterrupt where Ctrl-C comes."""
+        """Return the next message, with `default` as its editable start; None at the end. Raises
+        KeyboardInterrupt on Ctrl-C."""
 
 
 class StdinLines:
     """Lines of stdin, of a pipe or of a terminal of which nothing more is asked."""
 
     def __init__(self, more: Unfinished = unfinished) -> None:
-        """more: whether a text needs another line."""
+        """Store the rule; more: returns True if a text needs another line."""
         self.more = more
         self.edited = is_edited()
 
@@ -85,7 +85,7 @@ class PromptSource:
         return text
 
     def _read_again(self) -> tuple[str | None, bool]:
-        """A message, None for the end; whether Ctrl-C only cleared what was typed."""
+        """Return a message, None for the end; and True if Ctrl-C only cleared the input."""
         try:
             session.tell("(Ctrl-C again, Ctrl-D or /exit ends the conversation)")
             return self.source.read(), False
@@ -93,7 +93,7 @@ class PromptSource:
             return None, bool(e.args)
 
     def read_once(self, default: str) -> str | None:
-        """A text that may begin as `default`; None if it was given up."""
+        """Return a text with `default` as its editable start; None if it was cancelled."""
         try:
             return self.source.read(default)
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Conversations in files: JSON with the messages and the settings that differ from the usual."""
+"""Conversations in files: JSON with messages and non-default settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def save(
 
 
 def load(path: Path) -> tuple[list[Message], dict[str, Any]]:
-    """Messages and settings. ModelError for a file that is no conversation."""
+    """Load messages and settings; ModelError if the file is not a conversation."""
     with path.open("rb") as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
@@ -86,7 +86,7 @@ def _messages(found: Any) -> list[Message]:
 
 
 def _texts_of(parts: list[Any]) -> list[Any]:
-    """What should be texts in a content with images: its own, and URLs."""
+    """Return the values that must be texts in a content with images: its texts, and URLs."""
     found = []
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -96,7 +96,7 @@ def _texts_of(parts: list[Any]) -> list[Any]:
 
 
 def _is_text(text: str) -> bool:
-    """Without halves of characters, which are no text; bytes that are no UTF-8 may be typed."""
+    """Return True if a text has no lone surrogates, except bytes that are not UTF-8."""
     return not any("\ud800" <= c <= "\udfff" and not "\udc80" <= c <= "\udcff" for c in text)
 
 
@@ -137,7 +137,7 @@ def _pairs(name: str, value: Any) -> list[tuple[int | str, float]]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has for a value."""
+    """Convert a value to its JSON form."""
     if isinstance(value, Mapping):
         return [[key, max(bias, -1e30)] for key, bias in value.items()]
     return list(value) if isinstance(value, tuple) else value

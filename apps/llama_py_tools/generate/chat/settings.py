@@ -1,4 +1,4 @@
-"""`/set`: how the next answers are chosen and where they end, by the names of the options."""
+"""Settings of `/set`: options of the next responses, by their names."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Setting = tuple[Field[Any], Option]
 
 
 def settings() -> dict[str, Setting]:
-    """What can be set, by its field's name."""
+    """Return the options that can be set, by field name."""
     found = [*options_of(SamplingParams), *options_of(GenerateParams)]
     return {f.name: (f, o) for f, o in found if o.flags and f.name not in _OTHERS}
 
 
 def names() -> list[str]:
-    """Every option's name on a command line, without its dashes."""
+    """Return every option's name on a command line, without its dashes."""
     return sorted(flag.lstrip("-") for _, o in settings().values() for flag in o.flags)
 
 
 def found(name: str) -> Setting:
-    """The setting of a name as the command line has it, or Python. ModelError, with what was
-    perhaps meant, for others."""
+    """Return the setting with this command-line or Python name; ModelError suggests similar
+    ones."""
     wanted = name.lstrip("-").replace("_", "-")
     for field, o in settings().values():
         flags = {flag.lstrip("-") for flag in o.flags}
@@ -47,7 +47,7 @@ def found(name: str) -> Setting:
 
 
 def value_of(setting: Setting, text: str) -> Any:
-    """A value as the option has it. ModelError, with the rule, for a wrong one."""
+    """Parse a value of an option; ModelError with the rule if it is wrong."""
     field, o = setting
     try:
         if isinstance(field.default, bool):
@@ -58,7 +58,7 @@ def value_of(setting: Setting, text: str) -> Any:
 
 
 def values(run: GenerationRun) -> dict[str, Any]:
-    """What is set now, by the fields' names."""
+    """Return the current values by field name."""
     sampling = run.sampler.params
     return {
         name: getattr(sampling if hasattr(sampling, name) else run.params, name)
@@ -67,7 +67,7 @@ def values(run: GenerationRun) -> dict[str, Any]:
 
 
 def apply(run: GenerationRun, changes: Mapping[str, Any]) -> None:
-    """From now on answer so. ModelError, with nothing changed, for values that are refused.
+    """Change settings of further responses; ModelError, with nothing changed, for refused values.
 
     The sampler is a new one, which knows nothing of the text: it is to be told.
     """
@@ -86,7 +86,7 @@ def apply(run: GenerationRun, changes: Mapping[str, Any]) -> None:
 
 
 def text(run: GenerationRun) -> str:
-    """All settings, a line each; those that were changed are marked."""
+    """Return all settings, one line each; changed ones are marked."""
     lines = []
     now = values(run)
     for name, (field, o) in settings().items():
@@ -97,7 +97,7 @@ def text(run: GenerationRun) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in one line."""
+    """Return a value on one line."""
     if isinstance(value, (tuple, list)):
         return " ".join(map(repr, value)) or "none"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Talking with a model: messages and commands in, answers on stdout."""
+"""Conversation loop: messages and commands in, responses on stdout."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ WELCOME = "talk to the model; /help lists commands, Ctrl-C stops an answer, Ctrl
 
 
 class Talk:
-    """Reads what the user says and shows what the model answers.
+    """Loop that reads the user's input and shows the model's responses.
 
-    source    where messages come from
-    more      whether a text needs another line
+    source    source of messages
+    more      returns True if a text needs another line
     attached  texts that come before the next one
     images    files of images that come before that
-    ended     whether the user has had enough
+    ended     the user has ended the conversation
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class Talk:
             line = self.source.read()
 
     def _source(self) -> MessageSource:
-        """Lines from a capable terminal, unless a simple one is wanted; else from stdin."""
+        """Return lines from a capable terminal, unless a simple one is requested; else from
+        stdin."""
         if self.simple or not is_edited() or os.environ.get("TERM") == "dumb":
             return StdinLines(self.more)
         from llama_py_tools.generate.chat.terminal import Terminal
@@ -102,8 +103,8 @@ class Talk:
         return Terminal({**words, "/set": settings.names()}, self.more)
 
     def take(self, line: str, is_typed: bool = True) -> bool:
-        """Do what a line says, or answer it; whether it was a message. Of what cannot be done a
-        line tells, and the conversation goes on."""
+        """Run a command or respond to a message; return True for a message. Errors are printed, and
+        the conversation continues."""
         from ggml_py.errors import GGMLError
 
         command = commands.split(line) if is_typed else None
@@ -135,12 +136,12 @@ class Talk:
         self.images.clear()
 
     def set(self, changes: Mapping[str, Any]) -> None:
-        """From now on answer with other settings; a conversation that is there goes on."""
+        """Change settings; the conversation continues."""
         settings.apply(self.run, changes)
         self._anew = True
 
     def last_said(self) -> str:
-        """The last message of the user."""
+        """Return the user's last message."""
         said = [m for m in self.conversation.messages if m["role"] == "user"]
         if not said:
             return ""
@@ -156,7 +157,7 @@ class Talk:
         self._show(ids)
 
     def turn(self, line: str) -> None:
-        """One question and its answer. On a terminal Ctrl-C ends the answer only."""
+        """Respond to one message. On a terminal Ctrl-C ends the response only."""
         self._show(self.conversation.say(line, self.images))
 
     def _show(self, ids: list[int]) -> None:
@@ -181,7 +182,7 @@ class Talk:
         self.run.end_line()
 
     def watched(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """The pieces; it is told when the context is full."""
+        """Yield the pieces, and print a note when messages leave the full context."""
         gone = 0
         for piece in pieces:
             yield piece

@@ -28,8 +28,8 @@ class Terminal:
     def __init__(
         self, commands: Mapping[str, str | Iterable[str]], more: Unfinished = unfinished
     ) -> None:
-        """commands: what completes after each: FILES, or words; more: whether a text needs another
-        line."""
+        """Create the prompt; commands: completions after each command, FILES or words; more:
+        returns True if a text needs another line."""
         style = Style.from_dict({"prompt": "ansigreen bold", "more": "ansigreen"})
         self.more = more
         self.session: PromptSession[str] = PromptSession(
@@ -76,7 +76,8 @@ class Terminal:
 
 
 def _continuation(width: int, line_number: int, wrap_count: int) -> Any:
-    """Before the lines of a message but the first, not before those that a narrow screen makes."""
+    """Return the prompt before further lines of a message, not before lines wrapped by a narrow
+    screen."""
     return [("class:more", " " * len(MORE) if wrap_count else MORE)]
 
 
@@ -89,7 +90,7 @@ def _history() -> History:
 
 
 class _Kept(FileHistory):
-    """Whatever a terminal sends, and though the disk be full."""
+    """History file that accepts any input, and ignores a full disk."""
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):
@@ -97,7 +98,7 @@ class _Kept(FileHistory):
 
 
 class _Commands(Completer):
-    """Completes commands, and what follows them."""
+    """Completer of commands and their arguments."""
 
     def __init__(self, commands: Mapping[str, str | Iterable[str]]) -> None:
         self.commands = commands

@@ -1,1 +1,2 @@
-"""llama-py-graph diff: where two runs part, and which node made it."""
+"""Command llama-py-graph diff: the first node at which two runs differ, and the node that caused
+it."""

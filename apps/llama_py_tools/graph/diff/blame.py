@@ -1,4 +1,4 @@
-"""Which node made an error: each is given the other run's values, and asked for its own."""
+"""Search for the node that made an error: each is computed from the other run's values."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def judge(
     prompt: Sequence[int],
     n_decode: int,
 ) -> dict[Key, Verdict]:
-    """What the reference says of nodes; those that rounding explains are not wrong.
+    """Return the reference's verdict on nodes; errors that rounding explains are accepted.
 
     ctx   made with `check`: it computes nodes one by one
     """
@@ -160,7 +160,7 @@ def compare_steps(
 
 
 def _explain(node: SharedNode, problem: str) -> None:
-    """Set what is wrong with a node's own value; "" if rounding explains it."""
+    """Set the problem of a node's own value; "" if rounding explains it."""
     if node.made is not None and node.rows:
         node.made = replace(node.made, problem=problem)
 
@@ -171,6 +171,6 @@ def keys_of(node: SharedNode) -> list[Key]:
 
 
 def wanted(found: RunComparison) -> list[Key]:
-    """Nodes to ask of: those that are wrong, with those that were computed with them."""
+    """Return the nodes to check: wrong ones, and those computed in the same step."""
     keys = (key for node in found.wrong for key in keys_of(node))
     return [key for key in dict.fromkeys(keys) if key in found.theirs.values]

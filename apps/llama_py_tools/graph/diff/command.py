@@ -1,4 +1,4 @@
-"""llama-py-graph diff: graphs first, then values."""
+"""Command llama-py-graph diff: compares graphs first, then values."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Parse = Callable[[Sequence[str]], argparse.Namespace]
 
 @dataclass(frozen=True)
 class Other:
-    """What the model is compared with.
+    """Other run that the model is compared with.
 
-    ours, theirs  what the two are called
+    ours, theirs  names of the two runs
     args          options of the other run; None: llama.cpp's
     other_graph   graphs may differ;  other_weights  types of weights may
     """
@@ -45,7 +45,7 @@ class Other:
 
 
 def check_usage(args: argparse.Namespace, parse: Parse, refuse: Callable[[str], Any]) -> None:
-    """`refuse` what makes no sense; `args.other` is then the Other, if --against is given."""
+    """Refuse invalid options; set args.other to the Other if --against is given."""
     o = read(args, GraphDiffParams)
     n_files = len(o.files)
     if n_files > (1 if o.against else 2) or (n_files < 2 and not o.against):
@@ -86,7 +86,7 @@ def _other(
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 equal, 1 different."""
+    """Compare; return 0 if equal, 1 if different."""
     o = read(args, GraphDiffParams)
     if args.other is None:
         return _files(o)
@@ -130,7 +130,7 @@ def tell_graphs(a: Sequence[Record], b: Sequence[Record]) -> int:
 
 
 def _graphs(args: argparse.Namespace, o: GraphDiffParams) -> int:
-    """Graphs alone: ours, or those of a dump, and llama.cpp's or those of other options."""
+    """Compare graphs only: ours, or a dump's, with llama.cpp's or those of other options."""
     other: Other = args.other
     ours = read_records(o.files[0]) if o.files else _planned(args)[0]
     if other.args is not None:
@@ -140,8 +140,8 @@ def _graphs(args: argparse.Namespace, o: GraphDiffParams) -> int:
 
 
 def _planned(args: argparse.Namespace) -> tuple[list[Record], bool]:
-    """The nodes of graphs that are planned on a device that computes nothing, and whether there
-    are logits."""
+    """Return the nodes of graphs planned on a device that computes nothing, and True if there are
+    logits."""
     from ggml_py.inspection.dump import records
     from llama_py_tools.graph.diff.own import begin
 
@@ -219,7 +219,7 @@ ROPE = (
 
 
 def _rope(o: ContextParams) -> dict[str, Any]:
-    """Fields of llama_context_params that the options change."""
+    """Return the fields of llama_context_params that the options change."""
     plain = ContextParams()
     found = {k: getattr(o, k) for k in ROPE if getattr(o, k) != getattr(plain, k)}
     if o.rope_scale:
@@ -232,7 +232,7 @@ def _rope(o: ContextParams) -> dict[str, Any]:
 def _comparable(
     ours: Sequence[Record], theirs: Sequence[Record], other: Other
 ) -> tuple[Sequence[Record], Sequence[Record]]:
-    """Without the types of leafs, where those of weights may differ."""
+    """Return records without the types of leafs, if weights may differ."""
     if not other.other_weights:
         return ours, theirs
     made = {r["name"] for r in (*ours, *theirs)}
@@ -272,13 +272,13 @@ def _values(args: argparse.Namespace, other: Other, o: GraphDiffParams) -> int:
 
 
 def _fuses(args: argparse.Namespace, o: GraphDiffParams) -> bool:
-    """Each weight is to be seen by itself where they differ."""
+    """Return True if steps are fused; with different weights each must be compared separately."""
     return o.fuse and not args.other.other_weights
 
 
 @contextmanager
 def _opened(args: argparse.Namespace, **how: Any) -> Iterator[tuple[Context, list[int], int]]:
-    """A context, and what it is to run."""
+    """Yield a context, and its input."""
     model = session.open_model(args)
     with model:
         ids, n_decode = _input(args, model)
@@ -287,7 +287,8 @@ def _opened(args: argparse.Namespace, **how: Any) -> Iterator[tuple[Context, lis
 
 
 def _blamed(args: argparse.Namespace, found: RunComparison, o: GraphDiffParams) -> dict[Key, Any]:
-    """What each node makes by itself; of the first that are wrong, what the reference says."""
+    """Compute each node from the other run's values; return the reference's verdicts on the first
+    wrong."""
     from ggml_py.backend.registry import device
     from llama_py_tools.graph.diff import blame
 
@@ -305,7 +306,7 @@ def _blamed(args: argparse.Namespace, found: RunComparison, o: GraphDiffParams) 
 
 
 def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:
-    """Whether each run's nodes are what their ops mean, where the graphs are not the same."""
+    """Check each run's nodes against their ops, if the graphs differ."""
     from ggml_py.inspection.check import CheckFailed
     from llama_py_tools.graph.diff.own import begin
 

@@ -1,4 +1,4 @@
-"""Two runs beside each other: which nodes differ, and which of them are wrong by themselves.
+"""Comparison of two runs: nodes that differ, and nodes that are wrong by themselves.
 
 A node's `error` is how far its value is from the other run's, whatever it was made of: it grows
 from node to node. What the node itself adds, `made`, is known where it was given the other run's
@@ -62,13 +62,13 @@ class SharedNode:
 
 @dataclass
 class RunComparison:
-    """What two runs have in common, and what not.
+    """Common and different parts of two runs.
 
     nodes     in order
     inputs    errors of what was set before each graph, by graph and name, where there are some
     n_apart   nodes of ours without a partner of the same name and shape
-    known     whether it is known what nodes make by themselves
-    other_weights  whether these may differ, so that what reads them may, too
+    known     errors of single nodes are known
+    other_weights  weights may differ, and nodes that read them
     """
 
     ours: RecordedRun
@@ -81,7 +81,7 @@ class RunComparison:
 
     @property
     def far(self) -> list[SharedNode]:
-        """Nodes whose error, or where that is known what they made of it, is beyond the bound."""
+        """Nodes whose error (their own, if known) is beyond the bound."""
         return [n for n in self.nodes if n.is_far]
 
     @property
@@ -90,7 +90,8 @@ class RunComparison:
         return [n for n in self.far if not (self.other_weights and self.weights_of(n))]
 
     def weights_of(self, node: SharedNode) -> list[tuple[str, str, str]]:
-        """Names of the weights that a node, or one of its step, reads; types in both runs."""
+        """Return names of the weights that a node, or one of its step, reads, and types in both
+        runs."""
         dec, (ours, theirs) = node.key[0], self._records
         return [
             (a["name"], a["type"], b["type"])
@@ -105,11 +106,11 @@ class RunComparison:
 
     @property
     def equal(self) -> bool:
-        """Bit for bit."""
+        """True if all values are equal bit for bit."""
         return not any(n.error.nmse for n in self.nodes)
 
     def layers(self) -> dict[str, list[SharedNode]]:
-        """Nodes by where they stand, in order."""
+        """Return nodes by their layer, in order."""
         found: dict[str, list[SharedNode]] = {}
         for n in self.nodes:
             found.setdefault(n.layer, []).append(n)
@@ -119,10 +120,10 @@ class RunComparison:
 def aligned(
     ours: RecordedRun, theirs: RecordedRun, bound: float | None, along: bool = False
 ) -> RunComparison:
-    """Node by node, of equal graphs.
+    """Compare equal graphs node by node.
 
     bound   instead of what rounding explains
-    along   errors of sources are not going to be taken away
+    along   errors of sources will not be subtracted
     """
     found, records, layers = RunComparison(ours, theirs), ours.by_key(), layers_of(ours.records)
     for key in sorted(ours.values.keys() & theirs.values.keys()):
@@ -149,13 +150,13 @@ def aligned(
 
 
 def written(run: RecordedRun, key: Key, ours: Values, theirs: Values) -> Values:
-    """Our value of a node, with theirs where nobody reads it and a step need not write it."""
+    """Return our value of a node, replaced by theirs where a step need not write it."""
     part = run.parts.get(key)
     return ours if part is None else np.where(part, ours, theirs)
 
 
 def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
-    """The error of a node's value; its statistics are kept where it is too large."""
+    """Return the error of a node's value; its statistics are kept if it is too large."""
     error = error_of(theirs, ours, node.bound, type_of(node.record), rows=node.rows)
     if error.problem:
         node.ours, node.theirs = Stats.of(ours), Stats.of(theirs)
@@ -163,8 +164,8 @@ def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
 
 
 def by_name(ours: RecordedRun, theirs: RecordedRun, bound: float | None) -> RunComparison:
-    """Nodes of the same name, of graphs that may differ: parts of a prompt that were computed one
-    after the other are put together."""
+    """Compare nodes by name in graphs that may differ; parts of a prompt that were computed
+    separately are joined."""
     found, records, layers = RunComparison(ours, theirs), ours.by_key(), layers_of(ours.records)
     others = dict(_named(theirs))
     for at, keys in _named(ours):
@@ -190,7 +191,7 @@ Name = tuple[int, str, int]  # decode, name, which of several
 
 
 def _named(run: RecordedRun) -> Iterator[tuple[Name, list[Key]]]:
-    """Nodes with values, of each graph of a decode."""
+    """Yield nodes with values, of each graph of a decode."""
     found: dict[Name, list[Key]] = {}
     count: dict[tuple[int, str], int] = {}
     for r in run.records:
@@ -204,9 +205,9 @@ def _named(run: RecordedRun) -> Iterator[tuple[Name, list[Key]]]:
 def _joined(
     a: Sequence[Values], b: Sequence[Values], there: Sequence[Mask]
 ) -> tuple[Values, Values] | None:
-    """Each put together along the one dimension in which they differ; None if they do not fit.
+    """Join values along the single dimension in which they differ; None if they do not fit.
 
-    there   which elements of a there are; the others are b's
+    there   mask of elements that a has; the others are b's
     """
     if len(a) == len(b) == 1 and a[0].shape == b[0].shape:
         return np.where(there[0], a[0], b[0]), b[0]
@@ -221,7 +222,7 @@ def _joined(
 
 
 def layers_of(records: Sequence[Record]) -> Mapping[Key, str]:
-    """Where each node stands."""
+    """Return the layer of each node."""
     graphs: dict[int, list[Record]] = {}
     for r in records:
         graphs.setdefault(r["dec"], []).append(r)

@@ -1,4 +1,4 @@
-"""The first difference of two graphs, as text."""
+"""First difference of two graphs, as text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ WORDS = struct.Struct("<16i")
 
 
 def lines(a: Sequence[Record], b: Sequence[Record], found: NodeDifference) -> Iterator[str]:
-    """Which field differs, then both nodes, and those before them where they end; nothing in them
-    moves a terminal's cursor."""
+    """Yield the field that differs, both nodes, and the nodes before them if a graph ends, without
+    control characters."""
     yield from map(printable, _lines(a, b, found))
 
 
@@ -29,7 +29,7 @@ def _lines(a: Sequence[Record], b: Sequence[Record], found: NodeDifference) -> I
 
 
 def shown(r: Record) -> str:
-    """`norm-0 = RMS_NORM(embd f32 [64, 2]) -> f32 [64, 2], eps=1e-05`"""
+    """Return a node as `norm-0 = RMS_NORM(embd f32 [64, 2]) -> f32 [64, 2], eps=1e-05`."""
     sources = ", ".join(f"{s['name']} {value(s)}" for s in r.get("src", ()))
     text = f"{r['name']} = {r.get('op', '?')}({sources}) -> {value(r)}"
     if r.get("offs"):
@@ -45,7 +45,7 @@ def shown(r: Record) -> str:
 
 
 def value(r: Record) -> str:
-    """`f32 [64, 2]`: the type, and the shape without ones at its end."""
+    """Return `f32 [64, 2]`: the type, and the shape without trailing ones."""
     ne = list(r.get("ne", ()))
     while len(ne) > 1 and ne[-1] == 1:
         ne.pop()

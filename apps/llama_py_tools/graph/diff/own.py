@@ -1,4 +1,4 @@
-"""Our own runs: recorded, or with another run's values put in place of each that is computed."""
+"""Runs of llama-py: recorded, or with another run's values in place of computed ones."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ Parts = dict[int, Mask]
 
 
 class WatchedRun:
-    """A context whose values are looked at, each as soon as it is there; what it runs as one step
-    stays one.
+    """Context whose values are observed when they are computed; fused steps stay fused.
 
     look   called with each value that is in memory; what it writes there is what comes after reads
-    run    gets records, inputs and steps
+    run    receives records, inputs and steps
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class WatchedRun:
         ctx.on_graph = self._next
 
     def decode(self, prompt: Sequence[int], n_decode: int, chosen: Sequence[int] = ()) -> None:
-        """All of it; `run` then has the logits."""
+        """Decode prompt and tokens; `run` then has the logits."""
 
         def one(ids: Sequence[int]) -> Values:
             self.call += 1
@@ -92,7 +91,7 @@ class WatchedRun:
 
 
 def begin(ctx: Context, ids: Sequence[int]) -> Sequence[int]:
-    """What is decoded: the prompt, or once an encoder has read it, the token to start with."""
+    """Return the ids to decode: the prompt, or after encoding it, the start token."""
     if not ctx.model.has_encoder:
         return ids
     ctx.encode(ids)
@@ -100,7 +99,7 @@ def begin(ctx: Context, ids: Sequence[int]) -> Sequence[int]:
 
 
 def values_of(t: Tensor, ctx: Context) -> Values:
-    """[ne3, ne2, ne1, ne0]"""
+    """Return a tensor's values [ne3, ne2, ne1, ne0]."""
     if t.is_empty():
         return np.zeros(t.ne[::-1], np.float32)
     with np.errstate(all="ignore"):

@@ -10,7 +10,7 @@ from llama_py.params.rules import integers, numbers
 
 @dataclass(frozen=True, kw_only=True)
 class GraphDiffParams(Params):
-    """What is compared, and how it is told."""
+    """Options of the comparison and its report."""
 
     files: tuple[str, ...] = option(
         (),

@@ -1,4 +1,4 @@
-"""Errors of all nodes as a picture, and as an overlay of a page."""
+"""Plot of all nodes' errors, also as an overlay of a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST, MOST = 1e-17, 1e3  # what is smaller, or larger, is shown there
 
 
 def plot(found: RunComparison, path: str) -> None:
-    """Errors by node, and what each made by itself. GGMLError without matplotlib."""
+    """Plot errors by node, and each node's own error. GGMLError without matplotlib."""
     try:
         import matplotlib as mpl
 
@@ -68,12 +68,12 @@ def _draw(axes: Any, found: RunComparison) -> None:
 
 
 def _shown(error: Error | None) -> float:
-    """NaN where there is none: nothing is drawn."""
+    """Return the plotted error; NaN, which is not drawn, if there is none."""
     return min(MOST, max(LEAST, error.nmse)) if error and error.nmse else math.nan
 
 
 def overlay(found: RunComparison) -> Iterator[str]:
-    """A line of JSON for each node: its record, and its errors by name."""
+    """Yield a line of JSON for each node: its record, and its errors by name."""
     for n in found.nodes:
         values = {"error": n.error.nmse}
         if n.made is not None:

@@ -1,4 +1,4 @@
-"""What was found, as text."""
+"""Report of a comparison, as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BAR = 16
 
 
 def lines(found: RunComparison, verdicts: Mapping[Key, Verdict], top: int) -> Iterator[str]:
-    """All of it."""
+    """Yield all lines of the report."""
     yield _summary(found)
     wrong = found.wrong
     if wrong:
@@ -95,7 +95,7 @@ def _first(
 def _judged(
     found: RunComparison, node: SharedNode, verdicts: Mapping[Key, Verdict]
 ) -> Iterator[str]:
-    """What the reference says of the node, or of those in its step."""
+    """Yield the reference's verdict on the node, or on those in its step."""
     asked = {key: verdicts[key] for key in keys_of(node) if key in verdicts}
     records, wrong = found.ours.by_key(), {key: v for key, v in asked.items() if v.wrong(found)}
     for key, v in wrong.items():
@@ -110,12 +110,12 @@ def _judged(
 
 
 def describe(node: SharedNode) -> str:
-    """`MUL_MAT f32 [64, 12]`"""
+    """Return `MUL_MAT f32 [64, 12]`."""
     return f"{node.record['op']} {value(node.record)}"
 
 
 def worst(error: Error) -> str:
-    """Where it is largest."""
+    """Return the position of the largest error."""
     place = list(error.at)
     while len(place) > 2 and place[-1] == 0:
         place.pop()
@@ -171,7 +171,7 @@ def _inputs(found: RunComparison, node: SharedNode) -> Iterator[tuple[str, str, 
 def _origin(
     records: Mapping[Key, Mapping[str, Any]], dec: int, before: int, name: str
 ) -> tuple[int | None, str]:
-    """The node whose value a source of this name looks at; or None, and the leaf."""
+    """Return the node whose value a source of this name views; or None, and the leaf."""
     for i in range(before - 1, -1, -1):
         r = records.get((dec, i))
         if r is not None and r["name"] == name:
@@ -217,7 +217,7 @@ def _layers(found: RunComparison) -> Iterator[str]:
 
 
 def bar(nmse: float) -> str:
-    """A character a power of ten."""
+    """Return a bar with one character per power of ten."""
     if not nmse:
         return ""
     power = 0.0 if nmse == math.inf or math.isnan(nmse) else math.log10(nmse)
@@ -228,7 +228,7 @@ def bar(nmse: float) -> str:
 def _weights(
     found: RunComparison, weights: Sequence[tuple[str, str, SharedNode]], top: int
 ) -> Iterator[str]:
-    """Where other weights hurt."""
+    """Yield lines on the errors by different weights."""
     kinds = by_kind(weights)
     width = max(len(kind) for kind, *_ in kinds)
     yield f"by kind of weight: NMSE of what is made with it, given {found.theirs.what}'s inputs"

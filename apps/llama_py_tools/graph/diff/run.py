@@ -1,4 +1,4 @@
-"""What a run has computed, node by node, kept to be compared."""
+"""Record of a run's values, node by node, for comparison."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ArrayFile:
         self._end = 0
 
     def put(self, values: Values) -> Read:
-        """Keep an array; what gives it again."""
+        """Store an array; return a function that reads it."""
         data = np.ascontiguousarray(values, np.float32)
         start, size, shape = self._end, data.nbytes, data.shape
         self._file.seek(start)
@@ -92,7 +92,7 @@ def feed(
 
 
 def from_folder(path: str) -> RecordedRun:
-    """What llama-py-debug --save-tensors has written."""
+    """Return the run that llama-py-debug --save-tensors has written."""
     folder, run = Path(path), RecordedRun(path)
     if not (folder / NODES).exists():
         raise GGMLError(f"{path}: has no {NODES}; llama-py-debug --save-tensors writes one")

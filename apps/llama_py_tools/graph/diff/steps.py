@@ -1,4 +1,4 @@
-"""Which values of a graph are in memory when: where several nodes run as one step, only some."""
+"""Values of a graph that are in memory after each step; fused steps keep only some."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ class StepNodes:
     alive: tuple[int, ...]
 
     def part(self, graph: Graph, i: int) -> Mask | None:
-        """Return what nodes behind the step read of an alive node's value [ne3, ne2, ne1, ne0]; the
-        step need not write the rest. None: all of it, or it is not known."""
+        """Return the part of a node's value [ne3, ne2, ne1, ne0] that later nodes read; the"""
         t, read = graph.nodes[i], list[Tensor]()
         if len(self.nodes) == 1 or t.view_src is not None or numpy_dtype(t) is None:
             return None
@@ -49,7 +48,7 @@ class StepNodes:
 
 
 def blocks(graph: Graph, steps: Sequence[Work]) -> list[StepNodes]:
-    """All nodes that are computed, in order."""
+    """Return all computed nodes as steps, in order."""
     place = {id(t): i for i, t in enumerate(graph.nodes)}
     spans = sorted(sorted(place[id(t)] for t in nodes_of(step)) for step in steps)
     merged: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""The real llama.cpp's run of a prompt."""
+"""Run of a prompt by the real llama.cpp."""
 
 from __future__ import annotations
 

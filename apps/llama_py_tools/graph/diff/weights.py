@@ -1,4 +1,4 @@
-"""Which weights an error comes from, where two files have different ones."""
+"""Errors by weight, if two files have different ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ Hurt = tuple[str, str, SharedNode]  # weight, types, what is made with it
 
 
 def by_weight(found: RunComparison) -> list[Hurt]:
-    """What is made with each weight that is not the same in the other run, the largest error
-    first."""
+    """Return errors of nodes by the weights that differ in the other run, the largest first."""
     hurt: list[Hurt] = []
     for n in found.nodes if found.other_weights else ():
         for name, ours, theirs in found.weights_of(n) if n.made is not None else ():

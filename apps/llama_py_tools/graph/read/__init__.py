@@ -1,1 +1,1 @@
-"""The builder code of a model's graph, with the nodes that each line makes."""
+"""Builder code of a model's graph, with the nodes that each line makes."""

@@ -1,4 +1,4 @@
-"""llama-py-graph read: the builder code of each layer kind, beside the nodes it makes."""
+"""Command llama-py-graph read: the builder code of each type of layer, next to its nodes."""
 
 from __future__ import annotations
 

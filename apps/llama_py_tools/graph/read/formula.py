@@ -38,7 +38,7 @@ def formula(made: Made) -> str:
 
 
 def _arguments(made: Made) -> dict[str, Any]:
-    """The builder's arguments; sources in order where another function builds the op."""
+    """Return the builder's arguments; sources in order if another function builds the op."""
     if made.arguments:
         return made.arguments
     t = made.tensor

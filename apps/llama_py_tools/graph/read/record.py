@@ -1,4 +1,4 @@
-"""Record which calls of llama_py make which tensors, and which lines these calls run."""
+"""Recorder of the calls and lines of llama_py that make each tensor."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def room(code: CodeType) -> str:
 
 @cache
 def _builder(op: str) -> tuple[CodeType, tuple[str, ...]] | None:
-    """The code of an op's builder, and the names of its arguments."""
+    """Return the code of an op's builder, and the names of its arguments."""
     if op not in OPS:
         return None
     builder = inspect.unwrap(OPS[op].builder)

@@ -22,7 +22,7 @@ class Excerpt:
 
 @dataclass(slots=True)
 class Module:
-    """A source file.
+    """Source file with its statements by line.
 
     Attributes:
         path: Path from the folder that has the package.

@@ -1,4 +1,4 @@
-"""A graph's nodes by section, function and statement."""
+"""Tree of a graph's nodes by section, function and statement."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def sections(graph: Graph, recorder: CallRecorder) -> list[Section]:
 
 
 def _nodes(graph: Graph, recorder: CallRecorder) -> list[ReadNode]:
-    """The nodes in the order in which they were made, each with the layer that its calls tell."""
+    """Return the nodes in order of creation, each with the layer from its calls."""
     numbers = {id(t): i for i, t in enumerate(graph.nodes)}
     return [
         ReadNode(numbers[key], _layer(m), m) for key, m in recorder.made.items() if key in numbers
@@ -122,7 +122,7 @@ def _made_once(made: Made) -> bool:
 
 
 def _first_once(made: Made) -> int | None:
-    """The step that makes something for all layers when the first of them asks."""
+    """Return the step that makes something for all layers when the first of them requests it."""
     for k, (call, _) in enumerate(made.steps):
         name = call.code.co_name
         if room(call.code) == "graph" and (name == "shared" or name.startswith("inp_")):
@@ -139,7 +139,7 @@ def steps_of(made: Made) -> tuple[Step, ...]:
 
 
 def _kinds(nodes: Sequence[ReadNode]) -> list[list[ReadNode]]:
-    """Layers whose nodes come from the same lines, or from most of them."""
+    """Group layers whose nodes come from the same lines, or from most of them."""
     layers: dict[int | None, list[ReadNode]] = {}
     for n in nodes:
         layers.setdefault(n.layer, []).append(n)
@@ -162,7 +162,7 @@ def _place(made: Made) -> object:
 
 
 def _selects(made: Made) -> bool:
-    """Whether only rows of outputs are taken, as in the last layer."""
+    """Return True if only rows of outputs are taken, as in the last layer."""
     return any(c.code.co_name == "outputs" and room(c.code) == "graph" for c, _ in made.steps)
 
 
@@ -173,7 +173,7 @@ def _title(nodes: Sequence[ReadNode]) -> str:
 
 
 def _block(made: Made) -> str:
-    """The class of the outermost block that a tensor is from; "" for the layer's own."""
+    """Return the class of a tensor's outermost block; "" for the layer itself."""
     inside = [call for call, _ in steps_of(made) if call.il is not None]
     layer = inside[0].owner if inside and room(inside[0].code) == "models" else ""
     names = (c.owner for c in inside if c.code.co_name == "__call__" and c.owner != layer)
@@ -185,7 +185,7 @@ def _words(name: str) -> str:
 
 
 def _shared_calls(parts: Iterable[Sequence[ReadNode]]) -> set[Call]:
-    """Calls that make nodes of several sections, such as the loop over layers."""
+    """Return calls that make nodes of several sections, such as the loop over layers."""
     seen: dict[Call, int] = {}
     found = set[Call]()
     for number, part in enumerate(parts):

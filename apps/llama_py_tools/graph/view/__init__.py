@@ -1,1 +1,1 @@
-"""A graph to look at: what a page, and Google's Model Explorer, show of it."""
+"""Graph views: data for the web page and Google's Model Explorer."""

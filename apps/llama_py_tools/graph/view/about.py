@@ -1,4 +1,4 @@
-"""What is to be known of a model before its graph is looked at."""
+"""Facts about a model for the head of a graph's page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fact = tuple[str, str]
 
 
 def about(ctx: Context, graphs: Sequence[GraphRecord]) -> list[Fact]:
-    """A line each, the most telling first."""
+    """Return the facts, one line each, the most important first."""
     return [*_model(ctx), *_weights(ctx), *_run(ctx, graphs)]
 
 
@@ -67,7 +67,7 @@ def _run(ctx: Context, graphs: Sequence[GraphRecord]) -> Iterator[Fact]:
 
 
 def _span(values: Sequence[int]) -> str:
-    """One number, or the least and the most."""
+    """Return one number, or the minimum and the maximum."""
     if not values:
         return ""
     low, high = min(values), max(values)

@@ -1,4 +1,4 @@
-"""llama-py-graph view: graphs to look at, planned or measured."""
+"""Command llama-py-graph view: planned or measured graphs as pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPETITIONS = 5  # of what is measured; the fastest is told
 
 
 def view(args: argparse.Namespace) -> None:
-    """Write what the options ask for. GGMLError for overlays that are none."""
+    """Write the views that the options select; GGMLError for invalid overlays."""
     from llama_py_tools.graph.dumps import read_records
     from llama_py_tools.graph.view import overlays
     from llama_py_tools.graph.view.about import about
@@ -48,7 +48,7 @@ def view(args: argparse.Namespace) -> None:
 
 
 def pages(graphs: Sequence[Graph], title: str) -> Iterable[str]:
-    """The page of graphs of which nothing else is known."""
+    """Return the page of graphs without other data."""
     from llama_py_tools.graph.view.data import page_data
     from llama_py_tools.graph.view.page import page
     from llama_py_tools.graph.view.seen import GraphRecord
@@ -57,7 +57,7 @@ def pages(graphs: Sequence[Graph], title: str) -> Iterable[str]:
 
 
 def _planned(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
-    """Graphs on what stands for the devices: it decides as they do, and neither computes nor has
+    """Return graphs on planning devices, which make the same decisions but neither compute nor have
     memory, so that a model of any size is shown at once."""
     from llama_py.fit.planning import stand_ins
     from llama_py.weights.placement import devices_in_use
@@ -73,7 +73,7 @@ def _planned(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
 
 
 def _timed(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
-    """Graphs that are run and measured."""
+    """Return graphs after running and timing them."""
     from llama_py_tools.graph.profile import WARM_TOKENS, measure
     from llama_py_tools.graph.view.seen import timed
 
@@ -85,7 +85,7 @@ def _timed(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
 
 
 def _write_model_explorer(seen: Sequence[GraphRecord], title: str, path: str) -> None:
-    """The graphs, and beside their file one a kind of node data: FILE.time.json."""
+    """Write the graphs, and one file of node data per kind next to theirs: FILE.time.json."""
     import json
 
     from llama_py_tools.graph.view import model_explorer

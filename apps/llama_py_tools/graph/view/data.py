@@ -1,4 +1,4 @@
-"""Graphs as the data that the page reads; docs/graph-view.md says what is in it."""
+"""Data of the page's graphs; docs/graph-view.md describes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Data = dict[str, Any]
 def page_data(
     graphs: Sequence[GraphRecord], title: str, facts: Sequence[tuple[str, str]] = ()
 ) -> Data:
-    """All that a page shows. facts: on the model, a line each."""
+    """Return all data of a page. facts: about the model, one line each."""
     ops = dict.fromkeys(t.op for seen in graphs for t in seen.graph.nodes)
     return {
         "title": printable(title),
@@ -45,19 +45,19 @@ def graph_data(seen: GraphRecord) -> Data:
 
 
 def references(graph: Graph) -> dict[int, int]:
-    """Tensors by id as numbers: i of a node, -1 - i of a leaf."""
+    """Return numbers of tensors by id: i for a node, -1 - i for a leaf."""
     nodes = {id(t): i for i, t in enumerate(graph.nodes)}
     return nodes | {id(t): -1 - i for i, t in enumerate(graph.leafs)}
 
 
 def params(t: Tensor) -> dict[str, Any]:
-    """Op parameters by name."""
+    """Return op parameters by name."""
     named = dict(zip(OPS[t.op].fields, t.params, strict=False)) if t.op in OPS else {}
     return {k: number(v) if isinstance(v, float) else v for k, v in named.items()}
 
 
 def kind_of(leaf: Tensor) -> str:
-    """ "weight", "input", or "memory": what a context keeps."""
+    """Return "weight", "input", or "memory", which a context keeps."""
     if leaf.flags & FLAG_WEIGHT:
         return "weight"
     return "input" if leaf.flags & FLAG_INPUT else "memory"
@@ -93,7 +93,7 @@ class _Records:
         return record | {key: value for key, value in more.items() if value not in (None, [], {})}
 
     def _between(self, t: Tensor) -> list[str]:
-        """Other devices that something comes from: a copy, or a part of a sum."""
+        """Return other devices that provide sources: a copy, or a part of a sum."""
         own, is_sum = self.devices.get(id(t)), "receivers" in OPS[t.op].fields
         found = {
             self.devices.get(id(original(s)))
