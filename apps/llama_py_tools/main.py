@@ -37,7 +37,7 @@ def parser() -> OptionParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """What the command gives; 2 for an unknown one."""
+    """Run a command and return its exit code; 2 for an unknown one."""
     words = sys.argv[1:] if argv is None else list(argv)
     if not words or words[0].startswith("-"):
         p = parser()
@@ -66,7 +66,7 @@ def _is_model(name: str, short_name: str) -> bool:
 
 
 def arguments(word: str, rest: Sequence[str]) -> list[str]:
-    """Flags in the place of a model's name and of a prompt that stand before all flags."""
+    """Return the arguments with flags before a leading model name and prompt."""
     if not WORDS[word].model:
         return list(rest)
     n = next((i for i, one in enumerate(rest) if one.startswith("-")), len(rest))

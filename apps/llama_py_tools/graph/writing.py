@@ -1,4 +1,4 @@
-"""Graphs as text of one format or another."""
+"""Writing of graphs in several text formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def render(format: str, graphs: Sequence[Graph]) -> Iterable[str]:
-    """The text of the graphs, in pieces."""
+    """Return the text of the graphs, in pieces."""
     from ggml_py.inspection.dump import dump_json, dump_text
 
     if format == "json":
@@ -31,7 +31,7 @@ def render(format: str, graphs: Sequence[Graph]) -> Iterable[str]:
 
 @contextmanager
 def output(path: str) -> Iterator[IO[str]]:
-    """The file of that name, or stdout."""
+    """Yield the file of this name, or stdout."""
     if not path:
         yield sys.stdout
         return

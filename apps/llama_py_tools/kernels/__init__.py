@@ -1,1 +1,1 @@
-"""Compiled kernels: warm-up and cache."""
+"""Commands for compiled kernels: warmup and cache."""

@@ -1,4 +1,4 @@
-"""llama-py-cli cache: what is kept: compiled kernels, and weights that another machine has sent."""
+"""Command llama-py-cli cache: compiled kernels, and weights that another machine has sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACTIONS = ("list", "path", "clear")
 
 @dataclass(frozen=True, kw_only=True)
 class CacheParams(Params):
-    """What of the cache is shown or removed."""
+    """Options for showing or clearing the cache."""
 
     action: str = option(
         "list",
@@ -67,7 +67,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def _present() -> Path:
-    """The present environment's directory."""
+    """Return the present environment's directory."""
     from ggml_cpu import store
     from ggml_py.errors import BackendError
 

@@ -1,4 +1,4 @@
-"""llama-py-cli warmup: compile now what a model will need, so that nobody waits for it later."""
+"""Command llama-py-cli warmup: compiles the kernels that a model will need."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MANY = 40  # tokens that are really decoded: what runs often is laid out anew on
 
 @dataclass(frozen=True, kw_only=True)
 class WarmupParams(Params):
-    """What is prepared for."""
+    """Options of the prepared batches."""
 
     n_parallel: int = option(
         4,
@@ -90,7 +90,7 @@ def _warm(args: argparse.Namespace, n_seqs: int) -> None:
 
 
 def _decode(model: Model, ctx: Context, p: GenerateParams) -> None:
-    """Answer a prompt for a while, then move what is kept to other positions."""
+    """Generate some tokens after a prompt, then shift the cache to other positions."""
     from ggml_py.errors import GGMLError
     from llama_py import stream
 

@@ -34,7 +34,7 @@ TRAILING = 3  # WinoGrande: with more tokens after what is common, the choice is
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceParams(Params):
-    """Which tasks are scored."""
+    """Options of multiple-choice tasks."""
 
     hellaswag: bool = option(False, "--hellaswag", "score the HellaSwag tasks in -f FILE")
     hellaswag_tasks: int = option(
@@ -56,7 +56,7 @@ class ChoiceParams(Params):
 
     @property
     def any(self) -> bool:
-        """Whether tasks are scored, not a text."""
+        """True if tasks are scored, not a text."""
         return self.hellaswag or self.winogrande or self.multiple_choice
 
 
@@ -307,7 +307,7 @@ def _winogrande(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
 
 
 def winogrande_scores(ctx: Context, task: ChoiceTask) -> list[float]:
-    """Return the mean log probabilities of what follows each choice.
+    """Return the mean log probabilities of the text after each choice.
 
     After short rests the choices are scored as well. Then llama-perplexity takes the logits of the
     second choice from the end of the first text; so does this function.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CvectorParams(Params):
-    """What a control vector is made of."""
+    """Options of a control vector's training."""
 
     positive_file: str = option(
         "", "--positive-file", "prompts that it leads to, one a line", metavar="FILE"
@@ -98,7 +98,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def pairs_of(o: CvectorParams) -> list[Pair]:
-    """ContextError for files with different numbers of lines."""
+    """Return the pairs of prompts; ContextError if the files differ in their number of lines."""
     from llama_py.steering import template_pairs
 
     positive, negative = (lines_of(path) for path in (o.positive_file, o.negative_file))

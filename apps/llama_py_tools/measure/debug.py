@@ -46,7 +46,7 @@ def regex(text: str) -> tuple[re.Pattern[str], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class DebugParams(Params):
-    """What is printed and saved."""
+    """Options for printing and saving nodes."""
 
     tensor_filter: tuple[re.Pattern[str], ...] = option(
         (),
@@ -118,7 +118,7 @@ def _command(args: argparse.Namespace) -> None:
 def decode_greedily(
     ctx: Context, ids: Sequence[int], n_decode: int, all_logits: bool
 ) -> npt.NDArray[np.float32]:
-    """Logits of the prompt, all or the last, then of n_decode tokens. -> [n_rows, n_vocab]"""
+    """Decode a prompt and n_decode tokens greedily; return logits [n_rows, n_vocab]."""
     import numpy as np
 
     rows = [ctx.decode(ids, logits="all" if all_logits else "last")]

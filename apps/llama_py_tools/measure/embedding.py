@@ -35,7 +35,7 @@ log = logging.getLogger("llama_py")
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingParams(Params):
-    """Which texts, and how their rows are written."""
+    """Options of the texts, and of their rows' format."""
 
     prompt: str | None = option(None, "-p --prompt", "the texts", metavar="TEXT", env="")
     file: str = option("", "-f --file", "read the texts from this file", metavar="FILE", env="")
@@ -147,7 +147,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def texts_of(o: EmbeddingParams) -> list[str]:
-    """The texts that the options name."""
+    """Return the texts that the options name."""
     text = o.prompt or ""
     if o.file:
         text = Path(o.file).read_bytes().decode(*ENCODING).removesuffix("\n")
@@ -175,7 +175,7 @@ def _rows(args: argparse.Namespace, model: Model, texts: list[str], pooling: str
 
 
 def _check(model: Model, tokens: list[list[int]], n_ctx: int | None) -> None:
-    """ContextError for a text that is longer than -c; a warning for one that has no end."""
+    """Raise ContextError for a text longer than -c; warn about one without an end token."""
     from ggml_py.errors import ContextError
 
     longest = max(map(len, tokens))
@@ -190,7 +190,7 @@ def _check(model: Model, tokens: list[list[int]], n_ctx: int | None) -> None:
 
 
 def written(found: TextRows, output_format: str) -> Iterator[str]:
-    """The output (examples/embedding/embedding.cpp), in parts."""
+    """Yield the output in parts (examples/embedding/embedding.cpp)."""
     if output_format == "raw":
         for row in found.rows:
             yield " ".join(_value(found, x) for x in row) + "\n"

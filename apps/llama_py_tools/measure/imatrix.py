@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ImatrixParams(Params):
-    """What is collected, and where it goes."""
+    """Options of the collected data, and of the output."""
 
     text: str = option("", "-f --file", "text to run", metavar="FILE")
     output: str = option(
@@ -150,7 +150,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def chunks_of(model: Model, o: ImatrixParams, n_ctx: int) -> npt.NDArray[np.int32]:
-    """The text in chunks. [n_chunks, n_ctx]
+    """Return the text in chunks, [n_chunks, n_ctx].
 
     Raises ContextError for a text that is too short, or a model that wants an end after each.
     """
@@ -223,7 +223,7 @@ def scored(
 def _decoded(
     ctx: Context, chunks: npt.NDArray[np.int32], n_batch: int
 ) -> Iterator[npt.NDArray[np.float32]]:
-    """Logits of all tokens, some of each chunk at a time. [n_chunks, n, n_vocab]"""
+    """Yield logits of all tokens, some of each chunk at a time, [n_chunks, n, n_vocab]."""
     import numpy as np
 
     from llama_py import Batch

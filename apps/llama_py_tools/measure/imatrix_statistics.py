@@ -1,4 +1,4 @@
-"""What an importance matrix has, by tensor and by layer (imatrix.cpp:show_statistics)."""
+"""Statistics of an importance matrix, by tensor and by layer (imatrix.cpp:show_statistics)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How far a model's predictions are from those of another one, by llama-perplexity's measures.
+"""Divergence of a model's predictions from another one's, by llama-perplexity's measures.
 
-The other's are in a file as llama-perplexity writes it (perplexity.cpp:process_logits): the tokens
+The other model's are in llama-perplexity's file format (perplexity.cpp:process_logits): the tokens
 of all windows, and for each scored token the log probabilities in 16 bits each.
 """
 
@@ -31,18 +31,18 @@ QUARTILES = (75.0, 25.0)
 
 
 def row_words(n_vocab: int) -> int:
-    """16-bit words that a row has: step and least value as float32, then an even number."""
+    """Return the 16-bit words of a row: step and minimum as float32, then an even number."""
     return 2 * ((n_vocab + 1) // 2) + 4
 
 
 def n_scored(n_ctx: int) -> int:
-    """Tokens of a window whose prediction counts."""
+    """Return the number of tokens in a window whose prediction counts."""
     return n_ctx - 1 - n_ctx // 2
 
 
 def packed(logits: F32) -> U16:
-    """Log probabilities of rows [n, n_vocab] in 16 bits each, between the largest and what is 16
-    below it, or the least. -> [n, row_words]"""
+    """Pack log probabilities of rows [n, n_vocab] in 16 bits each, between the largest and 16 below
+    it, or the smallest. -> [n, row_words]"""
     n, n_vocab = logits.shape
     high = logits.max(axis=1, keepdims=True)
     low = np.maximum(logits.min(axis=1, keepdims=True), high - DEEPEST)
@@ -56,14 +56,14 @@ def packed(logits: F32) -> U16:
 
 
 def unpacked(rows: U16, n_vocab: int) -> F32:
-    """The log probabilities. -> [n, n_vocab]"""
+    """Unpack the log probabilities, [n, n_vocab]."""
     head = np.ascontiguousarray(rows[:, :4]).view(np.float32)
     found: F32 = head[:, :1] * rows[:, 4 : 4 + n_vocab].astype(np.float32) + head[:, 1:]
     return found
 
 
 def _log_sum(logits: F32, high: F32) -> F32:
-    """[n, 1]"""
+    """Return the log of the sum of exponentials, [n, 1]."""
     total = np.exp(logits - high).sum(axis=1, dtype=np.float64, keepdims=True)
     found: F32 = np.log(total).astype(logits.dtype)
     return found
@@ -73,7 +73,7 @@ class BaseWriter:
     """Writes log probabilities to a file."""
 
     def __init__(self, file: BinaryIO, windows: I32, n_vocab: int) -> None:
-        """windows   their tokens, [n_chunk, n_ctx]"""
+        """Write the header; windows: their tokens, [n_chunk, n_ctx]."""
         self._file = file
         n_chunk, n_ctx = windows.shape
         self._file.write(MAGIC + np.array([n_ctx, n_vocab, n_chunk], "<i4").tobytes())
@@ -85,7 +85,7 @@ class BaseWriter:
 
 
 class Base:
-    """What another model predicts: windows of tokens [n_chunk, n_ctx], and log probabilities.
+    """Predictions of another model: windows of tokens [n_chunk, n_ctx], and log probabilities.
 
     Raises GGMLError for a file that is none, or cut short.
     """
@@ -116,11 +116,11 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """What is told of some tokens, an element each.
+    """Measures of some tokens, one element each.
 
-    nll, nll_base  -log p of the token that comes, by this model and by the base
+    nll, nll_base  -log p of the next token, by this model and by the base
     kld            KL divergence of this model's prediction from the base's
-    same_top       whether both have the same most likely token
+    same_top       both have the same most likely token
     """
 
     nll: F64
@@ -130,7 +130,7 @@ class Divergence:
 
     @property
     def p_diff(self) -> F64:
-        """How much more probable the token is than by the base."""
+        """Difference of the token's probability from the base's."""
         return np.exp(-self.nll) - np.exp(-self.nll_base)
 
 
@@ -154,7 +154,7 @@ Value = tuple[float, float]  # and its standard error
 
 
 def mean(values: F64) -> Value:
-    """The mean; its error is told of more than ten."""
+    """Return the mean, and its error for more than ten values."""
     n, f = len(values), float(values.mean())
     df = float((values**2).mean()) - f * f
     return f, math.sqrt(df / (n - 1)) if df > 0 and n > 10 else 0.0
@@ -180,7 +180,7 @@ class Divergences:
         return Divergence(*(np.concatenate([getattr(p, n) for p in self.parts]) for n in names))
 
     def line(self) -> str:
-        """A row of the table that grows with each window."""
+        """Return a row of the table that grows with each window."""
         d = self.all()
         (log_ppl, error), (ratio, ratio_error) = mean(d.nll), log_ratio(d)
         ppl = math.exp(log_ppl)
@@ -192,7 +192,7 @@ class Divergences:
         )
 
     def lines(self) -> Iterator[str]:
-        """The statistics, line for line as llama-perplexity's; nothing of fewer than 100 tokens."""
+        """Yield the statistics, with llama-perplexity's lines; none for fewer than 100 tokens."""
         d = self.all()
         if len(d.nll) < LEAST:
             return
@@ -211,7 +211,7 @@ TITLE = (
 
 
 def log_ratio(d: Divergence) -> Value:
-    """ln(PPL(Q) / PPL(base))"""
+    """Return ln(PPL(Q) / PPL(base)) and its error."""
     (a, da), (b, db) = mean(d.nll), mean(d.nll_base)
     return a - b, math.sqrt(max(0.0, da**2 + db**2 - 2 * covariance(d.nll, d.nll_base)))
 
@@ -227,7 +227,7 @@ def share(values: npt.NDArray[np.bool_]) -> Value:
 
 
 def percentile(ordered: F64, percent: float) -> float:
-    """Between the values next to it; the whole place is found in float32 as there."""
+    """Interpolate a percentile; the position is computed in float32 like in llama-perplexity."""
     place = float(np.float32(percent / 100) * np.float32(len(ordered) - 1))
     i, part = int(place), place - int(place)
     return float((1 - part) * ordered[i] + part * ordered[min(i + 1, len(ordered) - 1)])

@@ -15,7 +15,8 @@ INDENT = "    "
 
 
 def heading(t: Tensor) -> str:
-    """`common_debug_cb_eval: name = (f32)  MUL(a{2, 1, 1, 1}, b{2, 1, 1, 1}}) = {2, 1, 1, 1}`"""
+    """Return `common_debug_cb_eval: name = (f32)  MUL(a{2, 1, 1, 1}, b{2, 1, 1, 1}}) = {2, 1, 1,
+    1}`."""
     first, second = (*t.src, None, None)[:2]
     a = f"{first.name}{{{_ne(first)}}}" if first is not None else "{}"
     b = f"{second.name}{{{_ne(second)}}}" if second is not None else ""
@@ -24,12 +25,12 @@ def heading(t: Tensor) -> str:
 
 
 def values_of(t: Tensor) -> npt.NDArray[np.float32] | None:
-    """The node's values [ne3, ne2, ne1, ne0] as float32; None for a quantized type."""
+    """Return the node's values [ne3, ne2, ne1, ne0] as float32; None for a quantized type."""
     return None if numpy_dtype(t) is None else get_tensor(t).astype(np.float32)
 
 
 def value_lines(values: npt.NDArray[np.float32]) -> Iterator[str]:
-    """The values, three at each end of a dimension, and for each i3 the sum of all of them."""
+    """Yield lines of the values, three at each end of a dimension, and for each i3 their sum."""
     # llama.cpp adds them one after the other in float32; np.sum does not
     total = np.add.accumulate(values.reshape(-1), dtype=np.float32)[-1] if values.size else 0.0
     for block in values:
@@ -47,7 +48,7 @@ def value_lines(values: npt.NDArray[np.float32]) -> Iterator[str]:
 
 
 def _edges(values: npt.NDArray[np.float32]) -> list[npt.NDArray[np.float32] | None]:
-    """The items along the first dimension, None in place of those in the middle."""
+    """Return the items along the first dimension, with None in place of the middle ones."""
     if len(values) <= 2 * EDGE:
         return list(values)
     return [*values[:EDGE], None, *values[-EDGE:]]

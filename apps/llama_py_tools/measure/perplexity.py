@@ -47,7 +47,7 @@ PAGE = 256  # tokens; llama.cpp's contexts have a multiple of it
 
 @dataclass(frozen=True, kw_only=True)
 class TextParams(Params):
-    """What is scored."""
+    """Options of the scored text."""
 
     file: str = option("", "-f --file", "text to score", metavar="FILE")
     binary_file: str = option(
@@ -120,7 +120,7 @@ def _data(t: TextParams) -> bytes:
 
 
 def _choose(args: argparse.Namespace) -> None:
-    """Score multiple-choice tasks."""
+    """Score the multiple-choice tasks of a file."""
     session.loading()
     p, o = read(args, ChoiceParams), read(args, WindowParams)
     tasks = tasks_of(p, _data(read(args, TextParams)))
@@ -162,7 +162,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    """With what another model predicted."""
+    """Compare the predictions with those of another model."""
     session.loading()
     from ggml_py.errors import ContextError
     from llama_py_tools.measure import kl_divergence as kl
@@ -202,7 +202,7 @@ def _predictions(
 
 
 def token_ids(model: Model, text: str) -> list[int]:
-    """The text's tokens. ContextError if the model wants an end-of-text after each text."""
+    """Return the text's tokens; ContextError if the model needs an end token after each text."""
     from ggml_py.errors import ContextError
 
     if model.tokenizer.add_eos:
@@ -211,7 +211,7 @@ def token_ids(model: Model, text: str) -> list[int]:
 
 
 def check_length(ids: Sequence[int], n_ctx: int) -> None:
-    """ContextError unless there are two windows."""
+    """Raise ContextError unless there are two windows."""
     from ggml_py.errors import ContextError
 
     if len(ids) < 2 * n_ctx:
@@ -222,7 +222,8 @@ def check_length(ids: Sequence[int], n_ctx: int) -> None:
 
 
 def windows_of(ids: Sequence[int], n_ctx: int, stride: int = 0) -> I32:
-    """Whole windows, which begin every `stride` tokens; 0: one after the other. -> [n, n_ctx]"""
+    """Return complete windows that begin every `stride` tokens; 0: without overlap. -> [n,
+    n_ctx]"""
     import numpy as np
 
     if stride:
@@ -234,7 +235,7 @@ def windows_of(ids: Sequence[int], n_ctx: int, stride: int = 0) -> I32:
 def score(
     ctx: Context, ids: Sequence[int], n_ctx: int, n_batch: int, bos: int | None = None
 ) -> Iterator[npt.NDArray[np.float64]]:
-    """-log p of the scored tokens of each whole window (perplexity.cpp:perplexity)."""
+    """Yield -log p of the scored tokens of each complete window (perplexity.cpp:perplexity)."""
     for logits, targets in predictions(ctx, windows_of(ids, n_ctx), n_batch, bos):
         yield -log_softmax(logits, targets)
 
@@ -305,7 +306,7 @@ class Estimate:
         return math.sqrt(variance / (self.count - 1)) * self.perplexity
 
     def line(self) -> str:
-        """The perplexity, the mean and its error."""
+        """Return the perplexity, the mean and its error."""
         error = self.error / self.perplexity
         return f"{self.perplexity:.4f}  {self.total / self.count:4f}  {error:4f}"
 

@@ -1,1 +1,1 @@
-"""Model files: where they come from, and how a command opens them."""
+"""Model files of commands: their sources and loading."""

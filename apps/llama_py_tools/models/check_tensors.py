@@ -1,4 +1,4 @@
-"""--check-tensors: every weight of a file must be made of finite numbers (ggml_validate_row_data).
+"""Check of --check-tensors that every weight is finite (ggml_validate_row_data).
 
 That reads the whole file, in float64: some 50 MB a second.
 """
@@ -16,7 +16,7 @@ CHUNK = 2**20  # elements that are looked at together
 
 
 def check_tensors(file: GGUFFile, progress: Callable[[int, int, str], None]) -> None:
-    """WeightsError with the tensors that have a NaN or an infinity."""
+    """Raise WeightsError with the tensors that have a NaN or an infinity."""
     from ggml_py.errors import WeightsError
 
     bad, done = [], 0
@@ -37,7 +37,7 @@ def check_tensors(file: GGUFFile, progress: Callable[[int, int, str], None]) -> 
 
 
 def _bad(info: TensorInfo) -> Iterator[int]:
-    """How many values of each chunk are not finite."""
+    """Yield the number of values that are not finite in each chunk."""
     import numpy as np
 
     from ggml_py.backend import HostBuffer

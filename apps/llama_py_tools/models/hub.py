@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub: `-hf user/model[:quant]`. They stay in that library's cache."""
+"""Models of the Hugging Face Hub: `-hf user/model[:quant]`, stored in its library's cache."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
 def fetched(file: FileParams) -> str:
-    """The path of the model that -hf names, which is downloaded if it is not there; of a model in
-    several files, of the first. ModelError says in one line why there is none."""
+    """Return the path of the model of -hf (of its first shard), downloaded if needed. ModelError
+    explains a failure in one line."""
     file, name, names = _wanted(file)
     first, *_ = [downloaded(file, part) for part in parts_of(name, names)]
     return first
@@ -44,8 +44,8 @@ def fetched_eyes(file: FileParams) -> str:
 
 
 def fetched_preset(file: FileParams) -> str:
-    """The path of a file for --models-preset, where -hf names a repository that has one; else
-    empty (common_download: get_hf_plan)."""
+    """Return the path of a --models-preset file if -hf names a repository with one, else ""
+    (common_download: get_hf_plan)."""
     if not file.hf_repo or ":" in file.hf_repo or file.hf_file:
         return ""
     file, names = _names(file)
@@ -53,8 +53,8 @@ def fetched_preset(file: FileParams) -> str:
 
 
 def eyes_of(name: str, names: Sequence[str]) -> str:
-    """The encoder of images (mmproj) for a model of a repository: in its folder or above, of the
-    nearest precision (common_download: find_best_sibling); empty, if there is none."""
+    """Return the vision encoder (mmproj) for a model of a repository: in its folder or above, of
+    the nearest precision (common_download: find_best_sibling); "" if there is none."""
 
     def bits(name: str) -> int:
         kind = _TYPE.search(_PART.sub(".gguf", name))
@@ -83,7 +83,7 @@ def _wanted(file: FileParams) -> tuple[FileParams, str, Sequence[str]]:
 
 
 def downloaded(file: FileParams, name: str) -> str:
-    """The path of one file of a repository; ModelError where it cannot be had."""
+    """Return the path of one file of a repository, downloaded if needed; ModelError on failure."""
     hub, repo = _library(), file.hf_repo.partition(":")[0]
     token = file.hf_token or None
     return str(
@@ -95,8 +95,8 @@ def downloaded(file: FileParams, name: str) -> str:
 
 
 def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
-    """What -hf names by repository and type, as `cached_names` has it, and bytes of the files that
-    come with it: of a model in several files all, and the encoder of images. ModelError"""
+    """Return the name of a -hf model as in `cached_names`, and the bytes of its files: all shards,
+    and the vision encoder. ModelError on failure."""
     file, name, names = _wanted(file)
     repo, eyes = file.hf_repo.partition(":")[0], eyes_of(name, names)
     tree = _asked(
@@ -144,7 +144,7 @@ def removed(name: str) -> bool:
 
 
 def cached() -> str:
-    """What is in the cache: a line for each GGUF file that is a model, or its first part."""
+    """Return the content of the cache: a line for each model file, or its first shard."""
     hub = _library()
     lines = []
     for repo in sorted(_repos(hub), key=lambda repo: str(repo.repo_id)):
@@ -156,8 +156,8 @@ def cached() -> str:
 
 
 def cached_files() -> list[Path]:
-    """The models in the cache, those of a repository in the order of their names; none where
-    huggingface_hub is not installed."""
+    """Return the models in the cache, sorted by name within a repository; [] if huggingface_hub is
+    not installed."""
     if find_spec("huggingface_hub") is None:
         return []
     paths = {
@@ -171,7 +171,7 @@ def cached_files() -> list[Path]:
 
 
 def cached_names() -> dict[str, Path]:
-    """The models in the cache by repository and type, USER/MODEL:TYPE, as llama-server has them."""
+    """Return the models in the cache by repository and type, USER/MODEL:TYPE, like llama-server."""
     if find_spec("huggingface_hub") is None:
         return {}
     found: dict[str, Path] = {}
@@ -190,19 +190,19 @@ def _full_name(repo: str, name: str) -> str:
 
 
 def is_model(name: str) -> bool:
-    """Whether a file is a model, of several parts the first (common_download: find_best_model)."""
+    """Return True if a file is a model, or its first shard (common_download: find_best_model)."""
     part = _PART.search(name)
     return _is_part(name) and (part is None or int(part[1]) == 1)
 
 
 def _is_part(name: str) -> bool:
-    """Whether a file is a model, or a part of one."""
+    """Return True if a file is a model, or a shard of one."""
     base = name.rpartition("/")[2]
     return name.endswith(".gguf") and not any(other in base for other in _OTHERS)
 
 
 def chosen(repo: str, names: Sequence[str], quant: str) -> str:
-    """The file of a type, or without one of a usual type, or the first."""
+    """Return the file of a type; without a type, of a usual type, or the first file."""
     models = [name for name in names if is_model(name)]
     for tag in (quant,) if quant else USUAL:
         for name in models:
@@ -215,7 +215,7 @@ def chosen(repo: str, names: Sequence[str], quant: str) -> str:
 
 
 def parts_of(name: str, names: Sequence[str]) -> list[str]:
-    """All files of a model, the first part before the others."""
+    """Return all files of a model, the first shard before the others."""
     found = _PART.search(name)
     if found is None:
         return [name]
@@ -287,7 +287,7 @@ def _paths(revision: Any) -> list[tuple[Any, str]]:
 
 
 def _files(repo: Any) -> dict[str, int]:
-    """Sizes by path, of all revisions."""
+    """Return sizes by path, of all revisions."""
     return {
         path: file.size_on_disk
         for revision in reversed(_revisions(repo))

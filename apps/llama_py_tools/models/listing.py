@@ -1,4 +1,4 @@
-"""llama-py list: the models that have a short name, with their sizes and where they are."""
+"""Command llama-py list: models with a short name, their sizes and locations."""
 
 from __future__ import annotations
 

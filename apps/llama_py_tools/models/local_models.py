@@ -22,13 +22,13 @@ SHOWN = 12  # names in a message
 
 
 def folders() -> list[Path]:
-    """Where files are looked for; the first that has a name is meant."""
+    """Return the folders to search; the first that has a name counts."""
     named = os.environ.get("LLAMA_PY_MODELS", "")
     return [*(Path(one) for one in named.split(os.pathsep) if one), folder()]
 
 
 def known() -> dict[str, Path]:
-    """Paths by name, those of the folders before those of the hub's cache."""
+    """Return paths by name, those of the folders before those of the Hub's cache."""
     found: dict[str, Path] = {}
     for path in _files():
         found.setdefault(name_of(path), path)
@@ -36,12 +36,12 @@ def known() -> dict[str, Path]:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be a short name: nothing of a path."""
+    """Return True if a text can be a short name, not a path."""
     return _NAME.fullmatch(text) is not None
 
 
 def find(name: str) -> Path | None:
-    """The model of a name, None where there is none. ModelError if several could be meant."""
+    """Return the model with this name, None if there is none; ModelError if it is ambiguous."""
     if not is_name(name):
         return None
     models = known()
@@ -55,7 +55,7 @@ def find(name: str) -> Path | None:
 
 
 def _meant(name: str, stems: Mapping[str, str]) -> list[str]:
-    """Exactly it, or it with any type, or all that begin with it."""
+    """Return the exact match, else matches with any type, else all that begin with the name."""
     if name in stems:
         return [stems[name]]
     base, _, kind = name.partition(":")
@@ -76,5 +76,5 @@ def _files() -> Iterator[Path]:
 
 
 def name_of(path: Path) -> str:
-    """A file's short name."""
+    """Return the short name of a file."""
     return _PART.sub("", path.stem)

@@ -1,4 +1,4 @@
-"""llama-py pull: fetch models of the hub into its cache, where -hf and short names find them."""
+"""Command llama-py pull: downloads models of the Hub to its cache, for -hf and short names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llama_py_tools.models import session
 
 @dataclass(frozen=True, kw_only=True)
 class PullParams(Params):
-    """What is fetched."""
+    """Options of the models to download."""
 
     models: tuple[str, ...] = option(
         (),

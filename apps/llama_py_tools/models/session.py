@@ -1,4 +1,4 @@
-"""What every command shares: opening a model, exit codes, errors on stderr."""
+"""Common parts of commands: opening a model, exit codes, errors on stderr."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def leave(code: int) -> NoReturn:
 
 
 def _report(e: Exception, verbose: bool) -> None:
-    """One line; with --verbose the traceback before it."""
+    """Print an error as one line; with --verbose after its traceback."""
     if verbose:
         log.error("", exc_info=e)
     complain(e)
@@ -92,7 +92,7 @@ def _report(e: Exception, verbose: bool) -> None:
 
 
 def complain(e: Exception, in_flags: bool = True) -> None:
-    """One line on stderr: what is wrong. in_flags: with flags in the place of Python's names."""
+    """Print an error as one line on stderr. in_flags: with flags in place of Python's names."""
     from ggml_py.errors import GGMLError
 
     text = " ".join((_of_system(e) if isinstance(e, OSError) else str(e)).split())
@@ -104,7 +104,7 @@ def complain(e: Exception, in_flags: bool = True) -> None:
 
 
 def _of_system(e: OSError) -> str:
-    """`FILE: No such file or directory; check the path`"""
+    """Return `FILE: No such file or directory; check the path`."""
     if not (e.filename and e.strerror):
         return str(e)
     kinds = (hint for kind, hint in _TO_DO.items() if isinstance(e, kind))
@@ -119,18 +119,18 @@ _TO_DO = {
 
 
 def _harmless(text: str) -> str:
-    """Without what a terminal would obey: a file may have any name, and any names within."""
+    """Escape characters that a terminal would interpret: file names may have any."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def write(text: str) -> None:
-    """Text to stdout at once."""
+    """Write text to stdout at once."""
     LINE.wipe()
     print(text, end="", flush=True)
 
 
 def demo_model() -> str:
-    """The path of the bundled demo model."""
+    """Return the path of the bundled demo model."""
     import llama_py
 
     return str(Path(llama_py.__file__).parent / "data" / "demo.gguf")
@@ -143,7 +143,7 @@ def loading() -> None:
 
 
 def model_path(file: FileParams) -> str:
-    """The file that the options name, which is downloaded if it must be."""
+    """Return the file that the options name, downloaded if needed."""
     from ggml_py.errors import ModelError
 
     if file.hf_repo and (file.model or file.model_url):
@@ -162,7 +162,7 @@ def model_path(file: FileParams) -> str:
 
 
 def fetch_draft(args: argparse.Namespace) -> None:
-    """From now on -md is what -hfd names, which is downloaded if it must be."""
+    """Set -md to the model of -hfd, downloaded if needed."""
     repo = read(args, DraftFileParams).hf_repo_draft
     if not repo:
         return
@@ -176,7 +176,7 @@ def fetch_draft(args: argparse.Namespace) -> None:
 
 
 def _named_file(name: str) -> str:
-    """A path as it is; a short name's where there is no such file."""
+    """Return the path as it is, or a short name's path if there is no such file."""
     if Path(name).suffix == ".gguf" or Path(name).exists():
         return name
     from ggml_py.errors import ModelError
@@ -192,7 +192,7 @@ def _named_file(name: str) -> str:
 
 
 def open_model(args: argparse.Namespace, **more: Any) -> Model:
-    """The model that the options name; `more` are fields of ModelParams that override them."""
+    """Open the model that the options name; `more` are fields of ModelParams that override them."""
     file, placing, asked = read(args, FileParams), read(args, CpuParams), read(args, ContextParams)
     cpus.enter(placing)
     _warn_of_threads("-tb", asked.n_threads_batch)
@@ -203,7 +203,7 @@ def open_model(args: argparse.Namespace, **more: Any) -> Model:
 
 
 def load(file: FileParams, params: ModelParams, n_threads: int | None = None) -> Model:
-    """A model, or the demo model, on devices that are first set up. Only a CPU can repack.
+    """Load a model, or the demo model, on devices that are set up first. Only a CPU can repack.
 
     With `auto`, a GPU that fails leaves it to the CPU.
     """

@@ -39,7 +39,7 @@ EPILOG = """examples:
 
 @dataclass(frozen=True, kw_only=True)
 class HarnessParams(Params):
-    """What is run, on which device, and who judges."""
+    """Options of the test run: mode, device, and judge."""
 
     mode: str = option(
         "test",
@@ -116,7 +116,7 @@ def parse(argv: Sequence[str] | None) -> HarnessParams:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 if every backend passed, 1 if not, 2 on wrong usage."""
+    """Run the tests; return 0 if every backend passed, 1 if not, 2 on wrong usage."""
     o = parse(argv)
     open_streams()
     from ggml_py.errors import GGMLError
@@ -190,7 +190,7 @@ def run(o: HarnessParams) -> int:
 
 
 def why_skipped(device: Device, o: HarnessParams) -> str:
-    """Why a device is not tested unless it is asked for by name."""
+    """Return the reason why a device is tested only by name."""
     if device.kind in ("ref", "null"):
         return f"Skipping {device.kind} backend"
     if o.mode in COMPARING and device.name == o.against:
@@ -208,7 +208,7 @@ def run_device(device: Device, cases: list[Case], o: HarnessParams, report: Case
 
 
 def rival_of(o: HarnessParams) -> Device | None:
-    """Whom perf mode times beside a device, with as many threads."""
+    """Return the device that perf mode times for comparison, with as many threads."""
     from llama_py_tools.test_backend_ops.judges import judge
 
     if not o.against:
@@ -231,7 +231,7 @@ def run_tests(device: Device, cases: list[Case], o: HarnessParams, report: CaseR
 
 
 def command(device: Device, o: HarnessParams) -> list[str]:
-    """What runs cases on the device as now: its inputs are the same too."""
+    """Return the command that runs cases on the device with the same inputs."""
     options = ["-b", device.name]
     options += ["--against", o.against] if o.against != "ref" else []
     options += ["--test-file", o.test_file] if o.test_file else []
@@ -267,7 +267,7 @@ def show_progress(done: int, total: int, what: str) -> None:
 def report_one(
     mode: str, device: Device, case: Case, seed: int, report: CaseReport, rival: Device | None
 ) -> None:
-    """One case in perf or support mode."""
+    """Report one case in perf or support mode."""
     from llama_py_tools.test_backend_ops.report import record
     from llama_py_tools.test_backend_ops.run import Outcome, Status, why_not
     from llama_py_tools.test_backend_ops.timing import measure

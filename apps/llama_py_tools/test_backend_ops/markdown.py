@@ -1,4 +1,4 @@
-"""docs/ops.md as it is made from what backends answer and from what is known of ggml."""
+"""Page docs/ops.md, made from the backends' supported ops and known differences from ggml."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ What `test-backend-ops --against ggml` finds, told in the files of the cases (`d
 
 
 def table(answers: Answers) -> str:
-    """The whole file."""
+    """Return the text of the page."""
     backends = sorted({backend for _, backend in answers})
     ops = sorted({op for op, _ in answers} & set(OPS))
     lines = [_row("op", *backends), "|---" * (len(backends) + 1) + "|"]
@@ -58,5 +58,5 @@ def _share(answers: dict[str, bool]) -> str:
 
 
 def _code(text: str) -> str:
-    """`|` would end the cell."""
+    """Return a Markdown code cell with `|` escaped."""
     return "`" + text.replace("|", "\\|") + "`" if text else "all"

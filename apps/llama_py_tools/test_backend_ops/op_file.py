@@ -29,7 +29,7 @@ LARGEST = 1 << 40  # bytes of a tensor
 
 @cache
 def numbers() -> dict[str, list[str]]:
-    """Names in the order of their numbers: of OP, and of those that are a kind of UNARY or GLU."""
+    """Return names in the order of their numbers: of OP, and of the kinds of UNARY or GLU."""
     text = (files(__package__) / "ggml_ops.txt").read_text()
     parts = [p.split() for p in text.split("\n\n")[1:]]
     return {kind: names for kind, *names in parts}
@@ -63,7 +63,7 @@ class OpParams:
 
 
 def lines(graphs: Iterable[Graph]) -> Iterator[str]:
-    """The nodes of graphs that compute something, each that is different once."""
+    """Yield the distinct computed nodes of graphs."""
     seen = set()
     for graph in graphs:
         for t in graph.compute_nodes():
@@ -74,7 +74,7 @@ def lines(graphs: Iterable[Graph]) -> Iterator[str]:
 
 
 def _line(t: Tensor) -> str:
-    """ "" for an op that ggml does not have."""
+    """Return the line of a node; "" for an op that ggml does not have."""
     kind = next((k for k, names in numbers().items() if t.op in names), "")
     if not kind:
         return ""
@@ -88,12 +88,13 @@ def _line(t: Tensor) -> str:
 
 
 def _first_gap(t: Tensor) -> int:
-    """The format knows no missing sources: what comes after one is lost, as in llama.cpp."""
+    """Return the number of sources before a missing one; the format loses later ones, as in
+    llama.cpp."""
     return t.src.index(None) if None in t.src else len(t.src)
 
 
 def read_cases(path: str | Path) -> list[Case]:
-    """A case for each line. GGMLError for a line that is none, or has an op that is not known."""
+    """Return a case for each line; GGMLError for an invalid line or an unknown op."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as e:
@@ -165,7 +166,8 @@ def _spec(number: int, params: list[int]) -> OpSpec:
 
 
 def _bound(op: str) -> float:
-    """The widest of the op's own cases: the layouts and types here may be any of theirs."""
+    """Return the largest bound of the op's own cases, since any of their layouts and types may
+    occur."""
     return max((c.bound() for c in all_cases() if c.op == op and not c.fused), default=1e-7)
 
 
@@ -179,7 +181,7 @@ def _build(
     op_params: OpParams,
     name: str = "",
 ) -> Tensor:
-    """The node as it is in the file: only its op's builder would check it."""
+    """Build the node as it is in the file, without its op builder's checks."""
     leaves = [Tensor(s.type, s.ne, nb=None if s.dense else s.nb) for s in sources]
     for t in (*leaves, Tensor(type, ne)):
         if t.nbytes > LARGEST or t.ne[0] % t.type.block_size:
@@ -203,7 +205,7 @@ def _source(new: Leaves, s: SourceLayout, node: Tensor, i: int) -> Tensor:
 
 
 def _within(init: Init, s: SourceLayout) -> Init:
-    """The same values where the source sees its memory."""
+    """Return an initializer with the same values in the part of memory that the source sees."""
 
     def fill(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         memory = np.zeros(shape)

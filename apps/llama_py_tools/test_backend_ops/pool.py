@@ -1,4 +1,4 @@
-"""Numbered jobs in several processes: answers in order, and a process that dies is an answer."""
+"""Pool of processes for numbered jobs: answers in order; a dead process is an answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Start = Callable[[], Job]
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """What is answered for a job that took its process along."""
+    """Answer for a job that ended its process."""
 
     how: str
 
@@ -57,7 +57,7 @@ class CaseWorker:
 
 
 def in_order(start: Start, n_jobs: int, n_processes: int) -> Iterator[Any]:
-    """Answers of jobs 0, 1, .., n_jobs-1, as soon as those before are known.
+    """Yield answers of jobs 0, 1, .., n_jobs-1, as soon as those before are known.
 
     Each process calls `start` once and does its jobs with what that returns. Both travel by pickle.
     """
@@ -89,7 +89,7 @@ def in_order(start: Start, n_jobs: int, n_processes: int) -> Iterator[Any]:
 
 
 def _serve(connection: Connection, start: Start) -> None:
-    """The process's side: a greeting, then an answer for each job until nobody asks."""
+    """Serve jobs in a process: send a greeting, then an answer per job until the pipe closes."""
     job = start()
     connection.send(None)
     while True:
@@ -102,7 +102,7 @@ def _serve(connection: Connection, start: Start) -> None:
 
 @contextmanager
 def _ignore_ctrl_c() -> Iterator[None]:
-    """Ctrl-C goes to all processes of a terminal; these leave it to their parent."""
+    """Ignore Ctrl-C, which all processes of a terminal get, in favor of the parent."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Output of test-backend-ops: console lines as llama.cpp prints them, CSV, JSON and SQL."""
+"""Reports of test-backend-ops: console lines like llama.cpp's, CSV, JSON and SQL."""
 
 from __future__ import annotations
 
@@ -79,22 +79,22 @@ class CaseReport:
     """The interface; only the console says anything about backends and totals."""
 
     def start(self, n_devices: int) -> None:
-        """Called once, first."""
+        """Begin the report; called once, first."""
 
     def device(self, index: int, n_devices: int, device: Device, skipped: str = "") -> None:
-        """A device is about to be tested, or is skipped for a reason."""
+        """Report the start of a device's test, or the reason for skipping it."""
 
     def record(self, r: Record) -> None:
-        """A case is done."""
+        """Report a finished case."""
 
     def summary(self, totals: Totals) -> None:
-        """A device is done (test mode)."""
+        """Report a device's totals (test mode)."""
 
     def status(self, device: Device, ok: bool) -> None:
-        """A device is done."""
+        """Report that a device is done."""
 
     def finish(self, n_ok: int, n_devices: int) -> None:
-        """Called once, last."""
+        """Finish the report; called once, last."""
 
 
 class Console(CaseReport):
@@ -189,7 +189,7 @@ CSV_FIELDS = (
 
 
 def _plain(r: Record) -> dict[str, Any]:
-    """Booleans as 0 and 1; in support mode the message says yes or why not."""
+    """Return a row with booleans as 0 and 1; in support mode the message says yes or why not."""
     row = asdict(r)
     row.update(supported=int(r.supported), passed=int(r.passed))
     if r.test_mode == "support" and r.supported:

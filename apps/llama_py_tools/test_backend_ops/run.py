@@ -1,4 +1,4 @@
-"""Runs a case on a device and on the reference, and says what differs."""
+"""Runner of a case on a device and on the reference, with their comparison."""
 
 from __future__ import annotations
 
@@ -112,14 +112,15 @@ class Bench:
         self.device.compile(self.steps, CompileOptions(fuse=self.case.fused)).run()
 
     def written_leaves(self) -> list[Tensor]:
-        """Inputs in whose memory a node's result lives, and those that its op changes too."""
+        """Return inputs that a node's result overwrites, or that its op changes."""
         nodes = self.graph.compute_nodes()
         roots = [t.view_src for t in nodes]
         roots += [t.src[i] for t in nodes for i in OPS[t.op].writes if i < len(t.src)]
         return [leaf for leaf in self.leaves.inits if any(r is leaf for r in roots)]
 
     def results(self) -> list[Tensor]:
-        """What is compared: each computed node, or only the last; then inputs that were written."""
+        """Return the compared tensors: each computed node, or only the last; then overwritten
+        inputs."""
         nodes = self.graph.compute_nodes()
         return [*(nodes[-1:] if self.case.fused else nodes), *self.written_leaves()]
 
@@ -127,7 +128,7 @@ class Bench:
         return [self.buffer.read(t.offset, t.nbytes) for t in self.leaves.inits]
 
     def damage(self, before: list[Bytes]) -> str:
-        """Which guard or input a kernel wrote to; empty if none."""
+        """Return the guard or input that a kernel overwrote; "" if none."""
         for start, end, t in self.guards:
             if (self.buffer.read(start, end - start) != POISON).any():
                 where = "before the first tensor" if t is None else f"after {_name(t)}"
@@ -140,7 +141,7 @@ class Bench:
 
 
 def values(t: Tensor) -> Array:
-    """float64 or int64 [ne3, ne2, ne1, ne0]"""
+    """Return values as float64 or int64 [ne3, ne2, ne1, ne0]."""
     assert t.buffer is not None
     copy = Tensor(t.type, t.ne, nb=t.nb)
     copy.buffer = HostBuffer(t.buffer.read(t.offset, t.nbytes))
@@ -148,9 +149,9 @@ def values(t: Tensor) -> Array:
 
 
 def draw_inputs(leaves: Leaves, seed: list[int], most: int | None = None) -> list[Bytes]:
-    """The bytes of every input, in order; quantized types are quantized by the reference.
+    """Return the bytes of every input, in order; the reference quantizes them.
 
-    most    rows of blocks that are drawn, then repeated: enough where values do not matter
+    most    rows of blocks that are drawn, then repeated: enough if values do not matter
     """
     rng = np.random.default_rng(seed)
     drawn = []
@@ -173,7 +174,7 @@ class Expected:
 
 
 def expect(case: Case, reference: Device, seed: int = 0) -> Expected:
-    """The reference's values; one that raises fails the case, not the run."""
+    """Return the reference's values; if it raises, only the case fails."""
     bench = Bench(case, reference)
     if reason := bench.why_not():
         return Expected(bench, [], Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {reason}"))
@@ -203,7 +204,7 @@ def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Ou
 
 
 def judged(case: Case, device: Device, expected: Expected) -> Outcome:
-    """Run on the device and compare every value with what is expected."""
+    """Run on the device and compare every value with the expected one."""
     if expected.refused is not None:
         return expected.refused
     got = Bench(case, device)
@@ -247,7 +248,7 @@ def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
 
 
 def _nonfinite(x: Array, y: Array, name_x: str, name_y: str) -> str:
-    """NaN and infinity must be at the same places; what the reference does not write stays NaN."""
+    """Compare the positions of NaN and infinity; values the reference does not write stay NaN."""
     if x.size and np.isnan(x).all():
         return f"NaN everywhere in {name_x}"
     for what, a, b in (("NaN", np.isnan(x), np.isnan(y)), ("inf", _infinite(x), _infinite(y))):
@@ -258,12 +259,12 @@ def _nonfinite(x: Array, y: Array, name_x: str, name_y: str) -> str:
 
 
 def _infinite(x: Array) -> Array:
-    """The sign where |x| is infinity or the largest float32, else 0."""
+    """Return the sign where |x| is infinity or the largest float32, else 0."""
     return np.where(np.abs(x) >= np.finfo(np.float32).max, np.sign(x), 0)
 
 
 def nmse(x: Array, y: Array) -> float:
-    """sum((x - y)^2) / sum(x^2) over the finite elements."""
+    """Return sum((x - y)^2) / sum(x^2) over the finite elements."""
     finite = np.isfinite(x)
     x, y = x[finite].astype(np.float64), y[finite].astype(np.float64)
     error, size = ((x - y) ** 2).sum(), (x * x).sum()
@@ -273,7 +274,7 @@ def nmse(x: Array, y: Array) -> float:
 
 
 def unpoisoned(case: Case, device: Device) -> Bench:
-    """One that is never run."""
+    """Return a bench that is never run."""
     return Bench(case, device, poison=False)
 
 
@@ -300,7 +301,7 @@ def warm_up(
 
 
 def why_not(case: Case, device: Device) -> str:
-    """Why the device cannot run some node of the case; empty if it can. Nothing is allocated."""
+    """Return the reason why the device cannot run some node of the case; "" if it can."""
     graph: Graph = case.graph()[0]
     return next((why for t in graph.compute_nodes() if (why := device.why_not(t))), "")
 

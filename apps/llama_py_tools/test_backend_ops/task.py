@@ -1,4 +1,4 @@
-"""A test run as other processes do it: they find device, judge and cases by what they are told."""
+"""Test run for other processes, which find device, judge and cases by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CaseTask:
     threads: int | None
 
     def __call__(self) -> Callable[[int], Outcome]:
-        """Called once in each process: what evaluates case i."""
+        """Return the function that evaluates case i; called once in each process."""
         threadpool_limits(limits=1)  # NumPy's: the processes share the cores already
         device, against = registry.device(self.device), judge(self.against)
         if self.threads:
@@ -45,7 +45,7 @@ class CaseTask:
 def in_processes(
     task: Callable[[], Callable[[int], Outcome]], n_cases: int, n_processes: int
 ) -> Iterator[Outcome]:
-    """The outcome of each case, in order; a case that kills its process has failed."""
+    """Yield the outcome of each case, in order; a case that kills its process has failed."""
     for answer in in_order(task, n_cases, n_processes):
         if isinstance(answer, Died):
             yield Outcome(Status.FAIL, f"the process died: {answer.how} ")

@@ -1,4 +1,4 @@
-"""perf mode: how long a case's node takes, on a device and, with a rival, on that one by turns."""
+"""Timing of perf mode: a case's node on a device, alternating with a rival device."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class Stopwatch:
 
 
 def measure(case: Case, device: Device, seed: int = 0, rival: Device | None = None) -> Timing:
-    """Medians over TURNS turns; with a rival that computes the case too, they alternate."""
+    """Return medians over TURNS turns; a rival that supports the case alternates with the
+    device."""
     if rival is not None and why_not(case, rival):
         rival = None
     watches = [Stopwatch(case, d, seed, SECONDS / TURNS) for d in (device, rival) if d is not None]

@@ -1,4 +1,4 @@
-"""What a test run came to on one device."""
+"""Totals of a test run on one device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Totals:
         return len(self.compared) - len(self.failed)
 
     def coverage(self) -> str:
-        """`112 ops, 5000 cases compared with ref: 4998 equal, 2 not; 3 not supported`"""
+        """Return `112 ops, 5000 cases compared with ref: 4998 equal, 2 not; 3 not supported`."""
         n_ops = len({c.op for c in self.compared} & set(OPS))
         n_equal = self.n_passed - len(self.known)
         counts = [f"{n_equal} equal"]
@@ -49,10 +49,10 @@ class Totals:
         )
 
     def differences(self) -> list[str]:
-        """Known ones, each with its reason."""
+        """Return the known differences, each with its reason."""
         found = ((case, known_difference(case)) for case in self.known)
         return [f"{case}: ggml {known.why}" for case, known in found if known is not None]
 
     def commands(self) -> list[str]:
-        """What repeats each failure, with the same inputs."""
+        """Return commands that repeat each failure, with the same inputs."""
         return [shlex.join([*self.command, "-o", str(case)]) for case in self.failed]

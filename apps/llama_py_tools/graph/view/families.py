@@ -1,4 +1,4 @@
-"""What an op is about, for those who do not know it."""
+"""Families and meanings of ops, for readers who do not know them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ggml_py.opspec import OPS
 
 @cache
 def family(op: str) -> str:
-    """The file of `ggml_py/ops` that declares it; "views" for what only looks at its source."""
+    """Return the file of `ggml_py/ops` that declares the op; "views" for ops that only view a
+    source."""
     if op not in OPS:
         return "other"
     return "views" if OPS[op].view else OPS[op].builder.__module__.rpartition(".")[2]
@@ -18,6 +19,6 @@ def family(op: str) -> str:
 
 @cache
 def meaning(op: str) -> str:
-    """The first paragraph of its builder's documentation."""
+    """Return the first paragraph of the builder's docstring."""
     text = inspect.getdoc(OPS[op].builder) if op in OPS else ""
     return " ".join((text or "").split("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""What lies where in the compute buffers, and from which node to which."""
+"""Layout of the compute buffers over time, by node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MemoryRange:
 
 @dataclass(slots=True)
 class Memory:
-    """One compute buffer.
+    """Layout of one compute buffer.
 
     alive  bytes in use while each node runs
     order  the numbers of the nodes, as they run; see ggml_py/plan/order.py
@@ -49,7 +49,7 @@ class Memory:
 
 
 def memories(seen: GraphRecord) -> list[Memory]:
-    """The compute buffers of a graph, as far as it was planned."""
+    """Return the compute buffers of a graph, as far as it was planned."""
     n, devices, order = len(seen.graph.nodes), seen.devices(), _order(seen)
     buffers: dict[int, tuple[Buffer, str, list[MemoryRange]]] = {}
     for place in _places(seen, order):
@@ -64,9 +64,9 @@ def memories(seen: GraphRecord) -> list[Memory]:
 
 
 def _places(seen: GraphRecord, order: Sequence[int]) -> Iterator[MemoryRange]:
-    """All tensors that have bytes in a compute buffer: results, inputs, copies to other devices.
-    Inputs and outputs keep theirs; what a step of several nodes reads is there until its last, or
-    until just before it, where the result may lie over it."""
+    """Yield the range of each tensor in a compute buffer: results, inputs, copies. Inputs and
+    outputs keep theirs; sources of a fused step live until its last node, or the one before, if the
+    result may overwrite them."""
     nodes, steps, spent = seen.graph.nodes, seen.last_of_step(), seen.spent()
     index = {id(nodes[i]): now for now, i in enumerate(order)}
     last: dict[int, int] = {}
@@ -99,7 +99,7 @@ def _places(seen: GraphRecord, order: Sequence[int]) -> Iterator[MemoryRange]:
 
 
 def _order(seen: GraphRecord) -> list[int]:
-    """The numbers of the nodes, as they run: those of a plan may do so in another order."""
+    """Return the numbers of the nodes in execution order, which a plan may change."""
     number = {id(t): i for i, t in enumerate(seen.graph.nodes)}
     splits = seen.plan.splits if seen.plan else []
     order = [number[id(t)] for split in splits for t in split.nodes if id(t) in number]
@@ -107,7 +107,7 @@ def _order(seen: GraphRecord) -> list[int]:
 
 
 def alive(places: list[MemoryRange], n_nodes: int) -> list[int]:
-    """Bytes in use while each of n_nodes runs: those that a result has taken over count once."""
+    """Return the bytes in use while each of n_nodes runs; reused bytes count once."""
     change = [0] * (n_nodes + 1)
     begins = {(p.offset, p.first) for p in places}
     for p in places:

@@ -1,5 +1,5 @@
-"""Graphs as Google's Model Explorer reads them (its JSON graph format), and values of nodes as its
-node data.
+"""Conversion of graphs to Google's Model Explorer (its JSON graph format), and of node values to
+its node data.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ GRADIENT = [{"stop": 0, "bgColor": "#f3f1fb"}, {"stop": 1, "bgColor": "#e0563b"}
 
 
 def graphs(seen: Sequence[GraphRecord], title: str) -> Json:
-    """The file that is opened: a collection of the graphs of a run."""
+    """Return the file to open: a collection of the graphs of a run."""
     return {"label": printable(title), "graphs": [_graph(i, s) for i, s in enumerate(seen)]}
 
 
 def node_data(seen: Sequence[GraphRecord]) -> dict[str, Json]:
-    """Files of node data by what they show: bytes, time in microseconds if it was measured, and
-    each overlay."""
+    """Return files of node data by content: bytes, time in microseconds if measured, and each
+    overlay."""
     found = {"bytes": _values(seen, lambda s, i, t: float(t.nbytes))}
     if any(s.seconds for s in seen):
         found["time"] = _values(

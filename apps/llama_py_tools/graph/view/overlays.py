@@ -1,4 +1,4 @@
-"""Values of nodes that come from elsewhere: times, differences, whatever a number can say.
+"""Overlays: node values from other programs, such as times or differences.
 
 An overlay file is a list of nodes as `llama-py-graph dump --format json` writes it: a line of JSON
 a node, with `dec`, `name` and, if it is known, `i`; and with `overlay: {"error": 1e-3}`. Lines
@@ -69,7 +69,7 @@ def _checked(record: Record, path: str) -> Overlay:
 
 
 def number(value: float) -> float | str:
-    """Return a number that strict JSON can have: what is not finite becomes a text."""
+    """Return a number for strict JSON; values that are not finite become texts."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its data, its script and its style in it.
+"""Web page of a graph: one HTML file with its data, script and style.
 
 Nothing in it asks for anything outside, and a content security policy keeps it so. What comes from
 a model file is in one JSON element, in which no `<` is left, and gets on the screen as text only.
@@ -37,7 +37,7 @@ MODULES = (
 
 
 def page(data: Data) -> Iterator[str]:
-    """The text of the page, in pieces."""
+    """Yield the text of the page, in pieces."""
     head, _, tail = _read("page.html").partition("<!-- parts -->")
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hash(script())}'"
     yield head.replace("TITLE", html.escape(data["title"])).replace("POLICY", policy)
@@ -49,7 +49,7 @@ def page(data: Data) -> Iterator[str]:
 
 
 def embedded(data: Data) -> str:
-    """JSON that HTML takes for text, whatever strings are in it."""
+    """Return JSON that HTML reads as text, whatever its strings are."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII: no U+2028 either
     for c in "<>&":
         text = text.replace(c, f"\\u{ord(c):04x}")
@@ -57,7 +57,7 @@ def embedded(data: Data) -> str:
 
 
 def script() -> str:
-    """The library, and the modules as one function: without their import and export."""
+    """Return the library, and the modules as one function without imports and exports."""
     modules = "\n".join(_without_imports(_read(name)) for name in MODULES)
     library = f"/*! dagre\n\n{_read(LICENCE)}*/\n{_read(LIBRARY)}"
     return f'{library}(() => {{\n"use strict";\n{modules}}})();\n'

@@ -1,4 +1,4 @@
-"""What `llama-py-graph view` is told."""
+"""Options of `llama-py-graph view`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VIEWS = ("html", "model-explorer", "dot", "json", "text")
 
 @dataclass(frozen=True, kw_only=True)
 class ViewParams(Params):
-    """What is shown, and how."""
+    """Options for the shown graphs and their format."""
 
     format: str = option(
         "html",

@@ -1,4 +1,4 @@
-"""Graphs as they were planned, and perhaps timed."""
+"""Records of planned, optionally timed graphs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MANY = 256  # graphs of runs that are measured, which are all to be shown
 
 @dataclass(slots=True)
 class GraphRecord:
-    """A graph, and what is known of its nodes.
+    """Graph with data about its nodes.
 
     what      "prompt, 7 tokens", "token 1"
-    plan      where nodes run; None if nothing is known of that
-    seconds   of each node that was timed, by id; kernels: what ran
+    plan      devices of nodes; None if unknown
+    seconds   time of each timed node, by id; kernels: names of its kernels
     overlays  values of other programs, by number of the node: {"error": 1e-3}
     """
 
@@ -39,18 +39,18 @@ class GraphRecord:
     overlays: dict[int, Overlay] = field(default_factory=dict)
 
     def devices(self) -> dict[int, str]:
-        """The device of each node by its id."""
+        """Return the device of each node by its id."""
         splits = self.plan.splits if self.plan else []
         return {id(t): split.device.name for split in splits for t in split.nodes}
 
     def last_of_step(self) -> dict[int, Tensor]:
-        """The last node of a step of several, by the id of each of the step's nodes."""
+        """Return the last node of each fused step, by the id of each of its nodes."""
         splits = self.plan.splits if self.plan else []
         steps = [s.match.nodes for p in splits for s in p.steps if isinstance(s, Fused)]
         return {id(t): nodes[-1] for nodes in steps for t in nodes}
 
     def spent(self) -> set[tuple[int, int]]:
-        """Nodes of such steps and their sources over which the result may lie, by ids."""
+        """Return ids of fused nodes and their sources that the result may overwrite."""
         splits = self.plan.splits if self.plan else []
         steps = [s for p in splits for s in p.steps if isinstance(s, Fused)]
         return {(id(t), id(s)) for step in steps for t in step.match.nodes for s in step.spent}
@@ -60,7 +60,7 @@ class GraphRecord:
 
 
 def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[GraphRecord]:
-    """The graphs of a prompt, and of tokens after it. On devices that only plan, nothing is
+    """Return the graphs of a prompt and of tokens after it. On planning devices nothing is
     computed."""
     found = list[GraphRecord]()
 
@@ -84,7 +84,7 @@ def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[GraphRecord
 
 
 def timed(ctx: Context, runs: Callable[[], Sequence[ProfiledRun]]) -> list[GraphRecord]:
-    """The graphs of `runs`, which measures decodes of the context (profile.measure)."""
+    """Return the graphs of `runs`, which measures decodes of the context (profile.measure)."""
     ctx.runner.n_graphs = MANY
     found = list[GraphRecord]()
     measured = runs()

@@ -1,4 +1,4 @@
-"""A graph as a tree that can be folded: layers, the blocks in them, and layers that repeat.
+"""Foldable tree of a graph: layers, their blocks, and repeated layers.
 
 Everything is found in the graph itself: layers by the names of nodes, blocks by where only one
 value goes on, repetitions by structure (ops, shapes, and who reads what).
@@ -34,7 +34,7 @@ class BlockBox:
 
 @dataclass(slots=True)
 class LayerBox:
-    """A layer's blocks; number: of the layer, None for what is between or around layers."""
+    """Blocks of a layer; number: of the layer, None between or around layers."""
 
     title: str
     number: int | None
@@ -56,7 +56,7 @@ Item = LayerBox | RepeatBox
 
 
 def tree(graph: Graph) -> list[Item]:
-    """The parts of a graph, in its order."""
+    """Return the parts of a graph, in order."""
     structure = Structure(graph)
     found, layers = groups(graph), list[LayerBox]()
     in_layers = [i for i, (title, _) in enumerate(found) if title.startswith("layer")]
@@ -74,7 +74,7 @@ def tree(graph: Graph) -> list[Item]:
 
 
 class Structure:
-    """Which nodes read what, without names: to see where blocks end, and that two are alike."""
+    """Structure of a graph without names, to find the ends of blocks and equal blocks."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = graph.nodes
@@ -88,7 +88,7 @@ class Structure:
                 self.last_use[id(s.root)] = i
 
     def blocks(self, first: int, last: int, inside: bool) -> Iterator[BlockBox]:
-        """The nodes cut into blocks, and into pieces where these are too large to look at."""
+        """Yield the nodes as blocks, divided further if they are too large to view."""
         ends = [*self._ends(first, last), last] if inside else [last]
         for end in ends:
             n_pieces = -(-(end + 1 - first) // MAX_BLOCK)
@@ -99,8 +99,8 @@ class Structure:
                 first = stop + 1
 
     def _ends(self, first: int, last: int) -> Iterator[int]:
-        """Nodes of a layer after which only one of its values is still wanted: between attention
-        and feed-forward network, for instance. What a layer hands through does not count."""
+        """Yield nodes of a layer after which only one of its values is still needed, such as
+        between attention and feed-forward network. Values passed through the layer do not count."""
         start, alive = first, set[int]()
         enters = {
             id(s.root)
@@ -122,11 +122,11 @@ class Structure:
         return id(root) in self.index
 
     def _cost(self, first: int, last: int) -> int:
-        """Nodes that are computed."""
+        """Return the number of computed nodes."""
         return self._n_computed[last + 1] - self._n_computed[first]
 
     def _title(self, first: int, last: int) -> str:
-        """What a block does, by the weights that it reads, or by how it mixes tokens."""
+        """Return the title of a block, by the weights that it reads, or by how it mixes tokens."""
         nodes = self.nodes[first : last + 1]
         sizes = Counter[str]()
         for t in nodes:
@@ -173,7 +173,7 @@ TITLES = {"attn": "attention", "ffn": "feed-forward", "ssm": "state space"}
 
 
 def original(s: Tensor) -> Tensor:
-    """What a copy to another device is a copy of."""
+    """Return the source of a copy to another device."""
     return s.src[0] if s.op == "NONE" and s.src and s.src[0] is not None else s
 
 
@@ -186,14 +186,14 @@ def is_computed(t: Tensor) -> bool:
 
 
 def computed_source(s: Tensor) -> Tensor:
-    """The node whose values a view looks at."""
+    """Return the node whose values a view shows."""
     while s.op != "NONE" and OPS[s.op].view and s.src and s.src[0] is not None:
         s = original(s.src[0])
     return s
 
 
 def folded(items: Sequence[LayerBox]) -> list[Item]:
-    """What repeats in one `RepeatBox`: the longest repetition first, then around it and within."""
+    """Fold repetitions into `RepeatBox`es: the longest first, then those around and within it."""
     signatures = [item.signature for item in items]
     best = (0, 0, 0)  # nodes saved, -period, start
     n = len(items)

@@ -1,4 +1,4 @@
-"""Whom a backend is compared with: the reference, our CPU backend, or the real ggml."""
+"""Devices that backends are compared with: the reference, the CPU backend, or the real ggml."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ JUDGES = ("ref", "cpu", "ggml")
 
 
 def judge(name: str) -> Device:
-    """The judge's device; BackendError if it is not there."""
+    """Return the judge's device; BackendError if it is not available."""
     if name != "ggml":
         return registry.device(name)
     from llama_py_tools.test_backend_ops.judges.device import GgmlDevice

@@ -1,4 +1,4 @@
-"""The real ggml's CPU backend as a device of ours: it computes our nodes, in our memory."""
+"""Device of the real ggml's CPU backend, which computes our nodes in our memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GgmlProgram:
         self.nodes = [(node, len(list(same))) for node, same in groupby(nodes)]
 
     def run(self) -> None:
-        """UnsupportedOp with ggml's message where it aborts."""
+        """Run all nodes; UnsupportedOp with ggml's message if it aborts."""
         for node, times in self.nodes:
             mirror = Mirror(self.ggml, node)
             self.ggml.compute(mirror.address, times, self.n_threads if times > 1 else 1)
@@ -60,14 +60,14 @@ class GgmlDevice:
         return isinstance(buffer, HostBuffer)
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Weights stay as they are."""
+        """Leave the weight unchanged."""
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> GgmlProgram:
         return GgmlProgram(self.ggml, _computed(nodes), self.n_threads)
 
     def set_threads(self, n: int) -> None:
-        """For nodes that are repeated, those that are timed. Others have one thread: ggml may
-        abort, which only the calling thread survives.
+        """Set the threads of repeated, timed nodes. Others have one thread: only the calling thread
+        survives if ggml aborts.
         """
         self.n_threads = n
 

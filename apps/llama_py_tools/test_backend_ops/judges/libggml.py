@@ -1,4 +1,4 @@
-"""libggml through ctypes: the functions that compute one node, and the struct they want.
+"""Binding of libggml through ctypes: the functions that compute one node, and their struct.
 
 ggml ends the process when a node breaks a rule (GGML_ASSERT). It calls back before it does; that
 call never returns, so the thread it came from sleeps for good and ours goes on.
@@ -33,7 +33,7 @@ LAST_NAMES = {
 
 
 class GgmlTensor(ctypes.Structure):
-    """ggml.h:struct ggml_tensor."""
+    """Struct ggml_tensor of ggml.h."""
 
     _fields_ = (
         ("type", c_int), ("buffer", c_void_p), ("ne", c_int64 * 4), ("nb", c_size_t * 4),
@@ -44,7 +44,7 @@ class GgmlTensor(ctypes.Structure):
 
 
 class _InitParams(ctypes.Structure):
-    """ggml.h:struct ggml_init_params."""
+    """Struct ggml_init_params of ggml.h."""
 
     _fields_ = (("mem_size", c_size_t), ("mem_buffer", c_void_p), ("no_alloc", c_bool))
 
@@ -95,7 +95,7 @@ class Ggml:
     @staticmethod
     @cache
     def load() -> Ggml:
-        """llama-cpp-python's; BackendError if it is not installed, or another one than we know."""
+        """Load llama-cpp-python's ggml; BackendError if it is missing, or of an unknown version."""
         spec = find_spec("llama_cpp")
         if spec is None or spec.origin is None:
             raise BackendError(f"--against ggml needs llama-cpp-python: {install_hint('parity')}")
@@ -111,7 +111,7 @@ class Ggml:
         return str((self._call("ggml_type_name", number) or b"").decode())
 
     def supports(self, node: int) -> bool:
-        """Whether ggml's CPU backend says it can compute the node at this address."""
+        """Return True if ggml's CPU backend supports the node at this address."""
 
         def ask(backend: int) -> int:
             return int(self._call("ggml_backend_supports_op", backend, node))
@@ -140,7 +140,7 @@ class Ggml:
             raise UnsupportedOp(f"status {status}")
 
     def _guarded(self, job: Callable[[int], int]) -> int:
-        """job(backend) in a thread of its own. What it holds when ggml aborts is never freed."""
+        """Run job(backend) in a separate thread; if ggml aborts, its memory is never freed."""
 
         def work() -> None:
             backend = self._call("ggml_backend_cpu_init")
@@ -167,7 +167,7 @@ class Ggml:
         return names
 
     def _check_layout(self) -> None:
-        """Have ggml make a node and see whether everything is where we take it to be."""
+        """Check the struct layout on a node that ggml makes."""
         context = self._call("ggml_init", _InitParams(1 << 16, None, True))
         a = self._call("ggml_new_tensor_2d", context, 0, 32, 3)
         t = self._call("ggml_scale", context, a, 0.5).contents

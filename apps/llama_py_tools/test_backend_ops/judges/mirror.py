@@ -1,4 +1,4 @@
-"""A node of ours as ggml's struct: one op, its parameters, and where its tensors lie in memory.
+"""Conversion of a node to ggml's struct: op, parameters, and addresses of its tensors.
 
 No op is known by name here: parameters are laid out as in ggml, and sources in ggml's order.
 """
@@ -38,7 +38,7 @@ def _leaf(t: Tensor) -> GgmlTensor:
 
 
 def why_no_mirror(ggml: Ggml, node: Tensor) -> str:
-    """Why ggml has no such node; "" if it has."""
+    """Return the reason why ggml has no such node; "" if it has."""
     if node.op not in ggml.ops:
         return f"it has no op {node.op}"
     for t in (node, *node.src):
