@@ -1,4 +1,4 @@
-"""Modules at their former places: importing one gives the new module."""
+"""Aliases of moved modules: importing a former name returns the new module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 
 
 def places(table: str) -> dict[str, str]:
-    """New places by former ones, of lines with a room and its modules: `name`, `former:name`."""
+    """Return new places by former ones, from lines with a room and its modules: `name`,
+    `former:name`."""
     found = {}
     for room, *modules in map(str.split, table.strip().splitlines()):
         for former, _, name in (module.partition(":") for module in modules):
@@ -51,7 +52,7 @@ class Finder:
         self.package, self.moved, self.stable = package, moved, stable
 
     def new_place(self, name: str) -> str | None:
-        """The module that `name` is today; None for one that has not moved."""
+        """Return the present module of a former `name`; None if it has not moved."""
         package, _, rest = name.partition(".")
         if package != self.package:
             return None

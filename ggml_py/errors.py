@@ -28,7 +28,7 @@ class ShapeError(GGMLError, ValueError):
 
 
 class UnsupportedOp(GGMLError):
-    """No backend can run a node; the message lists who refused and why."""
+    """Error that no backend can run a node; the message lists each backend's reason."""
 
 
 class OutOfRange(GGMLError, IndexError):

@@ -1,4 +1,4 @@
-"""The graph: tensors in the order ggml would run them, with ggml's automatic names
+"""Graph of tensors in ggml's execution order, with ggml's automatic names
 (ggml.c:ggml_build_forward_expand).
 """
 
@@ -76,13 +76,13 @@ class Graph:
             self.nodes.append(t)
 
     def compute_nodes(self) -> list[Tensor]:
-        """Nodes that are to be run: marked, and not mere views."""
+        """Return the nodes to run: marked, and not mere views."""
 
         views = {name for name, spec in OPS.items() if spec.view}
         return [t for t in self.nodes if t.flags & FLAG_COMPUTE and t.op not in views]
 
     def find(self, name: str) -> Tensor:
-        """The last node or leaf of that name; KeyError if there is none."""
+        """Return the last node or leaf of that name; KeyError if there is none."""
         for t in (*reversed(self.nodes), *self.leafs):
             if t.name == name:
                 return t

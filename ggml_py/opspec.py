@@ -1,4 +1,4 @@
-"""What the rest of the system knows about an op. Ops declare themselves in `ggml_py/ops`."""
+"""Specification of an op for the rest of the system. Ops declare themselves in `ggml_py/ops`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROWS = (1, 2, 3)
 
 @dataclass(frozen=True, slots=True)
 class OpSpec:
-    """One op.
+    """Specification of one op.
 
-    fields      names of its parameters, in order
-    layout      how they are packed into ggml's 64 bytes of op_params
+    fields      parameter names, in order
+    layout      struct that packs them into ggml's 64 bytes of op_params
     inplace     the result may take over the bytes of a dying source of equal layout
-    view        the result is only another look at its source: nothing is computed
+    view        the result is only a view of its source: nothing is computed
     writes      numbers of the sources that the op changes besides making its result
-    at_weights  it is to run where its weight is; False where that one is too small to decide
+    at_weights  it must run on its weight's device; False if that weight is too small to decide
     batch       the dimensions of its result whose product is the size of its batch
     reads       bytes of its sources that a node reads at most; None: all (traffic.py)
     flops       multiplications and additions of a node; None where they do not take its time

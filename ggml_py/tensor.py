@@ -1,6 +1,4 @@
-"""The tensor: shape, strides, type, the op that makes it, and where its bytes are (ggml.h:struct
-ggml_tensor).
-"""
+"""Tensor: shape, strides, type, the op that makes it, and its bytes (ggml.h:struct ggml_tensor)."""
 
 from __future__ import annotations
 
@@ -33,23 +31,23 @@ class Buffer(Protocol):
     is_host: bool
 
     def write(self, offset: int, data: Bytes) -> None:
-        """Copy bytes in."""
+        """Copy bytes into the buffer."""
 
     def read(self, offset: int, size: int) -> Bytes:
-        """Copy bytes out."""
+        """Copy bytes out of the buffer."""
 
     def clear(self, value: int = 0) -> None:
         """Fill with one byte value."""
 
 
 def shape4(ne: tuple[int, ...] | list[int]) -> Shape:
-    """ne padded with ones to ggml's four dimensions."""
+    """Pad ne with ones to ggml's four dimensions."""
     n0, n1, n2, n3 = (*ne, 1, 1, 1, 1)[:MAX_DIMS]
     return (n0, n1, n2, n3)
 
 
 def contiguous_strides(t: GGMLType, ne: Shape) -> Shape:
-    """Byte strides of a dense tensor (ggml_new_tensor_impl)."""
+    """Return the byte strides of a dense tensor (ggml_new_tensor_impl)."""
     nb1 = t.type_size * (ne[0] // t.block_size)
     nb2 = nb1 * ne[1]
     return (t.type_size, nb1, nb2, nb2 * ne[2])
@@ -121,27 +119,27 @@ class Tensor:
         return self
 
     def param(self, field: str) -> Any:
-        """The op parameter of that name."""
+        """Return the op parameter of that name."""
 
         return self.params[OPS[self.op].fields.index(field)]
 
     def source(self, i: int) -> Tensor:
-        """A source that the op cannot do without; GGMLError if there is none."""
+        """Return a required source; GGMLError if it is missing."""
         found = self.optional(i)
         if found is None:
             raise GGMLError(f"{self.op} needs a source {i}; {self} has none: use the op's builder")
         return found
 
     def sources(self, n: int | None = None) -> tuple[Tensor, ...]:
-        """The first n sources, or all, where none may be missing; GGMLError if one is."""
+        """Return the first n sources, or all; GGMLError if one is missing."""
         return tuple(self.source(i) for i in range(len(self.src) if n is None else n))
 
     def optional(self, i: int) -> Tensor | None:
-        """A source that may be missing."""
+        """Return a source that may be missing."""
         return self.src[i] if i < len(self.src) else None
 
     def op_params(self) -> bytes:
-        """The 64 raw bytes ggml would keep in `op_params`."""
+        """Return the 64 raw bytes of ggml's `op_params`."""
 
         return OPS[self.op].pack(self.params) if self.params else bytes(64)
 
@@ -169,7 +167,7 @@ class Tensor:
         return self.contiguous_from(0)
 
     def contiguous_from(self, n: int) -> bool:
-        """Dense in dimensions above n; n=0: everywhere, n=1: rows may be apart
+        """Return True if dimensions above n are dense; n=0: all, n=1: rows may have gaps
         (ggml_is_contiguous_n).
         """
         ne, nb, t = self.ne, self.nb, self.type
@@ -204,13 +202,14 @@ class Tensor:
         return self.type is other.type and self.ne == other.ne and self.nb == other.nb
 
     def can_repeat_to(self, other: Tensor) -> bool:
-        """Whether self tiles other a whole number of times in each dimension (ggml_can_repeat)."""
+        """Return True if self tiles other a whole number of times in each dimension
+        (ggml_can_repeat)."""
         if self.is_empty():
             return other.is_empty()
         return all(o % s == 0 for s, o in zip(self.ne, other.ne, strict=True))
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The values, copied to the host. -> [ne3, ne2, ne1, ne0], bf16 as float32
+        """Return the values, copied to the host, [ne3, ne2, ne1, ne0], bf16 as float32.
 
         Only outputs and leaves keep theirs after a graph has run. GGMLError for a tensor without
         memory, and for a quantized type: cast it to f32 in a graph.
@@ -249,12 +248,12 @@ _NUMPY: dict[str, Any] = {
 
 
 def numpy_dtype(t: Tensor) -> Any:
-    """The NumPy type that holds one element (bf16 as its 16 bits), or None for a quantized type."""
+    """Return the NumPy type of one element (bf16 as its 16 bits), or None for a quantized type."""
     return _NUMPY.get(t.type.name)
 
 
 def strided(t: Tensor, raw: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
-    """A NumPy view [ne3, ne2, ne1, ne0] of the tensor's bytes with its own strides (not for
+    """Return a NumPy view [ne3, ne2, ne1, ne0] of the tensor's bytes with its strides (not for
     quantized types).
     """
     dtype = np.dtype(numpy_dtype(t))

@@ -23,7 +23,7 @@ class GGMLType:
         return self.block_size > 1
 
     def row_size(self, n: int) -> int:
-        """Bytes of a row of n elements (ggml_row_size)."""
+        """Return the bytes of a row of n elements (ggml_row_size)."""
         return n // self.block_size * self.type_size
 
     def __str__(self) -> str:

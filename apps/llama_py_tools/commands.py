@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 
 class Command(NamedTuple):
-    """One command.
+    """Entry of the table of commands.
 
     Attributes:
         module: Module with the command's `main` and `parser`.

@@ -1,5 +1,5 @@
-"""Where console scripts begin: nothing is imported here, so that Ctrl-C ends a command quietly from
-its first moment on, while its modules are being loaded too."""
+"""Entry point of console scripts; it imports nothing else, so that Ctrl-C ends a command quietly
+while its modules are being loaded."""
 
 from __future__ import annotations
 

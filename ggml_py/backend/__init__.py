@@ -1,4 +1,4 @@
-"""Backends: what a device is, tables of kernels, and the devices that are installed."""
+"""Backends: devices, tables of kernels, and the registry of installed backends."""
 
 from ggml_py.backend.abilities import *  # noqa: F403
 from ggml_py.backend.compilation import *  # noqa: F403

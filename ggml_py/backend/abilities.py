@@ -1,4 +1,4 @@
-"""Protocols of what a device can do besides running one node after another."""
+"""Protocols of optional abilities of devices, besides running one node after another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fuses(Protocol):
 
 
 def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
-    """What the device runs for these nodes, which it computes in a row: several as one, if it can.
+    """Return the device's steps for consecutive nodes, several of them fused if it can.
 
     uses  of values in the whole graph
     """
@@ -38,8 +38,8 @@ class LaysOut(Protocol):
     """A device that gives weights a layout of its own, and can tell before it does."""
 
     def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
-        """The layout that `prepare_weight` would give a weight, and its bytes; None: it stays as it
-        is."""
+        """Return the layout that `prepare_weight` would give a weight, and its bytes; None: it is
+        unchanged."""
 
 
 @runtime_checkable
@@ -47,8 +47,8 @@ class LimitsBuffers(Protocol):
     """A device whose buffers may be no larger than some part of its memory."""
 
     def largest(self, total: int | None = None) -> int | None:
-        """Bytes of one buffer, at most; as if there were `total` bytes of memory, if given. None:
-        nobody knows."""
+        """Return the maximum bytes of one buffer, for `total` bytes of memory if given; None:
+        unknown."""
 
 
 MaskLogits = Callable[[npt.NDArray[np.float32], bytes], npt.NDArray[np.float32]]
@@ -56,11 +56,11 @@ MaskLogits = Callable[[npt.NDArray[np.float32], bytes], npt.NDArray[np.float32]]
 
 @runtime_checkable
 class MasksLogits(Protocol):
-    """A device with a kernel for what a grammar lets come next."""
+    """Device with a kernel that masks logits by a grammar."""
 
     def logits_mask(self) -> MaskLogits:
-        """A function of logits [n] and bits, a token's each, the lowest of a byte first: a copy
-        with -inf for tokens without one."""
+        """Return a function of logits [n] and bits, one per token, lowest first: it copies logits
+        with -inf for tokens without a bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +82,4 @@ class Profiles(Protocol):
     """A device that can tell how long its kernels take."""
 
     def profiling(self) -> AbstractContextManager[list[KernelTime]]:
-        """A context; the kernels that run in it are added to its list."""
+        """Return a context; kernels that run in it are added to its list."""

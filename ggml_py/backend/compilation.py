@@ -1,4 +1,4 @@
-"""Protocols of devices that compile kernels: when they do, and what for."""
+"""Protocols of devices that compile kernels."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ class KeepsKernels(Protocol):
     less time than one after the other."""
 
     def begin(self, types: Iterable[str]) -> None:
-        """A model with weights of these types is about to be loaded: start what compiles, if it is
-        likely to be needed."""
+        """Begin compiling kernels for weights of these types, if they are likely to be needed."""
 
     def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
-        """What tells, whenever it is asked, whether kernels for these, which need not have memory,
-        are still to be compiled. It does not keep the nodes."""
+        """Return a function that checks if kernels for these nodes must still be compiled; it does
+        not keep the nodes, which need no memory."""
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
-        """Have all kernels for these; BackendError for what does not compile."""
+        """Compile all kernels for these nodes; BackendError if one fails."""
 
     def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
-        """Called once before `prepare_weight` with all that it will be called with: have all
-        kernels for that."""
+        """Compile the kernels for all following calls of `prepare_weight`."""
 
 
 @runtime_checkable
@@ -35,7 +33,7 @@ class BuildsAhead(Protocol):
     """A device that can build the kernels of nodes before these have memory."""
 
     def build(self, nodes: Sequence[Work], options: CompileOptions) -> None:
-        """Build what `compile` will need; BackendError for what does not compile."""
+        """Build everything that `compile` will need; BackendError if that fails."""
 
 
 @runtime_checkable
@@ -44,7 +42,7 @@ class HasTarget(Protocol):
 
     @property
     def target(self) -> str:
-        """That kind, in words."""
+        """Description of the machine that kernels are compiled for."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Protocols of devices and programs that work at the same time as others, and their threads."""
+"""Protocols of devices and programs that run concurrently, and of their threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ggml_py.tensor import Bytes, Tensor
 
 
 class Event(Protocol):
-    """A moment in what a device does."""
+    """Event in a device's queue of work."""
 
     def wait(self) -> object:
         """Return when the device has come that far."""
@@ -22,7 +22,7 @@ class AsyncDevice(Protocol):
     all that was started before."""
 
     def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
-        """Copy bytes into a tensor, not before `after`. What is started next sees them."""
+        """Copy bytes into a tensor, not before `after`; later work sees them."""
 
     def start(self, program: Program) -> Event:
         """Run a program; the event is its end."""
@@ -36,11 +36,11 @@ class TellsBatches(Protocol):
     """A device that may run graphs of several tokens on other threads than those of one."""
 
     def set_batch_threads(self, n: int | None) -> None:
-        """Their number; None: as `set_threads` says."""
+        """Set the number of threads for batches; None: as `set_threads`."""
 
     def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
-        """Thread i may run on the CPUs cpus[i % len(cpus)] only, or on all of no `cpus`; those of
-        batches on others if there are `batch_cpus`."""
+        """Pin thread i to CPU cpus[i % len(cpus)], or unpin all without `cpus`; for batches to
+        `batch_cpus`, if given."""
 
 
 @runtime_checkable
@@ -48,7 +48,7 @@ class Pauses(Protocol):
     """A program that can be run in parts."""
 
     def run_in_parts(self) -> Iterator[None]:
-        """`Program.run`, with pauses in which the device may run other programs."""
+        """Run the program with pauses in which the device may run other programs."""
 
 
 @runtime_checkable
@@ -61,5 +61,5 @@ class Meets(Protocol):
     n_barriers: int
 
     def barrier_seconds(self) -> float:
-        """What that takes each time, if all come at once."""
+        """Return the seconds of one barrier when all threads arrive at once."""
         ...

@@ -31,12 +31,12 @@ class Program(Protocol):
 
 @dataclass(slots=True)
 class CompileOptions:
-    """How nodes are to be compiled.
+    """Options for compiling nodes.
 
     progress    called as progress(done, total, what) while kernels are being built
-    fuse        whether several nodes may be run as one step (False when every node's value is
+    fuse        several nodes may be run as one step (False when every node's value is
                 wanted)
-    many        whether the nodes are of a graph of several tokens (`TellsBatches`)
+    many        the nodes are of a graph of several tokens (`TellsBatches`)
     """
 
     progress: Callable[[int, int, str], None] | None = None
@@ -46,7 +46,7 @@ class CompileOptions:
 
 @runtime_checkable
 class Device(Protocol):
-    """One device of a backend: allocates memory, says what it can run, and compiles nodes."""
+    """Device of a backend: allocates memory, checks which nodes it can run, and compiles them."""
 
     name: str
     description: str
@@ -54,19 +54,20 @@ class Device(Protocol):
     alignment: int
 
     def memory(self) -> tuple[int, int]:
-        """(free, total) bytes."""
+        """Return free and total bytes of memory."""
 
     def alloc(self, size: int) -> Buffer:
-        """New zeroed memory; AllocError if there is none."""
+        """Allocate zeroed memory; AllocError if there is too little."""
 
     def wrap(self, data: Bytes) -> Buffer | None:
-        """A read-only buffer on bytes of the host (an mmap); None if the device must copy."""
+        """Return a read-only buffer on bytes of the host (an mmap); None if the device must
+        copy."""
 
     def why_not(self, node: Tensor) -> str:
-        """ "" if this device can run the node, else the reason."""
+        """Return "" if this device can run the node, else the reason."""
 
     def can_read(self, buffer: Buffer) -> bool:
-        """Whether kernels of this device can use a tensor in that buffer as it is."""
+        """Return True if kernels of this device can use a tensor in that buffer directly."""
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Give a weight, whose bytes are in place, the layout that the ops which read it want.
@@ -79,4 +80,4 @@ class Device(Protocol):
         is given steps of several nodes."""
 
     def set_threads(self, n: int) -> None:
-        """Number of host threads, where that means something."""
+        """Set the number of host threads, if the device uses them."""

@@ -26,7 +26,7 @@ SHORT = AREA // 4  # bytes of what shares them at most
 
 
 def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> Bytes:
-    """Memory whose first byte is aligned; pages come from the OS on first touch.
+    """Return memory whose first byte is aligned; pages are allocated on first touch.
 
     Raises AllocError if there is none.
     """
@@ -55,12 +55,12 @@ class SharedPages:
         self._expected = 0
 
     def expect(self, sizes: Iterable[int]) -> None:
-        """What will be taken: the next area is as large as that."""
+        """Announce sizes that will be taken: the next area is as large as they need."""
         with self._lock:
             self._expected = sum(need for size in sizes if (need := _aligned(size)) <= SHORT)
 
     def take(self, size: int) -> Bytes:
-        """Memory as of `aligned_bytes`; what is not short does not share pages."""
+        """Return memory like `aligned_bytes`; only short pieces share pages."""
         need = _aligned(size)
         if need > SHORT:
             return aligned_bytes(size)
@@ -86,8 +86,8 @@ def _aligned(size: int) -> int:
 
 
 def _large_pages(size: int, alignment: int) -> Bytes:
-    """Asked for, as most systems give them on request only; what is left at the end is not worth
-    one."""
+    """Return memory in huge pages, which most systems give on request only; a rest at the end is
+    not worth one."""
     area = _Area(-1, size + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     raw = np.frombuffer(area, np.uint8)
     start = -_address(raw) % alignment
@@ -105,8 +105,8 @@ def zero(data: Bytes) -> None:
 
 
 def give_back(data: Bytes) -> slice:
-    """Nobody needs these bytes any more: Linux takes their pages back, and gives zeros on the next
-    touch. Returns the part of them that is on such pages; others stay as they are."""
+    """Release the pages of unused bytes: Linux takes them back, and gives zeros on the next touch.
+    Returns the released part; other bytes are unchanged."""
     area = _area(data)
     if area is None or host.SYSTEM != "linux":
         return slice(0, 0)
@@ -120,7 +120,7 @@ def give_back(data: Bytes) -> slice:
 
 
 def _area(data: Bytes) -> mmap.mmap | None:
-    """The anonymous memory that an array is a part of, if it is of `_large_pages`."""
+    """Return the anonymous memory of an array, if it is of `_large_pages`."""
     base: object = data
     while isinstance(base, np.ndarray):
         base = base.base
@@ -156,7 +156,7 @@ class HostBuffer:
         return self.data[offset : offset + size].copy()
 
     def view(self, offset: int, size: int) -> Bytes:
-        """The bytes themselves, not a copy."""
+        """Return the bytes themselves, not a copy."""
         return self.data[offset : offset + size]
 
     def clear(self, value: int = 0) -> None:

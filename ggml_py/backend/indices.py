@@ -1,4 +1,4 @@
-"""Indices that are data: what a backend raises for one that names no row.
+"""Errors for index data that names no row.
 
 No backend reads or writes the row that such an index would name; the rest of what was being
 computed is worthless.
@@ -15,7 +15,7 @@ from ggml_py.tensor import Tensor
 def out_of_range(
     node: Tensor, index: int, n: int, operands: Sequence[Tensor | None] = ()
 ) -> OutOfRange:
-    """The error for an index of the node's data that is not in range(n).
+    """Return the error for an index of the node's data that is not in range(n).
 
     operands  of a step that runs the node, where these are not only its sources
     """

@@ -1,4 +1,4 @@
-"""A backend's table of kernels by op: what it supports, and why not, is read off it."""
+"""Table of a backend's kernels by op, which gives supported nodes, and reasons against others."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ def always(_: Tensor) -> str:
 
 
 def form_of(node: Tensor) -> Form:
-    """What a kernel may know of a node when it decides whether it takes it."""
+    """Return the facts about a node by which a kernel may accept it."""
     sources = [None if s is None else (s.type.name, s.ne, s.nb, s.layout) for s in node.src]
     return node.op, node.params, node.type.name, node.ne, node.nb, *sources
 
 
 @dataclass(frozen=True, slots=True)
 class KernelEntry(Generic[K]):
-    """when     returns "" for a node that the kernel takes, by its form, else the reason why not
+    """Entry of a kernel in the table.
+
+    when     returns "" for a node that the kernel takes, by its form, else the reason why not
     rank     of several kernels that take a node, the one of highest rank runs
     first    the only type that it takes the first source of; "": any
     """
@@ -70,7 +72,7 @@ class KernelTable(Generic[K]):
         self._found.clear()
 
     def _of(self, op: str) -> list[KernelEntry[K]]:
-        """All of an op."""
+        """Return all kernels of an op."""
         if self._declare is not None and op not in self._declared:
             with self._declaring:
                 if op not in self._declared:
@@ -79,11 +81,11 @@ class KernelTable(Generic[K]):
         return self._table.get(op, [])
 
     def takers(self, node: Tensor) -> list[KernelEntry[K]]:
-        """The kernels that take a node, highest rank first."""
+        """Return the kernels that take a node, highest rank first."""
         return [entry for entry in self._candidates(node) if not entry.when(node)]
 
     def _candidates(self, node: Tensor) -> list[KernelEntry[K]]:
-        """Kernels for the type of the first source: ops have kernels for dozens of types."""
+        """Return kernels for the type of the first source: ops have kernels for dozens of types."""
         source = node.src[0] if node.src else None
         key = node.op, source.type.name if source is not None else ""
         found = self._by_first.get(key)
@@ -105,14 +107,14 @@ class KernelTable(Generic[K]):
         return found
 
     def get(self, node: Tensor) -> K:
-        """The kernel for a node; UnsupportedOp with every reason if there is none."""
+        """Return the kernel for a node; UnsupportedOp with every reason if there is none."""
         kernel = self.find(node)
         if kernel is None:
             raise UnsupportedOp(f"{self.backend} cannot run {describe(node)}: {self.why_not(node)}")
         return kernel
 
     def why_not(self, node: Tensor) -> str:
-        """ "" if some kernel accepts the node, else the reasons."""
+        """Return "" if some kernel accepts the node, else the reasons."""
         entries = self._of(node.op)
         if not entries:
             return f"no kernel for {node.op}"
@@ -124,12 +126,12 @@ class KernelTable(Generic[K]):
         return sorted(op for op in {*self._table, *OPS} if self._of(op))
 
     def kernels(self, op: str) -> list[K]:
-        """All of an op, highest rank first."""
+        """Return all kernels of an op, highest rank first."""
         return [entry.kernel for entry in self._of(op)]
 
 
 def import_families(package: ModuleType) -> None:
-    """Import every file of a package and of the folders in it: what they declare is then known."""
+    """Import every file of a package and of its folders, so that their declarations are known."""
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         import_module(module.name)
 
@@ -147,7 +149,7 @@ def import_family(package: ModuleType, op: str) -> None:
 
 
 def one_sentence(reasons: list[str], most: int = 4) -> str:
-    """Reasons of the form `needs A; got X` told once per X, at most `most` alternatives each."""
+    """Join reasons of the form `needs A; got X` by X, at most `most` alternatives each."""
     needs: dict[str, list[str]] = {}
     for reason in dict.fromkeys(reasons):
         need, _, got = reason.partition("; got ")
@@ -160,5 +162,5 @@ def one_sentence(reasons: list[str], most: int = 4) -> str:
 
 
 def describe(node: Tensor) -> str:
-    """OP(src, src, ...) -> result, for messages."""
+    """Return `OP(src, src, ...) -> result` for messages."""
     return f"{node.op}({', '.join(str(s) for s in node.src if s is not None)}) -> {node}"

@@ -1,6 +1,4 @@
-"""A device without memory or kernels: plans graphs of any size, runs nothing. For planning and
-tests.
-"""
+"""Null device without memory or kernels, for planning and tests: plans graphs of any size."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from ggml_py.tensor import Tensor
 
 
 class NullBuffer:
-    """Counts bytes."""
+    """Buffer that only counts bytes."""
 
     is_host = False
 
@@ -22,13 +20,13 @@ class NullBuffer:
         self.size = size
 
     def write(self, offset: int, data: Bytes) -> None:
-        """Bytes go nowhere."""
+        """Discard the given bytes."""
 
     def read(self, offset: int, size: int) -> Bytes:
         return np.zeros(size, np.uint8)
 
     def clear(self, value: int = 0) -> None:
-        """There is nothing to fill."""
+        """Do nothing: there are no bytes."""
 
 
 class OwnedBuffer(NullBuffer):
@@ -51,14 +49,14 @@ class NullProgram:
         self.nodes = nodes
 
     def run(self) -> None:
-        """Nothing is computed."""
+        """Do nothing: the program computes no values."""
 
 
 class NullQueue:
     """The methods of an `AsyncDevice` where nothing is computed."""
 
     def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
-        """Bytes go nowhere."""
+        """Discard the bytes and return an event."""
 
     def start(self, program: Program) -> Event:
         return NullEvent()
@@ -68,11 +66,11 @@ class NullEvent:
     """An event that has come: nothing was started."""
 
     def wait(self) -> None:
-        """Return at once."""
+        """Return at once: nothing runs."""
 
 
 class NullDevice:
-    """Accepts every op."""
+    """Device that accepts every op and computes nothing."""
 
     name = "null"
     description = "no memory, no kernels"
@@ -95,13 +93,13 @@ class NullDevice:
         return True
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """No layout of its own."""
+        """Leave the weight unchanged."""
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> NullProgram:
         return NullProgram([t for t in nodes if isinstance(t, Tensor)])
 
     def set_threads(self, n: int) -> None:
-        """Nothing runs."""
+        """Ignore the number: nothing runs."""
 
 
 class SeparateDevice(NullDevice):
@@ -118,5 +116,5 @@ class SeparateDevice(NullDevice):
 
 
 def devices() -> list[NullDevice]:
-    """Entry point."""
+    """Return the null device; entry point of the backend."""
     return [NullDevice()]

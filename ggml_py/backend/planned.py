@@ -1,4 +1,4 @@
-"""Devices that plan as others do, and compute nothing: for what a model of any size would take.
+"""Devices that plan like real ones but compute nothing, to measure models of any size.
 
 A planned device answers as the one it stands for: which nodes it runs, as which steps, which memory
 it reads, what layout weights get. Its memory only counts bytes, and its programs run nothing, so
@@ -59,7 +59,7 @@ class Planned(NullDevice):
         self.largest = device.largest(free) if isinstance(device, LimitsBuffers) else None
 
     def memory(self) -> tuple[int, int]:
-        """What decides of shares; of no total, so that nothing is refused."""
+        """Return the free memory that decides shares; total 0, so that nothing is refused."""
         return (self.device.memory()[0] if self.free is None else self.free), 0
 
     def alloc(self, size: int) -> Buffer:
@@ -96,7 +96,7 @@ class PlannedAsync(NullQueue, Planned):
 
 
 def planned(devices: Sequence[Device], free: Sequence[int | None] = ()) -> list[Planned]:
-    """One for each device, with as much memory as `free` says."""
+    """Return one planning device for each device, with `free` bytes of memory."""
     each = [*free, *[None] * len(devices)]
     return [
         (PlannedAsync if isinstance(d, AsyncDevice) else Planned)(d, n)

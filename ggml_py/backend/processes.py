@@ -1,4 +1,4 @@
-"""Protocols of devices, and of memory, of other processes."""
+"""Protocols of devices and memory in other processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FilePart:
     ranges: tuple[tuple[int, int], ...]
 
     def of(self, data: Bytes) -> Bytes:
-        """The bytes, given the file's; those that lie together are not copied."""
+        """Return the part's bytes from the file's; contiguous ones are not copied."""
         n = int(np.prod(self.shape))
         return ranges_of(data[self.offset : self.offset + n], self.shape, self.axis, self.ranges)
 
@@ -34,7 +34,7 @@ class FilePart:
 def ranges_of(
     data: Bytes, shape: Sequence[int], axis: int, ranges: Iterable[tuple[int, int]]
 ) -> Bytes:
-    """Ranges of one axis of an array of bytes, as bytes; those that lie together are not copied."""
+    """Return ranges of one axis of an array of bytes; contiguous ones are not copied."""
     rows = data.reshape(shape)
     parts = [rows[(slice(None),) * axis + (slice(a, b),)] for a, b in ranges]
     found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
@@ -46,7 +46,7 @@ class ReadsFiles(Protocol):
     """A device in a process that may read files for itself."""
 
     def from_file(self, part: FilePart) -> Buffer | None:
-        """Memory with bytes of a file; None if it has not that file."""
+        """Return memory with bytes of a file; None if the process does not have that file."""
 
 
 @runtime_checkable

@@ -42,7 +42,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def backend_names() -> list[str]:
-    """Names of the installed backends; nothing is imported."""
+    """Return the names of the installed backends, without importing them."""
     return sorted(_entry_points())
 
 
@@ -64,7 +64,7 @@ def devices(backend: str) -> tuple[Device, ...]:
 
 
 def _entry(backend: str) -> tuple[str, Load]:
-    """Where the function is that has a backend's devices, and what loads it."""
+    """Return the location and loader of the function that returns a backend's devices."""
     package = f"ggml_{backend}"
     if _has_devices(package):
         return f"{package}.backend:devices", lambda: import_module(f"{package}.backend").devices
@@ -78,14 +78,15 @@ def _entry(backend: str) -> tuple[str, Load]:
 
 
 def _has_devices(package: str) -> bool:
-    """Whether there is such a package, with a module `backend`; nothing is imported."""
+    """Return True if there is a package with a module `backend`, without importing it."""
     spec = find_spec(package) if package.isidentifier() else None
     inside = None if spec is None else spec.submodule_search_locations
     return inside is not None and PathFinder.find_spec(f"{package}.backend", inside) is not None
 
 
 def _backend_of(name: str) -> str:
-    """A device's: the name without trailing digits, if no backend has that very name."""
+    """Return a device's backend: the name without trailing digits, unless a backend has that very
+    name."""
     short = name.rstrip("0123456789")
     if short == name or _has_devices(f"ggml_{short}"):
         return short
@@ -93,8 +94,8 @@ def _backend_of(name: str) -> str:
 
 
 def device(name: str) -> Device:
-    """A device by its name (`cpu`, `ref`, `opencl0`, ...): its backend is the name without trailing
-    digits."""
+    """Return a device by name (`cpu`, `ref`, `opencl0`, ...): its backend is the name without
+    trailing digits."""
     found = devices(_backend_of(name))
     for d in found:
         if name in (d.name, d.name.rstrip("0123456789")):
@@ -112,9 +113,9 @@ def gpu_hint() -> str:
 
 
 def absent(name: str) -> Device | None:
-    """What stands for a device that is not on this machine, such as `opencl1`: it answers, and
-    computes nothing. Made by the function `absent` beside the backend's entry point; None if there
-    is no such function, or it cannot be imported.
+    """Return a placeholder for a device that this machine lacks, such as `opencl1`; it computes
+    nothing. The backend's function `absent` makes it; None if there is no such function, or its
+    import fails.
     """
     ep = _entry_points().get(name.rstrip("0123456789"))
     try:

@@ -1,4 +1,4 @@
-"""Values of tensors, whose bytes may be in any memory: read, written and moved."""
+"""Values of tensors in any memory: reading, writing and moving."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def move(source: Tensor, target: Tensor) -> None:
 
 
 def tensor_bytes(t: Tensor) -> Bytes:
-    """The tensor's bytes, first to last element, copied to the host."""
+    """Return the tensor's bytes, first to last element, copied to the host."""
     assert t.buffer is not None, f"{t} is not allocated"
     return t.buffer.read(t.offset, t.nbytes)
 
@@ -38,8 +38,8 @@ def set_tensor(t: Tensor, values: npt.NDArray[Any]) -> None:
 
 
 def host_array(t: Tensor) -> npt.NDArray[Any] | None:
-    """The values of a tensor without gaps where the host has them, to be changed there. None of one
-    in another memory, and of a quantized one. -> [ne3, ne2, ne1, ne0], bf16 as uint16"""
+    """Return a writable view [ne3, ne2, ne1, ne0] of a dense tensor in host memory, bf16 as uint16;
+    None in other memory, and for quantized types."""
     dtype = numpy_dtype(t)
     if dtype is None or not isinstance(t.buffer, HostBuffer) or not t.is_contiguous():
         return None
@@ -48,6 +48,6 @@ def host_array(t: Tensor) -> npt.NDArray[Any] | None:
 
 
 def get_tensor(t: Tensor) -> npt.NDArray[Any]:
-    """Values as a NumPy array [ne3, ne2, ne1, ne0]; bf16 as float32. For a quantized type, its raw
-    bytes."""
+    """Return values as a NumPy array [ne3, ne2, ne1, ne0]; bf16 as float32. For a quantized type,
+    its raw bytes."""
     return tensor_bytes(t) if numpy_dtype(t) is None else t.numpy()

@@ -1,5 +1,5 @@
-"""Chains: nodes that compute element by element, each of whose values only the next one reads, and
-the node that they begin with, if a backend can run it with them: its head.
+"""Chains of elementwise nodes, each read only by the next, optionally with the node before them,
+their head, if a backend can run it with them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MOST = 8  # tensors that a chain reads besides those of its head: kernels take o
 
 @dataclass(frozen=True)
 class Chain:
-    """What a backend can run so.
+    """Chain that a backend can run as one step.
 
-    member  whether a node is of such an op: its sources are repeated to its own shape
-    head    whether a chain can begin with a node: with its elements, in their order
+    member  True for a node that can be in the chain: its sources are repeated to its own shape
+    head    True for a node that a chain can begin with: with its elements, in their order
 
     In a match `head` names the head, if there is one; its elements are those of the result, though
     their shape may be another.
@@ -36,7 +36,7 @@ class Chain:
         return "a chain"
 
     def matches(self, row: NodeRow) -> Iterator[Match]:
-        """Every longest chain, as long as none takes nodes of another."""
+        """Yield every longest chain that shares no nodes with another."""
         for last in reversed(row.nodes):
             if row.is_free(last) and self.member(last):
                 found = (m for m in self._from(row, last) if not row.why_not(m))
@@ -44,7 +44,7 @@ class Chain:
                     yield match
 
     def _from(self, row: NodeRow, last: Tensor) -> Iterator[Match]:
-        """With the head that comes last in the graph, then with those before it, then without."""
+        """Yield chains to `last`: with the last possible head, then earlier ones, then without."""
         members = self._members(row, last)
         heads = [h for t in members for s in t.sources() if (h := self._head(row, s, t, last))]
         heads.sort(key=row.place, reverse=True)
@@ -65,7 +65,7 @@ class Chain:
         return members
 
     def _head(self, row: NodeRow, s: Tensor, reader: Tensor, last: Tensor) -> Tensor | None:
-        """The node that makes a source, if it can begin the chain."""
+        """Return the node that makes a source, if it can begin the chain."""
         made, whole = s.root, s.ne == last.ne and s.is_contiguous()
         if not (whole and made.n_elements == s.n_elements and made.is_contiguous()):
             return None
@@ -73,7 +73,7 @@ class Chain:
 
 
 def _is_read_by(row: NodeRow, t: Tensor, reader: Tensor) -> bool:
-    """Whether a free node's value is wanted by nobody else."""
+    """Return True if only `reader` uses a free node's value."""
     alone = row.is_free(t) and row.uses.readers(t) == [reader]
     return alone and not row.uses.is_output(t)
 

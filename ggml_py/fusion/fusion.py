@@ -1,4 +1,4 @@
-"""Several nodes run as one step: a backend's patterns, found in a graph before it gets memory.
+"""Fusion of nodes into steps by a backend's patterns, found before a graph gets memory.
 
 A step runs in the place of its last node. Graphs stay as they are: nodes keep their order and their
 sources; only values that nobody outside the step wants are never in memory.
@@ -27,12 +27,12 @@ Size = Callable[[Match], int]
 
 
 def fits(_: Match) -> str:
-    """A `when` that takes every match."""
+    """Accept every match (a `when`)."""
     return ""
 
 
 def f32_rows(*names: str) -> Condition:
-    """A `when`: operands of these names are f32, and their rows dense."""
+    """Return a `when`: operands of these names are f32 with dense rows."""
 
     def when(m: Match) -> str:
         other = [m[n] for n in names if m[n].type is not F32 or not m[n].has_contiguous_rows()]
@@ -42,17 +42,17 @@ def f32_rows(*names: str) -> Condition:
 
 
 def apart(_: Match) -> Tensor | None:
-    """An `over`: the result has memory of its own."""
+    """Return None (an `over`): the result has separate memory."""
     return None
 
 
 def any_node(_: Tensor) -> bool:
-    """A `first` that takes every node."""
+    """Accept every node (a `first`)."""
     return True
 
 
 def none_spent(_: Match) -> Sequence[Tensor]:
-    """A `spent`: operands may be read until the step ends."""
+    """Return no operands (a `spent`): all may be read until the step ends."""
     return ()
 
 
@@ -61,13 +61,13 @@ def no_scratch(_: Match) -> int:
 
 
 def in_place(name: str) -> Over:
-    """An `over`: the operand of that name, if the result has its layout."""
+    """Return an `over`: the operand of that name, if the result has its layout."""
     return lambda m: m[name] if m[name].same_layout(m.result) else None
 
 
 @dataclass(frozen=True)
 class StepRule(Generic[K]):
-    """How a backend runs what fits a pattern, or chains; see `Fusions.fuse`."""
+    """Rule by which a backend runs matches of a pattern, or chains; see `Fusions.fuse`."""
 
     pattern: Pattern | Chain
     launcher: Launcher[K]
@@ -82,7 +82,7 @@ class StepRule(Generic[K]):
         return len(self.pattern.lines) if isinstance(self.pattern, Pattern) else 0
 
     def matches(self, row: NodeRow) -> Iterator[Match]:
-        """What fits in a row of nodes, some of which may be taken meanwhile."""
+        """Yield matches in a row of nodes, some of which may be taken in between."""
         if isinstance(self.pattern, Chain):
             yield from self.pattern.matches(row)
             return
@@ -106,7 +106,7 @@ class Fused(Generic[K]):
     spent: Sequence[Tensor] = ()
 
     def launch(self) -> list[K]:
-        """What the backend runs."""
+        """Return the step's launchers."""
         return self.launcher(self.match)
 
 
@@ -130,8 +130,8 @@ class Fusions(Generic[K]):
         spent: Spent = none_spent,
         scratch: Size = no_scratch,
     ) -> Callable[[Launcher[K]], Launcher[K]]:
-        """Declare a launcher: it gets a match, and returns what the backend's launchers of single
-        nodes return.
+        """Declare a launcher: it receives a match, and returns launchers like those of single nodes
+        return.
 
         first    whether what fits may begin with a node: is asked before anything else
         when     "" for a match that it takes, else the reason why not
@@ -149,7 +149,7 @@ class Fusions(Generic[K]):
         return register
 
     def steps(self, nodes: Sequence[Tensor], uses: Uses) -> list[Tensor | Fused[K]]:
-        """The nodes, which run one after the other, with those merged that fit a pattern."""
+        """Return the nodes in order, with matches of patterns fused."""
         row = NodeRow(nodes, uses)
         steps: list[Tensor | Fused[K] | None] = list(nodes)
         for rule in self.rules:
@@ -166,8 +166,8 @@ class Fusions(Generic[K]):
         return [s for s in steps if s is not None]
 
     def why_not(self, pattern: Pattern, first: Tensor, nodes: Sequence[Tensor], uses: Uses) -> str:
-        """ "" if a step of this pattern begins with that node, where no other has taken its nodes;
-        else the reasons.
+        """Return "" if a step of this pattern begins with `first` and its nodes are free, else the
+        reasons.
         """
         row = NodeRow(nodes, uses)
         rules = [r for r in self.rules if r.pattern is pattern]

@@ -1,4 +1,4 @@
-"""Where a pattern fits a graph, and whether running what it found as one step changes nothing."""
+"""Matches of patterns in a graph, and checks that fusing them changes no result."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ class NodeRow:
         return self._by_op.get(op, [])
 
     def take(self, match: Match) -> None:
-        """No other step gets these nodes."""
+        """Mark the match's nodes as taken."""
         self._taken.update(id(t) for t in match.nodes)
 
     def find(
         self, pattern: Pattern, when: Callable[[Match], str], first: Tensor
     ) -> tuple[Match | None, str]:
-        """What fits the pattern and the condition and begins with that node; or None, and why."""
+        """Return a match of pattern and condition that begins with `first`; or None and the
+        reason."""
         reasons = []
         if self.is_free(first):
             for found in pattern.find(first, self._free_readers):
@@ -51,21 +52,22 @@ class NodeRow:
         return None, reasons[0] if reasons else f"{first} does not begin {pattern}"
 
     def is_free(self, t: Tensor) -> bool:
-        """Whether it is a node of these, and no step has it."""
+        """Return True for a node in the row that no step has."""
         return id(t) in self._place and id(t) not in self._taken and not t.is_empty()
 
     def _free_readers(self, t: Tensor, op: str) -> list[Tensor]:
         return [r for r in self.uses.readers(t) if r.op == op and self.is_free(r)]
 
     def why_not(self, match: Match, conditions: Iterable[Callable[[Match], str]] = ()) -> str:
-        """ "" if its nodes can run as one step and these conditions hold, else the reason."""
+        """Return "" if the match can run as one step and meets these conditions, else the
+        reason."""
         if reason := self._escapes(match):
             return reason
         refused = next((reason for when in conditions if (reason := when(match))), "")
         return refused or self._overwritten(match) or self._between(match)
 
     def _escapes(self, match: Match) -> str:
-        """What others want of values that are to be inside only."""
+        """Return the reason why values inside the match are needed outside; "" if none."""
         for t in match.inside:
             if t.view_src is not None:
                 return f"{t} is written over {t.view_src}"
@@ -80,7 +82,7 @@ class NodeRow:
         return ""
 
     def _overwritten(self, match: Match) -> str:
-        """Operands that are results, or whose bytes a result is written to."""
+        """Return the reason why operands are overwritten by results; "" if they are not."""
         results = [w for t in match.nodes for w in written(t) if w not in match.inside]
         for s in match.operands:
             if s.root in match.nodes:
@@ -91,7 +93,8 @@ class NodeRow:
         return ""
 
     def _between(self, match: Match) -> str:
-        """A node between these, which read and write later than they did, that this disturbs."""
+        """Return the reason why a node in between is disturbed by running these together; "" if
+        none."""
         first, last = self.place(match.nodes[0]), self.place(match.nodes[-1])
         for i in range(first + 1, last):
             other = self.nodes[i]
@@ -109,13 +112,13 @@ class NodeRow:
 
 
 def written(t: Tensor) -> list[Tensor]:
-    """What running the node changes."""
+    """Return the tensors that running the node changes."""
     more = (t.src[i] for i in OPS[t.op].writes if i < len(t.src))
     return [t, *(s for s in more if s is not None)]
 
 
 def overlap(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors share bytes; those without memory will each have their own."""
+    """Return True if two tensors share bytes; tensors without memory will each get their own."""
     if a.is_empty() or b.is_empty():
         return False
     owner_a, start_a = _start(a)
@@ -126,7 +129,7 @@ def overlap(a: Tensor, b: Tensor) -> bool:
 
 
 def _beside(a: Tensor, start_a: int, b: Tensor, start_b: int) -> bool:
-    """Whether they are different columns of the same rows."""
+    """Return True if both are different columns of the same rows."""
     (row_a, width_a), (row_b, width_b) = _rows(a), _rows(b)
     if row_a != row_b or not row_a:
         return False
@@ -134,7 +137,8 @@ def _beside(a: Tensor, start_a: int, b: Tensor, start_b: int) -> bool:
 
 
 def _rows(t: Tensor) -> tuple[int, int]:
-    """Bytes from one outermost row to the next, 0 if there is only one; bytes of such a row."""
+    """Return bytes from one outermost row to the next, 0 if there is only one; and bytes of such a
+    row."""
     last = max((i for i in range(4) if t.ne[i] > 1), default=0)
     return (t.nb[last], t.nbytes - (t.ne[last] - 1) * t.nb[last]) if last else (0, t.nbytes)
 

@@ -1,4 +1,4 @@
-"""Patterns: what several nodes that can run as one step look like, as text, a line for each node.
+"""Patterns of nodes that can run as one step, as text with one line per node.
 
     norm = RMS_NORM(x)
     product = MUL(norm, weight)
@@ -55,7 +55,7 @@ class PatternLine:
         return cls(parts[1], parts[2], parts[3], sources, reads)
 
     def bind(self, node: Tensor, found: Found) -> Found | None:
-        """`found` with what this line names, if the node is one of it; else None."""
+        """Return `found` with this line's names if the node fits the line; else None."""
         if node.op != self.op or len(node.src) != len(self.sources):
             return None
         bound = dict(found)
@@ -73,7 +73,7 @@ class PatternLine:
 
 
 class Pattern:
-    """A pattern, and the conditions on what it found: each returns "" or why it does not fit.
+    """Pattern with conditions on its matches; each returns "" or a reason against it.
 
     ValueError for a text that is none.
     """
@@ -98,7 +98,8 @@ class Pattern:
         return "+".join(line.op + line.mark.strip("!+") for line in self.lines)
 
     def find(self, first: Tensor, readers: Readers) -> Iterator[Found]:
-        """Every way in which nodes fit the lines, `first` the first one; longest first."""
+        """Yield every assignment of nodes to the lines, with `first` as the first node; longest
+        first."""
         found = self.lines[0].bind(first, {})
         if found is not None:
             yield from self._extend(1, found, readers)
@@ -158,7 +159,7 @@ class Match:
     def of(
         cls, pattern: Pattern, found: Found, place: Callable[[Tensor], int], uses: Uses
     ) -> Match:
-        """The match of nodes that fit the lines of a pattern."""
+        """Return the match of nodes that fit the lines of a pattern."""
         lines = pattern.lines
         names = dict.fromkeys(line.name for line in lines)
         nodes = sorted((t for name in names for t in found[name]), key=place)
@@ -169,13 +170,13 @@ class Match:
         return cls(found, nodes, kept, operands, uses)
 
     def settle(self) -> None:
-        """The step is there: who reads what is not asked any more, and is much to keep."""
+        """Release the readers of values, which are no longer needed once the step exists."""
         self.uses = Uses(())
 
     def __getitem__(self, name: str) -> Tensor:
-        """The tensor of that name; of several, the last."""
+        """Return the tensor of that name; of several, the last."""
         return self.found[name][-1]
 
     def all(self, name: str) -> tuple[Tensor, ...]:
-        """The nodes of lines that may stand for several."""
+        """Return all nodes of a line that may match several."""
         return self.found[name]

@@ -1,4 +1,4 @@
-"""Who reads what in a graph."""
+"""Readers of values in a graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ggml_py.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
 
 
 class Uses:
-    """Who reads a value in a whole graph, copies to other devices included, and what is output."""
+    """Readers of each value in a graph, including copies to other devices, and its outputs."""
 
     def __init__(self, nodes: Iterable[Tensor]) -> None:
         self._readers: dict[int, list[Tensor]] = {}
@@ -22,9 +22,9 @@ class Uses:
                     self._readers.setdefault(root, []).append(t)
 
     def readers(self, t: Tensor) -> list[Tensor]:
-        """The nodes that read bytes of what t looks at, in order."""
+        """Return the nodes that read the bytes that t views, in order."""
         return self._readers.get(id(t.root), [])
 
     def is_output(self, t: Tensor) -> bool:
-        """Whether t, or another look at its bytes, is an output."""
+        """Return True if t, or another view of its bytes, is an output."""
         return id(t.root) in self._outputs

@@ -1,4 +1,4 @@
-"""How a gradient is declared, and what several of them need."""
+"""Declaration of gradients, and helpers that several of them need."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _add(op: str, src: int, make: Gradient | None) -> None:
 
 
 def source(t: Tensor, i: int) -> Tensor:
-    """Source i, which must be there."""
+    """Return source i, which must not be None."""
     s = t.src[i]
     assert s is not None
     return s
@@ -45,10 +45,10 @@ def dense(t: Tensor) -> Tensor:
 
 
 def shaped(grad: Tensor, like: Tensor) -> Tensor:
-    """The same elements in the shape of another tensor."""
+    """Return the same elements in the shape of another tensor."""
     return grad if grad.ne == like.ne else reshape(dense(grad), *like.ne)
 
 
 def summed(grad: Tensor, like: Tensor) -> Tensor:
-    """The gradient of a tensor that was repeated to grad's shape."""
+    """Return the gradient of a tensor that was repeated to grad's shape."""
     return grad if grad.ne == like.ne else repeat_back(grad, like)

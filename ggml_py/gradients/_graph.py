@@ -18,7 +18,7 @@ from ggml_py.types import F32
 
 @cache
 def all_gradients() -> dict[tuple[str, int], Gradient | None]:
-    """Gradients by op and number of the source; None where no gradient passes."""
+    """Return gradients by op and source number; None if no gradient passes."""
     import_families(sys.modules[__package__])
     return GRADIENTS
 
@@ -51,7 +51,7 @@ def build_backward_expand(
 
 
 def _depend_on(graph: Graph, params: list[Tensor]) -> set[int]:
-    """The params and the nodes that change with them, by id."""
+    """Return the ids of params and of nodes that depend on them."""
     moved = {id(p) for p in params}
     for t in graph.nodes:
         passing = (i for i, s in enumerate(t.src) if id(s) in moved)
@@ -61,7 +61,7 @@ def _depend_on(graph: Graph, params: list[Tensor]) -> set[int]:
 
 
 def _gradient(t: Tensor, i: int) -> Gradient | None:
-    """With respect to source i, checked."""
+    """Return the checked gradient function of source i."""
     key = (t.op, i)
     if key not in all_gradients():
         raise GGMLError(

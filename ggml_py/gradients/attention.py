@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/attention.py."""
+"""Gradients of attention ops (ggml_py/ops/attention.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/backward.py."""
+"""Gradients of gradient ops (ggml_py/ops/backward.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/concat.py."""
+"""Gradients of concatenation (ggml_py/ops/concat.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/copy.py."""
+"""Gradients of copies (ggml_py/ops/copy.py)."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def window(t: Tensor, grad: Tensor) -> Tensor:
 
 
 def _window(t: Tensor, grad: Tensor) -> Tensor:
-    """The part of grad that source 1 was written to; t.params are strides and offset."""
+    """Return the part of grad that source 1 was written to; t.params are strides and offset."""
     return view_4d(grad, *source(t, 1).ne, *t.params[:4])

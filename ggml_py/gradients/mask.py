@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/mask.py."""
+"""Gradients of masks (ggml_py/ops/mask.py)."""
 
 from __future__ import annotations
 

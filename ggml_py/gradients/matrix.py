@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/matrix.py."""
+"""Gradients of matrix ops (ggml_py/ops/matrix.py)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ggml_py.tensor import Tensor
 
 @gradient("MUL_MAT")
 def mul_mat_a(t: Tensor, grad: Tensor) -> Tensor:
-    """b [k, m, B2, B3] and grad [n, m, B2, B3] -> [k, n, A2, A3]: the sum over the matrices of b
-    that one of a was multiplied with, which follow each other.
+    """Return the gradient of a: b [k, m, B2, B3] and grad [n, m, B2, B3] -> [k, n, A2, A3], summed
+    over the consecutive matrices of b that share one of a.
     """
     a, b = source(t, 0), source(t, 1)
     res = out_prod(b, grad)

@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/norm.py."""
+"""Gradients of norms (ggml_py/ops/norm.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/reduce.py."""
+"""Gradients of reductions (ggml_py/ops/reduce.py)."""
 
 from __future__ import annotations
 

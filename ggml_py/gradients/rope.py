@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/rope.py."""
+"""Gradients of RoPE (ggml_py/ops/rope.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/rows.py."""
+"""Gradients of row selection (ggml_py/ops/rows.py)."""
 
 from __future__ import annotations
 

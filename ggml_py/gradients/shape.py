@@ -22,7 +22,7 @@ def viewed(t: Tensor, grad: Tensor) -> Tensor:
 
 
 def _overlaps(t: Tensor) -> bool:
-    """Whether some element is seen twice."""
+    """Return True if the view shows some element twice."""
     end = 0
     for nb, ne in sorted(zip(t.nb, t.ne, strict=True)):
         if ne > 1 and nb < end:

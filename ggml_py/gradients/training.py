@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/training.py."""
+"""Gradients of training ops (ggml_py/ops/training.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/unary.py."""
+"""Gradients of unary functions (ggml_py/ops/unary.py)."""
 
 from __future__ import annotations
 

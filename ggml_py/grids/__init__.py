@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 @cache
 def grid(name: str) -> npt.NDArray[np.int8]:
-    """The points of a codebook, [number of points, LENGTH]; not to be written to."""
+    """Return the points of a codebook, read-only, [number of points, LENGTH]."""
     module = import_module(f"{__name__}.{name}")
     digits = np.frombuffer(bytes.fromhex("".join(module.POINTS.split())), ">u2")
     bits = 16 // module.LENGTH

@@ -1,4 +1,5 @@
-"""Every node computed twice: by its device, and from the same inputs by another one."""
+"""Checker that computes every node twice: on its device, and with the same inputs on another
+one."""
 
 from __future__ import annotations
 
@@ -55,16 +56,17 @@ class Checker:
         self._weights: dict[int, Tensor] = {}
 
     def text(self) -> str:
-        """What was compared so far."""
+        """Return a summary of the comparisons so far."""
         skipped = f", {self.n_skipped} left out that it cannot run" if self.n_skipped else ""
         return f"check: {self.n_checked} nodes are those of {self.device.name}{skipped}"
 
     def checked(self, program: Program, node: Tensor, by: str) -> Program:
-        """A program that runs `program`, which computes the node on device `by`, and compares."""
+        """Return a program that runs `program`, which computes the node on device `by`, and
+        compares."""
         return _Checked(self, program, node, by)
 
     def twin(self, node: Tensor) -> Tensor:
-        """The same op on this device, on copies of what the sources have now."""
+        """Return the same op on this device, on copies of the sources' present values."""
         sources = tuple(None if s is None else self._copy(s) for s in node.src)
         twin = Tensor(node.type, node.ne, node.op, sources, node.params, node.name, node.nb)
         for i in OPS[node.op].writes:  # the result may be one of the sources that are written
@@ -77,7 +79,7 @@ class Checker:
         return twin
 
     def compare(self, node: Tensor, twin: Tensor, by: str) -> None:
-        """CheckFailed if the node's values are not the twin's."""
+        """Raise CheckFailed if the node's values differ from the twin's."""
         self.n_checked += 1
         error = closest(self.references(node, twin), self.values_of(node), node.type)
         if error.problem:
@@ -108,7 +110,7 @@ class Checker:
                 yield found + self._computed(twin, sums), CLOSE
 
     def _computed(self, twin: Tensor, given: Mapping[int, Values]) -> Values:
-        """Return what the op makes of other values of some sources."""
+        """Return the op's result for other values of some sources."""
         sources = list(twin.src)
         for i, values in given.items():
             leaf = Tensor(F32, values.shape[::-1], name=twin.source(i).name)

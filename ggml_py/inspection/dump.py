@@ -1,4 +1,4 @@
-"""Graphs as data and as text: one record a node, to read, to keep, and to compare.
+"""Graphs as data and as text: one record per node, to read, to store, and to compare.
 
 A record's keys: dec (which graph of a run), i, name, op, type, ne, nb, offs (bytes into view_src),
 flags, view_src, params (op_params as 16 words), src. Lists of llama.cpp's nodes have the same.
@@ -23,7 +23,7 @@ _LAYER = re.compile(r"-(\d+)(?: \(|$)|^blk\.(\d+)\.|^(?:cache|per_step)_[a-z]+_l
 
 
 def node_record(node: Tensor, i: int, dec: int = 0) -> Record:
-    """One node as a record."""
+    """Return one node as a record."""
     return {
         "dec": dec,
         "i": i,
@@ -45,18 +45,19 @@ def node_record(node: Tensor, i: int, dec: int = 0) -> Record:
 
 
 def records(graph: Graph, dec: int = 0) -> list[Record]:
-    """All nodes of a graph in execution order."""
+    """Return all nodes of a graph in execution order."""
     return [node_record(node, i, dec) for i, node in enumerate(graph.nodes)]
 
 
 def dump_json(graph: Graph, dec: int = 0) -> Iterator[str]:
-    """One line of JSON a node."""
+    """Yield one line of JSON per node."""
     for record in records(graph, dec):
         yield json.dumps(record, separators=(",", ":"))
 
 
 def dump_text(graph: Graph) -> str:
-    """The graph for a person: nodes by layer, each as `i name = OP(sources) -> shape`."""
+    """Return the graph as readable text: nodes by layer, each as `i name = OP(sources) ->
+    shape`."""
     lines: list[str] = []
     heading = ""
     for i, node in enumerate(graph.nodes):
@@ -73,7 +74,7 @@ def dump_text(graph: Graph) -> str:
 
 
 def layer_of(node: Tensor) -> int | None:
-    """The layer that names tell: of the node, else of the first source that has one."""
+    """Return the layer in the name of the node, else of the first source that has one."""
     for t in (node, *node.src):
         found = _LAYER.search(t.name) if t is not None else None
         if found:
@@ -83,7 +84,8 @@ def layer_of(node: Tensor) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class NodeDifference:
-    """Where two node lists part: `field` of node `index` (named `name` in the first list)."""
+    """First difference of two node lists: `field` of node `index` (named `name` in the first
+    list)."""
 
     index: int
     name: str
@@ -97,7 +99,7 @@ class NodeDifference:
 
 
 def diff(a: Sequence[Record], b: Sequence[Record]) -> NodeDifference | None:
-    """The first difference of two node lists, or None."""
+    """Return the first difference of two node lists, or None."""
     for index, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             field = next(key for key in (*x, *y) if x.get(key) != y.get(key))

@@ -1,4 +1,4 @@
-"""Decide whether a node's values are right: `--check` and llama-py-graph diff share this judge.
+"""Judge that decides if a node's values are right, for `--check` and llama-py-graph diff.
 
 Devices round the activations of a product with coarse weights, by an amount that depends on the
 data: one outlier decides the step of its block. The reference gets the same rounding (`ROUNDINGS`),
@@ -54,7 +54,7 @@ class Error:
 
     @property
     def worst(self) -> str:
-        """`at [i0, i1, i2, i3]: expected x, got y`"""
+        """Return `at [i0, i1, i2, i3]: expected x, got y`."""
         return f"at {list(self.at)}: expected {self.expected:.7g}, got {self.found:.7g}"
 
 
@@ -182,7 +182,7 @@ def dithered(x: Values) -> Iterator[Values]:
 
 
 def sensitive(plain: Values, others: Iterable[Values]) -> Values:
-    """Return bounds of each row [ne3, ne2, ne1], from what roundings of one source change.
+    """Return bounds of each row [ne3, ne2, ne1], from the effect of rounding one source.
 
     Attention weights are exponentials: kernels that also round keys or weights to 16 bits change
     rows as much as float16 queries do. A row of sharp weights changes far more than others.

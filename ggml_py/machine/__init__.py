@@ -1,1 +1,1 @@
-"""The machine of a process: cores and memory, files, signals, digests, settings."""
+"""Access to the machine of a process: cores and memory, files, signals, digests, settings."""

@@ -1,4 +1,4 @@
-"""Kernels that are being built: who wants to see it is told, and it is nobody else's time.
+"""Progress of kernels that are being built, and the time a thread waits for them.
 
 with telling(display):          # display(Stage(...)) from now on
     ...
@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 
 class BuildStage(NamedTuple):
-    """How far it is.
+    """Progress of a build.
 
-    total     0 where more will follow that is not known yet
+    total     0 if an unknown number will follow
     what      the kernel that was built last
     stopped   building ended before all were built
     """
@@ -60,13 +60,13 @@ def building() -> Iterator[None]:
 
 
 def seconds() -> float:
-    """That this thread has waited for kernels so far."""
+    """Return the seconds that this thread has waited for kernels so far."""
     return _CLOCK.seconds
 
 
 @contextmanager
 def telling(display: Display) -> Iterator[None]:
-    """Meanwhile it is told of all that is built, in place of who was told before."""
+    """Send all build progress to this display within `with`, instead of an earlier one."""
     _DISPLAYS.append(display)
     try:
         yield
@@ -75,16 +75,16 @@ def telling(display: Display) -> Iterator[None]:
 
 
 def is_told() -> bool:
-    """Whether somebody is."""
+    """Return True if there is a display."""
     return bool(_DISPLAYS)
 
 
 def tell(stage: BuildStage) -> None:
-    """The last who asked for it."""
+    """Send progress to the latest display."""
     if _DISPLAYS:
         _DISPLAYS[-1](stage)
 
 
 def clock() -> float:
-    """Seconds of this thread's work: it stands still while kernels are built."""
+    """Return the seconds of this thread's work; the clock stops while kernels are built."""
     return perf_counter() - _CLOCK.seconds

@@ -11,5 +11,5 @@ __all__ = ["blake2b", "hex_digest"]
 
 
 def hex_digest(content: bytes) -> str:
-    """64 hex digits (RFC 7693: BLAKE2b of 32 bytes)."""
+    """Return 64 hex digits (RFC 7693: BLAKE2b of 32 bytes)."""
     return blake2b(content, digest_size=32).hexdigest()

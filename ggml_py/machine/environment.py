@@ -1,4 +1,4 @@
-"""Settings in environment variables."""
+"""Settings from environment variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger("llama_py")
 
 
 def number(variable: str, default: int, unit: str, parse: Callable[[str], int] = int) -> int:
-    """What a variable says; the default where it is not set or, with a warning, no number."""
+    """Return a variable's number; the default if it is unset or, with a warning, invalid."""
     given = os.environ.get(variable, "").strip()
     try:
         return parse(given) if given else default

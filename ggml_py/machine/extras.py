@@ -1,4 +1,4 @@
-"""Instructions to install an optional dependency group (extra) of the distribution."""
+"""Installation hints for optional dependency groups (extras) of the distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory that nobody else can write to, and the files in it: what is loaded from it is run.
+"""Private directory that only its user can write to, as files loaded from it are executed.
 
 Files are reached through the open directory where the system can do that, so that nothing can be
 put in its place meanwhile. Links, pipes and devices are not followed, read or waited for.
@@ -24,14 +24,13 @@ _FLAGS = sum(getattr(os, name, 0) for name in _GUARDS)
 
 
 def size_limit(variable: str, default: int) -> float:
-    """Bytes that a directory may have: an environment variable in MiB, none below 0."""
+    """Return the byte limit of a directory: an environment variable in MiB; negative: no limit."""
     mib = number(variable, default, "MiB")
     return mib * 2.0**20 if mib >= 0 else float("inf")
 
 
 def cache_root() -> Path | None:
-    """The directory of what can be made or fetched again (LLAMA_PY_CACHE); None where there is no
-    home."""
+    """Return the cache directory (LLAMA_PY_CACHE); None without a home."""
     chosen = os.environ.get("LLAMA_PY_CACHE") or platformdirs.user_cache_dir("llama-py")
     expanded = os.path.expanduser(chosen)  # noqa: PTH111  that of Path raises without a home
     return None if expanded.startswith("~") else Path(expanded)
@@ -44,7 +43,7 @@ class Folder:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it is not there, is no directory, or others can change it."""
+        """Open the directory; OSError if it does not exist or others can change it."""
         self._path = path
         self.name = path.name
         self._fd: int | None = None
@@ -60,7 +59,7 @@ class Folder:
             raise PermissionError(errno.EPERM, reason)
 
     def _why_not(self) -> str:
-        """Why this cannot be trusted."""
+        """Return the reason why the directory cannot be trusted; "" if it can."""
         found = self._path.lstat() if self._fd is None else os.fstat(self._fd)
         if not stat.S_ISDIR(found.st_mode):  # nor a link to one
             return "is not a directory"
@@ -83,7 +82,7 @@ class Folder:
             os.utime(self._path if self._fd is None else self._fd)
 
     def modified(self, name: str) -> float:
-        """When a file was written; 0 where there is none."""
+        """Return the modification time of a file; 0 if there is none."""
         try:
             return os.lstat(self._at(name), dir_fd=self._fd).st_mtime
         except OSError:
@@ -91,12 +90,12 @@ class Folder:
 
     @property
     def touched(self) -> float:
-        """When that was, or something in it was made or removed: seconds since 1970."""
+        """Time of the last change of the directory, in seconds since 1970."""
         return (self._path.stat() if self._fd is None else os.fstat(self._fd)).st_mtime
 
     def open(self, name: str, flags: int) -> int:
-        """A file descriptor of a regular file that is ours; made where the flags say so. It never
-        blocks."""
+        """Return a file descriptor of a regular file that is ours, created if the flags say so.
+        Never blocks."""
         fd = os.open(self._at(name), flags | _FLAGS, 0o644, dir_fd=self._fd)
         found = os.fstat(fd)
         reason = why_not_ours(found) if stat.S_ISREG(found.st_mode) else "is not a file"
@@ -106,7 +105,7 @@ class Folder:
         return fd
 
     def read(self, name: str) -> bytes | None:
-        """What a file has; None where there is none that can be trusted."""
+        """Return a file's content; None if there is no file that can be trusted."""
         try:
             fd = self.open(name, os.O_RDONLY)
         except OSError:
@@ -120,7 +119,7 @@ class Folder:
             os.close(fd)
 
     def write(self, name: str, content: bytes | memoryview) -> None:
-        """Store a file so that who reads it sees all of it, what was there before, or nothing."""
+        """Store a file atomically: readers see all of it, the old content, or no file."""
         partial = f"{name}.{os.urandom(6).hex()}{PARTIAL}"
         fd = self.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
@@ -141,7 +140,7 @@ class Folder:
             raise
 
     def files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Names of regular files, and what is known of them; no links."""
+        """Yield names and status of regular files; links are skipped."""
         with os.scandir(self._path if self._fd is None else self._fd) as found:
             for entry in found:
                 with suppress(FileNotFoundError):
@@ -157,7 +156,8 @@ class Folder:
 
 
 def why_not_ours(found: os.stat_result) -> str:
-    """Why what is there may be somebody else's doing. Windows keeps a profile to its user."""
+    """Return the reason why a file may belong to others; "" if it is ours. Windows keeps a profile
+    private."""
     if not hasattr(os, "geteuid"):
         return ""
     if found.st_uid not in (os.geteuid(), ROOT):

@@ -1,4 +1,4 @@
-"""When Python looks for garbage."""
+"""Control of Python's garbage collection."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collected_later() -> Iterator[None]:
-    """Not while thousands of objects are made that all stay: each look at them, and at those of
-    other graphs, would find nothing, and takes longer than making them."""
+    """Pause garbage collection while thousands of lasting objects are made, as each scan would take
+    longer than making them."""
     enabled = gc.isenabled()
     gc.disable()
     try:

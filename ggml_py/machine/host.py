@@ -1,5 +1,5 @@
-"""What this machine has, as far as this process may use it: cores and memory, less what an affinity
-mask and the limits of a container (cgroup) take away; and instructions that LLVM does not tell.
+"""Cores, memory and CPU features that this process may use, within its affinity mask and the limits
+of its container (cgroup).
 
 All that is asked of Linux is in files, `_auxiliary` and `_arch_prctl`, of macOS in `_sysctl`, of
 Windows in `_processor_has`, the rest in psutil.
@@ -33,8 +33,8 @@ SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18
 
 
 class FeatureQuery(NamedTuple):
-    """How a feature is asked for: Linux (getauxval's argument, bit), the last part of a name of
-    macOS, a number of Windows (winnt.h: PF_ARM_...)."""
+    """Query for a CPU feature: Linux (getauxval's argument, bit), last part of a macOS name, number
+    of Windows (winnt.h: PF_ARM_...)."""
 
     linux: tuple[int, int]
     macos: str
@@ -50,7 +50,7 @@ ARM_FEATURES = {
 
 
 def logical_cpus() -> list[int]:
-    """Numbers of the CPUs that this process may run on."""
+    """Return the numbers of the CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     if SYSTEM == "win32":
@@ -79,25 +79,25 @@ def set_affinity(cpus: Collection[int]) -> Collection[int] | None:
 
 
 def has_affinity() -> bool:
-    """Whether a thread's CPUs can be chosen."""
+    """Return True if a thread's CPUs can be chosen."""
     return hasattr(os, "sched_setaffinity") or SYSTEM == "win32"
 
 
 @cache
 def usable_cpus() -> frozenset[int]:
-    """The CPUs that this process could use when this was first asked."""
+    """Return the CPUs that this process could use at the first call."""
     return frozenset(logical_cpus())
 
 
 def current_cpu() -> int:
-    """Where this thread runs at this moment; -1 where that is not told."""
+    """Return the CPU that this thread runs on now; -1 if unknown."""
     with suppress(AttributeError, OSError):
         return int(ctypes.CDLL(None).sched_getcpu())
     return -1
 
 
 def numa_nodes() -> list[list[int]]:
-    """The CPUs of each memory node that this process may use; [] where the system does not say."""
+    """Return the usable CPUs of each memory node; [] if the system does not report them."""
     allowed = set(logical_cpus())
     folders = NODES.glob("node[0-9]*")
     lists = [_numbers(_text(folder / "cpulist")) for folder in sorted(folders, key=_number_in)]
@@ -109,8 +109,8 @@ def _number_in(folder: Path) -> int:
 
 
 def physical_cores() -> int:
-    """Cores behind these CPUs: those that share one count once, and of two kinds only the fast ones
-    (common.cpp:cpu_get_num_physical_cores, cpu_get_num_math)."""
+    """Return the number of physical cores of these CPUs: hyperthreads count once, and of two kinds
+    only the fast cores (common.cpp:cpu_get_num_physical_cores, cpu_get_num_math)."""
     cpus = logical_cpus()
     fast = [n for n in cpus if n in _numbers(_text(FAST_CPUS))] or cpus
     shared = [_text(CPUS / f"cpu{n}" / "topology" / "thread_siblings_list") for n in fast]
@@ -128,7 +128,7 @@ def physical_cores() -> int:
 
 
 def cpu_quota() -> float | None:
-    """CPUs' worth of time that the container may use; None without a limit."""
+    """Return the CPU quota of the container, in CPUs; None without a limit."""
     quotas = []
     for folder in _folders("cpu"):
         limit, _, period = (_text(folder / "cpu.max") or "").partition(" ")
@@ -142,15 +142,15 @@ def cpu_quota() -> float | None:
 
 @cache
 def default_threads() -> int:
-    """One a physical core, but no more than the quota: threads wait for each other, so one that is
-    held back holds back all."""
+    """Return one thread per physical core, at most the quota: threads wait for each other, so a
+    throttled one delays all."""
     quota = cpu_quota()
     cores = physical_cores()
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def memory() -> tuple[int, int]:
-    """(available, total) bytes: available is also what the OS would take back from its caches."""
+    """Return available and total bytes; available includes caches that the OS would release."""
     available, total = _whole_memory()
     for folder in _folders("memory"):
         limit = _number(folder, "memory.max", "memory.limit_in_bytes")
@@ -175,7 +175,7 @@ def _whole_memory() -> tuple[int, int]:
 
 
 def arm_features() -> set[str]:
-    """The ARM_FEATURES that this processor, which is an ARM one, has and the system allows."""
+    """Return the ARM_FEATURES that this ARM processor has and the system allows."""
     return {name for name, asked in ARM_FEATURES.items() if _allows(asked)}
 
 
@@ -190,19 +190,19 @@ def _allows(asked: FeatureQuery) -> bool:
 
 @cache
 def allows_amx() -> bool:
-    """Whether this process may use AMX's registers, which its processor, an x86 one, has. Linux is
-    asked for them, once: it gives them to all threads, those to come, too. Others are not asked.
+    """Return True if this process may use AMX registers of its x86 processor. Linux needs one
+    request, valid for all threads; other systems are not asked.
     """
     return SYSTEM == "linux" and _arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0
 
 
 def _arch_prctl(code: int, argument: int) -> int:
-    """0, or -1 where Linux refuses."""
+    """Call arch_prctl; return 0, or -1 if Linux refuses."""
     return int(ctypes.CDLL(None).syscall(SYS_ARCH_PRCTL, code, ctypes.c_ulong(argument)))
 
 
 def _auxiliary(kind: int) -> int:
-    """What the kernel told this process when it began; 0 for what it did not tell."""
+    """Return a value of the kernel's auxiliary vector; 0 if it is missing."""
     function = ctypes.CDLL(None).getauxval
     function.restype, function.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
     return int(function(kind))
@@ -213,7 +213,7 @@ def _processor_has(number: int) -> bool:
 
 
 def cpu_name() -> str:
-    """What the processor calls itself."""
+    """Return the processor's name."""
     for line in _text(CPUINFO).splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -222,8 +222,8 @@ def cpu_name() -> str:
 
 
 def cpu_identity() -> str:
-    """What tells CPUs apart that have different instructions; "" where that is not told. The first
-    one's, as far as this begins the file: of all of many, the file takes 10 ms to read."""
+    """Return the text that identifies the instruction sets of a CPU, "" if unknown. Only the first
+    CPU is read: a long file takes 10 ms."""
     try:
         with CPUINFO.open(encoding="utf-8") as file:
             first = file.read(8192).partition("\n\n")[0]
@@ -234,12 +234,12 @@ def cpu_identity() -> str:
 
 
 def machine() -> str:
-    """The kind of processor: `x86_64`, `arm64`."""
+    """Return the processor architecture: `x86_64`, `arm64`."""
     return platform.machine()
 
 
 def summary() -> str:
-    """What is here, of which this process may use less: `AMD EPYC, Linux x86_64, 32 CPUs; to be
+    """Return a summary of the machine and its usable part: `AMD EPYC, Linux x86_64, 32 CPUs; to be
     used: 8 cores (16 CPUs), quota of 4.0 CPUs, 60000 MiB, of which 20000 MiB are available`"""
     available, total = memory()
     return (
@@ -250,7 +250,7 @@ def summary() -> str:
 
 
 def description() -> str:
-    """`8 cores (16 CPUs), quota of 4.0 CPUs`"""
+    """Return `8 cores (16 CPUs), quota of 4.0 CPUs`."""
     cores, cpus, quota = physical_cores(), len(logical_cpus()), cpu_quota()
     text = f"{cores} {'core' if cores == 1 else 'cores'}"
     text += f" ({cpus} CPUs)" if cpus != cores else ""
@@ -258,7 +258,8 @@ def description() -> str:
 
 
 def _folders(controller: str) -> Iterator[Path]:
-    """Where the limits of this process's group and those around it stand, of cgroup v2 and v1."""
+    """Yield the folders with limits of this process's group and its parents, of cgroup v2 and
+    v1."""
     for line in _text(OWN_CGROUP).splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
@@ -273,7 +274,7 @@ def _folders(controller: str) -> Iterator[Path]:
 
 
 def _file_cache(folder: Path) -> int:
-    """Bytes of files, among what a group uses, that were not touched lately."""
+    """Return the bytes of inactive file cache in a group's memory."""
     lines = _text(folder / "memory.stat").splitlines()
     found = dict(line.split(" ", 1) for line in lines if " " in line)
     return int(found.get("total_inactive_file", found.get("inactive_file", "0")))
@@ -288,7 +289,7 @@ def _number(folder: Path, *names: str) -> int | None:
 
 
 def _numbers(text: str) -> set[int]:
-    """Numbers of a list: `0-3,8` has 0, 1, 2, 3 and 8."""
+    """Parse a list of numbers: `0-3,8` is 0, 1, 2, 3 and 8."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -297,7 +298,7 @@ def _numbers(text: str) -> set[int]:
 
 
 def _sysctl(name: str) -> bytes:
-    """What macOS says of itself; nothing where it does not know the name."""
+    """Return a value of macOS's sysctl; b"" for an unknown name."""
     value, size = ctypes.create_string_buffer(256), ctypes.c_size_t(256)
     library = ctypes.CDLL(None)
     failed = library.sysctlbyname(name.encode(), value, ctypes.byref(size), None, ctypes.c_size_t())
@@ -309,7 +310,7 @@ def _number_of(raw: bytes) -> int:
 
 
 def _text(path: Path) -> str:
-    """What a small file says; "" where there is none."""
+    """Return the text of a small file; "" if there is none."""
     try:
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):

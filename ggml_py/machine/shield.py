@@ -1,4 +1,4 @@
-"""Ctrl-C in blocks that change several things together."""
+"""Postponement of Ctrl-C in blocks that change several things together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Op builders, named as ggml's without the prefix. Families are in the files beside this one."""
+"""Op builders, named like ggml's without the prefix, in one file per family."""
 
 from ggml_py.ops.arithmetic import *  # noqa: F403
 from ggml_py.ops.attention import *  # noqa: F403

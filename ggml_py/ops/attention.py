@@ -21,8 +21,7 @@ def soft_max_ext(
     """softmax(scale * a + slope * mask) along dimension 0 (ggml.c:ggml_soft_max_ext).
 
     a [n_kv, T, H, B]; mask F16|F32 [n_kv, >= T, divides H, divides B] or None; max_bias > 0: ALiBi
-    slopes per
-    head; sinks F32 [H]: one more score per head that joins the maximum and the sum only.
+    slopes per head; sinks F32 [H]: one more score per head that joins the maximum and the sum only.
     """
     require(a.is_contiguous(), "soft_max: a must be contiguous", a)
     if mask is not None:
@@ -49,7 +48,7 @@ def soft_max(a: Tensor) -> Tensor:
 
 
 def _flops(t: Tensor) -> float:
-    """Each query times each key, and each weight times a value."""
+    """Return the FLOPs: each query times each key, and each weight times a value."""
     q, k = t.sources(2)
     return 2.0 * (q.n_elements + t.n_elements) * k.ne[1]
 

@@ -17,7 +17,7 @@ Triple = tuple[int, int, int]
 
 
 def _out(a: Tensor, b: Tensor, i: int, s: int, p: int, d: int) -> int:
-    """Length of the result along dimension i (ggml.c:ggml_calc_conv_output_size)."""
+    """Return the length of the result along dimension i (ggml.c:ggml_calc_conv_output_size)."""
     require(s > 0 and p >= 0 and d > 0, f"conv: bad stride {s}, padding {p} or dilation {d}", a, b)
     n = int((b.ne[i] + 2 * p - d * (a.ne[i] - 1) - 1) / s) + 1  # as C divides, towards 0
     require(n > 0, "conv: the padded image is smaller than the kernel", a, b)
@@ -25,7 +25,7 @@ def _out(a: Tensor, b: Tensor, i: int, s: int, p: int, d: int) -> int:
 
 
 def _columns(a: Tensor) -> GGMLType:
-    """The type of the columns that a kernel is multiplied with."""
+    """Return the type of the columns that a kernel is multiplied with."""
     return F32 if a.type is BY_NAME["bf16"] else F16
 
 

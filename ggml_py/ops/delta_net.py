@@ -8,7 +8,7 @@ from ggml_py.types import F32
 
 
 def _flops(t: Tensor) -> float:
-    """Operations for each token and element of the state: decay, two products, the update."""
+    """Return the FLOPs per token and state element: decay, two products, the update."""
     v, size = t.source(2), t.source(0).ne[0]
     return 7.0 * v.n_elements * size
 
@@ -23,10 +23,9 @@ def gated_delta_net(
     q, k [S, H_k, T, B_k], v [S, H, T, B], g [1 or S, H, T, B], beta [1, H, T, B], state [S, S, H,
     B] (key index fast)
     -> [S * H, T * B + n_snapshots * S * B]: outputs [S, H, T, B], then states [S, S, H, B], newest
-    first; only
-    min(T, n_snapshots) of them are written (T = 0: one, `state` itself). Value head h uses key head
-    h mod H_k.
-    Per token: M *= exp(g); M[j] += beta * (v[j] - <M[j], k>) * k; o[j] = <M[j], q> / sqrt(S).
+    first; only min(T, n_snapshots) of them are written (T = 0: one, `state` itself). Value head h
+    uses key head h mod H_k. Per token: M *= exp(g); M[j] += beta * (v[j] - <M[j], k>) * k; o[j] =
+    <M[j], q> / sqrt(S).
     """
     require(
         all(t.has_contiguous_rows() for t in (q, k, v)),

@@ -30,7 +30,8 @@ def glu(name: str, kind: int, a: Tensor, b: Tensor | None, swapped: bool, *more:
 def _gated(
     name: str, kind: int, doc: str
 ) -> tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Tensor]]:
-    """The one-tensor form (gate and value are the halves of each row) and the two-tensor form."""
+    """Return the one-tensor variant (gate and value are halves of each row) and the two-tensor
+    one."""
 
     def halves(a: Tensor, swapped: bool = False) -> Tensor:
         return glu(name, kind, a, None, swapped)

@@ -14,7 +14,7 @@ def _recurrence(
     params: tuple[float, ...] = (),
     n_snapshots: int = 1,
 ) -> Tensor:
-    """The node: `tokens` are all [S, H, T], the last source is the state."""
+    """Return the node: `tokens` are all [S, H, T], the last source is the state."""
     size, n_head, n_tokens, batch = tokens[0].ne
     state = src[-1]
     n_seqs = state.ne[1]

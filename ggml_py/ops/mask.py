@@ -1,4 +1,4 @@
-"""Triangles and constants."""
+"""Ops for triangular masks and constants."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def _flops(t: Tensor) -> float:
 
 
 def _chosen(t: Tensor) -> int:
-    """At most as many matrices as there are, or are chosen."""
+    """Return the number of matrices read, at most as many as there are or are chosen."""
     matrices, ids = t.source(0), t.source(2)
     share = min(1.0, ids.n_elements / max(matrices.ne[2], 1))
     return all_sources(t) - round((1 - share) * dense_bytes(matrices))

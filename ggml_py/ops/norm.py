@@ -1,4 +1,4 @@
-"""Normalisation of rows."""
+"""Normalization ops of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three things every builder does: declare its op, check its rule, make its result."""
+"""Common steps of every builder: declare its op, check its rule, make its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def require(ok: bool, rule: str, *tensors: Tensor | None) -> None:
 def node(
     op: str, type: GGMLType, ne: tuple[int, ...], *src: Tensor | None, params: tuple[Any, ...] = ()
 ) -> Tensor:
-    """A new dense result of an op."""
+    """Return a new dense result of an op."""
     t = Tensor(type, ne, op, src, params)
     whole_blocks(t)
     return t
@@ -41,8 +41,6 @@ def view_of(
     params: tuple[Any, ...] = (),
     name: str | None = None,
 ) -> Tensor:
-    """A result that lives in the bytes of `base` (ggml_view_tensor): in-place ops, CPY,
-    SET_ROWS.
-    """
+    """Return a result in the bytes of `base` (ggml_view_tensor): in-place ops, CPY, SET_ROWS."""
     label = f"{base.name} (view)" if name is None else name
     return Tensor(base.type, base.ne, op, src, params, label, base.nb, base, 0)

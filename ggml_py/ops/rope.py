@@ -1,4 +1,4 @@
-"""Rotary position embedding."""
+"""Ops of rotary position embedding (RoPE)."""
 
 from __future__ import annotations
 

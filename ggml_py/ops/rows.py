@@ -9,13 +9,13 @@ from ggml_py.types import F16, F32, I32, I64
 
 
 def _chosen(t: Tensor) -> int:
-    """The rows that are read: as large as the result, in the source's type."""
+    """Return the bytes of the rows read: as large as the result, in the source's type."""
     rows, ids = t.source(0).type, t.source(1)
     return dense_bytes(ids) + t.n_elements // rows.block_size * rows.type_size
 
 
 def _given(t: Tensor) -> int:
-    """The rows that are set, and where they go."""
+    """Return the bytes of the rows to set, and of their indices."""
     return sum(dense_bytes(s) for s in t.src[:2] if s is not None)
 
 
@@ -66,5 +66,5 @@ def set_rows(dst: Tensor, src: Tensor, idx: Tensor) -> Tensor:
 
 
 def _repeats(n: int, total: int) -> bool:
-    """Whether n fits into total, and nothing into nothing."""
+    """Return True if n divides total, or both are 0."""
     return total % n == 0 if n else total == 0

@@ -1,4 +1,4 @@
-"""What a node has to move and to compute, whatever runs it."""
+"""Memory traffic and FLOPs of a node, independent of the device."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from ggml_py.tensor import Tensor
 
 
 def dense_bytes(t: Tensor) -> int:
-    """Bytes of a tensor's elements, without the gaps between them."""
+    """Return the bytes of a tensor's elements, without gaps between them."""
     return t.n_elements // t.type.block_size * t.type.type_size
 
 
 def all_sources(t: Tensor) -> int:
-    """Bytes of a node's sources, each once."""
+    """Return the bytes of a node's sources, each counted once."""
     return sum({id(s): dense_bytes(s) for s in t.src if s is not None}.values())
 
 
 def moved(t: Tensor) -> int:
-    """Bytes that a node reads and writes, at most."""
+    """Return the maximum bytes that a node reads and writes."""
     made = dense_bytes(t)
     comes = t.src[0] if t.src else None
     if t.view_src is not None and comes is not None:  # of what is written into, no more than that
@@ -26,6 +26,6 @@ def moved(t: Tensor) -> int:
 
 
 def flops(t: Tensor) -> float:
-    """Multiplications and additions of a node, 0 where they do not take its time."""
+    """Return the multiplications and additions of a node, 0 if they do not determine its time."""
     count = OPS[t.op].flops
     return count(t) if count else 0.0

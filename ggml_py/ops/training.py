@@ -1,4 +1,4 @@
-"""What training needs: the loss, labels counted, the steps of optimizers."""
+"""Training ops: loss, counts of labels, optimizer steps."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ cos = _function("COS", "Cosine (ggml.c:ggml_cos).")
 
 
 def _unary(name: str, kind: int, doc: str) -> Callable[[Tensor], Tensor]:
-    """`kind` is ggml's number of the function (ggml.h:enum ggml_unary_op), kept in the first
-    parameter word.
+    """Declare a unary function; `kind` is ggml's number (ggml.h:enum ggml_unary_op), kept in the
+    first parameter word.
     """
 
     def build(a: Tensor) -> Tensor:
@@ -82,5 +82,5 @@ def xielu(a: Tensor, alpha_n: float, alpha_p: float, beta: float, eps: float) ->
 
 
 def _softplus(x: float) -> float:
-    """In float32 steps, as the C code computes it."""
+    """Compute softplus in float32 steps like the C code."""
     return x if x > 20 else float(np.float32(math.log(np.float32(1) + np.float32(math.exp(x)))))

@@ -1,4 +1,4 @@
-"""Resizing of images."""
+"""Ops that resize images."""
 
 from __future__ import annotations
 

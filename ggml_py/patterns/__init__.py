@@ -1,1 +1,1 @@
-"""Patterns that several backends have a step for, one family a file (ggml_py/fusion/pattern.py)."""
+"""Patterns of steps that several backends have, one family per file (ggml_py/fusion/pattern.py)."""

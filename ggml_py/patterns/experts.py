@@ -1,5 +1,5 @@
-"""The router's choice of a token's experts; their weighted sum: MUL by the weights, then one ADD an
-expert."""
+"""Patterns of the router's choice of experts, and of their weighted sum: MUL by the weights, then
+one ADD per expert."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ DESCENDING = 1  # ggml.h:GGML_SORT_ORDER_DESC
 
 
 def one_add_an_expert(m: Match) -> str:
-    """x [n, n_used, T] times weights [1, n_used, T], then expert after expert added."""
+    """Check that x [n, n_used, T] is multiplied by weights [1, n_used, T] and summed expert by
+    expert."""
     product, weights = m["product"], m["weights"]
     n, n_used, n_tokens, n_batches = product.ne
     if weights.ne != (1, *product.ne[1:]) or n_batches != 1:
@@ -26,7 +27,7 @@ def one_add_an_expert(m: Match) -> str:
 
 
 def _is_expert(t: Tensor, product: Tensor, e: int) -> bool:
-    """Whether t is a look at the e-th expert's column of every token."""
+    """Return True if t views the e-th expert's column of every token."""
     n, _, n_tokens, _ = product.ne
     place = (t.view_offs, t.nb[0], t.nb[1])
     return t.ne == (n, n_tokens, 1, 1) and place == (
@@ -47,7 +48,7 @@ EXPERT_SUM = Pattern(
 
 
 def best_are_chosen(m: Match) -> str:
-    """The first of the experts in descending order, and the weights of just these."""
+    """Check that the first experts in descending order are chosen, with exactly their weights."""
     probs, order, weights = m["probs"], m["sorted"], m["weights"]
     n_expert, n_tokens, *batches = order.ne
     _, n_used, *_ = weights.ne
@@ -65,8 +66,8 @@ def best_are_chosen(m: Match) -> str:
 
 
 def router(gating: str, biased: bool, normed: bool) -> Pattern:
-    """Probabilities by an op of the logits, the choice after a bias is added, the weights of those
-    chosen, divided by their sum."""
+    """Return the pattern of a router: probabilities of logits, choice after an optional bias,
+    weights of the chosen experts, optionally divided by their sum."""
     sources = "logits, _" if gating == "SOFT_MAX" else "logits"
     bias = "by = ADD(probs, bias)" if biased else ""
     norm = "sum = SUM_ROWS(~weights)\nclamped = CLAMP(sum)\ny = DIV(~weights, clamped)"

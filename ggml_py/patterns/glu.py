@@ -1,4 +1,4 @@
-"""A gated unit whose gate, or both of whose tensors, are products that nobody else reads."""
+"""Patterns of a gated unit whose gate, or both tensors, are products without other readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PRODUCTS = {"MUL_MAT": "weight, x", "MUL_MAT_ID": "weight, x, ids"}
 
 
 def gated_by(product: str, op: str) -> Pattern:
-    """The pattern of a product whose result gates `value` in an op of two tensors."""
+    """Return the pattern of a product whose result gates `value` in an op of two tensors."""
     return Pattern(f"""
         gate = {product}({PRODUCTS[product]})
         y = {op}(gate, value)
@@ -16,7 +16,7 @@ def gated_by(product: str, op: str) -> Pattern:
 
 
 def of_products(product: str, op: str) -> Pattern:
-    """Both are such products, of the same columns."""
+    """Return the pattern of a gated unit of two products of the same columns."""
     sources = PRODUCTS[product]
     return Pattern(f"""
         gate = {product}({sources})

@@ -1,4 +1,4 @@
-"""MUL_MAT and what becomes of its result."""
+"""Patterns of MUL_MAT and the use of its result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ggml_py.fusion.pattern import Match, Pattern
 
 
 def whole_columns(m: Match) -> str:
-    """Each column, as it lies, becomes one row."""
+    """Check that each dense column becomes one row."""
     product, ids, looked = m["product"], m["ids"], m["kept"].src[0]
     if looked is None or looked.ne != product.ne or not looked.is_contiguous():
         return f"needs columns as they are; got {looked}"

@@ -1,4 +1,4 @@
-"""RMS_NORM and what follows it."""
+"""Patterns of RMS_NORM and the nodes after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads on their way to attention: RMS_NORM with a weight before ROPE, SET_ROWS after it."""
+"""Patterns of heads before attention: RMS_NORM with a weight before ROPE, SET_ROWS after it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ggml_py.fusion.pattern import Match, Pattern
 
 
 def all_heads_a_row(m: Match) -> str:
-    """The heads of a token, as they lie, become one row."""
+    """Check that the dense heads of a token become one row."""
     y, ids, looked = m["y"], m["ids"], m["kept"].src[0]
     n, n_head, n_tokens, n_batches = y.ne
     row = (n * n_head, n_tokens, 1, 1)
@@ -16,7 +16,8 @@ def all_heads_a_row(m: Match) -> str:
 
 
 def turned(normed: bool, to_rows: bool, factors: bool) -> Pattern:
-    """ROPE with or without factors of its frequencies, and what there is around it."""
+    """Return the pattern of ROPE with or without frequency factors, and of its surrounding
+    nodes."""
     norm = "norm = RMS_NORM(x)\nproduct = MUL(norm, weight)\n" if normed else ""
     source, more = "product" if normed else "x", ", factors" if factors else ""
     rows = "\nkept = SET_ROWS(~y, ids, _)" if to_rows else ""

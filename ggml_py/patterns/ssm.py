@@ -1,5 +1,5 @@
-"""SSM_CONV with what lies around it: the states before it, the bias and SILU after it; SSM_SCAN
-whose states go to a cache."""
+"""Patterns of SSM_CONV with the states before it, and bias and SILU after it, and of SSM_SCAN whose
+states are stored in a cache."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ggml_py.tensor import Tensor
 
 
 def whole(t: Tensor | None) -> str:
-    """Needs a look at all of a tensor's elements in their order."""
+    """Check that t views all elements of a tensor in order."""
     if t is not None and t.is_contiguous() and t.n_elements == t.root.n_elements:
         return ""
     return f"needs all values in their order; got {t}"
 
 
 def keeps_the_last_inputs(m: Match) -> str:
-    """The values before the new ones, and the inputs up to some times kept, in a row for each
-    sequence."""
+    """Check that the state precedes the new values, and that the inputs up to some times are
+    stored, one row per sequence."""
     joined = m["joined"]
     state = joined.source(0)
     if joined.param("dim") != 0 or joined.ne[3] != 1:

@@ -1,4 +1,5 @@
-"""Recurrences whose states go to a cache: `kept` copies the states that follow `net`'s outputs."""
+"""Patterns of recurrences whose states are cached: `kept` copies the states after `net`'s
+outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class States(NamedTuple):
 
 
 def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
-    """A condition: CPY takes all states, and others read outputs only."""
+    """Return a condition: CPY takes all states, and others read outputs only."""
 
     def when(m: Match) -> str:
         states, net, kept = states_of(m), m["net"], m["kept"]
@@ -39,8 +40,8 @@ def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
 
 
 def rows_of_cache(m: Match, n_seqs: int) -> str:
-    """Why a `state`, GET_ROWS of rows `ids` of a cache, cannot stay there: needs one dense row of
-    f32 for each sequence, and that what `kept` writes to the same memory are rows of the cache."""
+    """Return the reason why a `state`, GET_ROWS of rows `ids` of a cache, cannot stay there: it
+    needs one dense f32 row per sequence, and `kept` must write rows of the cache."""
     cache, ids, kept = m["state"].source(0), m["ids"], m["kept"]
     if cache.type is not F32 or not cache.is_contiguous() or cache.ne[2] * cache.ne[3] > 1:
         return f"needs dense rows of f32; got {cache}"

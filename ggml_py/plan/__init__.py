@@ -1,4 +1,4 @@
-"""From a graph to a plan: which device runs what, in which order, and in which memory."""
+"""Planning of a graph: device, order and memory of each node."""
 
 from ggml_py.plan.plan import Plan, PlanInWaves, Plans, Split, SplitTime
 

@@ -1,4 +1,4 @@
-"""Memory for a graph's tensors: liveness and in-place reuse (ggml-alloc.c:ggml_gallocr).
+"""Memory planning of a graph's tensors: liveness and in-place reuse (ggml-alloc.c:ggml_gallocr).
 
 `plan_memory` only computes offsets; it touches no device, so an 80B model can be planned on a
 laptop. Of nodes that run as one step it places what is wanted outside, and the step's scratch.
@@ -69,7 +69,7 @@ class _Planner:
         return MemoryPlan(self.placed, [a.size for a in self.arenas])
 
     def is_read(self, leaf: Tensor) -> bool:
-        """Not, say, an input for embeddings where there are tokens."""
+        """Return True if a leaf is used, unlike an input for embeddings when there are tokens."""
         u = self.uses[id(leaf)]
         return bool(u.children or u.views or leaf.flags & FLAG_OUTPUT)
 
@@ -123,7 +123,7 @@ class _Planner:
         self.placed.append((t, index, u.offset))
 
     def can_inherit(self, t: Tensor, s: Tensor, n_uses: int, index: int) -> bool:
-        """Whether nothing but these uses needs s, and t fills its bytes."""
+        """Return True if only these uses need s, and t fills its bytes."""
         root = s.root
         u, r = self.uses[id(s)], self.uses[id(root)]
         if s is not root and (r.views != 1 or r.children or s.view_offs):
@@ -161,7 +161,7 @@ class _Planner:
 
 
 def dying(node: Tensor) -> list[tuple[Tensor, int]]:
-    """The sources whose bytes the result of an op may take over, each read once."""
+    """Return the sources whose bytes the op's result may take over, each read once."""
     if node.op not in OPS or not OPS[node.op].inplace:
         return []
     return [(s, 1) for s in node.src if s is not None and s.same_layout(node)]
@@ -174,12 +174,12 @@ def plan_memory(
     fused: Sequence[Fused[Any]] = (),
     room: Sequence[int] = (),
 ) -> MemoryPlan:
-    """Offsets for all tensors of the graph that have no memory yet.
+    """Return offsets for all tensors of the graph that have no memory yet.
 
     arena_of     arena index by id(tensor); 0 where absent
     alignments   one per arena
     fused        steps that run several nodes
-    room         bytes that there are already, one per arena: where that is not enough, more time
+    room         bytes already allocated, one per arena: if that is not enough, more time
                  is spent on needing less
     """
     found = _Planner(graph, arena_of or {}, [Arena(a) for a in alignments], fused).run()

@@ -1,4 +1,4 @@
-"""Places for blocks of bytes that come and go: where each lies, and how much is needed for all."""
+"""Arena for blocks of bytes with lifetimes: their offsets, and the total size needed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ class PackedArena:
         return self._now
 
     def pack(self) -> list[int]:
-        """The smallest gap, or else the place on top, among those that are there at its time."""
+        """Place each block in the smallest gap of its lifetime, or else on top; return the
+        offsets."""
         offsets = [0] * len(self.blocks)
         lows, highs, since, until = np.zeros((4, len(self.blocks)), np.int64)
         order = sorted(range(len(self.blocks)), key=lambda i: -self.blocks[i][0])

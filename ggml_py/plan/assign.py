@@ -1,4 +1,4 @@
-"""Which device runs which node (ggml-backend.cpp:ggml_backend_sched_split_graph, passes 1 to 4).
+"""Assignment of nodes to devices (ggml-backend.cpp:ggml_backend_sched_split_graph, passes 1 to 4).
 
 Devices are numbers, the preferred one first; the last is the host: it has the graph's inputs, and
 runs what no other can.
@@ -27,7 +27,7 @@ MIN_OFFLOADED_BATCH = 32  # as ggml's CUDA and Vulkan backends
 
 
 def is_view(t: Tensor) -> bool:
-    """Whether nothing is computed for it."""
+    """Return True if the tensor needs no computation."""
     return t.op == "NONE" or OPS[t.op].view
 
 
@@ -36,12 +36,12 @@ def sources(node: Tensor) -> Iterable[Tensor]:
 
 
 def home(t: Tensor) -> Buffer | None:
-    """The buffer a tensor, or what it looks at, already has."""
+    """Return the buffer that a tensor, or the tensor it views, already has."""
     return t.buffer if t.view_src is None else t.view_src.buffer
 
 
 class Devices:
-    """What devices can run and read.
+    """Abilities of devices: the nodes they can run, and the buffers they can read.
 
     compute  a buffer of each, such as it computes in
     refused  by id of a node: (device, reason) of those that were asked and cannot run it
@@ -55,11 +55,11 @@ class Devices:
         self._why: dict[tuple[int, int], str] = {}
 
     def reads(self, reader: int, owner: int) -> bool:
-        """Whether a device can use what another one computed as it is."""
+        """Return True if a device can directly use another one's results."""
         return reader == owner or self._reads[reader][owner]
 
     def why_not(self, device: int, node: Tensor) -> str:
-        """ "" if the device can run the node; it always can look at what it has."""
+        """Return "" if the device can run the node (views always can), else the reason."""
         if is_view(node):
             return ""
         key = (device, id(node))
@@ -80,8 +80,8 @@ class Devices:
         return not self.why_not(device, node)
 
     def beside(self, weight: Buffer, node: Tensor) -> int:
-        """Where a node runs for the sake of its weight: on the first device that can read it; but a
-        GPU rather has the weight of a large batch copied than leave it to the host (op_offload).
+        """Return the device for a node by its weight: the first that can read it; a GPU has weights
+        of large batches copied rather than leave them to the host (op_offload).
         """
         found = self.reader(weight, node)
         if found != self.host or not weight.is_host:
@@ -92,19 +92,19 @@ class Devices:
         return next(gpus, found)
 
     def reader(self, buffer: Buffer, node: Tensor) -> int:
-        """The first device that can read the buffer and run the node, or NOWHERE."""
+        """Return the first device that can read the buffer and run the node, or NOWHERE."""
         for i, d in enumerate(self.all):
             if d.can_read(buffer) and self.runs(i, node):
                 return i
         return NOWHERE
 
     def refusals(self, node: Tensor) -> str:
-        """What each device that was asked said, for messages."""
+        """Return the reasons of each device that refused, for messages."""
         refused = self.refused.get(id(node), ())
         return "; ".join(f"{self.all[i].name}: {why}" for i, why in refused)
 
     def owner_name(self, buffer: Buffer) -> str:
-        """The devices that can read a buffer, for messages."""
+        """Return the devices that can read a buffer, for messages."""
         names = [d.name for d in self.all if d.can_read(buffer)]
         return "/".join(names) or type(buffer).__name__
 
@@ -153,11 +153,11 @@ class Assignment:
             self._complete(node)
 
     def of(self, t: Tensor) -> int:
-        """The device of a tensor; NOWHERE for a node that no device can run."""
+        """Return the device of a tensor; NOWHERE for a node that no device can run."""
         return self._of.get(id(t), NOWHERE)
 
     def can_read(self, device: int, t: Tensor) -> bool:
-        """Whether a device can use a tensor where it is, or will be."""
+        """Return True if a device can use a tensor in its present or future place."""
         buffer = home(t)
         if buffer is not None:
             return self.devices.all[device].can_read(buffer)
@@ -237,7 +237,7 @@ class Assignment:
             self._set(node, self.devices.host, SEEN)
 
     def _stay_with(self, node: Tensor, root: Tensor) -> None:
-        """What looks at, or writes into, memory must be on a device that has that memory."""
+        """Keep a node that views, or writes into, memory on a device that has that memory."""
         at = self.of(root)
         if at == NOWHERE:
             self._set(root, self.of(node), READER)
@@ -248,7 +248,7 @@ class Assignment:
 
 
 def _stuck(t: Tensor, buffer: Buffer | None, devices: Devices, at: int = NOWHERE) -> str:
-    """ggml's words for it, and why."""
+    """Return ggml's error message, with the reason."""
     where = devices.all[at].name if buffer is None else devices.owner_name(buffer)
     why = devices.refusals(t) or "no device in use can read that buffer"
     return (

@@ -1,4 +1,4 @@
-"""How the parts of one tensor that several devices hold become their sum (REDUCE).
+"""Summation of the parts of a tensor on several devices (REDUCE).
 
 A device that can read all parts runs the op as any other. Where parts are in several memories, or
 machines, an `AllReduce` moves them; `Gather` is the one that needs nothing but the devices.
@@ -19,7 +19,7 @@ class AllReduce(Protocol):
     """A way in which parts reach each other."""
 
     def all_reduce(self, tensor: Tensor, group: Group) -> Program:
-        """A program that leaves the sum of the parts of a REDUCE in each of them.
+        """Return a program that stores the sum of the parts of a REDUCE in each of them.
 
         tensor  the REDUCE, with memory; its source i is on group[i]
         """

@@ -1,4 +1,4 @@
-"""A thread for each device, so that devices work at the same time."""
+"""Threads of devices, one each, so that devices work at the same time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Crew:
 
     @shielded
     def run(self, tasks: Sequence[Task]) -> None:
-        """Return when all have ended; then raise what one raised, the caller's own first."""
+        """Run all tasks and return; then raise an error that one raised, the caller's own first."""
         if self._process != os.getpid():  # a fork has no threads but the one that forked
             self._queues, self._process = [], os.getpid()
         errands = [_Errand(task) for task in tasks[1:]]

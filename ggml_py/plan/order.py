@@ -1,4 +1,4 @@
-"""The order in which the nodes of a graph run, where another one than its own needs less memory."""
+"""Execution order of a graph's nodes that needs less memory than its own order."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ INTO_OTHERS = ("CPY", "SET_ROWS")
 
 
 def stored_early(graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
-    """The graph with what it stores in a cache stored as early as it can be, and what only that
-    needs computed then: its memory is free for what comes next (keys and values, before the
-    queries). Nothing moves past a node of another device, or one that reads or writes what is
-    stored or where.
+    """Return the graph with cache stores, and the nodes that only they need, as early as possible,
+    which frees memory (keys and values before the queries). Nothing moves past a node of another
+    device, or one that reads or writes the same memory.
     """
     ordered = Graph()
     ordered.leafs = graph.leafs
@@ -48,7 +47,7 @@ def _move_up(
         writes.update(id(w.root) for w in written(t))
 
     def holds(before: Tensor) -> bool:
-        """Whether what moves has to stay behind that one, which it does not read."""
+        """Return True if the moved nodes must stay after `before`, which they do not read."""
         if OPS[before.op].view:
             return id(before.root) in writes
         if device_of(before) != device:
@@ -78,6 +77,6 @@ def _sources(node: Tensor) -> set[int]:
 
 
 def _is_store(node: Tensor) -> bool:
-    """Whether it writes into memory that was there before."""
+    """Return True if the node writes into memory that existed before."""
     root = node.root
     return node.op in INTO_OTHERS and root is not node and root.op == "NONE"

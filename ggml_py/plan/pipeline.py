@@ -1,5 +1,5 @@
-"""Several graphs in flight on several devices, each with its own copies of inputs and of what
-passes between devices (ggml-backend.cpp:ggml_backend_sched_compute_splits with `parallel`).
+"""Pipeline of several graphs in flight on several devices, with separate copies of inputs and of
+data passed between devices (ggml-backend.cpp:ggml_backend_sched_compute_splits with `parallel`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GraphPipeline:
         self._done: dict[tuple[str, int], Event] = {}
 
     def next_copy(self) -> int:
-        """The number of the copies that the next graph has."""
+        """Return the number of the next graph's copies."""
         number, self._next = self._next, (self._next + 1) % MAX_COPIES
         return number
 

@@ -1,6 +1,4 @@
-"""A plan: a graph placed in memory and compiled for its devices. Frozen; between two runs nothing
-is built.
-"""
+"""Plan: a graph placed in memory and compiled for its devices. It is frozen: runs build nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ class Split:
     told: Sequence[Tensor] = ()
 
     def run(self, times: list[SplitTime] | None = None) -> None:
-        """times  gets how long it took, if that is wanted"""
+        """Run the split; times: list that gets its duration, if given."""
         if times is not None:
             times.append(self._timed())
             return
@@ -72,16 +70,17 @@ class SplitTime:
 
 @dataclass(slots=True)
 class Wanted:
-    """Where times go; tasks know it, and not their plan, so that this goes when nobody uses it."""
+    """Destination of times, shared by tasks, which do not reference their plan, so that it can be
+    freed."""
 
     times: list[SplitTime] | None = None
 
 
 class Plan:
-    """What `Scheduler.plan` returns: run it as often as its inputs change.
+    """Plan returned by `Scheduler.plan`: run it as often as its inputs change.
 
     watch  called with the nodes that splits tell of, each after it was computed
-    times  gets how long splits take, while somebody wants that
+    times  gets the durations of splits, if set
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class Plans(Protocol):
     """A device that runs a plan in a way of its own, together with others of its kind."""
 
     def plan(self, graph: Graph, splits: list[Split]) -> Plan:
-        """The plan of these splits, all of them."""
+        """Return the plan of all these splits."""
         ...
 
 
@@ -172,7 +171,7 @@ Task = Callable[[], None]
 
 
 def _by_device(splits: list[Split], wanted: Wanted) -> tuple[Task, list[Task]]:
-    """What other processes are told first, and a task for each device of this one."""
+    """Return a task for devices in other processes, and one for each device in this process."""
     there = [s for s in splits if isinstance(s.device, RunsElsewhere)]
     here = [s for s in splits if not isinstance(s.device, RunsElsewhere)]
     devices = dict.fromkeys(split.device.name for split in here)

@@ -1,5 +1,4 @@
-"""The scheduler: which device runs which node, memory for the graph, and the frozen plan (ggml-
-backend.cpp).
+"""Scheduler: devices of nodes, memory of the graph, and the frozen plan (ggml-backend.cpp).
 
 With one device nothing is assigned or copied. With several, the first is preferred, and the last is
 the host, which has the inputs and runs what the others refuse.
@@ -146,7 +145,7 @@ class Scheduler:
         return self._reserved(graph, pins, fixed, causes), causes
 
     def provide(self, graphs: Iterable[tuple[Graph, Pins, Pins]], key: str = "") -> None:
-        """Have all kernels that these graphs need, with their pins; they stay as they are.
+        """Compile all kernels that these graphs need, with their pins; the graphs are unchanged.
 
         BackendError for what does not compile.
 
@@ -173,7 +172,7 @@ class Scheduler:
         return all(isinstance(d, NotesKernels) and d.has_noted(key) for d in keep)
 
     def compute_sizes(self) -> list[int]:
-        """Bytes of the compute buffers, by device."""
+        """Return the bytes of the compute buffers, by device."""
         sizes = [0] * len(self.devices)
         for arena, buffer in self._buffers.items():
             sizes[arena % len(sizes)] += buffer.size
@@ -230,7 +229,7 @@ class Scheduler:
         return tell
 
     def why_not(self, node: Tensor) -> str:
-        """ "" if some device can run the node, else each device's reason."""
+        """Return "" if some device can run the node, else each device's reason."""
         reasons = []
         for d in self.devices:
             reason = d.why_not(node)
@@ -248,7 +247,8 @@ class Scheduler:
         taps: Taps | None = None,
         causes: Causes | None = None,
     ) -> Layout:
-        """number   of the copies in a pipeline
+        """Lay out a graph in splits.
+        number   of the copies in a pipeline
         taps     settled: the graph is cut after each stop; its parts run one after the other
         causes   see Assignment"""
         alignments = tuple(d.alignment for d in self.devices)
@@ -284,7 +284,7 @@ class Scheduler:
         return Layout(parts, waves, memory, splitter.undo, assignment)
 
     def _ordered(self, graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
-        """The graph as its nodes run; as they are written where each is told of."""
+        """Return the graph in execution order; unchanged if each node is observed."""
         return graph if self._one_by_one else stored_early(graph, device_of)
 
     def _fuse(self, parts: list[GraphPart], whole: Graph) -> list[Fused[Any]]:
@@ -332,7 +332,7 @@ class Scheduler:
         return splits
 
     def _split(self, device: Device, node: Tensor) -> Split:
-        """One node, checked if that is wanted."""
+        """Return a split of one node, checked if requested."""
         steps: list[Work] = [*_computed([node])]
         program: Program = device.compile(steps, self.options)
         if self.check is not None and steps:
@@ -345,7 +345,7 @@ class Scheduler:
         return [d.alloc(d.alignment) for d in self.devices]
 
     def _room(self, n_arenas: int) -> list[int]:
-        """Bytes of the buffers that there are."""
+        """Return the bytes of the existing buffers."""
         return [self._buffers[i].size if i in self._buffers else 0 for i in range(n_arenas)]
 
     def _buffer(self, arena: int, size: int) -> Buffer:
@@ -361,7 +361,7 @@ def _computed(nodes: list[Tensor]) -> list[Tensor]:
 
 
 def _refuse(nodes: Iterable[tuple[Tensor, str]]) -> None:
-    """UnsupportedOp for the nodes that have a reason."""
+    """Raise UnsupportedOp for the nodes that have a reason."""
     refused = [(t, why) for t, why in nodes if why]
     if refused:
         lines = [f"{t.name}: {describe(t)}: {why}" for t, why in refused[:5]]

@@ -1,4 +1,4 @@
-"""A graph in parts that one device each runs, and the copies between them
+"""Splitting of a graph into parts of one device each, with copies between them
 (ggml-backend.cpp:ggml_backend_sched_split_graph, pass 5).
 """
 
@@ -33,12 +33,12 @@ class GraphPart:
 
     @property
     def is_reduce(self) -> bool:
-        """Whether all it does is to add what several devices have; views may follow."""
+        """True if the part only sums tensors of several devices; views may follow."""
         return bool(self.nodes) and self.nodes[0].op == "REDUCE"
 
 
 class Splitter:
-    """Cuts a graph where the device changes, and lets nodes read copies of what is elsewhere.
+    """Splitter that cuts a graph at changes of device, and inserts copies of tensors.
 
     parts      in the order they run
     arena_of   device by id, of all tensors and copies; inputs and copies of a pipeline have arenas
@@ -67,7 +67,7 @@ class Splitter:
             self._append(node)
 
     def with_copies(self, waves: Sequence[Sequence[GraphPart]]) -> Graph:
-        """The graph for the allocator: copies are made where their part begins.
+        """Return the graph for the allocator: copies are made at the start of their part.
 
         waves  parts that run at the same time: what one reads of another device's memory stays
                there until all have ended
@@ -82,7 +82,8 @@ class Splitter:
         return whole
 
     def _end_of(self, wave: Sequence[GraphPart]) -> Tensor:
-        """A node that computes nothing, and reads what is not to be overwritten before."""
+        """Return a node that computes nothing but reads tensors that must not be overwritten
+        earlier."""
         read: dict[int, Tensor] = {}
         for part in wave:
             found = [source for source, _ in part.inputs]
@@ -115,8 +116,8 @@ class Splitter:
         part.nodes.append(node)
 
     def _append_reduce(self, node: Tensor) -> None:
-        """A part to itself, for all devices wait for it. Its sources stay where they are: each is
-        to have the sum. Earlier copies of them are no longer true.
+        """Append a separate part, as all devices wait for it. Its sources stay in place, since each
+        gets the sum; earlier copies of them are invalid.
         """
         device = self._of(node)
         part = GraphPart(device, [node])
@@ -134,7 +135,8 @@ class Splitter:
         return self._of(t) != device and not self.assignment.can_read(device, t)
 
     def _brings_weight(self, node: Tensor, device: int) -> bool:
-        """A copied weight begins a part, so that the memory of earlier ones can be reused."""
+        """Return True for a node with a copied weight, which begins a part so that memory can be
+        reused."""
         return OPS[node.op].at_weights and any(
             s.flags & FLAG_WEIGHT and self._elsewhere(s, device) for s in sources(node)
         )

@@ -1,4 +1,4 @@
-"""Values of nodes that somebody wants to see, or to change, while all others stay fused.
+"""Taps: node values that an observer reads or changes, while all others stay fused.
 
 A value that nothing overwrites is an output, and read after the run. Where something does, and for
 values that may be changed, the graph is cut behind the node.
@@ -22,7 +22,7 @@ from ggml_py.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """What to do with which nodes.
+    """Taps on the nodes of a graph.
 
     tell   called with each of them in every run, in the order in which values are there (where a
            scheduler watches all nodes, with all of them)
@@ -38,8 +38,8 @@ class Taps:
 
 
 def settled(taps: Taps, graph: Graph) -> Taps:
-    """Nodes to read that are changed later, or whose sources are read, become stops; the others are
-    kept to the end.
+    """Turn read nodes that are changed later, or whose sources are read, into stops; keep the
+    others to the end.
 
     Raises ValueError for a node that is not computed in this graph, and for one whose sources are
     to be read although the op itself changes them.
@@ -96,7 +96,7 @@ def hold_sources(graph: Graph, nodes: Iterable[Tensor]) -> Graph:
 
 
 def cut(parts: Sequence[GraphPart], stops: Sequence[Tensor]) -> list[GraphPart]:
-    """Parts that end with each of the nodes."""
+    """Divide parts so that one ends with each of the stops."""
     ends, found = {id(t) for t in stops}, list[GraphPart]()
     for part in parts:
         piece = replace(part, nodes=[])

@@ -1,4 +1,4 @@
-"""Which parts of a split graph may run at the same time on their devices."""
+"""Waves: parts of a split graph that may run at the same time on their devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Touched:
     writes: set[int] = field(default_factory=set)
 
     def hinders(self, other: _Touched) -> bool:
-        """Whether one must have ended before the other begins."""
+        """Return True if one must end before the other begins."""
         return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
 
     def add(self, other: _Touched) -> None:
@@ -28,9 +28,8 @@ class _Touched:
 
 
 def in_waves(parts: list[GraphPart]) -> list[list[GraphPart]]:
-    """Consecutive parts, as many as can run at the same time: those of different devices do not
-    touch what another of them writes. Those of one device run in turn. A REDUCE has a wave to
-    itself, for all devices wait for it.
+    """Group consecutive parts that can run at the same time: parts of different devices do not
+    touch what another one writes; those of one device run in order. A REDUCE is a separate wave.
     """
     waves: list[list[GraphPart]] = []
     by_device: dict[int, _Touched] = {}
@@ -57,7 +56,7 @@ def _touched(part: GraphPart) -> _Touched:
 
 
 def written(node: Tensor) -> Iterator[Tensor]:
-    """What an op writes: its result, and perhaps some of its sources."""
+    """Yield the tensors that an op writes: its result, and possibly some sources."""
     yield node
     for i in OPS[node.op].writes:
         if i < len(node.src) and (s := node.src[i]) is not None:

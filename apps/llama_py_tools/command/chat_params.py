@@ -30,7 +30,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatParams(Params):
-    """Options of conversations."""
+    """Options of conversations in a terminal."""
 
     conversation: bool | None = option(
         None,

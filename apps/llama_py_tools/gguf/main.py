@@ -18,7 +18,7 @@ from llama_py_tools.models import session
 
 @dataclass(frozen=True, kw_only=True)
 class ShowParams(Params):
-    """Options of `show`."""
+    """Options of the command `show`."""
 
     file: str = option("", "file", "the file, or any part of a split one", metavar="FILE")
     keys: str = option("*", "-k --keys", "only keys that fit", metavar="PATTERN", env="")
@@ -31,7 +31,7 @@ class ShowParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class GetParams(Params):
-    """Options of `get`."""
+    """Options of the command `get`."""
 
     file: str = option("", "file", "the file", metavar="FILE")
     key: str = option("", "key", "the key whose value is written", metavar="KEY")
@@ -40,7 +40,7 @@ class GetParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class SetParams(Params):
-    """Options of `set`."""
+    """Options of the command `set`."""
 
     file: str = option("", "file", "the file", metavar="FILE")
     changes: tuple[str, ...] = option(
@@ -104,7 +104,7 @@ class MergeParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class FileDiffParams(Params):
-    """Options of `diff`."""
+    """Options of the command `diff`."""
 
     a: str = option("", "a", "a file", metavar="A")
     b: str = option("", "b", "another one", metavar="B")

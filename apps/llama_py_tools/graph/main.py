@@ -63,7 +63,7 @@ class DumpParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileParams(Params):
-    """Options of `profile`."""
+    """Options of the `profile` command."""
 
     by: tuple[str, ...] = option(
         ("op", "layer", "node"),

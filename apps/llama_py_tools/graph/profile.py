@@ -78,7 +78,7 @@ class ProfiledRun:
 
     @property
     def seconds(self) -> float:
-        """Seconds in steps."""
+        """Seconds spent in steps."""
         return sum(s.seconds for s in self.steps)
 
     @property
@@ -88,7 +88,7 @@ class ProfiledRun:
 
     @property
     def copied(self) -> int:
-        """Bytes of copies."""
+        """Bytes copied between devices."""
         return sum(s.n_bytes for s in self.splits)
 
 

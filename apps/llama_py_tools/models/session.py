@@ -252,12 +252,13 @@ def _warn_of_threads(flag: str, n: int | None) -> None:
 
 
 def _may_do_without(params: ModelParams, devices: Sequence[Device]) -> bool:
-    """Whether the GPUs in use were not asked for by name, so that the CPU may do it alone."""
+    """Return True if the GPUs in use were not requested by name, so that the CPU may replace
+    them."""
     return params.device in ("auto", ("auto",)) and len(devices) > 1
 
 
 def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context:
-    """A context as the options ask for; `more` are fields of ContextParams that override them.
+    """Create a context by the options; `more` are fields of ContextParams that override them.
 
     With `auto`, a GPU that fails leaves it to the CPU.
     """
@@ -289,7 +290,7 @@ def tell_memory(breakdown: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def _steered(ctx: Context, params: SteeringParams) -> Context:
-    """The context with the adapters and control vectors that the options name."""
+    """Apply the adapters and control vectors that the options name."""
     loras = [(ctx.model.load_adapter(file), scale) for file, scale in adapter_files(params)]
     if not params.lora_init_without_apply:
         ctx.set_adapters(dict(loras))
@@ -311,12 +312,12 @@ def directions(params: SteeringParams) -> tuple[F32, int, int] | None:
 
 
 def adapter_files(params: SteeringParams) -> tuple[tuple[str, float], ...]:
-    """Files of adapters, each with its scale."""
+    """Return the files of adapters, each with its scale."""
     return (*params.lora, *params.lora_scaled)
 
 
 def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:
-    """The tokens of -p or --tokens; of the demo model, its own beginning if neither is given."""
+    """Return the tokens of -p or --tokens; for the demo model by default its own beginning."""
     from ggml_py.errors import ContextError
 
     o = read(args, InputParams)
@@ -331,12 +332,12 @@ DEMO_PROMPT = "ROMEO:"
 
 
 def enough_context(args: argparse.Namespace, n_tokens: int) -> int:
-    """-c, or just enough cells: graphs then are those of the smallest context."""
+    """Return -c, or just enough cells, so that graphs are those of the smallest context."""
     return read(args, ContextParams).n_ctx or n_tokens
 
 
 def check_length(ctx: Context, ids: Sequence[int]) -> None:
-    """ContextError, before anything is shown, if the prompt leaves no room."""
+    """Raise ContextError, before any output, if the prompt leaves no room."""
     from ggml_py.errors import ContextError
     from llama_py.batch.prompts import n_cells
 
@@ -349,7 +350,7 @@ def check_length(ctx: Context, ids: Sequence[int]) -> None:
 
 
 def list_devices() -> None:
-    """This machine, then every device of every installed backend, one a line."""
+    """Print this machine, then every device of every installed backend, one per line."""
     from ggml_py.backend import registry
     from ggml_py.errors import BackendError
     from ggml_py.machine import host
@@ -368,7 +369,7 @@ def list_devices() -> None:
 
 
 def list_archs() -> None:
-    """Every architecture this version can run, one a line."""
+    """Print every architecture this version can run, one per line."""
     from llama_py.models import known_architectures
 
     for name in known_architectures():

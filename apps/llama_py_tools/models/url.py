@@ -1,4 +1,4 @@
-"""-mu URL: a model of any web server, kept in a folder or written to what -m names."""
+"""Download of models from any web server (-mu URL), to a folder or to the file that -m names."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ CHUNK = 2**20
 
 
 def folder() -> Path:
-    """LLAMA_CACHE, as llama.cpp has it, or the user's own."""
+    """Return LLAMA_CACHE, like llama.cpp, or the user's own folder."""
     from platformdirs import user_cache_dir
 
     return Path(os.environ.get("LLAMA_CACHE") or Path(user_cache_dir("llama-py")) / "models")
 
 
 def downloaded(url: str, to: str, offline: bool) -> str:
-    """The path of a model, which is fetched if it is not there; of one in several files that of the
-    first, beside which all others are put. ModelError for a URL that gives none."""
+    """Return the path of a model, downloaded if needed; for shards that of the first, with all
+    others next to it. ModelError if the download fails."""
     parts = urllib.parse.urlsplit(url)
     name = parts.path.rpartition("/")[2]
     if parts.scheme not in ("http", "https") or not name:
@@ -46,7 +46,7 @@ def downloaded(url: str, to: str, offline: bool) -> str:
 
 
 def _fetch(url: str, at: Path, offline: bool) -> None:
-    """Into a file of its own name only once it is whole."""
+    """Download a file, which gets its name only when it is complete."""
     if at.exists():
         return
     shown = shown_url(url)

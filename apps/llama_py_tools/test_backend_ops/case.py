@@ -1,4 +1,5 @@
-"""A case: one op on tensors of given shapes. All modes of the tool and pytest share the cases."""
+"""Test case of one op on tensors of given shapes. All modes of the tool and pytest share the
+cases."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def uniform(low: float = -1.0, high: float = 1.0) -> Init:
 
 
 def integers(low: int, high: int) -> Init:
-    """low .. high-1"""
+    """Return an initializer with integers low .. high-1."""
     return lambda rng, shape: rng.integers(low, high, shape)
 
 
@@ -46,26 +47,26 @@ class Leaves:
         return leaf
 
     def weight(self, ne: tuple[int, ...], type: GGMLType, init: Init | None = None) -> Tensor:
-        """An input that the device may give a layout of its own, as it does at model load."""
+        """Add an input that the device may repack, like a weight at model load."""
         leaf = self(ne, type, init)
         self.weights.append(leaf)
         return leaf
 
     def part(self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None) -> Tensor:
-        """A window of a larger tensor: rows, planes and batches are apart."""
+        """Add a window of a larger tensor: rows, planes and batches have gaps between them."""
         n0, n1, n2, n3 = shape4(ne)
         parent = self((2 * n0, n1 + 1, n2 + 1, n3 + 1), type, init)
         return view_4d(parent, n0, n1, n2, n3, *parent.nb[1:], parent.nb[1])
 
     def apart(self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None) -> Tensor:
-        """Rows that are the first halves of longer rows; planes and batches follow each other."""
+        """Add rows that are the first halves of longer rows; planes and batches have no gaps."""
         parent = self((2 * ne[0], *ne[1:]), type, init)
         return view_4d(parent, *shape4(ne), *parent.nb[1:], 0)
 
     def half(
         self, ne: tuple[int, ...], dim: int, type: GGMLType = F32, init: Init | None = None
     ) -> Tensor:
-        """The second half of a tensor that is twice as long in one dimension."""
+        """Add the second half of a tensor that is twice as long in one dimension."""
         full = shape4(ne)
         parent = self(tuple(2 * n if i == dim else n for i, n in enumerate(full)), type, init)
         first = parent.nb[dim] * full[dim] // (type.block_size if dim == 0 else 1)
@@ -78,7 +79,7 @@ class Leaves:
         type: GGMLType = F32,
         init: Init | None = None,
     ) -> Tensor:
-        """A tensor of shape ne whose dimension axes[i] is dimension i in memory."""
+        """Add a tensor of shape ne whose dimension axes[i] is dimension i in memory."""
         full = shape4(ne)
         return permute(self(tuple(full[i] for i in axes), type, init), *axes)
 
@@ -111,14 +112,14 @@ class Case:
         return f"{self.op}({self.vars})"
 
     def seed(self, seed: int) -> list[int]:
-        """Inputs depend on the case and the seed, not on which other cases run."""
+        """Return a seed by the case and `seed`, independent of other cases."""
         return [seed, zlib.crc32(str(self).encode())]
 
     def bound(self) -> float:
         return self.max_nmse(**self.args) if callable(self.max_nmse) else self.max_nmse
 
     def graph(self) -> tuple[Graph, Leaves]:
-        """A fresh graph and its inputs; the last node is the op's result."""
+        """Build a new graph and its inputs; the last node is the op's result."""
         new, graph = Leaves(), Graph()
         graph.build_forward_expand(self.build(new, **self.args))
         return graph, new
@@ -130,12 +131,12 @@ CASES: list[Case] = []
 
 
 def draws(op: str, src: int, how: Draw) -> None:
-    """What source `src` of an op's node holds, where not any number will do."""
+    """Declare values of source `src` of an op's node, if random numbers are invalid."""
     DRAWS[op, src] = how
 
 
 def draw(node: Tensor, src: int) -> Init:
-    """How to fill a source of a node that comes from a file."""
+    """Return the initializer for a source of a node that comes from a file."""
     if (node.op, src) in DRAWS:
         return DRAWS[node.op, src](node)
     s = node.src[src]

@@ -1,4 +1,4 @@
-"""Which devices are tested: the option -b. Backends are imported only when one is looked for."""
+"""Selection of the tested devices by -b. Backends are imported only when one is looked up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def find_devices(name: str | None, mode: str = "test") -> list[Device]:
-    """All devices of all installed backends, or those of one; BackendError if it has none.
+    """Return all devices of all installed backends, or of one; BackendError if it has none.
 
     In support mode a backend that tells what it can run without a device is one itself.
     """
@@ -30,7 +30,8 @@ def find_devices(name: str | None, mode: str = "test") -> list[Device]:
 
 
 def _devices_of(backend: str, mode: str) -> Sequence[Device]:
-    """A backend's devices; none, and why, if it was not asked for by name and cannot load."""
+    """Return a backend's devices; [], with the reason logged, if it fails to load and was not
+    named."""
     from ggml_py.backend import registry
     from ggml_py.errors import BackendError
 

@@ -1,4 +1,4 @@
-"""What the real ggml is known to compute in another way, or not at all, and why.
+"""Known differences of the real ggml, with reasons.
 
 Told next to the cases that it is about, in `cases/<family>.py`.
 """
@@ -30,7 +30,7 @@ class CaseDifference:
         )
 
     def cases(self) -> str:
-        """`axis=1|2|3`, much as cases are printed."""
+        """Return `axis=1|2|3`, similar to printed cases."""
         return ",".join(f"{n}={'|'.join(map(text_of, v))}" for n, v in self.where.items())
 
 

@@ -1,4 +1,4 @@
-"""Which cases are run: the options -o and -p."""
+"""Selection of the cases by -o and -p."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def split_filter(text: str) -> list[str]:
-    """At commas outside parentheses."""
+    """Split a text at commas outside parentheses."""
     return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
 def matches(entry: str, case: Case) -> bool:
-    """An exact op name, a printed case, or a regex found in the op's name."""
+    """Return True for an exact op name, a printed case, or a regex found in the op's name."""
     if "(" in entry and entry.endswith(")") and entry.partition("(")[0].isidentifier():
         return entry == str(case)
     if re.fullmatch(r"[A-Z0-9_]+", entry):
@@ -24,7 +24,7 @@ def matches(entry: str, case: Case) -> bool:
 
 
 def select(ops: str | None, params: str | None, perf: bool, file: str = "") -> list[Case]:
-    """The cases that pass both filters, or those of a file; GGMLError if there is none."""
+    """Return the cases that pass both filters, or those of a file; GGMLError if there are none."""
     from ggml_py.errors import GGMLError
     from llama_py_tools.test_backend_ops.cases import all_cases
     from llama_py_tools.test_backend_ops.op_file import read_cases

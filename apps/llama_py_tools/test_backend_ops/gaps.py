@@ -1,4 +1,4 @@
-"""Every op with sources whose rows have gaps between elements, wherever the op allows that."""
+"""Test cases with gaps between the elements of source rows, for every op that allows them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Gapped(Leaves):
 
 
 def swapped(init: Init) -> Init:
-    """The same values in memory that has the first two dimensions swapped."""
+    """Return an initializer of the same values in memory with the first two dimensions swapped."""
 
     def init_swapped(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         seen = (*shape[:-2], shape[-1], shape[-2])
@@ -52,7 +52,7 @@ def swapped(init: Init) -> Init:
 
 
 def with_gaps(case: Case, which: int) -> Case:
-    """The same case with gaps in the rows of its input number `which`."""
+    """Return the same case with gaps in the rows of its input number `which`."""
 
     def build(new: Leaves, gaps: int, **args: object) -> Tensor:
         leaves = Gapped(new, gaps)

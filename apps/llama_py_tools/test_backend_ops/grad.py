@@ -1,4 +1,4 @@
-"""grad mode: a device's gradients against central differences of the judge's values."""
+"""Gradient mode: a device's gradients compared with central differences of the judge's values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Gradients(Bench):
 
 
 def with_gradients(case: Case, which: list[int]) -> tuple[Graph, Leaves, list[Tensor | None]]:
-    """Graph, inputs and the gradients of inputs; GGMLError if there is no way to have one."""
+    """Return graph, inputs and gradients of inputs; GGMLError if a gradient is missing."""
     graph, leaves = case.graph()
     inputs, result = list(leaves.inits), graph.nodes[-1]
     weights = graph.build_forward_expand(leaves(result.ne))
@@ -47,7 +47,8 @@ def with_gradients(case: Case, which: list[int]) -> tuple[Graph, Leaves, list[Te
 
 
 def parameters(case: Case) -> list[int]:
-    """The numbers of the inputs that have a gradient; GGMLError, with the reasons, if none has."""
+    """Return the numbers of inputs with a gradient; GGMLError with the reasons if there are
+    none."""
     graph, leaves = case.graph()
     largest = max(sum(t.n_elements for t in leaves.inits), graph.nodes[-1].n_elements)
     if largest > MAX_ELEMENTS:
@@ -67,7 +68,7 @@ def parameters(case: Case) -> list[int]:
 
 
 def unpoisoned_gradients(case: Case, device: Device) -> Gradients | None:
-    """One that is never run; None if there are no gradients."""
+    """Return gradients that are never run; None if there are none."""
     try:
         return Gradients(case, device, parameters(case), poison=False)
     except GGMLError:
@@ -106,15 +107,15 @@ class Slopes:
             bench.buffer.write(leaf.offset, data)
 
     def sample(self, which: int) -> tuple[list[int], Array]:
-        """Some elements of an input. -> their numbers; slopes there, NaN where there is none, and
-        by how much these may be wrong because values are rounded [n, 2]
+        """Return numbers of some elements of an input, with slopes (NaN if undefined) and bounds of
+        their rounding errors [n, 2].
         """
         leaf = list(self.bench.leaves.inits)[which]
         some = [int(i) for i in self.rng.permutation(leaf.n_elements)[:SAMPLES]]
         return some, np.array([self._slope(leaf, i) for i in some]).reshape(-1, 2)
 
     def _slope(self, leaf: Tensor, i: int) -> tuple[float, float]:
-        """The five-point formula, which is two central differences."""
+        """Return the slope by the five-point formula, which is two central differences."""
         at = leaf.offset + 4 * i
         saved = self.bench.buffer.read(at, 4)
         x = float(saved.view(np.float32)[0])
@@ -125,8 +126,8 @@ class Slopes:
         return slope, (4 * noise_n + noise_w) / 3
 
     def _difference(self, at: int, x: float, h: float) -> tuple[float, float]:
-        """The slope between x - h and x + h, and what rounding the values may do to it. None where
-        a value overflows; a masked one, minus infinity, is a constant.
+        """Return the slope between x - h and x + h, and its possible rounding error; None if a
+        value overflows. A masked value (-inf) is a constant.
         """
         up, down = np.float32(x + h), np.float32(x - h)
         above, below = self._values(at, up), self._values(at, down)
@@ -142,7 +143,7 @@ class Slopes:
         return float((weights * (above - below)).sum() / width), float(rounding / width)
 
     def _values(self, at: int, x: np.float32) -> Array:
-        """The result with another x."""
+        """Return the result with another x."""
         self.bench.buffer.write(at, np.array([x]).view(np.uint8))
         self.program.run()
         return values_of(self.result)

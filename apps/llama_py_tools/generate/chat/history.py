@@ -29,7 +29,7 @@ def opened() -> Path | None:
 
 
 def _shorten(file: Path) -> None:
-    """Shorten the file at an entry of prompt_toolkit's history, which begins with a blank line."""
+    """Cut the file at an entry of prompt_toolkit's history, which begins with a blank line."""
     if file.stat().st_size <= MAX_BYTES:
         return
     data = file.read_bytes()[-MAX_BYTES // 2 :]

@@ -1,4 +1,4 @@
-"""Families and meanings of ops, for readers who do not know them."""
+"""Families and meanings of ops, for readers new to them."""
 
 from __future__ import annotations
 

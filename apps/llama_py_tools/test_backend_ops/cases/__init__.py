@@ -12,7 +12,7 @@ from llama_py_tools.test_backend_ops.gaps import cases_with_gaps
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case of every file, each once, and some with gaps; in the order of the ops' names."""
+    """Return every case of every file once, plus some with gaps, in the order of the ops' names."""
     import_families(sys.modules[__name__])
     unique = {(str(c), c.fused, c.perf): c for c in sorted(CASES, key=lambda c: c.op)}
     cases = [*unique.values(), *cases_with_gaps(unique.values())]

@@ -16,12 +16,12 @@ BOUND = 1e-12
 
 
 def alike(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """One sign, and roundings of one sign."""
+    """Return equal values, whose roundings have the same sign."""
     return np.full(shape, 0.1)
 
 
 def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Small values between large ones whose sum is 0."""
+    """Return small values between large ones whose sum is 0."""
     values = rng.uniform(0.5, 1.5, shape)
     values[..., :: shape[-1] - 1] = 1e8, -1e8
     return values

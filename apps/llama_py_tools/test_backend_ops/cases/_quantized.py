@@ -13,7 +13,7 @@ WRITABLE = [t for t in QUANTIZED if t not in PARTNERS and quantizes_as_ggml(t)]
 
 
 def quantization_bound(type: GGMLType, n: int) -> float:
-    """The error if one of n values is rounded to the next level (test-backend-ops.cpp)."""
+    """Return the error if one of n values is rounded to the next level (test-backend-ops.cpp)."""
     if not type.is_quantized:
         return 1e-7
     step = {"q5_0": 1 / 16, "q5_1": 1 / 16, "q8_0": 1 / 64, "iq4_nl": 1 / 4}.get(type.name, 1 / 8)

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/arithmetic.py."""
+"""Test cases of ggml_py/ops/arithmetic.py."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
     @case(name, max_nmse=_bound, type=FLOATS, ne=[(10, 5, 4, 4), (10, 5, 4, 5), (1, 1, 4, 36)],
           overlap=[True])
     def overlapping(new: Leaves, type: GGMLType, ne: Shape, overlap: bool) -> Tensor:
-        """Two thirds of one tensor, from its beginning and from its middle."""
+        """Build the op on two thirds of one tensor, from its beginning and from its middle."""
         step = ne[3] // 2
         whole = new((*ne[:3], ne[3] + step), type, uniform(0.5, 1.5))
         first, second = (
@@ -106,7 +106,7 @@ for _name, _build in BINARY.items():
 def add_id(
     new: Leaves, n_embd: int, n_experts: int, n_experts_used: int, n_token: int, v: bool = False
 ) -> Tensor:
-    """v: the ids are the beginning of a longer list."""
+    """Build ADD_ID; v: the ids are the beginning of a longer list."""
     length = n_experts_used + 3 if v else n_experts_used
     ids = new((length, n_token), I32, integers(0, n_experts))
     if v:

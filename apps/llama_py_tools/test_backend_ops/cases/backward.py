@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/backward.py."""
+"""Test cases of ggml_py/ops/backward.py."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def soft_max_back(
 @case("GET_ROWS_BACK", type=[F32], n=[256], m=[16400], r=[33], v=[False])  # larger than caches
 @case("GET_ROWS_BACK", perf=True, type=[F32], n=[4096], m=[2048], r=[512], v=[False])
 def get_rows_back(new: Leaves, type: GGMLType, n: int, m: int, r: int, v: bool) -> Tensor:
-    """More rows than there are: some are added to several times. v: rows of the gradient apart."""
+    """Build the op with repeated rows, which are summed. v: rows of the gradient have gaps."""
     grad = (new.part if v else new)((n, r), type)
     return ops.get_rows_back(grad, new((r,), I32, integers(0, m)), Tensor(F32, (n, m)))
 

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/collective.py."""
+"""Test cases of ggml_py/ops/collective.py."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def _bound(type: GGMLType, ne: Shape, **_: object) -> float:
 def all_reduce(
     new: Leaves, type: GGMLType, ne: Shape, parts: str, receivers: tuple[int, ...]
 ) -> Tensor:
-    """parts: a 1 for each device that has one."""
+    """Build REDUCE; parts: a 1 for each device that has one."""
     return ops.all_reduce([new(ne, type) if c == "1" else None for c in parts], receivers)

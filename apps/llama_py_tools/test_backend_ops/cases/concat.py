@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/concat.py."""
+"""Test cases of ggml_py/ops/concat.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BF16 = BY_NAME["bf16"]
 @case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 0, 2, 1)], ne_b_d=[2], dim=[1], v=[0])
 @case("CONCAT", perf=True, type=[F32], ne_a=[(4096, 512, 1, 1)], ne_b_d=[512], dim=[0, 1], v=[0])
 def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: int) -> Tensor:
-    """v: bit 0: a is a window, bit 1: b is a window."""
+    """Build CONCAT; v: bit 0: a is a window, bit 1: b is a window."""
     ne_b = tuple(ne_b_d if i == dim else n for i, n in enumerate(ne_a))
     init = integers(-100, 100) if type.name.startswith("i") else None
     a = (new.part if v & 1 else new)(ne_a, type, init)
@@ -42,7 +42,7 @@ def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: i
 def concat_inplace(
     new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: bool
 ) -> Tensor:
-    """v: the result is a window."""
+    """Build CONCAT in place; v: the result is a window."""
     init = integers(-100, 100) if type is I32 else None
     ne_b = tuple(ne_b_d if i == dim else n for i, n in enumerate(ne_a))
     ne = tuple(n + (ne_b_d if i == dim else 0) for i, n in enumerate(ne_a))
@@ -52,7 +52,7 @@ def concat_inplace(
 
 @case("CONCAT_INPLACE", max_nmse=0, ne=[(11, 12, 3, 2)], n=[1, 5], dim=[1, 3], there=[True])
 def concat_there(new: Leaves, ne: Shape, n: int, dim: int, there: bool) -> Tensor:
-    """a is the beginning of the result already."""
+    """Build CONCAT whose `a` is already the beginning of the result."""
     result = new(ne)
     ne_a = tuple(m - n * (i == dim) if m > n else 1 for i, m in enumerate(ne))
     ne_a = tuple(a if i == dim else m for i, (a, m) in enumerate(zip(ne_a, ne, strict=True)))
@@ -63,7 +63,7 @@ def concat_there(new: Leaves, ne: Shape, n: int, dim: int, there: bool) -> Tenso
 
 @case("CONCAT", max_nmse=0, ne_a=[(3, 65, 2, 1)], n=[1, 5], transposed=[True])
 def concat_transposed(new: Leaves, ne_a: Shape, n: int, transposed: bool) -> Tensor:
-    """The convolution state and the transposed input of a recurrent layer."""
+    """Build CONCAT of a recurrent layer's convolution state and its transposed input."""
     b = ops.transpose(new((ne_a[1], n, ne_a[2])))
     return ops.concat(new(ne_a), b, 0)
 

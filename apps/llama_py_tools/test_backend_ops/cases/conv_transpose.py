@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/conv_transpose.py."""
+"""Test cases of ggml_py/ops/conv_transpose.py."""
 
 from __future__ import annotations
 

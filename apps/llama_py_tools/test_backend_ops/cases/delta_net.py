@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/delta_net.py."""
+"""Test cases of ggml_py/ops/delta_net.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gated_delta_net(
     new: Leaves, head_count: int, head_size: int, n_seq_tokens: int, n_seqs: int, v_repeat: int,
     permuted: bool = False, kda: bool = False, K: int = 1, slow: bool = False,
 ) -> Tensor:
-    """slow: gates so near zero that the state is remembered over all tokens."""
+    """Build GATED_DELTA_NET; slow: gates near zero keep the state over all tokens."""
     h, t, s = head_count * v_repeat, n_seq_tokens, head_size
 
     def by_head(n_head: int) -> Tensor:
@@ -58,7 +58,7 @@ def gated_delta_net(
 def gated_delta_net_views(
     new: Leaves, head_count: int, head_size: int, n_seq_tokens: int, n_seqs: int, joint: bool
 ) -> Tensor:
-    """q, k and v are parts of one convolution output, as in a model."""
+    """Build GATED_DELTA_NET with q, k and v as parts of one convolution output, as in a model."""
     h, s, t = head_count, head_size, n_seq_tokens
     row = new((3 * s * h, t, n_seqs), F32, uniform(-0.3, 0.3))
     q, k, v = (part_of_rows(row, (s, h), i * s * h) for i in range(3))
@@ -82,7 +82,7 @@ def delta_net(
     new: Leaves, S: int, heads: tuple[int, int], T: int, n_seqs: int, repeat: str,
     kda: bool = False, saved: bool = False, v: bool = False,
 ) -> Tensor:
-    """heads: key heads, value heads. v: q, k, v, g and beta are heads by token in memory."""
+    """Build DELTA_NET; heads: key heads, value heads. v: tensors are in memory by token."""
     n_keys, n_head = heads
     make = new.permuted if v else lambda ne, axes, *more: new(ne, *more)
     q, k = (ops.l2_norm(make((S, T, n_keys, n_seqs), (0, 2, 1, 3)), 1e-6) for _ in "qk")
@@ -96,7 +96,7 @@ def delta_net(
 
 @case("DELTA_NET", S=[32], gate=[60.0, 1e3])
 def delta_net_bounds(new: Leaves, S: int, gate: float) -> Tensor:
-    """Large gates are cut, and so is the state that they blow up."""
+    """Build DELTA_NET with large gates, which are clamped like the resulting state."""
     q, k, v = (new((S, 1, 1, 1)) for _ in "qkv")
     g, beta = new((1, 1, 1, 1), init=uniform(gate, gate)), new((1, 1, 1, 1))
     return ops.delta_net(q, k, v, g, beta, new((S, S, 1, 1)))

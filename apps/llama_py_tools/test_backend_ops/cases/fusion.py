@@ -32,7 +32,7 @@ def long_rms_norm_mul(new: Leaves, long: str) -> Tensor:
 @case("ADD_RMS_NORM", fused=True, ne=[(17, 5, 1, 1), (256, 1, 1, 1)])
 @case("ADD_RMS_NORM", fused=True, ne=[(64, 5, 4, 3), (1025, 5, 1, 1), (8192, 1, 1, 1)])
 def add_rms_norm(new: Leaves, ne: Shape) -> Tensor:
-    """The residual stream is used again after the norm."""
+    """Build a residual sum that is used again after its norm."""
     x = ops.add(new(ne), new(ne))
     return ops.add(ops.mul(ops.rms_norm(x, 1e-6), new(ne[:1])), x)
 
@@ -61,7 +61,7 @@ def rms_norm_mul_rope(new: Leaves, ne: Shape, mode: int) -> Tensor:
 def rms_norm_mul_rope_set_rows(
     new: Leaves, ne: Shape, mode: int, multi_add: bool, broadcast: bool, set_rows: GGMLType | None
 ) -> Tensor:
-    """Before the norm a sum, and after the rotation the cache, or only one of them, or none."""
+    """Build norm and rotation, optionally with a sum before and the cache after them."""
     x = new(ne)
     if multi_add:
         x = ops.add(ops.add(x, new(ne)), new(ne))
@@ -86,7 +86,7 @@ def _cached(new: Leaves, k: Tensor, type: GGMLType, index: GGMLType) -> Tensor:
 def rope_set_rows(
     new: Leaves, type: GGMLType, ne: Shape, mode: int, index: GGMLType = I64
 ) -> Tensor:
-    """A rotated key goes to the cache."""
+    """Build a rotated key that is stored in the cache."""
     return _cached(new, _rotated(new, new(ne), mode), type, index)
 
 
@@ -109,7 +109,7 @@ def ssm_conv_bias_silu(new: Leaves, d_inner: int, n_t: int, n_s: int, d_conv: in
 def gated_delta_net_cache(
     new: Leaves, n_head: int, size: int, n_tokens: int, n_seqs: int, K: int = 1
 ) -> Tensor:
-    """The last K states are copied into the cache."""
+    """Build a delta net whose last K states are copied into the cache."""
     ne = (size, n_head, n_tokens, n_seqs)
     q, k, v = (new(ne, F32, uniform(-0.3, 0.3)) for _ in "qkv")
     g, beta = (new((1, *ne[1:]), F32, uniform(*r)) for r in ((-2, 0), (0, 1)))
@@ -122,7 +122,8 @@ def gated_delta_net_cache(
 
 @case("GATED_DELTA_NET_IN_CACHE", fused=True, n_tokens=[1, 4, 30], n_seqs=[1, 2, 5], K=[1, 3])
 def gated_delta_net_in_cache(new: Leaves, n_tokens: int, n_seqs: int, K: int) -> Tensor:
-    """Sequences start from any rows of the cache that the last K states are copied into."""
+    """Build a delta net whose sequences start from rows of the cache that K states are copied
+    into."""
     size, n_head, n_cells = 16, 3, n_seqs + 1
     ne, n_state, n_kept = (size, n_head, n_tokens, n_seqs), size * size * n_head, min(K, n_tokens)
     cache = new((n_state, n_cells * K))
@@ -138,7 +139,7 @@ def gated_delta_net_in_cache(new: Leaves, n_tokens: int, n_seqs: int, K: int) ->
 @case("SSM_SCAN_CACHE", fused=True, max_nmse=2e-7, head_dim=[1, 8], n_tokens=[1, 5], n_seqs=[1, 2],
       K=[1, 3])
 def ssm_scan_cache(new: Leaves, head_dim: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
-    """The last K states are copied into the cache that the scan starts from."""
+    """Build a scan whose last K states are copied into the cache that it starts from."""
     n, n_head, n_group, n_cells = 16, 20, 2 if head_dim > 1 else 1, n_seqs + 1
     size, n_kept = n * head_dim * n_head, min(K, n_tokens)
     cache = new((size, n_cells * K))
@@ -175,13 +176,13 @@ def gated_attn_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K:
 def _rows(
     new: Leaves, n: int, head_size: int, n_tokens: int, n_seqs: int
 ) -> tuple[list[Tensor], Tensor]:
-    """What linear attention is given for each token, and its state."""
+    """Return the inputs of linear attention per token, and its state."""
     ne = (head_size, 3, n_tokens * n_seqs)
     return [new(ne) for _ in range(n)], new((head_size * head_size * 3, n_seqs))
 
 
 def _kept(new: Leaves, out: Tensor, k: Tensor, state: Tensor, K: int) -> Tensor:
-    """The last K states are copied into the cache."""
+    """Copy the last K states into the cache."""
     size, n_seqs = state.ne[:2]
     n_kept = min(K, k.ne[2] // n_seqs)
     states = ops.view(out, (size, n_seqs, n_kept), (size, size * n_seqs), k.n_elements)

@@ -16,7 +16,7 @@ EPS = [0.0, 1e-4, 1.0]
 
 
 def _bound(type: GGMLType, **_: object) -> float:
-    """A kernel may keep f32 where the chain rounds."""
+    """Return the error bound: a kernel may keep f32 where the chain rounds."""
     return {"f32": 5e-7, "f16": 5e-5}.get(type.name, 5e-3)
 
 
@@ -33,7 +33,7 @@ def softcap(new: Leaves, ne: Shape, cap: float) -> Tensor:
 @case("SNAKE_FUSE", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(5, 7, 1, 1),
       (33, 32, 1, 1), (1025, 13, 1, 1), (64, 32, 2, 1), (64, 32, 1, 2)])
 def snake(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
-    """x + sin(a x)^2 / b, with a and b of each channel."""
+    """Build x + sin(a x)^2 / b, with a and b per channel."""
     x, a, inverse_b = new(ne, type, uniform(-3, 3)), new((1, ne[1])), new((1, ne[1]))
     return ops.add(x, ops.mul(ops.sqr(ops.sin(ops.mul(x, a))), inverse_b))
 
@@ -70,7 +70,7 @@ def _gated(name: str, function: Callable[[Tensor], Tensor]) -> None:
     def unary_mul(
         new: Leaves, type: GGMLType, ne: Shape, layout: str, swap: bool, tail: str
     ) -> Tensor:
-        """A gate and a value; afterwards the value, or the gate, may be used again."""
+        """Build the product of a gate and a value; the value or the gate may be used again."""
         a, b = _operands(new, type, ne, layout)
         gate = function(a)
         y = ops.mul(b, gate) if swap or layout == "gate" else ops.mul(gate, b)
@@ -140,7 +140,7 @@ def group_norm_mul_add(new: Leaves, ne: Shape, n_groups: int) -> Tensor:
 
 @case("L2_NORM_BATCH", fused=True, ne=ROWS, n=[2, 4], eps=EPS, v=[False, True])
 def l2_norm_batch(new: Leaves, ne: Shape, n: int, eps: float, v: bool) -> Tensor:
-    """Norms of siblings, parts of one tensor or not, added up."""
+    """Build the sum of norms of several tensors, or of parts of one tensor."""
     normed = [ops.l2_norm(new.half(ne, 1) if v else new(ne), eps) for _ in range(n)]
     total = normed[0]
     for y in normed[1:]:

@@ -36,7 +36,7 @@ REPACKED = [BY_NAME[n] for n in ("q8_0", "q4_0", "q5_1", "q4_K", "q6_K", "iq4_xs
 def ffn_glu(
     new: Leaves, type_a: GGMLType, glu: str, m: int, n: int, k: int, again: bool
 ) -> Tensor:
-    """again: what was gated is wanted once more."""
+    """Build a gated feed-forward layer; again: the gated value is used twice."""
     x = new((k, n))
     up, gate = (ops.mul_mat(new.weight((k, m), type_a), x) for _ in range(2))
     y = GLU[glu](gate, up)
@@ -51,7 +51,7 @@ def experts_glu(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, glu: str, m: int, n: int, k: int,
     some: bool,
 ) -> Tensor:
-    """some: of eight matrices that are chosen from, those from the third on are here."""
+    """Build gated experts; some: of eight matrices, only those from the third on are present."""
     of, first = (8, 2) if some else (0, 0)
     ids = new((of or n_mats, n), I32, row_numbers(of or n_mats))
     ids, x = ops.view_2d(ids, n_used, n, ids.nb[1], 0), new((k, 1, n))
@@ -72,7 +72,7 @@ def _glu(name: str, gate: Tensor, up: Tensor) -> Tensor:
 def mul_mat_vec_fusion(
     new: Leaves, type: GGMLType, glu: str, m: int, bias: bool, batch: tuple[int, int]
 ) -> Tensor:
-    """Up and gate of a few tokens, or up alone, each with its bias, and one more added."""
+    """Build up and gate for a few tokens, or up only, with bias and another sum."""
     n, k = 32, 256
     x = new((k, m, *batch))
 
@@ -91,7 +91,7 @@ def mul_mat_vec_fusion(
 def mul_mat_id_vec_fusion(
     new: Leaves, type: GGMLType, glu: str, m: int, bias: bool, one_row: bool
 ) -> Tensor:
-    """The same of chosen experts, each weighted. one_row: all read the token's one row."""
+    """Build up and gate of chosen, weighted experts. one_row: all read the token's one row."""
     n, k, n_mats, n_used = 32, 256, 16, 8
     ids = new((n_mats, m), I32, row_numbers(n_mats))
     ids = ops.view_2d(ids, n_used, m, ids.nb[1], 0)
@@ -111,7 +111,7 @@ def mul_mat_id_vec_fusion(
 def mul_mat_id_fusion(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, outs: int
 ) -> Tensor:
-    """Several products of the same rows and experts, weighted and added up."""
+    """Build several products of the same rows and experts, weighted and summed."""
     ids, x = new((n_used, n), I32, integers(0, n_mats)), new((k, n_used, n))
     products = [ops.mul_mat_id(new((k, m, n_mats), type_a), x, ids) for _ in range(outs)]
     total = products[0]
@@ -139,7 +139,7 @@ def topk_moe(
     new: Leaves, n_expert: int, n_used: int, n_tokens: int, with_norm: bool, biased: bool = False,
     gating: str = "softmax", scale: float = 0.0,
 ) -> Tensor:
-    """The router: probabilities of the experts, and the weights of the chosen ones."""
+    """Build the router: probabilities of the experts, and weights of the chosen ones."""
     logits = new((n_expert, n_tokens), F32, uniform(-3, 3))
     if gating == "softmax":
         probs = ops.soft_max(logits)
@@ -165,7 +165,7 @@ def topk_moe(
 def topk_qsa(
     new: Leaves, n_blocks: int, n_kv: int, n_tokens: int, n_seqs: int, width: int
 ) -> Tensor:
-    """Cells with the largest scores of their blocks and mask."""
+    """Build the choice of cells with the largest scores of their blocks and mask."""
     score = new((n_blocks, n_tokens, n_seqs), F32, uniform(0, 0.5))
     block = new((n_kv, n_seqs), I32, integers(0, n_blocks))
     mask = new((n_kv, n_tokens, n_seqs), BY_NAME["f16"], distinct)
@@ -181,7 +181,7 @@ def moe_reduce(
     new: Leaves, n_embd: int, n_used: int, n_tokens: int, scaled: bool = False,
     shifted: bool = False,
 ) -> Tensor:
-    """Weighted outputs of the chosen experts, added up one view after the other.
+    """Build weighted outputs of the chosen experts, summed one view after another.
 
     scaled: by a factor of each expert before. shifted: they begin in the middle of a vector.
     """

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/glu.py."""
+"""Test cases of ggml_py/ops/glu.py."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def fused_mul_unary(
     new: Leaves, kind: str, ne: Shape, limit: float, inplace: bool = False, v: bool = False,
     one: bool = False,
 ) -> Tensor:
-    """one: one gate for each row."""
+    """Build FUSED_MUL_UNARY; one: one gate per row."""
     make, wide = new.part if v else new, uniform(-5, 5)
     a, b = make((1, *ne[1:]) if one else ne, init=wide), make(ne, init=wide)
     return ops.fused_mul_unary(a, b, kind, limit, inplace)

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/hyper_connections.py."""
+"""Test cases of ggml_py/ops/hyper_connections.py."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def dsv4_hc_post(
     new: Leaves, n_embd: int, n_tokens: int, identity: bool, v: bool = False, hc: int = STREAMS,
     gated: bool = False,
 ) -> Tensor:
-    """gated: the weights come out of a sigmoid."""
+    """Build DSV4_HC_POST; gated: the weights are the result of a sigmoid."""
     make = new.part if v else new
     x, residual = make((n_embd, n_tokens)), make((n_embd, hc, n_tokens))
     comb = None if identity else make((hc, hc, n_tokens))

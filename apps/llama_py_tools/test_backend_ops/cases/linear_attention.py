@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/linear_attention.py."""
+"""Test cases of ggml_py/ops/linear_attention.py."""
 
 from __future__ import annotations
 

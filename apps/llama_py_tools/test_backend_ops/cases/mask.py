@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/mask.py."""
+"""Test cases of ggml_py/ops/mask.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/norm.py."""
+"""Test cases of ggml_py/ops/norm.py."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rms_norm_inplace(new: Leaves, type: GGMLType, ne: Shape, eps: float, inplace
 
 @case("NORM", type=[F32], ne=[(64, 5, 4, 3), (33, 7, 1, 1)], eps=[0.0, 1e-6], swapped=[True])
 def norm_swapped(new: Leaves, type: GGMLType, ne: Shape, eps: float, swapped: bool) -> Tensor:
-    """The elements of a row are apart."""
+    """Build a norm over rows with gaps between elements."""
     return ops.norm(new.permuted(ne, (1, 0, 2, 3), type, uniform(-1, 2)), eps)
 
 

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/pad.py."""
+"""Test cases of ggml_py/ops/pad.py."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pad_circular(new: Leaves, ne_a: Shape, pad: Shape, circular: bool) -> Tensor
       pads=[(1, 2, 3, 4, 5, 6, 7, 8), (0, 2, 0, 4, 0, 6, 0, 8)], tfrm=[0, 1, 2],
       circular=[False, True])
 def pad_ext_there(new: Leaves, ne_a: Shape, pads: Shape, tfrm: int, circular: bool) -> Tensor:
-    """tfrm 1: a window of the first half in each dimension, 2: dimensions 0 and 2 swapped."""
+    """Build PAD; tfrm 1: of a window of the first halves, 2: with dimensions 0 and 1 swapped."""
     a = new(ne_a)
     if tfrm == 1:
         a = ops.view_4d(a, *((n + 1) // 2 for n in a.ne), *a.nb[1:], 0)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/pool.py."""
+"""Test cases of ggml_py/ops/pool.py."""
 
 from __future__ import annotations
 

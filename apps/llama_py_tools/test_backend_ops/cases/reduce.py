@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/reduce.py."""
+"""Test cases of ggml_py/ops/reduce.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES: list[Shape] = [(n, 5, 3, 2) for n in (1, 3, 17, 33, 63, 65, 100, 257)]
 
 
 def distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Rows of shuffled, different values: no ties, so one right answer."""
+    """Return rows of shuffled, distinct values: without ties the result is unique."""
     row = np.arange(shape[-1]) - shape[-1] // 2
     return rng.permuted(np.broadcast_to(row, shape).copy(), axis=-1)
 
@@ -46,7 +46,7 @@ def _strided(name: str, build: Callable[[Tensor], Tensor]) -> None:
     @case(name, type=[F32], ne=[(11, 5, 6, 3), (16, 5, 6, 3)], half=[0, 1, 2],
           perm=[(0, 1, 2, 3), (0, 2, 3, 1)])
     def halved(new: Leaves, type: GGMLType, ne: Shape, half: int, perm: Shape) -> Tensor:
-        """Half of a tensor, its dimensions exchanged."""
+        """Build the op on half of a tensor with permuted dimensions."""
         stored = tuple(ne[i] for i in perm)
         return build(ops.permute(new.half(stored, half, type), *perm))
 

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/rope.py."""
+"""Test cases of ggml_py/ops/rope.py."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rope(
     ef: float = 0.0, af: float = 1.0, ff: bool = False, v: bool = False, half: int | None = None,
     inplace: bool = False, betas: tuple[float, float] = (32.0, 1.0),
 ) -> Tensor:
-    """v: a window of a larger tensor; half: half of one twice as large; betas: of YaRN."""
+    """Build ROPE; v: on a window of a larger tensor; half: on half of one; betas: of YaRN."""
     a = new.half(ne_a, half, type) if half is not None else (new.part if v else new)(ne_a, type)
     pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
     factors = new((_pairs(mode, n_dims),), F32, uniform(0.9, 1.1)) if ff else None
@@ -112,7 +112,7 @@ def rope_offset(
     new: Leaves, ne_a: Shape, n_dims: int, mode: int, n_offs: int, type: GGMLType = F32,
     ff: bool = False, inplace: bool = False, back: bool = False,
 ) -> Tensor:
-    """The rotated channels are in the middle or at the end of a head."""
+    """Build ROPE with rotated dimensions in the middle or at the end of a head."""
     a, pos = new(ne_a, type), new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
     factors = new((_pairs(mode, n_dims),), F32, uniform(0.9, 1.1)) if ff else None
     common = (n_dims, mode, 0, 1e4, 1.4245, 0.7465, 1.0, 32.0, 1.0, _sections(mode, n_dims), n_offs)
@@ -123,7 +123,7 @@ def rope_offset(
 
 @case("ROPE", ne_a=[(64, 4, 7, 1)], mode=[NORMAL, NEOX], part_of_heads=[True])
 def rope_view(new: Leaves, ne_a: Shape, mode: int, part_of_heads: bool) -> Tensor:
-    """The query part of a joint projection: heads are apart by more than their size."""
+    """Build ROPE on the queries of a joint projection, with gaps between heads."""
     n0, n1, n2, _ = ne_a
     joint = new((n0 * (n1 + 4), n2))
     row = joint.type.row_size(n0)

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/rows.py."""
+"""Test cases of ggml_py/ops/rows.py."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def get_rows(
     new: Leaves, type: GGMLType, n: int, m: int, r: int, be1: int, be2: int, v: bool,
     half: int | None = None,
 ) -> Tensor:
-    """v: the row numbers are part of a longer list; half: the rows are half of a larger tensor."""
+    """Build GET_ROWS; v: ids of a longer list; half: rows of half of a larger tensor."""
     init = integers(-100, 100) if type is I32 else None
     ids = new((2 * r if v else r, be1, be2), I32, integers(0, m))
     if v:
@@ -52,7 +52,8 @@ def get_rows(
 
 
 def row_numbers(n_rows: int) -> Init:
-    """Different rows or experts in each line: which of two writes to a row wins is not defined."""
+    """Return an initializer of distinct rows per line: the winner of two writes to a row is
+    undefined."""
 
     def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         order = np.broadcast_to(np.arange(n_rows), (*shape[:-1], n_rows))
@@ -93,7 +94,7 @@ def set_rows(
     new: Leaves, type: GGMLType, type_idx: GGMLType, ne: Shape, nr23: Shape, r: int, v: bool,
     type_src: GGMLType = F32, half: int | None = None,
 ) -> Tensor:
-    """v: of a larger tensor, and so are the row numbers; half: of one twice as large."""
+    """Build SET_ROWS; v: on a window, with ids of a longer list; half: on half of a tensor."""
     n0, n_rows, n2, n3 = ne[0], ne[1], ne[2] * nr23[0], ne[3] * nr23[1]
     shape = (n0, r, n2, n3)
     src = new.half(shape, half) if half is not None else (new.part if v else new)(shape, type_src)

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/sequence.py."""
+"""Test cases of ggml_py/ops/sequence.py."""
 
 from __future__ import annotations
 

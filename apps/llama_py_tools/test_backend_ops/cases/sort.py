@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/sort.py."""
+"""Test cases of ggml_py/ops/sort.py."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _sorted_column(rows: Array) -> Array:
       ne=[(1, 2, 1, 3), (4, 2, 1, 3), (139, 1, 2, 1), (8192, 2, 1, 1)], k=[1, 3, 100, 2051],
       ties=[True])
 def top_k_ties(new: Leaves, type: GGMLType, ne: Shape, k: int, ties: bool) -> Tensor:
-    """Which of equal elements are taken is not defined; their values are."""
+    """Build TOP_K with ties: the chosen indices are undefined, their values are not."""
     a = new(ne, type, integers(0, max(2, ne[0] // 64)))
     n_rows, k = ne[1] * ne[2] * ne[3], min(k, ne[0])
     ids = ops.reshape(ops.top_k(a, k), k, n_rows)

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/ssm.py."""
+"""Test cases of ggml_py/ops/ssm.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 
 def part_of_rows(joint: Tensor, ne: tuple[int, int], first: int) -> Tensor:
-    """[ne0, ne1, T, B] of the rows of joint, from element `first` of each on."""
+    """Return [ne0, ne1, T, B] of the rows of joint, from element `first` of each on."""
     size = joint.type.type_size
     return ops.view_4d(
         joint, *ne, *joint.ne[1:3], ne[0] * size, joint.nb[1], joint.nb[2], first * size
@@ -37,7 +37,7 @@ def ssm_conv_view(new: Leaves, d_conv: int, d_inner: int, n_t: int, n_s: int, v:
 
 
 def sequences(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Each token's own sequence, then some others, then -1."""
+    """Return each token's own sequence, then some others, then -1."""
     lines = [rng.permutation(shape[-1]) for _ in range(shape[-2])]
     length = rng.integers(1, shape[-1] + 1, (shape[-2], 1))
     chosen = np.array(lines).reshape(shape[-2:])
@@ -90,7 +90,7 @@ def ssm_scan(
     new: Leaves, d_state: int, head_dim: int, n_head: int, n_group: int, T: int, n_seqs: int,
     K: int = 1, v: bool = False, slow: bool = False,
 ) -> Tensor:
-    """head_dim 1: Mamba-1, a decay per state; else Mamba-2. v: x, b and c are parts of one row.
+    """Build SSM_SCAN; head_dim 1: Mamba-1; else Mamba-2. v: x, b and c are parts of one row.
 
     slow: the state decays so little that its beginning is remembered to the end.
     """

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/training.py."""
+"""Test cases of ggml_py/ops/training.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cross_entropy_loss_back(new: Leaves, type: GGMLType, ne: Shape, low: float) 
 
 
 def _distinct(rng, shape):  # type: ignore[no-untyped-def]
-    """Rows of 0, 1, .. in random order, so that an ARGMAX has no ties."""
+    """Return rows of 0, 1, .. in random order, so that an ARGMAX has no ties."""
     return rng.permuted(rng.random(shape), axis=-1).argsort(-1)
 
 

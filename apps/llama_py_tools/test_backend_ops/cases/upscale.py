@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/upscale.py."""
+"""Test cases of ggml_py/ops/upscale.py."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ CACHED = [F32, F16, BF16, Q8_0, Q4_0, *(BY_NAME[n] for n in ("q4_1", "q5_0", "q5
 
 
 def kq_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Random biases, blocks of -inf; no token is left without a cell to see."""
+    """Return random biases with blocks of -inf; each token sees at least one cell."""
     mask = rng.uniform(-1, 1, shape)
     blocks = rng.random((*shape[:2], -(-shape[2] // 4), -(-shape[3] // 16))) < 0.3
     hidden = blocks.repeat(4, axis=2).repeat(16, axis=3)[:, :, : shape[2], : shape[3]]
@@ -24,7 +24,7 @@ def kq_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def causal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """The last tokens of a context: each sees the cells up to its own."""
+    """Return a causal mask of the last tokens of a context."""
     n_tokens, n_kv = shape[-2:]
     seen = np.arange(n_kv) <= np.arange(n_tokens)[:, None] + max(n_kv - n_tokens, 0)
     return np.broadcast_to(np.where(seen, 0, -np.inf), shape)
@@ -33,8 +33,8 @@ def causal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 def _heads(
     new: Leaves, d: int, n: int, n_head: int, n_seqs: int, type: GGMLType, layout: str
 ) -> Tensor:
-    """[d, n, n_head, n_seqs], in memory by head, by token, or a window of a larger cache: of all
-    heads, of each head, of each sequence, or of the longer rows of each cell.
+    """Add heads [d, n, n_head, n_seqs], in memory by head, by token, or as a window of a larger
+    cache: of all heads, of each head, of each sequence, or of the longer rows of each cell.
     """
     ne = (d, n, n_head, n_seqs)
     if layout == "window":
@@ -102,7 +102,7 @@ def flash_attn_ext(
     sinks: bool = False, max_bias: float = 0.0, logit_softcap: float = 0.0, type_K: GGMLType = F16,
     layout: str = "heads", prec: str = "f32",
 ) -> Tensor:
-    """nh key heads, nh * nr23[0] query heads, nr23[1] sequences; hsv 0: as hsk."""
+    """Build attention of nh key heads, nh * nr23[0] query heads, nr23[1] sequences; hsv 0: hsk."""
     q_layout = "tokens" if layout != "heads" else "heads"
     n_head, n_seqs = nh * nr23[0], nr23[1]
     q = _heads(new, hsk, nb, n_head, n_seqs, F32, q_layout)
@@ -115,7 +115,7 @@ def flash_attn_ext(
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, kv=[64, 200], nb=[1, 5, 64], rows=[64], mask_kind=["causal"])
 def flash_attn_causal(new: Leaves, kv: int, nb: int, rows: int, mask_kind: str) -> Tensor:
-    """A causal mask with rows to spare, as the cache makes it."""
+    """Build attention with a causal mask that has spare rows, like the cache's."""
     q = new.permuted((64, nb, 4, 1), (0, 2, 1, 3))
     k, v = (new.permuted((64, kv, 2, 1), (0, 2, 1, 3), F16) for _ in "kv")
     return ops.flash_attn_ext(q, k, v, new((kv, rows), F16, causal), 0.125)
@@ -123,7 +123,7 @@ def flash_attn_causal(new: Leaves, kv: int, nb: int, rows: int, mask_kind: str) 
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, kv=[33], nb=[3], hidden=["all"])
 def flash_attn_blind(new: Leaves, kv: int, nb: int, hidden: str) -> Tensor:
-    """A token that sees no cell gets zeros."""
+    """Build attention with a token that sees no cell, and gets zeros."""
 
     def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         mask = np.zeros(shape)
@@ -137,7 +137,8 @@ def flash_attn_blind(new: Leaves, kv: int, nb: int, hidden: str) -> Tensor:
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, kv=[33, 300], nb=[1, 5, 40], type_K=[F16, F32],
       hidden=["nan"])
 def flash_attn_hidden_nan(new: Leaves, kv: int, nb: int, type_K: GGMLType, hidden: str) -> Tensor:
-    """What a hidden cell holds does not matter; the token that does see one gets NaN."""
+    """Build attention with NaN in hidden cells, which has no effect; a token that sees one gets
+    NaN."""
 
     def cells(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         x = rng.uniform(-1, 1, shape)
@@ -161,7 +162,7 @@ def flash_attn_hidden_nan(new: Leaves, kv: int, nb: int, type_K: GGMLType, hidde
 def flash_attn_mixed(
     new: Leaves, types: tuple[str, str], d: int, kv: int, nb: int, mask: bool
 ) -> Tensor:
-    """Keys and values of different types."""
+    """Build attention with keys and values of different types."""
     q = new((d, nb, 4))
     k, v = (new((d, kv, 2), BY_NAME[name]) for name in types)
     return ops.flash_attn_ext(q, k, v, new((kv, nb), F16, kq_mask) if mask else None, d**-0.5)
@@ -174,7 +175,7 @@ def flash_attn_mixed(
 def flash_attn_shared(
     new: Leaves, hsk: int, hsv: int, nr: int, kv: int, nb: int, type_K: GGMLType, shared: bool
 ) -> Tensor:
-    """The values are the beginning of the keys, as in latent attention."""
+    """Build attention whose values are the beginning of the keys, as in latent attention."""
     k = new.half((hsk, kv, 1), 1, type_K)
     v = ops.view_4d(k, hsv, kv, 1, 1, *k.nb[1:], 0)
     mask = new((kv, nb), F16, kq_mask)
@@ -182,7 +183,7 @@ def flash_attn_shared(
 
 
 def sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Each token sees an eighth of the cells."""
+    """Return a mask in which each token sees an eighth of the cells."""
     order = rng.random(shape).argsort(-1)
     return np.where(order < max(1, shape[-1] // 8), rng.uniform(-1, 1, shape), -np.inf)
 
@@ -193,7 +194,7 @@ def flash_attn_sparse(
     new: Leaves, d: int, nr: int, n_seqs: int, kv: int, nb: int, n_kv_max: int, type_K: GGMLType,
     max_bias: float,
 ) -> Tensor:
-    """Most cells are hidden, and the op is told how many are not."""
+    """Build attention with mostly hidden cells, and with n_kv_max set."""
     q = new((d, nb, nr, n_seqs))
     k, v = (new((d, kv, 1, n_seqs), type_K) for _ in "kv")
     mask = new((kv, nb, 1, n_seqs), F16, sparse)

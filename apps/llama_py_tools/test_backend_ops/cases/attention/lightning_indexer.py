@@ -14,7 +14,7 @@ KEYS += [BY_NAME[n] for n in ("bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "i
 
 
 def causal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Values, and minus infinity in one place of four."""
+    """Return random values, with -inf in a quarter of the places."""
     return np.where(rng.random(shape) < 0.25, -np.inf, rng.uniform(-1, 1, shape))
 
 
@@ -40,7 +40,7 @@ def lightning_indexer(
     new: Leaves, type_K: GGMLType, hsk: int, nh: int, kv: int, nb: int, streams: tuple[int, int],
     v: bool = False,
 ) -> Tensor:
-    """streams: of the keys, of the mask. v: q and k are parts of larger tensors."""
+    """Build LIGHTNING_INDEXER; streams: of the keys, of the mask. v: parts of larger tensors."""
     make = new.part if v else new
     q, k = make((hsk, nh, nb, streams[0])), make((hsk, 1, kv, streams[0]), type_K)
     weights, mask = new((nh, nb, 1, streams[0])), new((kv, nb, 1, streams[1]), F16, causal)

@@ -48,7 +48,7 @@ def soft_max(
 
 @case("SOFT_MAX", max_nmse=1e-6, ne=[(17, 5, 2, 1)], mask_rows=[8])
 def soft_max_padded_mask(new: Leaves, ne: Shape, mask_rows: int) -> Tensor:
-    """The mask may have more rows than there are tokens."""
+    """Build SOFT_MAX with a mask that has more rows than there are tokens."""
     mask = new((ne[0], mask_rows, 1, 1), F32, kq_mask)
     return ops.soft_max_ext(new(ne), mask, 1.0, 0.0)
 

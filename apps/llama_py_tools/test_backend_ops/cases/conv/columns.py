@@ -1,4 +1,4 @@
-"""Cases of IM2COL and IM2COL_3D (ggml_py/ops/conv.py), and of what goes through them.
+"""Test cases of IM2COL and IM2COL_3D (ggml_py/ops/conv.py), and of convolutions that use them.
 
 llama.cpp crosses every stride with every padding and dilation (2051 cases of IM2COL_3D).
 """
@@ -23,7 +23,7 @@ PLANES: list[Shape] = [
 
 
 def _part(new: Leaves, ne: Shape, type: GGMLType, apart: bool) -> Tensor:
-    """Channels and batches are apart: what ggml's IM2COL honours."""
+    """Add a tensor with gaps between channels and batches, which ggml's IM2COL supports."""
     if not apart:
         return new(ne, type)
     parent = new((ne[0], ne[1], ne[2] + 1, ne[3] + 1), type)

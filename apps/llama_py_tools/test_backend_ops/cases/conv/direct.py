@@ -21,17 +21,17 @@ ONES = (1, 1, 1)
 
 
 def _inner_channels(t: Tensor) -> Tensor:
-    """The same tensor with dimension 2 (of an image) innermost in memory."""
+    """Return the same tensor with dimension 2 (of an image) innermost in memory."""
     return ops.permute(ops.cont(ops.permute(t, 1, 2, 0, 3)), 2, 0, 1, 3)
 
 
 def _inner_last(t: Tensor) -> Tensor:
-    """The same kernel with dimension 3 innermost in memory, then 2."""
+    """Return the same kernel with dimension 3 innermost in memory, then 2."""
     return ops.permute(ops.cont(ops.permute(t, 2, 3, 1, 0)), 3, 2, 0, 1)
 
 
 def _flops_2d(ne_input: Shape, ne_kernel: Shape, **_: object) -> float:
-    """At stride 1 and full padding."""
+    """Return the FLOPs at stride 1 and full padding."""
     places = ne_input[0] * ne_input[1] * ne_input[3]
     return 2.0 * places * ne_kernel[0] * ne_kernel[1] * ne_kernel[2] * ne_kernel[3]
 
@@ -116,7 +116,8 @@ def conv_2d_dw(
 
 @case("CONV_2D_DW", ne_input=[(17, 9, 5, 2)], type_kernel=[F32, F16], v=["image", "kernel"])
 def conv_2d_dw_strided(new: Leaves, ne_input: Shape, type_kernel: GGMLType, v: str) -> Tensor:
-    """Only one of the two has its channels inside, or planes are apart."""
+    """Build the op with channels innermost in only one of both tensors, or with gaps between
+    planes."""
     a = new((3, 3, 1, ne_input[2]), type_kernel)
     if v == "kernel":
         a, b = _inner_last(a), new.part(ne_input)
@@ -126,7 +127,7 @@ def conv_2d_dw_strided(new: Leaves, ne_input: Shape, type_kernel: GGMLType, v: s
 
 
 def _flops_3d(size: ops.Triple, kernel: ops.Triple, IC: int, OC: int, N: int, **_: object) -> float:
-    """At stride 1 and full padding."""
+    """Return the FLOPs at stride 1 and full padding."""
     return 2.0 * prod(size) * prod(kernel) * IC * OC * N
 
 

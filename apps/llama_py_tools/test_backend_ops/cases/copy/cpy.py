@@ -54,21 +54,22 @@ def cpy(
 
 @case("CPY", max_nmse=0, type=STORED, ne=[(64, 4, 3, 1)])
 def cpy_blocks(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
-    """Blocks are moved, not rounded again."""
+    """Build CPY of blocks, which are not rounded again."""
     return ops.cpy(new(ne, type), new(ne, type))
 
 
 @case("CPY", max_nmse=0, type=STORED, ne=[(64, 4, 3, 1)], ne_dst=[(32, 24), (96, 8)],
       max_dst=[True])
 def cpy_block_shape(new: Leaves, type: GGMLType, ne: Shape, ne_dst: Shape, max_dst: bool) -> Tensor:
-    """Blocks to rows of f32 of another length."""
+    """Build CPY of blocks to rows of f32 of another length."""
     return ops.cpy(new(ne, type), new(ne_dst))
 
 
 @case("CPY", max_nmse=0, type_src=[F32], ne=[(3, 8, 2, 1)], to=[(48,), (6, 8), (2, 4, 6)],
       view=[False, True])
 def cpy_shape(new: Leaves, type_src: GGMLType, ne: Shape, to: Shape, view: bool) -> Tensor:
-    """Element order is kept when shapes differ; with a view, the destination is a window."""
+    """Build CPY between shapes, which keeps the order of elements; view: the destination is a
+    window."""
     dst = new.part(to) if view else new(to)
     return ops.cpy(new.permuted(ne, (1, 0, 2, 3), type_src), dst)
 
@@ -109,7 +110,7 @@ def cpy_more(
 def cpy_same_type(
     new: Leaves, type: GGMLType, blocks: int, permute_src: Shape, permute_dst: Shape
 ) -> Tensor:
-    """Rows of so many blocks, or elements, as they are."""
+    """Build CPY of rows of `blocks` blocks, or elements, without conversion."""
     ne = (blocks * type.block_size, 2, 3, 4)
     a = new.permuted(ne, permute_src, type, WHOLE)
     return ops.cpy(a, new.permuted(ne, permute_dst, type))
@@ -133,7 +134,7 @@ def cpy_transposed(new: Leaves, type: GGMLType, ne: Shape, transposed: str) -> T
 def cpy_halves(
     new: Leaves, type: GGMLType, ne: Shape, half_src: int | None, half_dst: int
 ) -> Tensor:
-    """Into half of a larger tensor, from one or from a whole."""
+    """Build CPY to half of a larger tensor, from a half or a whole one."""
     a = new(ne, type) if half_src is None else new.half(ne, half_src, type)
     return ops.cpy(a, new.half(ne, half_dst, type))
 

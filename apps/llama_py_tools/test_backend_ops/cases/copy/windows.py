@@ -19,7 +19,7 @@ MIDDLE = ((0, 128, 0, 0), (4096, 256, 1, 1))
 
 
 def _window(a: Tensor, at: Shape, inplace: bool = False) -> tuple[int, int, int, int]:
-    """Strides of the result, which is dense unless it is a; and where the window begins."""
+    """Return strides of the result, which is dense unless it is a; and the offset of the window."""
     nb = a.nb if inplace else contiguous_strides(a.type, a.ne)
     return (*nb[1:], sum(i * s for i, s in zip(at, nb, strict=True)))
 
@@ -57,7 +57,7 @@ def acc_strided(new: Leaves, ne: Shape, strided: str) -> Tensor:
 @case("ACC", block_size=[8], n_blocks=[8], ne2=[1], ne3=[1])
 @case("ACC", block_size=[32], n_blocks=[4], ne2=[2], ne3=[2])
 def acc_block(new: Leaves, block_size: int, n_blocks: int, ne2: int, ne3: int) -> Tensor:
-    """Square matrices put together from their blocks, one after the other, each of all batches."""
+    """Build square matrices from their blocks, one after another, for all batches."""
     chunk = block_size * n_blocks
     out = ops.clamp(new((chunk, chunk, ne2, ne3)), 0, 0)
     for j in range(n_blocks):

@@ -75,7 +75,8 @@ def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: boo
 
 
 def hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Signs by the parity of common ones in the numbers of row and column, over sqrt(n)."""
+    """Return the Hadamard matrix over sqrt(n): signs by the parity of common bits of row and
+    column."""
     n = shape[-1]
     common = np.arange(n)[:, None] & np.arange(n)
     matrix: Array = np.where(np.bitwise_count(common) % 2, -1, 1) / np.sqrt(n)

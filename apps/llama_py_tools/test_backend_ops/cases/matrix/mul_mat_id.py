@@ -61,7 +61,8 @@ def mul_mat_id(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, b: bool, m: int, n: int, k: int,
     prepared: bool, range: float = 1.0, half: int | None = None,
 ) -> Tensor:
-    """b: every chosen expert reads the same row of the token. The ids are part of a longer list.
+    """Build MUL_MAT_ID with ids from a longer list; b: every expert reads the same row of the
+    token.
 
     range: b's largest value; beyond f16's it may not be rounded to f16. half: the matrices are half
     of a larger tensor.
@@ -81,7 +82,7 @@ def mul_mat_id(
 def mul_mat_id_same(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, same: bool
 ) -> Tensor:
-    """All tokens choose one expert, several times."""
+    """Build MUL_MAT_ID in which all tokens choose one expert, several times."""
     ids = new((n_used, n), I32, lambda rng, shape: np.full(shape, n_mats - 1))
     return ops.mul_mat_id(new((k, m, n_mats), type_a), new((k, n_used, n)), ids)
 

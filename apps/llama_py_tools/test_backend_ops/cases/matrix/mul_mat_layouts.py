@@ -30,7 +30,7 @@ HEADS = [((8, 1), (4, 1)), ((4, 3), (4, 1)), ((12, 1), (1, 1)), ((1, 3), (4, 1))
 def mul_mat_batch(
     new: Leaves, type_a: GGMLType, m: int, n: int, k: int, bs_nr: tuple[Shape, Shape]
 ) -> Tensor:
-    """Several matrices, each used by a group of b's (grouped heads)."""
+    """Build MUL_MAT of several matrices, each used by a group of b's (grouped heads)."""
     (b2, b3), (r2, r3) = bs_nr
     return ops.mul_mat(new((k, m, b2, b3), type_a), new((k, n, b2 * r2, b3 * r3)))
 
@@ -38,7 +38,7 @@ def mul_mat_batch(
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[17], n=[1, 9], k=[64, 65],
       per=[(0, 2, 1, 3), (0, 3, 2, 1)])
 def mul_mat_permuted(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape) -> Tensor:
-    """Attention without flash: both are heads laid out by token."""
+    """Build MUL_MAT of heads laid out by token, as in attention without flash."""
     a = new.permuted((k, m, 2, 3), per, type_a)
     return ops.mul_mat(a, new.permuted((k, n, 4, 3), per))
 
@@ -83,7 +83,7 @@ def mul_mat_both_permuted(
 def mul_mat_halves(
     new: Leaves, type_a: GGMLType, m: int, n: int, k: int, half: tuple[int | None, int | None]
 ) -> Tensor:
-    """Each of the two may be half of a larger tensor: rows, matrices or batches are apart."""
+    """Build MUL_MAT with halves of larger tensors: rows, matrices or batches have gaps."""
     shapes, types = ((k, m, 4, 3), (k, n, 8, 3)), (type_a, F32)
     a, b = (
         new(ne, t) if dim is None else new.half(ne, dim, t)
@@ -94,7 +94,7 @@ def mul_mat_halves(
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[8], n=[1, 16], k=[64], padding=[16])
 def mul_mat_padded(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, padding: int) -> Tensor:
-    """Matrices that are no whole number of rows apart."""
+    """Build MUL_MAT of matrices that are not a whole number of rows apart."""
     plane = (m * k + padding) * type_a.type_size
     a = ops.view_3d(new((8 * (m * k + padding),), type_a), k, m, 8, k * type_a.type_size, plane, 0)
     return ops.mul_mat(a, new((k, n, 8)))
@@ -102,7 +102,7 @@ def mul_mat_padded(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, paddin
 
 @case("MUL_MAT", max_nmse=BOUND, m=[32], n=[4], k=[96], bs=[(3, 2)], overlap=[True])
 def mul_mat_overlapping(new: Leaves, m: int, n: int, k: int, bs: Shape, overlap: bool) -> Tensor:
-    """b is in the middle of a."""
+    """Build MUL_MAT with b in the middle of a."""
     a = new((k, m, *bs))
     b = ops.view_4d(a, k, n, *bs, *a.nb[1:], m // 2 * a.nb[1])  # type: ignore[call-arg]
     return ops.mul_mat(a, b)

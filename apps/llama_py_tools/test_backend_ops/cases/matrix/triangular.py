@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 
 def lower_triangle(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Well conditioned; what is above the diagonal must not matter."""
+    """Return a well-conditioned matrix; values above the diagonal must have no effect."""
     n = shape[-1]
     return rng.uniform(0.1, 1.0, shape) / n + np.where(
         np.eye(n, dtype=bool), rng.uniform(0.5, 2, shape), 0
