@@ -1,4 +1,4 @@
-"""Stands for an OpenCL device that is not on this machine: says what one could run, and how."""
+"""A stand-in for an OpenCL device that is not on this machine: it says what one could run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AbsentDevice(NullQueue, SeparateDevice):
         self.name = name
 
     def again(self, name: str, number: int = 0, n: int = 1) -> AbsentDevice:
-        """Another one."""
+        """Return another absent device."""
         return AbsentDevice(name)
 
     def why_not(self, node: Tensor) -> str:
@@ -35,8 +35,8 @@ class AbsentDevice(NullQueue, SeparateDevice):
         return fusions()
 
     def largest(self, total: int | None = None) -> int | None:
-        """The quarter of its memory that every OpenCL device gives as one buffer."""
+        """Return a quarter of the memory, which every OpenCL device gives as one buffer."""
         return None if total is None else total // 4
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Weights stay as they are."""
+        """Leave the weight as it is."""

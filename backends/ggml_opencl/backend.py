@@ -32,9 +32,8 @@ NO_DEVICE = (
 
 
 class OpenCLDevice:
-    """One device with its context, an in-order queue for programs, and one for what is sent to it
-    meanwhile.
-    """
+    """An OpenCL device with its context, an in-order queue for programs, and one for data that is
+    sent to it meanwhile."""
 
     alignment = ALIGNMENT
 
@@ -57,19 +56,19 @@ class OpenCLDevice:
         self._in_flight: list[tuple[cl.Event, list[cl.Event]]] = []
 
     def again(self, name: str, number: int = 0, n: int = 1) -> OpenCLDevice:
-        """The same device opened once more, with memory of its own."""
+        """Return the same device opened once more, with memory of its own."""
         other = OpenCLDevice(name, self.queue.device)
         other.kind = self.kind
         return other
 
     def memory(self) -> tuple[int, int]:
-        """OpenCL tells only the total; one that shares the host's memory has what is available."""
+        """Return available and total memory; only shared memory has the two differ."""
         if not self.queue.device.host_unified_memory:
             return self._total, self._total
         return min(host.memory()[0], self._total), self._total
 
     def largest(self, total: int | None = None) -> int:
-        """What the driver says; of other memory the same part, or the quarter that it must be."""
+        """Return the driver's limit of one buffer, or the same part of another total."""
         most, own = int(self.queue.device.max_mem_alloc_size), self._total
         return most if total is None else max(total * most // own, total // 4)
 
@@ -77,7 +76,7 @@ class OpenCLDevice:
         return OpenCLBuffer(self.queue, size, self.builder.faults)
 
     def wrap(self, data: Bytes) -> Buffer | None:
-        """Weights are uploaded, once."""
+        """Return None: weights are uploaded, once."""
         return None
 
     def why_not(self, node: Tensor) -> str:
@@ -87,7 +86,7 @@ class OpenCLDevice:
         return isinstance(buffer, OpenCLBuffer) and buffer.queue is self.queue
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Weights stay as they are."""
+        """Leave the weight as it is."""
 
     @property
     def fusions(self) -> Fusions[Launch]:
@@ -132,13 +131,12 @@ class OpenCLDevice:
         return done
 
     def profiling(self) -> AbstractContextManager[list[KernelTime]]:
-        """Times of the kernels that run meanwhile, from the device's events. Programs then run one
-        after the other, on a queue that keeps times.
-        """
+        """Collect times of the kernels that run meanwhile, from the device's events. Programs then
+        run one after the other, on a queue that keeps times."""
         return self.builder.profiler.times()
 
     def set_threads(self, n: int) -> None:
-        """The OpenCL runtime decides."""
+        """Ignore the number: the OpenCL runtime chooses its threads."""
 
 
 def _is_over(event: cl.Event) -> bool:
@@ -146,12 +144,12 @@ def _is_over(event: cl.Event) -> bool:
 
 
 def absent(name: str) -> AbsentDevice:
-    """What stands for a device that is not here: it is the kernels that count. Needs no OpenCL."""
+    """Return the stand-in for a missing device: it has the kernels, and needs no OpenCL."""
     return AbsentDevice(name)
 
 
 def devices() -> list[OpenCLDevice]:
-    """Entry point. BackendError without pyopencl, or without any OpenCL device."""
+    """Return all OpenCL devices; BackendError without pyopencl or any device. Entry point."""
     try:
         import pyopencl as cl
     except ImportError as e:

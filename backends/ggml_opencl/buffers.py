@@ -31,14 +31,14 @@ _opened_by: list[int] = []  # the process, for what a driver has does not surviv
 
 
 def opened_here() -> None:
-    """A device was opened in this process."""
+    """Note that a device was opened in this process."""
     _opened_by[:] = [os.getpid()]
 
 
 @contextmanager
 def failing(what: str) -> Iterator[None]:
-    """BackendError for what OpenCL raises inside, and in a process forked from the one that opened
-    the devices."""
+    """Raise BackendError for what OpenCL raises inside, and in a process forked from the one that
+    opened the devices."""
     import pyopencl as cl
 
     if _opened_by and _opened_by[0] != os.getpid():

@@ -13,7 +13,7 @@ READABLE = ("f32", "f16", "bf16")
 
 
 def every(*conditions: When) -> When:
-    """The first reason of any of them."""
+    """Return a condition with the first reason of any of these."""
 
     def check(node: Tensor) -> str:
         return next((reason for when in conditions if (reason := when(node))), "")
@@ -22,12 +22,12 @@ def every(*conditions: When) -> When:
 
 
 def operand(node: Tensor, index: int) -> Tensor | None:
-    """A source, or the result for index -1."""
+    """Return a source, or the result for index -1."""
     return node if index < 0 else node.optional(index)
 
 
 def typed(index: int, *names: str) -> When:
-    """A source (-1: the result), if there is one, has one of these types."""
+    """Return a condition: a source (-1: the result), if there is one, has one of these types."""
 
     def check(node: Tensor) -> str:
         t = operand(node, index)
@@ -55,18 +55,18 @@ def dense_rows(*indices: int) -> When:
 
 
 def float_rows(t: Tensor) -> str:
-    """Dense rows of floats, of a result that others than its launcher know."""
+    """Return why the tensor is not dense rows of floats, or ""."""
     plain = t.type.name in READABLE and t.has_contiguous_rows()
     return "" if plain else f"needs dense rows of {', '.join(READABLE)}; got {t}"
 
 
 def quantizable(node: Tensor) -> str:
-    """The result is of a quantized type that kernels can make."""
+    """Return why kernels cannot make the result's quantized type, or ""."""
     return typed(-1, *types_with("quantize"))(node)
 
 
 def quantized(index: int) -> When:
-    """A source is of a quantized type that kernels can read."""
+    """Return a condition: a source is of a quantized type that kernels can read."""
 
     def check(node: Tensor) -> str:
         t = node.source(index)

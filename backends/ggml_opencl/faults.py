@@ -33,7 +33,7 @@ class Faults:
         self._steps: WeakValueDictionary[int, Bound] = WeakValueDictionary()
 
     def arguments(self) -> tuple[cl.Buffer, np.int32]:
-        """The last two arguments of a kernel that checks: the record, and the step's number."""
+        """Return the last arguments of a kernel that checks: the record, the step's number."""
         import pyopencl as cl
 
         if self._memory is None:
@@ -45,7 +45,7 @@ class Faults:
         self._steps[number] = step
 
     def check(self) -> None:
-        """OutOfRange for what was noted since the last look; waits for what is queued."""
+        """Raise OutOfRange for an index noted since the last call; waits for queued work."""
         import pyopencl as cl
 
         if not self.may_be or self._memory is None:

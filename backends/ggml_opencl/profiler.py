@@ -1,4 +1,4 @@
-"""How long kernels take, by the device's own clock."""
+"""Times of kernels, by the device's own clock."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Profiler:
 
     @contextmanager
     def times(self) -> Iterator[list[KernelTime]]:
-        """The list that the kernels which run meanwhile are added to."""
+        """Collect the times of the kernels that run meanwhile in a list."""
         before, self._times = self._times, []
         try:
             yield self._times

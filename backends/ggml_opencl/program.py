@@ -1,4 +1,4 @@
-"""From launches to a program that runs: kernels built once a device, arguments bound once."""
+"""Programs from launches: kernels are built once a device, arguments bound once."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class OpenCLProgram:
                 self.checking.check()
 
     def enqueue(self) -> None:
-        """Let the device run it behind what it already has to do."""
+        """Queue the program behind what the device already has to do."""
         if self.checking is not None:
             self.checking.may_be = True
         if self.profiler.is_on:
@@ -89,7 +89,7 @@ class Builder:
         remember()
 
     def program(self, nodes: Sequence[Work], options: CompileOptions) -> OpenCLProgram:
-        """Ready to run; all tensors have memory."""
+        """Return a program that is ready to run; all tensors have memory."""
         runs = [(result_of(work), run) for work in nodes for run in launches([work])]
         self.build([run for _, run in runs], options)
         scratch = self._scratch([t for _, run in runs for t in run.scratch])
@@ -98,7 +98,7 @@ class Builder:
         return OpenCLProgram(self.profiler, bound, checking, scratch)
 
     def _scratch(self, tensors: list[Tensor]) -> OpenCLBuffer | None:
-        """The memory of all of them, one after the other."""
+        """Allocate the memory of all of them, one after the other."""
         if not tensors:
             return None
         memory = OpenCLBuffer(self.queue, max(t.nbytes for t in tensors), self.faults)
@@ -107,7 +107,7 @@ class Builder:
         return memory
 
     def build(self, runs: list[Launch], options: CompileOptions) -> None:
-        """What is not there yet. BackendError for what does not compile."""
+        """Build the kernels that are missing; BackendError for one that does not compile."""
         missing = {k: run for run in runs if (k := key(run)) not in self._programs}
         for done, (k, run) in enumerate(missing.items()):
             building.tell(BuildStage(done, len(missing), run.family))
@@ -162,9 +162,8 @@ class Builder:
 
 
 def options_of(device: cl.Device) -> Iterator[str]:
-    """What a device is told: that it is a GPU, and to round quotients and roots correctly if it
-    can: quantized blocks are then those that a CPU makes.
-    """
+    """Yield compiler options: that it is a GPU, and to round quotients and roots correctly if it
+    can, so that quantized blocks are those that a CPU makes."""
     import pyopencl as cl
 
     if device.type & cl.device_type.GPU:
@@ -174,7 +173,7 @@ def options_of(device: cl.Device) -> Iterator[str]:
 
 
 def launches(nodes: Sequence[Work]) -> list[Launch]:
-    """Launches of nodes, and of steps of several nodes."""
+    """Return launches of nodes, and of steps of several nodes."""
     found: list[Launch] = []
     for work in nodes:
         if isinstance(work, Fused):
@@ -193,11 +192,11 @@ def key(run: Launch) -> ProgramKey:
 
 
 def shape_bytes(t: Tensor) -> bytes:
-    """tensor_t of _common.cl."""
+    """Pack a tensor's shape as tensor_t of _common.cl."""
     return TENSOR.pack(*t.ne, *t.nb, t.offset)
 
 
 def first_error(log: str) -> str:
-    """The compiler's first error, or the log's first line."""
+    """Return the compiler's first error, or the log's first line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return next((line for line in lines if "error:" in line), lines[0] if lines else "no log")

@@ -1,4 +1,4 @@
-"""Finding an OpenCL for the CPU that pip has brought."""
+"""Search for an OpenCL for the CPU that pip has installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POCL = "pocl-binary-distribution"  # is found by the loader itself
 
 
 def use_installed() -> None:
-    """Where no driver is registered, let the loader use the package's, if it is there.
+    """Let the loader use an installed package's driver where none is registered.
 
     The loader reads OCL_ICD_VENDORS when platforms are first asked for; what is set already stays.
     """
@@ -24,7 +24,7 @@ def use_installed() -> None:
 
 
 def _installed(package: str, name: str = "") -> Path | None:
-    """A file of an installed package by its name, "" for any; None if there is none."""
+    """Return a file of an installed package by its name, "" for any; None if there is none."""
     try:
         found = files(package) or ()
     except PackageNotFoundError:

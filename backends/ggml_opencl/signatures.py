@@ -24,9 +24,8 @@ def remember() -> None:
 
 
 def remembering(make: Callable[..., Any]) -> Callable[..., Any]:
-    """The maker, which keeps what it made for arguments without types. The devices, its last
-    argument, are only looked at for warnings.
-    """
+    """Return the maker, which keeps what it made for arguments without types. The devices, its last
+    argument, are only used for warnings."""
     made: dict[tuple[Any, ...], Any] = {}
 
     @wraps(make)
@@ -41,9 +40,8 @@ def remembering(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def set_arguments(kernel: cl.Kernel, arguments: Sequence[Any]) -> None:
-    """Memory as memory; of bytes and numbers `Kernel.set_arg` would first try whether they are
-    one of four other things, by exceptions.
-    """
+    """Set memory as memory; of bytes and numbers `Kernel.set_arg` would first try whether they are
+    one of four other things, by exceptions."""
     import pyopencl as cl
 
     set_bytes = getattr(kernel, "_set_arg_buf", kernel.set_arg)

@@ -1,4 +1,4 @@
-"""The table of launchers: op -> the kernel runs that compute it. Nothing here needs OpenCL."""
+"""The table of launchers: op -> the kernel runs that compute it. It needs no OpenCL."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OpenCLTable(KernelTable[Launcher]):
         return register
 
     def launches(self, node: Tensor) -> list[Launch]:
-        """The kernel runs of a node, those with nothing to do left out."""
+        """Return the kernel runs of a node that have something to do."""
         return [run for run in self.get(node)(node) if not run.is_empty()]
 
 
@@ -72,7 +72,7 @@ fuse = FUSIONS.fuse
 
 
 def items(n: int) -> tuple[int, int, int]:
-    """Groups for n items in one dimension."""
+    """Return the groups for n items in one dimension."""
     return (-(-n // WG), 1, 1)
 
 
@@ -81,5 +81,5 @@ def defines(**values: int) -> tuple[tuple[str, int], ...]:
 
 
 def blocks_of(type: GGMLType) -> tuple[tuple[str, int], ...]:
-    """Values and bytes of a block that a kernel makes."""
+    """Return values and bytes of a block that a kernel makes, as macros."""
     return defines(SPAN=type.block_size, BLOCK=type.type_size)

@@ -64,15 +64,15 @@ class RefDevice:
         return isinstance(buffer, RefBuffer) and buffer.owner is self
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Weights stay as they are."""
+        """Leave the weight as it is."""
 
     def compile(self, nodes: list[Tensor], options: CompileOptions) -> RefProgram:
         return RefProgram([(table.get(node), node) for node in nodes])
 
     def set_threads(self, n: int) -> None:
-        """NumPy decides."""
+        """Ignore the number: NumPy chooses its threads."""
 
 
 def devices() -> list[RefDevice]:
-    """Entry point."""
+    """Return the reference device; entry point of the backend."""
     return [RefDevice()]

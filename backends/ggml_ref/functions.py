@@ -30,18 +30,18 @@ Axes = int | tuple[int, ...] | None
 
 
 def total(x: Values, axis: Axes = -1) -> Values:
-    """The sum along dimensions (None: all), which are left with size 1."""
+    """Return the sum along dimensions (None: all), which are left with size 1."""
     out: Values = x.sum(axis=axis, keepdims=True)
     return out
 
 
 def mean(x: Values, axis: Axes = -1) -> Values:
-    """The mean along dimensions, which are left with size 1."""
+    """Return the mean along dimensions, which are left with size 1."""
     out: Values = x.mean(axis=axis, keepdims=True)
     return out
 
 
 def largest(x: Values, axis: Axes = -1) -> Values:
-    """The maximum along dimensions, which are left with size 1."""
+    """Return the maximum along dimensions, which are left with size 1."""
     out: Values = x.max(axis=axis, keepdims=True)
     return out

@@ -8,7 +8,7 @@ from ggml_ref.values import Integers
 
 
 def checked(node: Tensor, ids: Integers, n: int) -> Integers:
-    """The indices, all of range(n); else OutOfRange for the first that is not."""
+    """Return the indices; OutOfRange for the first that is not in range(n)."""
     wrong = ids[(ids < 0) | (ids >= n)]
     if wrong.size:
         raise out_of_range(node, int(wrong.flat[0]), n)

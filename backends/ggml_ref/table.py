@@ -1,4 +1,4 @@
-"""The table of references: op -> what the op means, in NumPy."""
+"""The table of references: the function that computes each op in NumPy."""
 
 from __future__ import annotations
 

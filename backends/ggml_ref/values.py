@@ -1,4 +1,4 @@
-"""Between a tensor's bytes and NumPy values, for every type and any strides."""
+"""Conversion between a tensor's bytes and NumPy values, for every type and any strides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = {"f32": "<f4", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i
 
 
 def elements(t: Tensor) -> Array:
-    """The tensor's memory: [ne3, ne2, ne1, ne0], or bytes [ne3, ne2, ne1, n_blocks, type_size]."""
+    """Return a view: [ne3, ne2, ne1, ne0], or bytes [ne3, ne2, ne1, n_blocks, type_size]."""
     assert isinstance(t.buffer, HostBuffer), f"{t} is not in memory of the host"
     raw = t.buffer.view(t.offset, t.nbytes)
     n0, *outer = t.ne
@@ -34,7 +34,7 @@ def elements(t: Tensor) -> Array:
 
 
 def load(t: Tensor, where: Rows = ...) -> Array:
-    """Values as float64, or int64 of an integer type; `where` selects rows: (i3, i2, i1)."""
+    """Return values as float64, or int64 of an integer type; `where` selects rows: (i3, i2, i1)."""
     found: Array = elements(t)[where]
     if t.type.name in _PLAIN:
         return _wide(found)
@@ -62,7 +62,7 @@ def store(t: Tensor, values: Array, where: Rows = ...) -> None:
 
 
 def copy(dst: Tensor, src: Tensor) -> None:
-    """src's elements, in order, into dst's memory; the same bits if the types are the same."""
+    """Copy src's elements, in order, into dst's memory; the same bits if the types are the same."""
     if dst.type is src.type:
         target = elements(dst)
         target[...] = elements(src).reshape(target.shape)

@@ -12,7 +12,7 @@ from ggml_py.fusion import Fusions
 
 @cache
 def fusions() -> Fusions[Launch]:
-    """Every declared step; imports all files on first use."""
+    """Return every declared step; imports all files on first use."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     return FUSIONS

@@ -41,7 +41,7 @@ CHAINS = Chain(is_by_element, can_begin)
 
 
 class Writer:
-    """What happens to an element, as statements; the leaves and numbers that they name."""
+    """Statements that compute an element, and the leaves and numbers that they name."""
 
     def __init__(self, m: Match) -> None:
         self.match = m
@@ -52,7 +52,7 @@ class Writer:
         self.made: dict[int, str] = {}
 
     def value(self, t: Tensor) -> str:
-        """The name of a value."""
+        """Return the name of a value."""
         if id(t) not in self.made:
             made = self._member(t) if id(t) in self.members else self._read(t)
             self.made[id(t)] = name = f"y{len(self.statements)}"
@@ -70,7 +70,7 @@ class Writer:
         return f"f_{t.op.lower()}({values[0]}, {more})"
 
     def _read(self, t: Tensor) -> str:
-        """The head's value, or an element of a leaf, which is repeated to the result's shape."""
+        """Return the head's value, or an element of a leaf, repeated to the result's shape."""
         if t.root in self.match.found["head"]:
             return "v"
         name = f"x{len(self.leaves)}"
@@ -79,7 +79,7 @@ class Writer:
         return f"load_{t.type.name}({where}({name}))"
 
     def macros(self) -> str:
-        """The macros that kernels/chain/_common.cl asks for."""
+        """Return the macros that kernels/chain/_common.cl asks for."""
         y, result = self.value(self.match.result), self.match.result
         statements = [*self.statements, f"const float y = {y}"]
         given = {
@@ -92,8 +92,8 @@ class Writer:
 
 
 def taken_over(m: Match) -> Tensor | None:
-    """An operand whose bytes the result may have: one whose elements are read where they are
-    written, not a product's columns, nor what is convolved."""
+    """Return an operand whose bytes the result may have: one whose elements are read where they are
+    written, not a product's columns or the input of a convolution."""
     head, y = m.found["head"], m.result
     behind = [s.root for h in head for s in h.src if s is not None and HEADS[h.op] != "norm"]
     found = (s for s in m.operands if s.same_layout(y) and s.root not in behind)
@@ -101,7 +101,7 @@ def taken_over(m: Match) -> Tensor | None:
 
 
 def launch(m: Match, family: str, kernel: str, groups: tuple[int, int, int]) -> Launch:
-    """A kernel of the head's sources and of the chain."""
+    """Return the launch of a kernel of the head's sources and of the chain."""
     writer = Writer(m)
     macros, heads, y = writer.macros(), m.found["head"], m.result
     sources = [s for h in heads for s in h.sources()]

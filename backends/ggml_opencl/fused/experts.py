@@ -1,4 +1,4 @@
-"""A token's experts: who they are, and their weighted sum."""
+"""Fused kernels of a token's experts: their choice, and their weighted sum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 1024  # experts, whose probabilities a group keeps
 
 
 def routed(m: Match) -> str:
-    """Why the kernel cannot choose these experts: needs f32, and no more than it has room for."""
+    """Return why the kernel cannot choose these experts: not f32, or too many, or ""."""
     logits, y = m["logits"], m.result
     if logits.ne[0] > MOST or logits.type.name != "f32" or not y.is_contiguous():
         return f"needs at most {MOST} experts, of f32; got {logits}"

@@ -1,4 +1,4 @@
-"""Products of few columns with what becomes of them: rows of a cache, a gated unit."""
+"""Products of few columns with what follows them: rows of a cache, a gated unit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mul_mat_to_rows(m: Match) -> list[Launch]:
 
 
 def alike(m: Match) -> str:
-    """Both products are of one kind, and lie as the result does."""
+    """Return why both products are not of one kind, stored as the result is, or ""."""
     gate, value, y = m["gate"], m["value"], m["y"]
     if m["weight"].type is not m["other"].type or m["weight"].ne != m["other"].ne:
         return f"needs weights of one type and shape; got {m['other']}"

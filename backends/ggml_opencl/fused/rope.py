@@ -12,7 +12,7 @@ from ggml_py.tensor import Tensor
 
 
 def plain(m: Match) -> str:
-    """f32, and rows of floats."""
+    """Return why the tensors are not f32 and rows of floats, or ""."""
     weight = ("weight",) if "weight" in m.found else ()
     return float_rows(m.result) or f32_rows("x", *weight)(m)
 

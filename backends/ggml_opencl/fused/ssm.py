@@ -17,8 +17,8 @@ def plain(m: Match) -> str:
 
 
 def of_one_token(m: Match) -> str:
-    """The kernel reads the cache itself: of one token and sequence an item writes what it alone
-    reads."""
+    """Return "" for one token and sequence, else why not: the kernel reads the cache itself, so an
+    item may write only what it alone reads."""
     state, cache = m["joined"].source(0), m["state"].source(0)
     if m["conv"].ne[1:3] != (1, 1) or state.n_elements != cache.ne[0] or not state.is_contiguous():
         return f"needs one token, and its row of inputs; got {m['conv']} and {cache}"
@@ -26,7 +26,7 @@ def of_one_token(m: Match) -> str:
 
 
 def inputs(kept: Tensor, like: Tensor) -> tuple[Tensor, int]:
-    """What is kept as [D - 1, C, B], and its first time."""
+    """Return the kept inputs as [D - 1, C, B], and the index of the first time."""
     looked = kept.source(0)
     width, n_channels, n_seqs, _ = like.ne
     step, apart = kept.nb[0], kept.nb[1 if kept.ne[:2] == (width * n_channels, n_seqs) else 2]
@@ -37,7 +37,7 @@ def inputs(kept: Tensor, like: Tensor) -> tuple[Tensor, int]:
 
 
 def convolution(m: Match, source: Tensor, *ids: Tensor) -> list[Launch]:
-    """The result may have another shape than the convolution, but its values in their order."""
+    """Return launches into a result that may have another shape, elements in order."""
     like, dst = m["joined"].source(0), Tensor(m["y"].type, m["conv"].ne)
     dst.buffer, dst.offset = m["y"].buffer, m["y"].offset
     (kept, first), *others = [inputs(t, like) for t in m.all("kept")]

@@ -22,13 +22,13 @@ def as_it_is(m: Match) -> str:
 
 
 def of_one_sequence(m: Match) -> str:
-    """The scan reads the cache itself: sequences would overwrite what others start from."""
+    """Return "" for one sequence: the scan reads the cache, which others would overwrite."""
     n_seqs = m["x"].ne[3]
     return as_it_is(m) if n_seqs == 1 else f"needs one sequence; got {n_seqs}"
 
 
 def of_one_row(m: Match) -> str:
-    """The kernel reads the cache itself: of one sequence an item writes what it alone reads."""
+    """Return "" for one sequence: the kernel reads the cache; items write what they alone read."""
     n_seqs, cache = m["v"].ne[3], m["state"].source(0)
     if n_seqs != 1 or m["net"].source(5).n_elements != cache.ne[0]:
         return f"needs one sequence and its row; got {n_seqs} of {cache}"

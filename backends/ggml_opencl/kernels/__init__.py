@@ -21,16 +21,15 @@ _INTEGERS = {4: "uint", 8: "ulong"}
 
 @cache
 def quantized_types() -> frozenset[str]:
-    """Names of the quantized types that have a file: kernels can read their groups of 32 values."""
+    """Return names of the quantized types that have a file: kernels can read their groups of 32."""
     names = (entry.name for entry in (_HERE / "quants").iterdir())
     return frozenset(name.removesuffix(".cl") for name in names if name.endswith(".cl"))
 
 
 @cache
 def types_with(function: str) -> tuple[str, ...]:
-    """The types whose file has this function: `element`, which reads one value, or `quantize`,
-    which makes a block.
-    """
+    """Return the types whose file has this function: `element`, which reads one value, or
+    `quantize`, which makes a block."""
 
     def has(name: str) -> bool:
         return f" {function}_{name}(" in (_HERE / "quants" / f"{name}.cl").read_text("utf-8")
@@ -40,7 +39,7 @@ def types_with(function: str) -> tuple[str, ...]:
 
 @cache
 def source(family: str, types: tuple[str, ...], macros: str = "") -> str:
-    """A family's program text, with the quantized types among `types`, and with lines of macros."""
+    """Return a family's program text, with quantized types of `types` and macro lines."""
     quants = sorted(quantized_types() & set(types))
     parts = ["_common.cl", *(f"quants/{name}.cl" for name in quants), f"{family}.cl"]
     text = macros + "\n".join((_HERE / part).read_text("utf-8") for part in parts)
@@ -48,7 +47,7 @@ def source(family: str, types: tuple[str, ...], macros: str = "") -> str:
 
 
 def with_parts(text: str, known: set[str]) -> str:
-    """A text with the parts that it names, and those that they name; `known` are there already."""
+    """Return a text with the parts that it names, and those that they name, unless in `known`."""
 
     def part(line: re.Match[str]) -> str:
         if line[1] in known:
@@ -60,7 +59,7 @@ def with_parts(text: str, known: set[str]) -> str:
 
 
 def constants(name: str) -> str:
-    """A codebook as `grid_name`: a point is an integer, whose lowest byte is the first value."""
+    """Return a codebook as `grid_name`, points as integers, lowest byte first."""
     points = grid(name)
     length = points.shape[1]
     numbers = ", ".join(map(hex, points.view(f"<u{length}").ravel()))

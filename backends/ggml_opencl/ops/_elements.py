@@ -11,7 +11,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {}  # by op: the names of its numbers, whi
 
 
 def numbers(node: Tensor) -> tuple[float, float]:
-    """Two numbers among a node's parameters; 0 for those that there are not."""
+    """Return two numbers among a node's parameters; 0 for a missing one."""
     p, q, *_ = (*(float(node.param(name)) for name in NUMBERS[node.op]), 0.0, 0.0)
     return p, q
 

@@ -17,7 +17,7 @@ def same_type(node: Tensor) -> str:
 
 
 def same_blocks(node: Tensor) -> str:
-    """Blocks can be moved as bytes, in order, where those of a row follow each other."""
+    """Return why blocks cannot be moved as bytes (other type, gaps in a row), or ""."""
     for t in (node, *node.src):
         if t is not None and t.type is not node.type:
             return f"needs one type; got {t} and {node.type}"

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/backward.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/backward.py."""
 
 from __future__ import annotations
 

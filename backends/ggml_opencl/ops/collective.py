@@ -1,4 +1,4 @@
-"""Launcher of ggml_py/ops/collective.py."""
+"""OpenCL launcher of the op in ggml_py/ops/collective.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ggml_py.tensor import MAX_SRC, Tensor
 
 
 def parts(node: Tensor, groups: tuple[int, int, int], given: tuple[tuple[str, int], ...]) -> Launch:
-    """The run over the parts that there are, filled up to MAX_SRC arguments."""
+    """Return the launch over the parts that are present, filled up to MAX_SRC arguments."""
     there = [(i, t) for i, t in enumerate(node.src) if t is not None]
     receivers = sum((node.param("receivers") >> i & 1) << k for k, (i, _) in enumerate(there))
     tensors = [t for _, t in there]

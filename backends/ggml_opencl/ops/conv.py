@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/conv.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/conv.py."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SUMMED = every(typed(0, *READABLE), typed(1, *FLOATS), typed(-1, *FLOATS))
 
 
 def _params(node: Tensor, *names: str | None) -> tuple[int, ...]:
-    """Parameters of these names; 0 for None."""
+    """Return parameters of these names; 0 for None."""
     return tuple(0 if name is None else node.param(name) for name in names)
 
 
 def lifted(t: Tensor) -> Tensor:
-    """[n, C, N] as images with a height of 1: [n, 1, C, N]."""
+    """Return [n, C, N] as images with a height of 1: [n, 1, C, N]."""
     ne, nb = (t.ne[0], 1, *t.ne[1:3]), (t.nb[0], t.nb[1], *t.nb[1:3])
     image = Tensor(t.type, ne, nb=nb)
     image.buffer, image.offset = t.buffer, t.offset

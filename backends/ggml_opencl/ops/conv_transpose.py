@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/conv_transpose.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/conv_transpose.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/copy.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/copy.py."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ for _op in ("CONT", "DUP", "CPY"):
 
 
 def window(node: Tensor) -> Tensor:
-    """The part of the result that SET and ACC write, as a tensor of b's shape."""
+    """Return the part of the result that SET and ACC write, as a tensor of b's shape."""
     nb: Shape = (node.nb[0], node.param("nb1"), node.param("nb2"), node.param("nb3"))
     return at(node, Tensor(node.type, node.source(1).ne, nb=nb), node.param("offset"))
 
 
 def background(node: Tensor) -> list[Launch]:
-    """a's elements, unless the result lives in a."""
+    """Return launches that copy a's elements, unless the result lies in a."""
     return copies(node) if node.view_src is None else []
 
 

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/delta_net.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/delta_net.py."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ def gated_delta_net(node: Tensor) -> list[Launch]:
 def gated_delta_net_to(
     node: Tensor, kept: Tensor, cache: Tensor | None = None, ids: Tensor | None = None
 ) -> list[Launch]:
-    """The states go to `kept` [S * S * H, B, n_snapshots or fewer], and come from rows `ids` of a
-    cache, if there is one.
-    """
+    """Return launches that put the states into `kept` [S * S * H, B, n_snapshots or fewer] and take
+    them from rows `ids` of a cache, if there is one."""
     *sources, state = node.sources()
     v, g = sources[2:4]
     size, n_head, _, n_seqs = v.ne

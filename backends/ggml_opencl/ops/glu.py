@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/glu.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/glu.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PLAIN = all_typed((0, 1, -1), *READABLE)
 
 
 def gated(op: str, node: Tensor, alpha: float = 0.0, limit: float = 0.0) -> list[Launch]:
-    """Two tensors, or the halves of one's rows (the second half gates if `swapped`)."""
+    """Return launches for two tensors, or one's halves (the second gates if `swapped`)."""
     a, b = node.source(0), node.optional(1)
     starts = (0, 0)
     if b is None:

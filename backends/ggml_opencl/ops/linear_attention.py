@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/linear_attention.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/linear_attention.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def linear_attention(node: Tensor) -> list[Launch]:
 
 
 def linear_attention_to(node: Tensor, kept: Tensor) -> list[Launch]:
-    """The states go to `kept` [S * S * H, n_seqs, n_snapshots or fewer]."""
+    """Return launches that put the states into `kept` [S * S * H, n_seqs, n_snapshots or fewer]."""
     size, n_head = node.source(0).ne[:2]
     groups = (-(-size // WG), n_head, node.sources()[-1].ne[1])
     scalars: tuple[float, ...] = (1 + int(node.param("n_earlier")),)

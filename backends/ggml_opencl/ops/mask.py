@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/mask.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/mask.py."""
 
 from __future__ import annotations
 

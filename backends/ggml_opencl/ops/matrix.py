@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/matrix.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/matrix.py."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def mul_mat(node: Tensor) -> list[Launch]:
 
 
 def is_of_columns(node: Tensor) -> bool:
-    """Whether each column is a product of its own: of one that each expert has, and of few."""
+    """Return True if each column is a product of its own, as there are few (per expert)."""
     if node.op == "MUL_MAT_ID":
         return node.ne[1] * node.ne[2] <= FEW * node.source(0).ne[2]
     return node.ne[1] <= FEW
 
 
 def of_columns(node: Tensor, rows: int = ROWS) -> tuple[int, int, int]:
-    """The groups then, of so many rows each."""
+    """Return the groups of such a product, of so many rows each."""
     n, m, batch, others = node.ne
     return (-(-n // rows), m, batch * others)
 

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/norm.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/norm.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/pool.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/pool.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/reduce.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/reduce.py."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cumsum(node: Tensor) -> list[Launch]:
 
 
 def along(t: Tensor, axis: int) -> Tensor:
-    """The same elements with this dimension as the first."""
+    """Return the same elements with this dimension as the first."""
     ne, nb = list(t.ne), list(t.nb)
     ne[0], ne[axis], nb[0], nb[axis] = ne[axis], ne[0], nb[axis], nb[0]
     turned = Tensor(t.type, tuple(ne), nb=shape4(nb))

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/rope.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/rope.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ggml_py.tensor import Tensor
 
 
 def yarn(node: Tensor) -> tuple[float, float, float]:
-    """Magnitude, and the pairs between which frequencies are blended (arXiv 2309.00071)."""
+    """Return the magnitude, and the pairs between which frequencies blend (arXiv 2309.00071)."""
     if node.param("ext_factor") == 0:
         return node.param("attn_factor"), 0.0, 0.0
     n_dims, base = node.param("n_dims"), node.param("freq_base")
@@ -32,13 +32,13 @@ def yarn(node: Tensor) -> tuple[float, float, float]:
 
 
 def pairs(node: Tensor) -> int:
-    """The number of pairs of channels that are turned."""
+    """Return the number of pairs of channels that are turned."""
     n_dims: int = node.param("n_dims")
     return n_dims if node.param("mode") == VISION else n_dims // 2
 
 
 def arguments(node: Tensor) -> tuple[tuple[Tensor, ...], tuple[int | float, ...]]:
-    """Positions and factors of frequencies, and the scalars of kernels/rope/_turn.cl."""
+    """Return positions and frequency factors, and the scalars of kernels/rope/_turn.cl."""
     pos, factors = node.source(1), node.optional(2)
     n_dims, mode, n_pairs = node.param("n_dims"), node.param("mode"), pairs(node)
     apart, step = (1, 2) if mode == NORMAL else (n_pairs, 1)
@@ -50,7 +50,7 @@ def arguments(node: Tensor) -> tuple[tuple[Tensor, ...], tuple[int | float, ...]
 
 
 def given(node: Tensor, direction: int, **more: int) -> tuple[tuple[str, int], ...]:
-    """The macros of that file."""
+    """Return the macros of kernels/rope/_turn.cl."""
     return defines(FACTORS=int(node.optional(2) is not None), DIRECTION=direction, **more)
 
 

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/rows.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/rows.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/sort.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/sort.py."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def ranks(node: Tensor, descending: int) -> list[Launch]:
 
 
 def exchanges(node: Tensor, descending: int) -> list[Launch]:
-    """Batcher's bitonic merge sort of the rows' indices, all exchanges in one direction: the first
-    of each merge mirror the second half. What would lie behind the end of a row stays there.
+    """Return launches of Batcher's bitonic merge sort of rows' indices, all in one direction.
+
+    The first exchanges of a merge mirror the second half; what lies past a row's end stays there.
     """
     a, runs, half = node.source(0), [], 1
     while half < node.ne[0]:

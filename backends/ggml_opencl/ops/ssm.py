@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/ssm.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/ssm.py."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ssm_scan(node: Tensor) -> list[Launch]:
 
 
 def ssm_scan_to(node: Tensor, kept: Tensor) -> list[Launch]:
-    """The states go to `kept` [N * dim * H, B, n_snapshots or fewer]."""
+    """Return launches that put the states into `kept` [N * dim * H, B, n_snapshots or fewer]."""
     s, x = node.sources(2)
     groups = (-(-x.ne[0] // WG), x.ne[1], x.ne[3])
     scalars = (node.param("n_snapshots"),)

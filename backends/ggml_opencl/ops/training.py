@@ -1,4 +1,4 @@
-"""Launchers of ggml_py/ops/training.py. Shapes and types are as the builders have checked them."""
+"""OpenCL launchers of the ops in ggml_py/ops/training.py. The builders check shapes and types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launcher of ggml_py/ops/upscale.py."""
+"""OpenCL launcher of the op in ggml_py/ops/upscale.py."""
 
 from __future__ import annotations
 

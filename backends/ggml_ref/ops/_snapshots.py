@@ -7,7 +7,7 @@ from ggml_ref.values import Values, elements
 
 
 def write_states(node: Tensor, outputs: Values, states: list[Values], n_snapshots: int) -> None:
-    """The outputs, then snapshots, newest first; places without one are left as they were."""
+    """Write the outputs, then snapshots, newest first; positions without one keep their values."""
     flat = elements(node).reshape(-1)
     flat[: outputs.size] = outputs.reshape(-1)
     for slot, state in enumerate(states[::-1][:n_snapshots]):

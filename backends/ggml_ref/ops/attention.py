@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/attention.py."""
+"""NumPy references of the ops in ggml_py/ops/attention.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ggml_ref.values import Values
 
 
 def slopes(n_head: int, max_bias: float) -> Values:
-    """ALiBi slope of each head, [n_head, 1, 1]; 1 without ALiBi (arXiv 2108.12409)."""
+    """Return the ALiBi slope of each head, [n_head, 1, 1]; 1 without ALiBi (arXiv 2108.12409)."""
     if max_bias <= 0:
         return np.ones((n_head, 1, 1))
     power = 2 ** int(np.log2(n_head))  # the largest power of two in n_head
@@ -23,7 +23,7 @@ def slopes(n_head: int, max_bias: float) -> Values:
 
 
 def biased(scores: Values, mask: Values | None, max_bias: float) -> Values:
-    """scores [B, H, T, n_kv] plus slope * mask, whose batch and heads repeat."""
+    """Return scores [B, H, T, n_kv] plus slope * mask, repeated over batch and heads."""
     if mask is None:
         return scores
     n_batch, n_head, n_tokens, n_kv = scores.shape
@@ -51,7 +51,7 @@ def soft_max(
 
 
 def weighted(p: Values, v: Values) -> Values:
-    """p @ v, where what has weight 0 does not count, be it infinite or NaN."""
+    """Return p @ v; rows of v with weight 0 do not count, even if infinite or NaN."""
     finite = np.isfinite(v)
     out: Values = p @ np.where(finite, v, 0)
     for cell in np.flatnonzero(~finite.all(axis=(0, 1, 3))):

@@ -1,4 +1,4 @@
-"""Reference of ggml_py/ops/collective.py."""
+"""NumPy reference of the op in ggml_py/ops/collective.py."""
 
 from __future__ import annotations
 

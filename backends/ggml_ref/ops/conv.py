@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/conv.py."""
+"""NumPy references of the ops in ggml_py/ops/conv.py."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Axis = tuple[int, int, int, int]  # elements of the result, stride, padding, dil
 
 
 def unfold(x: Values, kernel: tuple[int, ...], axes: list[Axis]) -> Values:
-    """The last dimensions of x as the kernel sees them: [.., out0, out1, .., k0, k1, ..], 0 where
-    the kernel reaches over the edge.
+    """Return windows of the last dimensions of x: [.., out0, out1, .., k0, k1, ..], 0 where the
+    kernel reaches over the edge.
     """
     lead = x.ndim - len(kernel)
     for i, (k, (n, s, p, d)) in enumerate(zip(kernel, axes, strict=True)):

@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/copy.py."""
+"""NumPy references of the ops in ggml_py/ops/copy.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cpy(node: Tensor) -> None:
 
 
 def window(node: Tensor) -> Tensor:
-    """The part of the result that SET and ACC write, as a tensor of b's shape."""
+    """Return the part of the result that SET and ACC write, as a tensor of b's shape."""
     strides = (node.nb[0], node.param("nb1"), node.param("nb2"), node.param("nb3"))
     part = Tensor(node.type, node.source(1).ne, nb=strides)
     part.buffer, part.offset = node.buffer, node.offset + node.param("offset")

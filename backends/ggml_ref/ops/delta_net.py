@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/delta_net.py."""
+"""NumPy references of the ops in ggml_py/ops/delta_net.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LARGEST = 1e6
 
 
 def _for_heads(node: Tensor, x: Values, n_head: int) -> Values:
-    """[B, H_k, T, S] -> [B, H, T, S]"""
+    """Repeat x [B, H_k, T, S] to [B, H, T, S]."""
     if node.param("repeat") == REPEAT["groups"]:
         return stretch(x, 1, n_head)
     return tile(x, (x.shape[0], n_head, *x.shape[2:]))

@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/glu.py."""
+"""NumPy references of the ops in ggml_py/ops/glu.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ggml_ref.values import Values
 
 
 def gate_and_value(node: Tensor, a: Values, b: Values | None) -> tuple[Values, Values]:
-    """Both tensors, or the halves of a's rows (the second half gates if `swapped`)."""
+    """Return both tensors, or the halves of a's rows (the second half gates if `swapped`)."""
     if b is not None:
         return a, b
     n = node.ne[0]

@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/linear_attention.py."""
+"""NumPy references of the ops in ggml_py/ops/linear_attention.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Step = Callable[..., tuple[Values, Values]]
 
 
 def _scan(node: Tensor, step: Step, state: Values, *tokens: Values, n_snapshots: int = 1) -> None:
-    """Outputs [S * H, T], then states. step(M [B, H, S, S], rows [B, H, S]...) -> o, M"""
+    """Write outputs [S * H, T], then states; step(M [B, H, S, S], rows [B, H, S]...) -> o, M."""
     n_seqs = state.shape[-2]
     n_tokens, n_head, size = tokens[0].shape[1:]
     rows = [x.reshape(n_seqs, n_tokens // n_seqs, n_head, size) for x in tokens]

@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/matrix.py."""
+"""NumPy references of the ops in ggml_py/ops/matrix.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ggml_ref.values import Values, load, store
 
 @table.op("MUL_MAT")
 def mul_mat(node: Tensor, a: Values, b: Values) -> Values:
-    """The exact product with the dequantized weight: b is not rounded to the weight's type."""
+    """Return the exact product with the dequantized weight, b not rounded to its type."""
     if b.shape[:2] != (1, 1) and a.shape[:2] != (1, 1):
         a = stretch(stretch(a, 0, b.shape[0]), 1, b.shape[1])
     return b @ a.swapaxes(-1, -2)
@@ -21,7 +21,7 @@ def mul_mat(node: Tensor, a: Values, b: Values) -> Values:
 
 @table.step("MUL_MAT_ID")
 def mul_mat_id(node: Tensor) -> None:
-    """Only the experts that some token uses are read."""
+    """Multiply by the chosen experts, reading only those that some token uses."""
     experts, b, ids = node.sources()
     x = load(b)[0]  # [T, b.ne1, k]
     n, first = experts.ne[2], node.param("first")

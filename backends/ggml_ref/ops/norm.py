@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/norm.py."""
+"""NumPy references of the ops in ggml_py/ops/norm.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def l2_norm(node: Tensor, x: Values) -> Values:
 
 @table.op("GROUP_NORM")
 def group_norm(node: Tensor, x: Values) -> Values:
-    """Groups of ceil(ne2 / n_groups) channels; the last may be smaller."""
+    """Normalize groups of ceil(ne2 / n_groups) channels; the last may be smaller."""
     size = -(-x.shape[1] // node.param("n_groups"))
     out = np.empty_like(x)
     for start in range(0, x.shape[1], size):

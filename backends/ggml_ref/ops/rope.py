@@ -1,4 +1,4 @@
-"""Reference of ggml_py/ops/rope.py."""
+"""NumPy reference of the op in ggml_py/ops/rope.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ggml_ref.values import Integers, Values
 
 
 def axes(node: Tensor, n_pairs: int) -> tuple[Integers, Integers]:
-    """The position, of four, that turns each pair, and the exponent of its frequency."""
+    """Return the position, of four, that turns each pair, and the exponent of its frequency."""
     pair = np.arange(n_pairs)
     if not node.param("mode") & MROPE:
         return np.zeros_like(pair), pair
@@ -30,7 +30,7 @@ def axes(node: Tensor, n_pairs: int) -> tuple[Integers, Integers]:
 
 
 def yarn(node: Tensor, angle: Values) -> tuple[Values, float]:
-    """Angles [..., n_pairs] stretched for long contexts, and the magnitude (arXiv 2309.00071)."""
+    """Return angles [..., n_pairs] for long contexts, and the magnitude (arXiv 2309.00071)."""
     scale, ext, magnitude = (node.param(p) for p in ("freq_scale", "ext_factor", "attn_factor"))
     if ext == 0:
         return scale * angle, magnitude

@@ -1,4 +1,4 @@
-"""References of ggml_py/ops/sort.py."""
+"""NumPy references of the ops in ggml_py/ops/sort.py."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ CUBIC = -0.75
 
 
 def cubic(x: Values) -> Values:
-    """The weight of a pixel x away (Keys, a = -0.75)."""
+    """Return the weight of a pixel x away (Keys, a = -0.75)."""
     x = abs(x)
     near = ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
     far = ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
@@ -27,13 +27,13 @@ def triangle(x: Values) -> Values:
 
 
 def nearest(n_out: int, n_in: int, scale: np.float32) -> Values:
-    """[n_out, n_in]"""
+    """Return the matrix [n_out, n_in] that takes the nearest pixel."""
     chosen: Values = np.eye(n_in)[(np.arange(n_out, dtype=F) / scale).astype(int)]
     return chosen
 
 
 def matrix(n_out: int, n_in: int, mode: int) -> Values:
-    """[n_out, n_in]: how much of each pixel goes into each pixel of the result."""
+    """Return how much of each pixel goes into each pixel of the result, [n_out, n_in]."""
     scale, half = F(n_out) / F(n_in), F(0.5)
     if mode & ALIGN_CORNERS:
         half = F(0)

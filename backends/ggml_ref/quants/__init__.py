@@ -1,4 +1,4 @@
-"""What the bytes of a block type mean: one module a type, found by its name.
+"""The meaning of the bytes of a block type: one module a type, found by its name.
 
 A module has `dequantize(blocks: uint8[n, type_size]) -> float32[n, block_size]` and, where ggml has
 a reference quantization, `quantize(x: float[...]) -> bytes` (ggml-quants.c:quantize_row_*_ref).
@@ -30,16 +30,16 @@ def _module(name: str) -> ModuleType | None:
 
 
 def dequantizer(type: GGMLType) -> Dequantize | None:
-    """The function from blocks to values, or None if this package does not know the type."""
+    """Return the function from blocks to values, or None for an unknown type."""
     return getattr(_module(type.name), "dequantize", None)
 
 
 def quantizer(type: GGMLType) -> Quantize | None:
-    """The function from values to blocks, or None if there is none."""
+    """Return the function from values to blocks, or None if there is none."""
     module = _module(type.name)
     return getattr(module, "quantize", None) or getattr(module, "approximate", None)
 
 
 def quantizes_as_ggml(type: GGMLType) -> bool:
-    """Whether blocks are made as ggml makes them, so that ops can."""
+    """Return True if blocks are made as ggml makes them, so that ops can make them."""
     return hasattr(_module(type.name), "quantize")

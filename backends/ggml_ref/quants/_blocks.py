@@ -1,4 +1,4 @@
-"""What block formats share: fields of a block, nibbles, and ggml's ways of rounding."""
+"""Tools of several block formats: fields of a block, nibbles, and ggml's ways of rounding."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TINY = np.float32(1e-15)  # groups below this are zero (ggml-quants.c:GROUP_MAX_
 
 
 def fields(blocks: U8, layout: np.dtype[Any]) -> npt.NDArray[Any]:
-    """[n, type_size] bytes as n records."""
+    """Return [n, type_size] bytes as n records."""
     return np.ascontiguousarray(blocks).view(layout).reshape(-1)
 
 
 def groups(x: npt.NDArray[np.floating], size: int) -> F32:
-    """Values as float32 [n, size]."""
+    """Return values as float32 [n, size]."""
     return np.asarray(x, np.float32).reshape(-1, size)
 
 
@@ -32,31 +32,31 @@ def half(x: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
 
 
 def low_high(q: U8) -> U8:
-    """[..., n] bytes -> [..., 2n]: all low nibbles, then all high ones."""
+    """Split [..., n] bytes into [..., 2n] nibbles: all low ones, then all high ones."""
     return np.concatenate([q & 15, q >> 4], axis=-1)
 
 
 def pack_low_high(q: npt.NDArray[Any]) -> U8:
-    """The inverse of low_high."""
+    """Pack nibbles into bytes, the inverse of low_high."""
     low, high = np.split(q.astype(np.uint8), 2, axis=-1)
     return low | high << np.uint8(4)
 
 
 def inverse(d: F32) -> F32:
-    """1/d, and 0 for 0."""
+    """Return 1/d, and 0 for 0."""
     with np.errstate(divide="ignore"):
         return np.where(d == 0, np.float32(0), np.float32(1) / d)
 
 
 def round_away(x: F32) -> F32:
-    """C's roundf: halves go away from zero."""
+    """Round as C's roundf does: halves away from zero."""
     size = abs(x)
     whole: F32 = np.floor(size)
     return np.copysign(whole + (size - whole >= 0.5), x)
 
 
 def extreme(x: F32) -> F32:
-    """[..., n] -> [..., 1]: the first value of largest magnitude, with its sign."""
+    """Return the first value of largest magnitude, with its sign: [..., n] -> [..., 1]."""
     return np.take_along_axis(x, np.abs(x).argmax(axis=-1)[..., None], axis=-1)
 
 

@@ -1,4 +1,4 @@
-"""What the iq1, iq2 and iq3 types share: values are points of a codebook times a group's scale.
+"""Common parts of the iq1, iq2 and iq3 types: values are codebook points times a group's scale.
 
 ggml quantizes these types with importance weights and lists of neighbours; bytes here are not
 its own. A group's scale is the best of a few by squared error; then every point is the nearest one.
@@ -30,17 +30,17 @@ RATIOS = (0.9, 1.0, 1.15, 1.3)  # largest value / largest level: the first guess
 
 @cache
 def points(name: str) -> F32:
-    """A codebook as float32 [number of points, length]."""
+    """Return a codebook as float32 [number of points, length]."""
     return block.float32(grid(name))
 
 
 def signs(bits: U8) -> F32:
-    """Bytes [...] of eight signs, the first one lowest, as 1 or -1 [..., 8]."""
+    """Expand bytes [...] of eight signs, the first one lowest, to 1 or -1 [..., 8]."""
     return 1 - 2 * block.float32(np.unpackbits(bits[..., None], axis=-1, bitorder="little"))
 
 
 def signed(x: F32, even: bool) -> tuple[F32, U8]:
-    """Magnitudes of x [..., 8] and their signs as bytes [...].
+    """Return magnitudes of x [..., 8] and their signs as bytes [...].
 
     If the number of minuses must be even, the value of the smallest magnitude may get the wrong
     sign; its magnitude is then negative.
@@ -54,7 +54,7 @@ def signed(x: F32, even: bool) -> tuple[F32, U8]:
 
 
 def in_pieces(quantize: Quantize) -> Quantize:
-    """The function, called for some blocks of 256 at a time: its arrays stay small."""
+    """Return the function, called for some blocks of 256 at a time to keep its arrays small."""
 
     @wraps(quantize)
     def whole(x: npt.NDArray[np.floating]) -> bytes:
@@ -70,7 +70,7 @@ def over_group(x: F32) -> F32:
 
 
 def fit(codebook: Search, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F32, F32]:
-    """Scales [..., 1, 1] of groups x [..., points, length], and by how much they lessen x².
+    """Return scales [..., 1, 1] of groups x [..., points, length], and how much each lessens x².
 
     Every guess is refitted by least squares to the points it leads to; the best one wins.
     """
@@ -85,9 +85,8 @@ def fit(codebook: Search, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F
 
 
 def in_steps(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, F32]:
-    """Scales [n_blocks, groups] as d / unit · (2·step + 1): d [n_blocks], steps below n, and the
-    scales that these are.
-    """
+    """Return scales [n_blocks, groups] rounded to d / unit · (2·step + 1): d [n_blocks], steps
+    below n, and the rounded scales."""
     base = scale.max(axis=1, keepdims=True) / np.float32(2 * n - 1)
     d = block.half(base * unit)
     base = block.float32(d) / np.float32(unit)
@@ -96,7 +95,7 @@ def in_steps(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8
 
 
 def encode(name: str, x: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, Indices]:
-    """d, steps and indices of groups x [n_blocks, groups, points, length] (see in_steps)."""
+    """Return d, steps and indices of groups x [n_blocks, groups, points, length] (see in_steps)."""
     codebook = search(name)
     scale, _ = fit(codebook, x)
     d, step, scale = in_steps(scale[..., 0, 0], n, unit)
@@ -104,13 +103,13 @@ def encode(name: str, x: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16
 
 
 def half_steps(d: npt.NDArray[np.float16], step: npt.NDArray[np.integer], factor: float) -> F32:
-    """Scales d · (step + 1/2) · factor of the groups [n_blocks, groups], in ggml's order."""
+    """Return scales d · (step + 1/2) · factor of the groups [n_blocks, groups], in ggml's order."""
     scale: F32 = block.float32(d)[:, None] * (np.float32(0.5) + block.float32(step))
     return scale * np.float32(factor)
 
 
 def pairs(bytes: U8) -> U8:
-    """Nibbles of bytes [n, k] in order, the low one first: [n, 2k]."""
+    """Return nibbles of bytes [n, k] in order, the low one first: [n, 2k]."""
     return np.stack([bytes & 15, bytes >> 4], axis=-1).reshape(len(bytes), -1)
 
 

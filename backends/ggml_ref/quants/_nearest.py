@@ -38,7 +38,7 @@ class Search:
         self.table = np.ascontiguousarray(extended[self.near].transpose(0, 2, 1))
 
     def _around(self, centres: F32) -> Indices:
-        """Indices [m, NEAR] of the points around centres [m, length]; of equals, the first."""
+        """Return indices [m, NEAR] of points around centres [m, length]; of equals, the first."""
         squares = (self.points * self.points).sum(axis=1)
         far = (squares - 2 * (centres @ self.points.T)).astype(np.int64)  # less the centre's square
         order = far * len(self.points) + np.arange(len(self.points))
@@ -77,7 +77,7 @@ class Either(Search):
 
 
 def block_rows(x: F32, n: int) -> list[F32]:
-    """The rows of x, n at a time; at least one part."""
+    """Return the rows of x, n at a time; at least one part."""
     return [x[i : i + n] for i in range(0, max(len(x), 1), n)]
 
 
@@ -88,5 +88,5 @@ def search(name: str) -> Search:
 
 @cache
 def shifted(delta: float) -> Search:
-    """The codebook of iq1, eight times as large, with a delta: whole numbers."""
+    """Return the codebook of iq1, eight times as large, with a delta: whole numbers."""
     return Search(8 * (block.float32(grid("iq1")) + np.float32(delta)))

@@ -12,7 +12,7 @@ Half = npt.NDArray[np.float16]
 
 
 def unpack(packed: U8) -> tuple[U8, U8]:
-    """[n, 12] -> scales [n, 8], minima [n, 8] (ggml-quants.c:get_scale_min_k4)."""
+    """Unpack [n, 12] bytes to scales and minima [n, 8] (ggml-quants.c:get_scale_min_k4)."""
     a, b, c = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([a & 63, (c & 15) | (a >> 6) << 4], axis=1)
     minima = np.concatenate([b & 63, (c >> 4) | (b >> 6) << 4], axis=1)
@@ -20,7 +20,7 @@ def unpack(packed: U8) -> tuple[U8, U8]:
 
 
 def pack(scales: U8, minima: U8) -> U8:
-    """The inverse of unpack."""
+    """Pack scales and minima, the inverse of unpack."""
     s, m = scales, minima
     return np.concatenate(
         [
@@ -33,7 +33,7 @@ def pack(scales: U8, minima: U8) -> U8:
 
 
 def values(d: Half, d_min: Half, packed: U8, q: U8) -> F32:
-    """q [n, 8, 32] -> x [n, 256]."""
+    """Return values [n, 256] of q [n, 8, 32]."""
     scales, minima = unpack(packed)
     scale = float32(d)[:, None] * scales
     minimum = float32(d_min)[:, None] * minima
@@ -43,7 +43,7 @@ def values(d: Half, d_min: Half, packed: U8, q: U8) -> F32:
 def encode(
     x: npt.NDArray[np.floating], q_max: int, start: float, step: float, n_steps: int
 ) -> tuple[Half, Half, U8, U8]:
-    """d, d_min, packed scales, q [n, 8, 32]."""
+    """Quantize x to d, d_min, packed scales and q [n, 8, 32]."""
     x = groups(x, 256).reshape(-1, 8, 32)
     mean = np.sqrt(ordered_sum(x * x) / np.float32(32))
     scale, minimum, q = with_minimum(x, mean + np.abs(x), q_max, start, step, n_steps)
@@ -57,7 +57,7 @@ def encode(
 
 
 def _six_bits(x: F32) -> tuple[Half, U8]:
-    """[n, 8] non-negative values as a half [n] times 0 .. 63."""
+    """Round [n, 8] non-negative values to a half [n] times 0 .. 63."""
     top = np.maximum(x.max(axis=1, keepdims=True), 0)
     factor = np.where(top > 0, np.float32(63) / np.where(top > 0, top, 1), np.float32(0))
     q = np.minimum(63, np.rint(factor * x).astype(np.int32).astype(np.uint8))

@@ -11,7 +11,7 @@ U = npt.NDArray[np.uint8]
 
 
 def symmetric(x: F32, n_max: int) -> tuple[F32, U]:
-    """Scales [..., 1] and values 0 .. 2·n_max-1 (n_max is zero) of groups x [..., n].
+    """Return scales [..., 1] and values 0 .. 2·n_max-1 (n_max is zero) of groups x [..., n].
 
     19 scales around -n_max/extreme are tried; each is refitted by least squares with weights x².
     """
@@ -39,7 +39,7 @@ def symmetric(x: F32, n_max: int) -> tuple[F32, U]:
 def with_minimum(
     x: F32, weight: F32, q_max: int, start: float, step: float, n_steps: int, absolute: bool = False
 ) -> tuple[F32, F32, U]:
-    """Scales and minima [..., 1], values 0 .. q_max of groups x [..., n]: x = scale·q - minimum.
+    """Return scales, minima [..., 1] and q 0 .. q_max of groups x [..., n]: x = scale·q - minimum.
 
     n_steps+1 scales are tried, each refitted by weighted least squares; the smallest weighted
     squared (or absolute) error wins. As in ggml, a winner's minimum is where later tries start.
@@ -81,7 +81,7 @@ def with_minimum(
 
 
 def refined(x: F32, n_max: int) -> tuple[F32, U]:
-    """Levels like symmetric's, moved one by one while that helps (make_q3_quants)."""
+    """Return levels like symmetric's, moved one by one while that helps (make_q3_quants)."""
     top = extreme(x)
     zero = np.abs(top) < TINY
     weight = x * x

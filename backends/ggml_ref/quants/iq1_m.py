@@ -34,7 +34,7 @@ def dequantize(blocks: U8) -> F32:
 
 @codebook.in_pieces
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
-    """Points with the one and with the other delta are one codebook of 4096."""
+    """Quantize with one codebook of 4096: the points with each of the two deltas."""
     points = nearest.Either(*map(nearest.shifted, codebook.DELTA))
     x = block.groups(x, 256).reshape(-1, 16, 2, 8)
     scale, _ = codebook.fit(points, x, RATIOS)

@@ -30,7 +30,7 @@ def dequantize(blocks: U8) -> F32:
 
 @codebook.in_pieces
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
-    """The delta's sign is the one of smaller error at the group's scale."""
+    """Quantize with the delta's sign of smaller error at the group's scale."""
     x = block.groups(x, 256).reshape(-1, 8, 4, 8)
     grids = [nearest.shifted(delta) for delta in codebook.DELTA]
     (plus, gain), (minus, other) = (codebook.fit(grid, x, RATIOS) for grid in grids)

@@ -18,7 +18,7 @@ def dequantize(blocks: U8) -> F32:
 
 
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
-    """The indices are those of the first scale; the stored scale is fitted to them afterwards."""
+    """Quantize with the indices of the first scale, then fit the stored scale to them."""
     x = block.groups(x, 32)
     top = block.extreme(x)
     zero = np.abs(top) < TINY

@@ -13,7 +13,7 @@ BLOCK = np.dtype([("e", "u1"), ("q", "u1", 16)])
 
 
 def scale(e: U8) -> F32:
-    """Half of 2^(e - 127): the levels are doubled."""
+    """Return half of 2^(e - 127), as the levels are doubled."""
     return np.ldexp(np.float32(1), e.astype(np.int32) - 128)
 
 

@@ -13,7 +13,7 @@ BLOCK = np.dtype([("d", "u1", 4), ("q", "u1", (4, 8))])
 
 
 def scale(d: U8) -> F32:
-    """Half of the e4m3 value (ggml-impl.h:ggml_ue4m3_to_fp32): the levels are doubled."""
+    """Return half of the e4m3 value (ggml-impl.h:ggml_ue4m3_to_fp32): the levels are doubled."""
     exponent, mantissa = (d >> 3 & 15).astype(np.int32), block.float32(d & 7)
     small = np.ldexp(mantissa, -9)
     normal = np.ldexp(1 + mantissa / np.float32(8), exponent - 7)
@@ -27,7 +27,7 @@ def dequantize(blocks: U8) -> F32:
 
 
 def nearest_scale(x: F32) -> U8:
-    """x >= 0 as e4m3, halves upwards, at most 0x7e (ggml-impl.h:ggml_fp32_to_ue4m3)."""
+    """Round x >= 0 to e4m3, halves upwards, at most 0x7e (ggml-impl.h:ggml_fp32_to_ue4m3)."""
     exponent = np.frexp(np.minimum(x, 448))[1] - 1
     normal = (exponent + 6) * 8 + np.floor(np.ldexp(x, 3 - exponent) + np.float32(0.5))
     small = np.minimum(np.floor(x * 512 + np.float32(0.5)), 7)

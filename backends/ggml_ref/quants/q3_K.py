@@ -18,13 +18,13 @@ EIGHTH = np.arange(8, dtype=np.uint8)[:, None]
 
 
 def unpack(packed: U8) -> U8:
-    """[n, 12] -> [n, 16] scales: low nibbles in 8 bytes, upper bits in 4."""
+    """Unpack [n, 12] bytes to [n, 16] scales: low nibbles in 8 bytes, upper bits in 4."""
     high = (packed[:, None, 8:] >> SHIFTS & np.uint8(3)).reshape(-1, 16)
     return block.low_high(packed[:, :8]) | high << np.uint8(4)
 
 
 def pack(scales: U8) -> U8:
-    """The inverse of unpack."""
+    """Pack scales, the inverse of unpack."""
     high = np.bitwise_or.reduce((scales >> 4).reshape(-1, 4, 4) << SHIFTS, axis=1)
     return np.concatenate([block.pack_low_high(scales & 15), high], axis=1)
 

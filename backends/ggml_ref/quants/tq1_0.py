@@ -16,7 +16,7 @@ POWERS = np.array([1, 3, 9, 27, 81], np.uint8)[:, None]
 
 
 def digits(q: U8, n: int) -> F32:
-    """[..., m] bytes -> [..., n * m] values -1, 0, 1: first digits of all bytes, then second."""
+    """Return digits -1, 0, 1 of bytes [..., m], [..., n * m]: first digits of all, then second."""
     leading = (q[:, None] * POWERS[:n]).astype(np.uint16) * 3 >> 8
     return block.float32(leading.reshape(len(q), -1)) - 1
 
@@ -28,7 +28,7 @@ def dequantize(blocks: U8) -> F32:
 
 
 def fractions(q: U8, n: int) -> U8:
-    """The inverse of digits, [..., n * m] values 0, 1, 2 -> [..., m] bytes, rounded upwards."""
+    """Return bytes [..., m] of digits 0, 1, 2 [..., n * m], rounded upwards: inverse of digits."""
     weights = (3 ** np.arange(4, 4 - n, -1))[:, None]
     number: npt.NDArray[np.integer] = (q.reshape(len(q), n, -1) * weights).sum(axis=1)
     return ((number * 256 + 242) // 243).astype(np.uint8)

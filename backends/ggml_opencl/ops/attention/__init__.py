@@ -1,1 +1,1 @@
-"""Launchers of ggml_py/ops/attention.py."""
+"""OpenCL launchers of the ops in ggml_py/ops/attention.py."""

@@ -28,7 +28,7 @@ def rows_of(q: Tensor, k: Tensor, v: Tensor) -> int:
 
 
 def parts_of(groups: int, n_kv: int) -> tuple[int, int]:
-    """How many parts the keys are cut into for so many groups, and the keys of each."""
+    """Return how many parts the keys are cut into for so many groups, and the keys of each."""
     chunks = max(1, -(-n_kv // WG))
     wanted = 1 if groups >= ENOUGH else min(chunks, -(-WANTED // groups), MOST_PARTS)
     length = -(-chunks // wanted)
