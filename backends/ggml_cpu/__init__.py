@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 def _lazy(name: str) -> ModuleType:
-    """The module `name`, executed on the first access to one of its attributes."""
+    """Return the module `name`, executed on the first access to one of its attributes."""
     if name in sys.modules:
         return sys.modules[name]
     spec = find_spec(name)

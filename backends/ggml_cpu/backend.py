@@ -39,7 +39,7 @@ class CPUDevice:
     alignment = 64
 
     def __init__(self, name: str = "cpu", number: int = 0, n: int = 1) -> None:
-        """That number of n."""
+        """Create device `number` of n that share the machine's cores."""
         self.name = name
         self._share = number, n
         self._executors: dict[bool, Executor] = {}
@@ -50,7 +50,7 @@ class CPUDevice:
         self._panels = SharedPages()
 
     def again(self, name: str, number: int = 0, n: int = 1) -> CPUDevice:
-        """A device on the same memory, with its share of the threads: they run at the same time."""
+        """Return a device on the same memory, with its share of the threads, to run besides."""
         device = CPUDevice(name, number, n)
         device.repack = self.repack
         return device
@@ -68,7 +68,7 @@ class CPUDevice:
 
     @property
     def executor(self) -> Executor:
-        """The executor for graphs of one token, and for what is no graph."""
+        """Return the executor for graphs of one token, and for work that is no graph."""
         return self._executor(False)
 
     def _executor(self, many: bool) -> Executor:
@@ -149,8 +149,8 @@ class CPUDevice:
 
     @contextmanager
     def profiling(self) -> Iterator[list[KernelTime]]:
-        """What is run meanwhile adds its times to the list; that costs a look at the clock a step.
-        The number of threads is to stay."""
+        """Collect the times of steps run meanwhile in the list; that costs a look at the clock a
+        step. The number of threads must stay the same."""
         executors, runs = {*map(self._executor, (False, True))}, list[Recorded]()
         times = list[KernelTime]()
         before = {executor: executor.times for executor in executors}
@@ -164,7 +164,7 @@ class CPUDevice:
                 executor.times = theirs
 
     def set_threads(self, n: int) -> None:
-        """n: of all that share the cores."""
+        """Set the threads of this device; n is for all that share the cores."""
         self.n_threads = self._part(n)
 
     def set_batch_threads(self, n: int | None) -> None:
@@ -172,7 +172,7 @@ class CPUDevice:
         self.n_threads_batch = None if n is None else self._part(n)
 
     def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
-        """See ggml_py.backend.TellsBatches."""
+        """Place threads on CPUs; see ggml_py.backend.TellsBatches."""
         self._cpus = {False: cpus, True: cpus if batch_cpus is None else batch_cpus}
 
     def _part(self, n: int) -> int:
@@ -191,5 +191,5 @@ def _steps(work: Work) -> list[Step]:
 
 
 def devices() -> list[CPUDevice]:
-    """Entry point."""
+    """Return the CPU device; entry point of the backend."""
     return [CPUDevice()]

@@ -1,4 +1,4 @@
-"""Where a program's threads wait for each other: follows from what its entries read and write.
+"""Barriers of a program's threads, from the memory that its entries read and write.
 
 Entries between two barriers are a phase; no two of a phase, run by different threads, touch the
 same bytes unless both only read them. Each entry is in the earliest phase that those it depends on
@@ -14,7 +14,7 @@ from ggml_cpu.ranges import Range, RangePieces
 
 
 class Accesses(Protocol):
-    """What an entry reads and writes; where several threads do, all of that together.
+    """The memory an entry reads and writes; where several threads do, all of that together.
 
     In private memory each thread has its own of the same bytes: addresses are those of thread 0.
     """
@@ -27,7 +27,7 @@ class Accesses(Protocol):
 
 
 def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
-    """The phase of each entry. To be run by phases, and in their order within each.
+    """Return the phase of each entry, to be run by phases, and in their order within each.
 
     What an entry reads was written in an earlier phase; what it writes, others read and wrote in
     earlier ones. In private memory it may have been in the same phase, for the thread did so.
@@ -52,11 +52,11 @@ def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
 
 
 def _changing(pieces: RangePieces, ranges: Sequence[Range]) -> list[tuple[Range, slice]]:
-    """Ranges that somebody writes to, with their pieces."""
+    """Return ranges that some entry writes to, with their pieces."""
     found = [(r, pieces.of(r)) for r in ranges]
     return [(r, at) for r, at in found if at.start < at.stop]
 
 
 def _apart(r: Range, private: Range) -> int:
-    """How many phases after another thread's access to the range this one's can be."""
+    """Return how many phases after another thread's access to the range this one's can be."""
     return 0 if private[0] <= r[0] < private[1] else 1

@@ -1,4 +1,4 @@
-"""Child processes that compile, and who asks them (serve.py is their side).
+"""Child processes that compile kernels, for the process that asks them (serve.py is their side).
 
 They live on for a while: what they typed for one kernel serves the next.
 """
@@ -31,7 +31,7 @@ Results = queue.SimpleQueue[Result]
 
 
 def source(module: str) -> str:
-    """The file from which another process can import the module; "" where it cannot."""
+    """Return the file from which another process can import the module; "" where it cannot."""
     if module == "__main__" or not sys.executable:
         return ""
     return getattr(sys.modules.get(module), "__file__", None) or ""
@@ -63,7 +63,7 @@ class _Child:
         return self.path == sys.path and self._process.poll() is None
 
     def compile(self, kernel: Kernel) -> tuple[str, bytes]:
-        """Have one kernel compiled: an error message, or "" and its code."""
+        """Compile one kernel in the child and return an error message, or "" and its code."""
         fresh, self._fresh = self._fresh, False
         failure, code = self._ask(kernel)
         if failure.endswith(_CHANGED) and not fresh and not self._ended:
@@ -99,7 +99,7 @@ class _Child:
         return self._messages.read()[-2000:].strip()
 
     def kill(self) -> None:
-        """Whatever it does; who waits for an answer gets one."""
+        """Kill the child, whatever it does; a caller that waits for an answer gets one."""
         self._ended = True
         self._process.kill()
 
@@ -114,7 +114,7 @@ class _Child:
 
 
 def _messages() -> IO[str] | None:
-    """A file for what a child says on stderr; None where no disk has room."""
+    """Return a file for a child's stderr; None where no disk has room."""
     import tempfile
 
     try:
@@ -138,8 +138,8 @@ class Children:
     def compile(
         self, kernels: Sequence[Kernel], following: Callable[[], Iterable[Kernel]] = tuple
     ) -> Generator[tuple[Kernel, bytes]]:
-        """Kernels as they get done, kept for the next time. Raises BackendError for one that did
-        not.
+        """Yield kernels as they get done, kept for the next time. Raises BackendError for one that
+        did not.
 
         following  what children compile that have no other work; they go on with it when all these
             are done, until others are asked for, of which it may have been one
@@ -167,7 +167,7 @@ class Children:
                 self.end()
 
     def _feed(self) -> None:
-        """Have children work that do not."""
+        """Start children that do no work."""
         self._feeders = [thread for thread in self._feeders if thread.is_alive()]
         for i, child in enumerate(self._children):
             if self._shares.begin(i):
@@ -179,14 +179,14 @@ class Children:
         return self._shares.at_work()
 
     def provide(self, count: int) -> None:
-        """At least `count` children that run and import from where we do."""
+        """Start children until `count` run and import from the same paths as this process."""
         if not all(child.usable for child in self._children):
             self.end()
         while len(self._children) < count:
             self._children.append(_Child())
 
     def end(self) -> None:
-        """Whatever they do."""
+        """Kill all children, whatever they do."""
         self._shares.clear()
         children, self._children = self._children, []
         for child in children:

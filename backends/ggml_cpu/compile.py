@@ -36,7 +36,7 @@ def compile_kernels(
     whole: bool = True,
     following: Following = tuple,
 ) -> dict[Kernel, bytes]:
-    """The object code of kernels, which are compiled and kept for the next time.
+    """Return the object code of kernels, which are compiled and kept for the next time.
 
     `progress(done, total, name)` is called after each one. Not `whole`: more will follow, which is
     not known yet. `following()`: what is likely to be asked for next, which is begun where there is
@@ -64,7 +64,7 @@ def compile_kernels(
 
 
 def _compile_here(kernels: Sequence[Kernel]) -> Generator[tuple[Kernel, bytes]]:
-    """In this process: no other can import their module."""
+    """Compile in this process: no other can import the kernels' module."""
     from ggml_cpu import codegen
 
     for kernel in kernels:
@@ -84,7 +84,7 @@ class _Compilers:
     def compile(
         self, kernels: Sequence[Kernel], following: Following = tuple
     ) -> Generator[tuple[Kernel, bytes]]:
-        """Kernels as they get done, with their code. Raises BackendError for one that did not."""
+        """Yield kernels as they get done, with their code; BackendError for one that did not."""
         if not kernels:
             return
         with self._busy:
@@ -97,7 +97,7 @@ class _Compilers:
     def _in_turn(
         self, kernels: Sequence[Kernel], following: Following
     ) -> Generator[tuple[Kernel, bytes]]:
-        """What another thread or process has compiled meanwhile, and the rest when it is done."""
+        """Yield what another thread or process has compiled meanwhile, then the rest."""
         from ggml_cpu.lock import CompileTurn
         from ggml_cpu.tidy import tidy
 
@@ -122,7 +122,7 @@ class _Compilers:
                     tidy(folder, made)
 
     def start(self) -> None:
-        """Before anything is asked of them."""
+        """Start the children before any work is asked of them."""
         with self._busy:
             self._stop_waiting()
             self._children.provide(n_children())
@@ -150,7 +150,7 @@ class _Compilers:
             self._busy.release()
 
     def after_fork(self) -> None:
-        """In a forked process: they are the parent's. Held, since dropping them would end them."""
+        """Forget the children in a forked process: they are the parent's, and ended if dropped."""
         self._of_parent = self._children
         self._children, self._busy, self._idle = Children(), threading.Lock(), None
 
@@ -162,20 +162,20 @@ if hasattr(os, "register_at_fork"):
 
 
 def _lacking(following: Following) -> list[Kernel]:
-    """Kernels that can be compiled elsewhere and have not been."""
+    """Return kernels that can be compiled elsewhere and have not been."""
     kernels = [kernel for kernel in following() if source(kernel.module)]
     found = STORE.read(kernels)
     return [kernel for kernel in kernels if kernel not in found]
 
 
 def start() -> None:
-    """The processes that compile import Numba in the meantime."""
+    """Start the processes that compile, so that they import Numba in the meantime."""
     if sys.executable:
         _COMPILERS.start()
 
 
 def n_children(n_kernels: int = MOST_CHILDREN) -> int:
-    """How many processes compile so many kernels: as CPUs, their quota and memory allow."""
+    """Return how many processes compile so many kernels: as CPUs, their quota and memory allow."""
     cpus, quota = len(host.logical_cpus()), host.cpu_quota()
     if quota is not None:
         cpus = min(cpus, int(quota))

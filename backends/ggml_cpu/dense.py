@@ -14,7 +14,7 @@ from ggml_py.tensor import Tensor
 
 
 def dense_copy(node: Tensor, i: int) -> Tensor | None:
-    """CONT of source i if it has gaps within rows, is only read, and can be copied; else None."""
+    """Return CONT of source i if rows have gaps, it is only read, and can be copied; else None."""
     source = node.src[i]
     if source is None or source.has_contiguous_rows() or i in OPS[node.op].writes:
         return None
@@ -25,7 +25,7 @@ def dense_copy(node: Tensor, i: int) -> Tensor | None:
 
 
 def with_copies(node: Tensor) -> tuple[Kernel, tuple[Tensor | None, ...]] | None:
-    """A kernel for the node if it had dense copies of its sources, and those sources."""
+    """Return a kernel for the node if it had dense copies of its sources, and those sources."""
     src = tuple(dense_copy(node, i) or s for i, s in enumerate(node.src))
     like = Tensor(node.type, node.ne, node.op, src, node.params, nb=node.nb)
     kernel = table().find(like)
@@ -33,13 +33,13 @@ def with_copies(node: Tensor) -> tuple[Kernel, tuple[Tensor | None, ...]] | None
 
 
 def why_not(node: Tensor) -> str:
-    """ "" if the node can be run, with copies where they are needed; else the reasons."""
+    """Return "" if the node can run, with copies where needed; else the reasons."""
     reason = table().why_not(node)
     return reason if reason and with_copies(node) is None else ""
 
 
 def steps_for(node: Tensor) -> list[Step]:
-    """The node's step, after those that copy its sources. Raises UnsupportedOp."""
+    """Return the steps that copy the node's sources, then its own. Raises UnsupportedOp."""
     alone = table().find(node)
     found = with_copies(node) if alone is None else None
     if found is None:
@@ -53,5 +53,5 @@ def steps_for(node: Tensor) -> list[Step]:
 
 
 def written_by(node: Tensor) -> tuple[int, ...]:
-    """Numbers of the operands that a node's kernel changes besides dst."""
+    """Return numbers of the operands that a node's kernel changes besides dst."""
     return tuple(1 + i for i in OPS[node.op].writes if i < len(node.src) and node.src[i])

@@ -50,7 +50,7 @@ _LINE = 64  # bytes: objects begin at lines of the cache, so no section may want
 
 
 class _Unusual(Exception):
-    """Not as described above."""
+    """An object file that is not as described above."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Object:
         return next((int(where[i]) for i in own if self._name(i) == symbol), 0)
 
     def _where(self, at: int, externals: Mapping[str, int]) -> NDArray[np.int64]:
-        """The address of each symbol, 0 of those that are nowhere."""
+        """Return the address of each symbol, 0 for unresolved ones."""
         section = self._symbols["section"].astype(np.int64)
         known = (section > 0) & (section < len(self.begin))
         begin = np.where(known, self.begin[np.where(known, section, 0)], -1)
@@ -155,14 +155,15 @@ def _relocate(part: NDArray[np.uint8], relocations: NDArray[Any], where: NDArray
 
 
 def is_possible() -> bool:
-    """Whether this system's code can be loaded so."""
+    """Return True if this system's code can be loaded so."""
     return host.SYSTEM == "linux" and host.machine() == "x86_64" and sys.maxsize > 2**32
 
 
 def place(codes: Mapping[str, bytes], externals: Mapping[str, int]) -> LoadedCode | None:
-    """Object files, each by a symbol that it has, in memory to be run. `externals` are addresses of
-    functions elsewhere. None where there is nothing to run; those whose code is left to LLVM, or
-    damaged, are not among its addresses. Raises BackendError where the system lets nothing run."""
+    """Place object files, each by a symbol that it has, in memory to be run. `externals` are
+    addresses of functions elsewhere. None where there is nothing to run; those whose code is left
+    to LLVM, or damaged, are not among its addresses. Raises BackendError where the system lets
+    nothing run."""
     objects = {symbol: found for symbol, code in codes.items() if (found := _parsed(code))}
     begins = np.cumsum([0, *(-(-o.size // _LINE) * _LINE for o in objects.values())])
     if not begins[-1]:
@@ -185,7 +186,7 @@ def _parsed(code: bytes) -> _Object | None:
 
 
 def _make_executable(memory: NDArray[np.uint8]) -> None:
-    """And no longer writable."""
+    """Make memory executable and no longer writable."""
     libc = ctypes.CDLL(None, use_errno=True)
     at, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(len(memory))
     if libc.mprotect(at, size, mmap.PROT_READ | mmap.PROT_EXEC):

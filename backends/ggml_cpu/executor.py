@@ -46,14 +46,14 @@ SLEEP_NS = 1_000_000  # that a thread sleeps natively before it looks again by i
 
 
 def spin_ns() -> int:
-    """How long a thread that waits for others spins before it sleeps: LLAMA_PY_SPIN, microseconds.
-    Whoever has the cores not for himself alone may be better off with 0."""
+    """Return how long a waiting thread spins before it sleeps: LLAMA_PY_SPIN, microseconds. A
+    process that shares its cores with others may be better off with 0."""
     given = number("LLAMA_PY_SPIN", SPIN_NS, "microseconds", lambda us: round(1000 * float(us)))
     return min(max(0, given), LONGEST)
 
 
 def in_turn(steps: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
-    """A program of kernels with their blocks, addresses both, and a barrier after each."""
+    """Return a program of kernels with their blocks, addresses both, and a barrier after each."""
     return np.array([(kernel, block, 0, MEET) for kernel, block in steps], np.int64)
 
 
@@ -68,7 +68,7 @@ class _Natives:
 
 
 class _Pool:
-    """Threads 1 .. n-1, and the control block they share with the caller, who is thread 0."""
+    """Threads 1 .. n-1, and the control block they share with the caller, thread 0."""
 
     def __init__(self, n_threads: int, cpus: CPUs = ()) -> None:
         self.cpus = cpus
@@ -94,7 +94,7 @@ class _Pool:
         self.asleep = 0
 
     def _serve(self, ith: int) -> None:
-        """A worker thread: native while there is work, asleep while there is none."""
+        """Run a worker thread: native while there is work, asleep while there is none."""
         if self.cpus:
             host.set_affinity(self.cpus[ith % len(self.cpus)])
         while not self.control[QUIT]:
@@ -119,7 +119,7 @@ class _Pool:
                     host.set_affinity(before)
 
     def _keep_awake(self) -> None:
-        """From now on no worker falls asleep, and those that did get up."""
+        """Keep workers awake from now on, and wake those that sleep."""
         with self.wake:
             self.busy = True
             if self.asleep:
@@ -135,7 +135,7 @@ class _Pool:
                 thread.join()
 
     def forget_threads(self) -> None:
-        """After a fork: the child has neither the threads nor what they held."""
+        """Forget all threads after a fork: the child has neither them nor their locks."""
         self.threads = []
         self.renew_locks()
 
@@ -191,7 +191,7 @@ class Executor:
         (self._pool or self._start()).run(program, steps, times)
 
     def barrier_seconds(self, n: int = 10000) -> float:
-        """What waiting for each other takes, when all threads come at the same time."""
+        """Return the seconds of a barrier when all threads come at the same time."""
         step = load_kernels([nothing])[nothing.name]
         program = in_turn([(step, 0)] * n)
         seconds = []

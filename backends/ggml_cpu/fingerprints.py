@@ -1,4 +1,4 @@
-"""What a compiled kernel is known by: the hash of its own code, and that of what all depend on.
+"""Identity of a compiled kernel: the hash of its own code, and of what all kernels depend on.
 
 The environment covers what every kernel depends on (versions, CPU, vocabulary); the fingerprint
 covers one kernel: its bytecode and, in turn, the helpers and constants it uses. So an edit
@@ -68,7 +68,7 @@ def environment() -> str:
 
 
 def _module_name(module: ModuleType) -> str:
-    """The name, read without waking a lazy module."""
+    """Return the name, read without waking a lazy module."""
     return str(ModuleType.__getattribute__(module, "__name__"))
 
 
@@ -131,7 +131,7 @@ class Fingerprints:
         return getattr(value, "__qualname__", type(value).__qualname__)
 
     def _module(self, module: ModuleType, names: list[str]) -> str:
-        """The name, and the members that may be meant; fixed modules have none to follow."""
+        """Return the name and the members that may be used, none of a fixed module."""
         name = _module_name(module)
         if name.startswith(_FIXED):
             return name
@@ -149,7 +149,7 @@ def fingerprint(kernel: Kernel) -> str:
 
 
 def description() -> str:
-    """The environment in words: `znver4, numba 0.68.1, llvmlite 0.50.0, numpy 2.4.6, ...`"""
+    """Return the environment in words: `znver4, numba 0.68.1, llvmlite 0.50.0, numpy 2.4.6, ...`"""
     python = ".".join(map(str, sys.version_info[:3]))
     return (
         f"{target.CPU_NAME}, numba {numba_version()}, llvmlite {llvmlite.__version__}, "

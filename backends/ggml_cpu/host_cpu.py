@@ -1,7 +1,6 @@
-"""What LLVM calls this machine and its CPU. It is kept where kernels are loaded without LLVM
-(elf.py), by what the system says of the CPU, so that a start need not load it: `<cache>/host/<hash
-of that and of LLVM's version>`.
-"""
+"""LLVM's names for this machine and its CPU. They are kept where kernels are loaded without LLVM
+(elf.py), by the system's description of the CPU, so that a start need not load it:
+`<cache>/host/<hash of that and of LLVM's version>`."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from ggml_py.machine.folder import Folder, cache_root
 
 
 class HostCPU(NamedTuple):
-    """LLVM's words.
+    """Names that LLVM has for a machine and its CPU.
 
     features   True for those that there are
     """
@@ -29,14 +28,14 @@ class HostCPU(NamedTuple):
 
 
 def _path() -> Path | None:
-    """The directory; None where there is no home."""
+    """Return the directory; None where there is no home."""
     root = cache_root()
     return None if root is None else root / "host"
 
 
 @cache
 def host_cpu() -> HostCPU:
-    """This machine's CPU, as it was kept, or as LLVM says it."""
+    """Return this machine's CPU, as it was kept, or as LLVM describes it."""
     return _kept() or _asked()
 
 
@@ -61,7 +60,7 @@ def _kept() -> HostCPU | None:
 
 
 def keep() -> None:
-    """For the next start, if it is not kept yet. OSError where that cannot be."""
+    """Keep the CPU's description for the next start; OSError where that cannot be."""
     if _kept() is not None:
         return
     name, path = _file_name(), _path()
@@ -74,7 +73,7 @@ def keep() -> None:
 
 
 def _file_name() -> str:
-    """A name for this CPU and LLVM's version; "" where nothing is kept."""
+    """Return a name for this CPU and LLVM's version; "" where nothing is kept."""
     about = host.cpu_identity() if elf.is_possible() else ""
     digest = hex_digest(f"{llvmlite.__version__}\n{about}".encode())
     return digest[:16] if about else ""
@@ -87,7 +86,7 @@ def _text(cpu: HostCPU) -> bytes:
 
 
 def _parsed(content: bytes) -> HostCPU | None:
-    """None for what `_text` has not made so."""
+    """Return the CPU in a kept text; None for one that `_text` has not made so."""
     lines = content.decode("ascii", "replace").split("\n")
     if len(lines) != 4:
         return None

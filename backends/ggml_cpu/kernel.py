@@ -1,5 +1,5 @@
-"""Declaring kernels: `@kernel` for what the executor calls, `@fn` and `@routine` for helpers they
-share.
+"""Declarations of kernels: `@kernel` for a function the executor calls, `@fn` and `@routine` for
+helpers they share.
 
 Nothing is compiled here, and Numba is not imported: a declaration only records the function.
 """
@@ -21,17 +21,17 @@ Helper = TypeVar("Helper", bound=Function)
 
 
 def accept(node: Tensor) -> str:
-    """A `when` that takes every node."""
+    """Return "", a `when` that takes every node."""
     return ""
 
 
 def no_scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """A `scratch` that needs none."""
+    """Return zeros, a `scratch` that needs none."""
     return 0, 0
 
 
 def no_extra(node: Tensor) -> tuple[int, ...]:
-    """An `extra` that passes none."""
+    """Return nothing, an `extra` that passes none."""
     return ()
 
 
@@ -80,8 +80,7 @@ class Kernel:
 
 @dataclass
 class Registry:
-    """What has been declared so far: kernels by name, and by op; helpers that Numba does not know
-    yet."""
+    """The declarations so far: kernels by name, and by op; helpers that Numba does not know yet."""
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
     by_op: dict[str, dict[str, Kernel]] = field(default_factory=dict)
@@ -100,7 +99,7 @@ class Registry:
         return kernel
 
     def new_helpers(self) -> list[Function]:
-        """Helpers declared since the last call."""
+        """Return helpers declared since the last call."""
         new, self.helpers = self.helpers, []
         return new
 
@@ -116,8 +115,8 @@ def fn(function: Helper) -> Helper:
 
 
 def routine(function: Helper) -> Helper:
-    """Declare a helper that stays a function of its own, for what takes long at each call (a tile,
-    a row): LLVM is done with several small functions sooner than with a large one."""
+    """Declare a helper that stays a function of its own, as a call takes long (a tile, a
+    row): LLVM is done with several small functions sooner than with a large one."""
     vars(function)[ROUTINE] = True
     return fn(function)
 

@@ -1,4 +1,4 @@
-"""Where the steps of a program find their operands and scratch, and what entries they become.
+"""Places of a program's operands and scratch, and the entries that its steps become.
 
 Three kinds of memory besides that of tensors: scratch shared by all threads, each thread's own
 scratch, and each thread's private memory, laid out alike for all: values that every thread computes
@@ -67,7 +67,7 @@ class HeldPlaces:
     places: dict[object, ScratchPlace] = field(default_factory=dict)
 
     def find(self, key: object, nbytes: int) -> tuple[ScratchPlace, bool]:
-        """The place taken for this key, or a new one, and whether there was one."""
+        """Return the place taken for this key, or a new one, and whether there was one."""
         found = self.places.pop(key, None)
         place = found if found is not None and found.nbytes >= nbytes else None
         if place is None:
@@ -81,17 +81,16 @@ class HeldPlaces:
         return place, found is place
 
     def end(self, key: object) -> None:
-        """The next may have that place."""
+        """Free the place of this key for the next."""
         place = self.places.pop(key)
         self.arena.give(place.offset, place.nbytes)
 
 
 @dataclass(slots=True)
 class Placed:
-    """What is decided of a step: the place of its value, if that is an inner one, of its shared
+    """Decisions about a step: the place of its value, if that is an inner one, of its shared
     scratch, and of the threads' own where that is apart; bytes of this for each; whether what is
-    shared has to be prepared.
-    """
+    shared has to be prepared."""
 
     own: bool
     local_bytes: int
@@ -138,16 +137,16 @@ class StepLayout:
             self._fill(i)
 
     def settle(self) -> None:
-        """Drop what is not asked for once entries and blocks are there."""
+        """Drop data that is not needed once entries and blocks are there."""
         self.ranges, self.scratch = [], []
 
     def rest(self) -> None:
-        """Between two runs nothing has to stay in scratch: much of it is the OS's again."""
+        """Give much of the scratch back to the OS: between two runs nothing has to stay there."""
         if not self.often:
             give_back(self.memory)
 
     def _operands(self, i: int, values: Values) -> list[Range | None]:
-        """Where the operands of a step are; an inner value's range stands for parts of it, too."""
+        """Return the ranges of a step's operands; an inner value's stands for parts of it, too."""
         ranges = list(values.ranges[i])
         if not self.often:
             return ranges
@@ -160,7 +159,7 @@ class StepLayout:
         return ranges
 
     def _scratch(self, i: int) -> Range | None:
-        """The shared scratch of a step; that of thread 0 if it is private."""
+        """Return the range of a step's shared scratch; that of thread 0 if it is private."""
         place, given = self.placed[i].scratch, self.steps[i].scratch
         if place is None:
             return None if given is None else range_of(given)
@@ -173,7 +172,7 @@ class StepLayout:
         return r is not None and self.private[0] <= r[0] < self.private[1]
 
     def _is_private(self, i: int) -> bool:
-        """Whether each thread needs a block of its own."""
+        """Return True if each thread needs a block of its own."""
         if not self.often or self.placed[i].own:
             return self.placed[i].own
         return any(map(self._in_private, (self.scratch[i], *self.ranges[i])))
@@ -231,8 +230,8 @@ def _places(
     own: Arena,
     often: bool,
 ) -> list[Placed]:
-    """Scratch and private values of all steps, as offsets. Of what does not run often all threads
-    wait after each kernel, so scratch is free as soon as nobody reads it any more, and that of the
+    """Return scratch and private values of all steps, as offsets. If not run often, all threads
+    wait after each kernel, so scratch is free as soon as no step reads it any more, and that of the
     threads may be anywhere. A step that each thread runs by itself may need more of that."""
     keys = [prepared_by(step, values.makers[i]) or i for i, step in enumerate(steps)]
     last_user = {key: i for i, key in enumerate(keys)}
@@ -282,7 +281,7 @@ def _places(
 
 
 def prepares_little(step: Step) -> bool:
-    """Whether each thread may as well prepare the operands for itself."""
+    """Return True if each thread may as well prepare the operands for itself."""
     if not is_shared(step):
         return False
     reads = [i for k in step.kernel.prepare for i in k.reads or ()]
@@ -294,13 +293,13 @@ def prepares_little(step: Step) -> bool:
 
 
 def is_shared(step: Step) -> bool:
-    """Whether other steps may use what is prepared for this one."""
+    """Return True if other steps may use the operands prepared for this one."""
     kernels = step.kernel.prepare
     return bool(kernels) and all(k.reads for k in kernels)
 
 
 def prepared_by(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
-    """What a step's preparing kernels make, as something to compare; () if it cannot be shared.
+    """Return a key of a step's prepared operands; () if they cannot be shared.
 
     makers: of the operands, for one may be written over.
     """

@@ -43,11 +43,11 @@ class CompileTurn:
             os.close(fd)
 
     def has_come(self) -> bool:
-        """Whether to compile now: the lock is ours, cannot be had here, or waiting is in vain."""
+        """Return True if it is time to compile: the lock is ours, or waiting took too long."""
         return self.is_ours() or time.monotonic() - self._since > PATIENCE
 
     def is_ours(self) -> bool:
-        """Whether nobody else has the lock; from now on, nobody will."""
+        """Return True if this process has the lock, which it takes if it is free."""
         if self._fd is None:
             return True
         try:
@@ -59,7 +59,7 @@ class CompileTurn:
         return True
 
     def progress(self) -> None:
-        """What was waited for is coming."""
+        """Note that the awaited kernels are coming."""
         self._since = time.monotonic()
 
 

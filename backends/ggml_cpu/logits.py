@@ -1,4 +1,4 @@
-"""Logits of what a grammar lets come next: a kernel that reads its bits, 16 tokens at a time."""
+"""A kernel that masks logits by a grammar's bits of allowed tokens, 16 tokens at a time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LogitsMask:
         self._own = _Own()
 
     def __call__(self, logits: F32, bits: bytes) -> F32:
-        """A copy of logits [n] with -inf where no bit is set."""
+        """Return a copy of logits [n] with -inf where no bit is set."""
         own = self._own
         block, logits = own.block, np.ascontiguousarray(logits, np.float32)
         out = np.empty_like(logits)

@@ -20,8 +20,8 @@ def _bind_externals() -> None:
 
 
 def place(codes: Mapping[str, bytes]) -> LoadedCode:
-    """Object files, each by a symbol that it has, in memory to be run; those that are none, or lack
-    theirs, are not among its addresses."""
+    """Place object files, each by a symbol that it has, in memory to be run; files that are none,
+    or lack theirs, are not among its addresses."""
     _bind_externals()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
     for code in codes.values():

@@ -1,6 +1,5 @@
-"""Which versions of Numba can be used. Its front end is used from within (frontend.py, passes.py,
-helpers.py), which Numba promises nothing about: these versions were tried.
-"""
+"""The versions of Numba that can be used. Its front end is used from within (frontend.py,
+passes.py, helpers.py), which Numba does not promise to keep: these versions were tried."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ OLDEST, BEFORE = (0, 62), (0, 69)  # as pyproject.toml has it
 
 
 def version(package: str) -> str:
-    """That of an installed package, which is not imported: by the directory beside it, and where
-    that does not tell by importlib.metadata, the import of which takes 15 ms. ModuleNotFoundError
-    if there is none."""
+    """Return the version of an installed package, which is not imported: by the directory beside
+    it, or where that does not tell by importlib.metadata, whose import takes 15 ms.
+    ModuleNotFoundError if there is none."""
     spec = find_spec(package)
     if spec is not None and spec.origin:
         folders = list(Path(spec.origin).parent.parent.glob(f"{package}-*.dist-info"))
@@ -29,7 +28,7 @@ def version(package: str) -> str:
 
 @cache
 def numba_version() -> str:
-    """The version that is installed; found without importing it. BackendError for any other."""
+    """Return the installed version, found without importing Numba; BackendError for any other."""
     try:
         found = version("numba")
     except ModuleNotFoundError:
@@ -44,7 +43,7 @@ def numba_version() -> str:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """`0.68.1` and `0.69.0rc1` as (0, 68) and (0, 69)."""
+    """Return `0.68.1` and `0.69.0rc1` as (0, 68) and (0, 69)."""
     parts = text.split(".")[:2]
     return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts)
 

@@ -39,7 +39,7 @@ class LoadedKernels:
         whole: bool = True,
         following: Following = tuple,
     ) -> dict[str, int]:
-        """Address of every kernel by its name, loading and compiling what is missing."""
+        """Return every kernel's address by its name; missing ones are loaded or compiled."""
         wanted = {file_name(k): k for k in kernels}
         new = [k for f, k in wanted.items() if f not in self._addresses]
         if new:
@@ -48,7 +48,7 @@ class LoadedKernels:
         return {k.name: self._addresses[f] for f, k in wanted.items()}
 
     def lacks(self, kernels: Iterable[Kernel]) -> bool:
-        """Whether some are neither loaded nor kept."""
+        """Return True if some kernels are neither loaded nor kept."""
         new = [k for k in kernels if file_name(k) not in self._addresses]
         return len(STORE.read(new)) < len(new)
 
@@ -76,7 +76,7 @@ class LoadedKernels:
         return wrong
 
     def _placed(self, codes: dict[str, bytes]) -> dict[str, int]:
-        """Addresses of symbols, with LLVM for what cannot do without it."""
+        """Return addresses of symbols, loading with LLVM the code that needs it."""
         addresses: dict[str, int] = {}
         if elf.is_possible() and (placed := elf.place(codes, externals())):
             self._images.append(placed)
@@ -96,7 +96,7 @@ def compile_kernels(
     whole: bool = True,
     following: Following = tuple,
 ) -> dict[Kernel, bytes]:
-    """See compile.py."""
+    """Compile kernels by compile.py, imported on first use."""
     from ggml_cpu import compile
 
     return compile.compile_kernels(kernels, progress, whole, following)
@@ -105,7 +105,7 @@ def compile_kernels(
 def _objects(
     kernels: Sequence[Kernel], progress: Progress | None, whole: bool, following: Following
 ) -> dict[Kernel, bytes]:
-    """Object code; what the cache lacks, or has damaged, is compiled."""
+    """Return object code, compiling kernels that the cache lacks or has damaged."""
     found = STORE.read(kernels)
     missing = [k for k in kernels if k not in found]
     if missing:
@@ -115,7 +115,7 @@ def _objects(
 
 
 def _soon(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """What runs any kernel: where that is missing, too, it is compiled beside the first."""
+    """Return the kernels that run any kernel, if missing: they are compiled beside the first."""
     driver = [k for k in REGISTRY.kernels.values() if k.module == DRIVER and k not in kernels]
     there = STORE.read(driver)
     return [k for k in driver if k not in there]
@@ -130,7 +130,7 @@ def load_kernels(
     whole: bool = True,
     following: Following = tuple,
 ) -> dict[str, int]:
-    """Native addresses by kernel name; kernels are given as such or by their names.
+    """Return native addresses by kernel name; kernels are given as such or by their names.
 
     `progress(done, total, name)` reports compilation; not `whole`: others will follow soon, and
     `following()` are some of them. Raises BackendError where one fails.
@@ -140,7 +140,7 @@ def load_kernels(
 
 
 def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:
-    """Where nothing was compiled before, or not what is needed `first`, start what will."""
+    """Start the compilers if nothing was compiled before, or not all that is needed `first`."""
     if STORE.is_cold() or len(STORE.read(kernels := first())) < len(kernels):
         from ggml_cpu import compile
 
@@ -160,5 +160,5 @@ def has_noted(key: str) -> bool:
 
 
 def lacks(kernels: Iterable[Kernel]) -> bool:
-    """Whether to load these would mean to compile some of them."""
+    """Return True if loading these would mean to compile some of them."""
     return _LIBRARY.lacks(kernels)

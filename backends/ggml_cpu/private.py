@@ -21,7 +21,7 @@ ROW = 16  # elements that take as long as beginning a row
 
 
 def is_small(step: Step) -> bool:
-    """Whether it takes less than threads need to share it."""
+    """Return True if the step takes less time than threads need to share it."""
     if OPS[step.node.op].reads is not None:
         return moved(step.node) <= 2 * ELEMENTS
     operands = {id(t): t for t in step.operands if t is not None}.values()
@@ -31,7 +31,7 @@ def is_small(step: Step) -> bool:
 
 
 def makes_all(t: Tensor | None) -> bool:
-    """Whether whoever writes this result writes every byte of its range."""
+    """Return True if a step that writes this result writes every byte of its range."""
     return t is not None and t.view_src is None and t.is_contiguous()
 
 
@@ -48,8 +48,8 @@ class Values:
 
 
 def untraced(steps: Sequence[Step]) -> Values:
-    """Values of steps, any of which others might want; makers are the last that wrote into the same
-    tensor, and of ranges there are only the starts."""
+    """Return values of steps, any of which others may read; makers are the last that wrote into the
+    same tensor, and of ranges there are only the starts."""
     ranges = [[None if t is None else (address(t),) * 2 for t in s.operands] for s in steps]
     last: dict[int, int] = {}
     makers = []
@@ -61,8 +61,8 @@ def untraced(steps: Sequence[Step]) -> Values:
 
 
 def trace(steps: Sequence[Step], n_threads: int) -> Values:
-    """A value is an inner one where who reads it reads nothing else with it, and where it is
-    overwritten as a whole before the program ends: nobody can want it later."""
+    """Return the values of steps; one is an inner value where its readers read nothing else with it
+    and it is overwritten as a whole before the program ends, so that nothing can read it later."""
     inner = [n_threads > 1 and makes_all(s.operands[0]) for s in steps]
     ranges = [[None if t is None else range_of(t) for t in s.operands] for s in steps]
     written = [[r[i] for i in (0, *s.writes)] for s, r in zip(steps, ranges, strict=True)]
@@ -71,7 +71,7 @@ def trace(steps: Sequence[Step], n_threads: int) -> Values:
     makers = list[list[int]]()
 
     def stays(before: set[int]) -> None:
-        """These values have to be where their tensors are."""
+        """Keep these values where their tensors are."""
         for j in before:
             if j >= 0:
                 inner[j] = False

@@ -50,7 +50,7 @@ class CPUProgram:
         self._lay_out(False)
 
     def settle(self) -> None:
-        """Have as few barriers as there can be, now."""
+        """Lay the program out now with as few barriers as possible."""
         if self._runs < OFTEN:
             self._runs = OFTEN
             self._lay_out(self.executor.n_threads > 1)
@@ -75,7 +75,7 @@ class CPUProgram:
     def _link(
         self, addresses: dict[str, int], order: list[int], ends: set[int]
     ) -> npt.NDArray[np.int64]:
-        """The entries for the driver."""
+        """Return the entries for the driver."""
         layout, first = self._layout, int(self._layout.blocks.ctypes.data)
         rows = []
         for i in order:
@@ -87,7 +87,7 @@ class CPUProgram:
         return np.array(rows, np.int64).reshape(-1, ENTRY_WORDS)
 
     def _cut(self, order: list[int], ends: set[int]) -> list[tuple[int, int]]:
-        """Slices: (address, entries). All threads meet at the end of each."""
+        """Return slices as (address, entries); all threads meet at the end of each."""
         entries, base = self._layout.entries, int(self._entries.ctypes.data)
         bounds, seconds = [0], 0.0
         for n, i in enumerate(order):
@@ -99,12 +99,13 @@ class CPUProgram:
         return [(base + 8 * ENTRY_WORDS * a, b - a) for a, b in pairwise(bounds)]
 
     def barrier_seconds(self) -> float:
-        """What one of its barriers takes at least."""
+        """Return the least seconds that one of its barriers takes."""
         return self.executor.barrier_seconds() if self.n_barriers else 0.0
 
     def run(self) -> None:
-        """Raises OutOfRange where an index among the data of a step names no row, and BoundsError
-        where a kernel touched other memory than its step's, if that is checked (bounds/)."""
+        """Run all steps. Raises OutOfRange where an index among the data of a step names no row,
+        and BoundsError where a kernel touched other memory than its step's, if that is checked
+        (bounds/)."""
         self._begin()
         if self.executor.times is not None:
             self.executor.times.append(self._timed())
@@ -145,7 +146,7 @@ class CPUProgram:
         raise out_of_range(step.node, index, n, step.operands)
 
     def _step_of(self, row: int) -> Step:
-        """The step that a block is for."""
+        """Return the step that a block is for."""
         rows = self._layout.rows
         return next(s for s, of_step in zip(self.steps, rows, strict=True) if row in of_step)
 
@@ -161,12 +162,12 @@ class CPUProgram:
 
 
 def kernels_of(steps: Sequence[Step]) -> list[Kernel]:
-    """Each kernel once."""
+    """Return each kernel of the steps once."""
     return list({k.name: k for s in steps for k in (*s.kernel.prepare, s.kernel)}.values())
 
 
 def load(steps: Sequence[Step], options: CompileOptions) -> dict[str, int]:
-    """Addresses of their kernels, by name."""
+    """Load the steps' kernels and return their addresses, by name."""
     return load_kernels(kernels_of(steps), options.progress)
 
 
@@ -175,7 +176,7 @@ def _bounds(layout: StepLayout, faults: npt.NDArray[np.int64]) -> AllowedExtents
 
 
 def estimate(node: Tensor) -> float:
-    """A guess of a node's seconds; only used to cut slices.
+    """Return a guess of a node's seconds; only used to cut slices.
 
     Where an op does not say what it computes, each element takes a row of the first source, unless
     it only moves rows; what is written into memory of another tensor counts as that source.

@@ -1,4 +1,4 @@
-"""Ranges of memory, as (first address, end), and who touched what between their edges."""
+"""Ranges of memory, as (first address, end), and the pieces between all their edges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Range = tuple[int, int]
 
 
 def range_of(t: Tensor) -> Range:
-    """The tensor's bytes, with the gaps between them."""
+    """Return the range of the tensor's bytes, with the gaps between them."""
     start = address(t)
     return start, start + t.nbytes
 
@@ -28,7 +28,7 @@ class RangePieces:
         return len(self.edges)
 
     def of(self, r: Range) -> slice:
-        """The pieces that a range touches: none where it touches none of those ranges."""
+        """Return the pieces that a range touches: none where it touches none of those ranges."""
         found = self._found.get(r)
         if found is None:
             start, end = r

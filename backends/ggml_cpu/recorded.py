@@ -14,8 +14,8 @@ from ggml_py.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """ns of each step as Executor.run gives them, what these are (node, kernel), and what is to be
-    added for times of `perf_counter_ns`.
+    """Times of a run: ns of each step as Executor.run gives them, the labels (node, kernel), and
+    the shift to times of `perf_counter_ns`.
 
     A step takes from where thread 0 begins it to where that begins the next: with what it waits
     for the others, where all meet.

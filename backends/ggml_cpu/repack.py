@@ -33,13 +33,13 @@ READERS = {"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"}  # ops with kernels for repacked
 
 
 def repacked_size(weight: Tensor) -> int:
-    """Bytes of the tensor in panels: its own, and those of the rows that fill the last panels."""
+    """Return bytes of the tensor in panels: its own, and of the rows that fill the last panels."""
     k, m, n2, n3 = weight.ne
     return shape_of(weights()[weight.type.name]).matrix_bytes(k, m) * n2 * n3
 
 
 def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
-    """Whether all ops that read the weight also read panels, and one of them gains by it."""
+    """Return True if all ops that read the weight also read panels, and one of them gains by it."""
     return (
         weight.type.name in REPACK
         and not weight.layout
@@ -53,22 +53,22 @@ def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
 
 
 def kernels_for(types: Iterable[str]) -> list[Kernel]:
-    """What weights of these types are repacked with."""
+    """Return the kernels that repack weights of these types."""
     return [REPACK[name] for name in dict.fromkeys(types) if name in REPACK]
 
 
 def layout_of(weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
-    """The layout that `repack` would give it, and its bytes; None if it stays as it is."""
+    """Return the layout that `repack` would give it, and its bytes; None if it stays as it is."""
     return (LAYOUT, repacked_size(weight)) if can_repack(weight, uses) else None
 
 
 def repacked_sizes(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> list[int]:
-    """Bytes that `repack` will take, in turn."""
+    """Return bytes that `repack` will take, in turn."""
     return [repacked_size(w) for w, uses in weights if can_repack(w, uses)]
 
 
 def load_for(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
-    """Load the kernels that these will be repacked with; what multiplies them then comes next."""
+    """Load the kernels that repack these weights; their products are compiled next."""
     repacked = [(w.type.name, uses) for w, uses in weights if can_repack(w, uses)]
     kernels = kernels_for(name for name, _ in repacked)
     if kernels:
@@ -76,7 +76,7 @@ def load_for(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
 
 
 def _products_of(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kernel]:
-    """Kernels for products of repacked weights, which take longest to compile."""
+    """Return kernels for products of repacked weights, which take longest to compile."""
     from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id  # noqa: F401  (fill KERNELS)
     from ggml_cpu.kernels.matrix._ways import KERNELS, PANELS
 

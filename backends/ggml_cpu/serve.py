@@ -43,8 +43,8 @@ def serve() -> None:
 
 
 def _jobs() -> Iterator[str]:
-    """Lines of stdin. Whoever asks may end at any time, killed as well: then this process ends,
-    whatever it compiles."""
+    """Yield lines of stdin. If the asking process ends, even killed, this process ends, whatever it
+    compiles."""
     lines: SimpleQueue[str] = SimpleQueue()
 
     def read() -> None:

@@ -1,4 +1,4 @@
-"""Which of several workers compiles which kernel: those that share helpers go to the same one.
+"""Shares of several workers that compile: kernels that share helpers go to the same worker.
 
 Helpers that a factory has made twice of the same parts are one: what is typed for the first serves
 the second.
@@ -30,19 +30,19 @@ class KernelShares:
         self._lock = threading.Lock()
 
     def ask(self, kernels: Iterable[Kernel]) -> None:
-        """These are waited for."""
+        """Add kernels that a caller waits for."""
         with self._lock:
             self._asked |= {kernel: reached(kernel) for kernel in kernels}
 
     def follow(self, kernels: Iterable[Kernel]) -> None:
-        """These are likely to be asked for next."""
+        """Add kernels that are likely to be asked for next."""
         with self._lock:
             running = self._working.values()
             new = (k for k in kernels if k not in self._asked and k not in running)
             self._next |= {kernel: reached(kernel) for kernel in new}
 
     def begin(self, worker: int) -> bool:
-        """Whether this worker is to start: there is work, and it does none."""
+        """Return True if this worker is to start: there is work, and it does none."""
         with self._lock:
             idle = worker not in self._working
             if idle and len(self._asked) + len(self._next) > self._starting():
@@ -54,7 +54,7 @@ class KernelShares:
         return sum(kernel is None for kernel in self._working.values())
 
     def take(self, worker: int) -> Kernel | None:
-        """The next kernel for a worker, which is done with the one before; None: it ends."""
+        """Return the next kernel for a worker that finished the one before; None: it ends."""
         with self._lock:
             waiting = self._asked or self._next
             if not waiting:
@@ -66,14 +66,14 @@ class KernelShares:
             return chosen
 
     def clear(self) -> set[Kernel]:
-        """Nobody gets one any more that waited until now; those that are being compiled."""
+        """Drop all kernels that wait, and return those that are being compiled."""
         with self._lock:
             self._asked.clear()
             self._next.clear()
             return {kernel for kernel in self._working.values() if kernel is not None}
 
     def at_work(self) -> bool:
-        """Whether a worker has not ended."""
+        """Return True if a worker has not ended."""
         with self._lock:
             return bool(self._working)
 
@@ -83,7 +83,7 @@ class KernelShares:
 
 
 def reached(kernel: Kernel) -> Reached:
-    """The kernel's function, and those it calls, directly or not: bytes of bytecode of each."""
+    """Return bytes of bytecode of the kernel's function, and of all that it calls."""
     found: Reached = {}
     seen: set[int] = set()
     wanted: list[object] = [kernel.function]
@@ -99,7 +99,7 @@ def reached(kernel: Kernel) -> Reached:
 
 
 def content(function: object) -> Hashable:
-    """Equal for functions that are the same lines on the same parts, and so do the same."""
+    """Return equal values for functions of the same lines on the same parts, which do the same."""
     if type(function) is not FunctionType:
         return id(function)
     if function not in _CONTENTS:

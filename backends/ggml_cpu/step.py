@@ -12,7 +12,7 @@ from ggml_py.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`operands` are what the kernel calls dst, src0, src1, ...; `op_params` and the scratch shared
+    """One run of a kernel: its operands (dst, src0, src1, ...), and `op_params` and scratch shared
     by all threads where they are not the node's own (a step that runs several nodes).
 
     writes  numbers of the operands that it changes besides dst
@@ -39,7 +39,7 @@ class Step:
 
 
 def address(t: Tensor) -> int:
-    """Where the tensor's first byte is in this process."""
+    """Return the address of the tensor's first byte in this process."""
     assert isinstance(t.buffer, HostBuffer), f"{t} is not in host memory"
     return t.buffer.base + t.offset
 

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: `<cache>/cpu/<environment>/<kernel>-<fingerprint>.o`.
+"""The place of compiled kernels: `<cache>/cpu/<environment>/<kernel>-<fingerprint>.o`.
 
 `LLAMA_PY_CACHE` puts the cache elsewhere. What cannot be kept there is kept in memory, for this
 process. A start that finds all kernels reads their files, and nothing else of the directory.
@@ -32,13 +32,13 @@ _ELF_HEADER = struct.Struct("<18xH20xQ10xHH2x")  # e_machine, e_shoff, e_shentsi
 
 
 def cache_path() -> Path | None:
-    """The directory with a directory for each environment; None where there is no home."""
+    """Return the directory with a directory for each environment; None where there is no home."""
     root = cache_root()
     return None if root is None else root / "cpu"
 
 
 def path() -> Path | None:
-    """This environment's directory, which need not exist."""
+    """Return this environment's directory, which need not exist."""
     root = cache_path()
     return None if root is None else root / environment()
 
@@ -57,12 +57,12 @@ class Store:
         self._wrong: set[str] = set()
 
     def is_cold(self) -> bool:
-        """Whether nothing was compiled for this environment before."""
+        """Return True if nothing was compiled for this environment before."""
         found = path()
         return found is None or not found.is_dir()
 
     def read(self, kernels: Iterable[Kernel]) -> dict[Kernel, bytes]:
-        """The code of kernels that are there; not of those whose files are damaged, or others'."""
+        """Return the code of kernels that are there, not of damaged files or those of others."""
         wanted = {kernel: file_name(kernel) for kernel in kernels}
         found = {k: self._memory[file] for k, file in wanted.items() if file in self._memory}
         there = [k for k, file in wanted.items() if k not in found and file not in self._wrong]
@@ -75,7 +75,7 @@ class Store:
         return found
 
     def folder(self) -> Folder | None:
-        """The directory, marked as used; None where there is none that can be trusted."""
+        """Return the directory, marked as used; None where there is none that can be trusted."""
         at = path()
         if at is None:
             return None
@@ -94,8 +94,8 @@ class Store:
         return folder
 
     def make(self) -> tuple[Folder | None, bool]:
-        """The directory, made if need be and marked as ours, and whether it was made now; None
-        where nothing can be kept."""
+        """Return the directory, made if need be and marked as ours, and whether it was made now;
+        None where nothing can be kept."""
         at = path()
         if at is None:
             self._tell(at, OSError(0, "there is no home directory"))
@@ -152,12 +152,12 @@ class Store:
         return [(module, name) for module, _, name in lines]
 
     def forget(self, kernel: Kernel) -> None:
-        """Have it compiled again: its code is not what it says."""
+        """Mark the kernel for compiling again: its code is not the one it claims to be."""
         self._memory.pop(file_name(kernel), None)
         self._wrong.add(file_name(kernel))
 
     def _tell(self, at: Path | None, error: OSError) -> None:
-        """Once for a directory. Nothing is written there any more."""
+        """Report an error once for a directory. Nothing is written there any more."""
         if at in self._failed:
             return
         self._failed.add(at)
@@ -183,7 +183,7 @@ def _mkdir(at: Path) -> bool:
 
 
 def is_marked(folder: Folder) -> bool:
-    """Whether a directory is one of ours, which may be removed."""
+    """Return True if a directory is one of ours, which may be removed."""
     return (folder.read(MARKER) or b"").startswith(MARK.encode())
 
 
@@ -193,7 +193,7 @@ def mark(folder: Folder) -> None:
 
 
 def _header(kernel: Kernel, code: bytes) -> bytes:
-    """What the file has before the code: all that says which code it is."""
+    """Return the text that the file has before the code: all that says which code it is."""
     lines = (
         _TITLE,
         kernel.name,
@@ -209,7 +209,7 @@ def _header(kernel: Kernel, code: bytes) -> bytes:
 
 
 def _code(kernel: Kernel, content: bytes | None) -> bytes | None:
-    """The object code in a file, if it is this kernel's."""
+    """Return the object code in a file, if it is this kernel's."""
     header, end, code = (content or b"").partition(b"\n\n")
     if header + end != _header(kernel, code) or symbol_of(kernel.name).encode() not in code:
         return None
@@ -217,8 +217,8 @@ def _code(kernel: Kernel, content: bytes | None) -> bytes | None:
 
 
 def _is_native(code: bytes) -> bool:
-    """Whether on Linux an object is for this kind of machine, and has the sections that it says:
-    LLVM ends the process, else."""
+    """Return True if on Linux an object is for this kind of machine, and has the sections that it
+    says: LLVM ends the process, else."""
     machine = _ELF_MACHINES.get(target.TRIPLE.partition("-")[0])
     if "linux" not in target.TRIPLE or machine is None:
         return True

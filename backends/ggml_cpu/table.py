@@ -11,8 +11,8 @@ from ggml_py.backend.kernels import KernelTable, import_family
 
 @cache
 def table() -> KernelTable[Kernel]:
-    """Every kernel. The families of the ops that are asked for are imported then, no others (no
-    Numba, see kernel.py)."""
+    """Return every kernel. The families of the ops that are asked for are imported then, no others
+    (no Numba, see kernel.py)."""
     return KernelTable("cpu", _declare)
 
 
@@ -23,6 +23,6 @@ def _declare(op: str) -> None:
 
 
 def every_kernel() -> list[Kernel]:
-    """Kernels of all ops, and those that prepare for them."""
+    """Return kernels of all ops, and those that prepare for them."""
     table().ops()
     return list(REGISTRY.kernels.values())

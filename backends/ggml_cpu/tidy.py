@@ -1,4 +1,4 @@
-"""What a cache has by environment, and what is removed of it: our files in marked directories."""
+"""Clean-up of the cache by environment: it removes our files in marked directories."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Environment:
 
 
 def environments() -> list[Environment]:
-    """Environments in the cache, the last used first. Nothing else there is looked into."""
+    """Return environments in the cache, last used first; it reads nothing else there."""
     found = []
     for at in _directories():
         with suppress(OSError), Folder(at) as folder:
@@ -70,8 +70,8 @@ def _is_ours(name: str) -> bool:
 
 
 def remove(unwanted: Iterable[Environment]) -> list[Environment]:
-    """Remove environments, but for files that are not ours; those that were removed. What a process
-    compiles for at this moment stays."""
+    """Remove environments, but for files that are not ours, and return the removed ones. Files that
+    a process compiles at this moment stay."""
     return [e for e in unwanted if _remove(e.path)]
 
 
@@ -94,9 +94,9 @@ def _remove(at: Path) -> bool:
 
 
 def tidy(folder: Folder, made: bool) -> None:
-    """After compiling into a directory, when it is new, or else once a day: remove what was never
-    finished, environments unused for UNUSED_DAYS, and of the others so many that the cache keeps
-    its size, the longest unused first. The present one stays."""
+    """Remove, after compiling into a new directory, or else once a day, unfinished files,
+    environments unused for UNUSED_DAYS, and of the others, longest unused first, so many that the
+    cache keeps its size. The present one stays."""
     now = time.time()
     if not made and now - folder.modified(MARKER) < _DAY:
         return

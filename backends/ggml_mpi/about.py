@@ -1,4 +1,4 @@
-"""What a rank is: what must be the same on all of them, and what is told of each."""
+"""Descriptions of a rank: values that must be equal on all of them, and texts to show."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class RankAbout:
 
 
 def about(device: Device) -> RankAbout:
-    """What this rank says about its machine."""
+    """Return this rank's description of its machine."""
     target = device.target if isinstance(device, HasTarget) else ""
     return RankAbout(target, platform.node(), device.description)
 
 
 def compared(comm: MPI.Intracomm) -> list[str]:
-    """The names of all ranks' machines. Every rank must call it.
+    """Return the names of all ranks' machines. Every rank must call it.
 
     BackendError in all ranks, if one has another version of the program: an order would be
     something else there.
@@ -51,7 +51,7 @@ def compared(comm: MPI.Intracomm) -> list[str]:
 
 
 def code() -> str:
-    """A hash of the sources that plan and compute."""
+    """Return a hash of the sources that plan and compute."""
     found = hashlib.sha256()
     for name in ("ggml_py", "ggml_cpu", "ggml_mpi"):
         for path in sorted(Path(str(import_module(name).__file__)).parent.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Stands for a rank that was not started: says what it would run, and counts its memory."""
+"""A stand-in for a rank that was not started, which names ops it would run and counts memory."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class AcrossRanks:
 
 
 class RankMeeting:
-    """there: what each other rank does; here: what this one does, if it has a part"""
+    """A REDUCE as steps: `there` for other ranks, `here` for this one, if it has a part."""
 
     def __init__(self, world: World, there: list[RankProgram], here: Program | None) -> None:
         self.world, self.there, self.here = world, there, here

@@ -17,7 +17,7 @@ from ggml_py.errors import BackendError
 
 
 def devices() -> list[Device]:
-    """This rank's CPU as mpi0, and those of the others. None, if there are no others."""
+    """Return this rank's CPU as mpi0, and those of other ranks; none if there are no others."""
     if n_started() < 2:
         return []
     at = world()
@@ -36,7 +36,7 @@ def devices() -> list[Device]:
 
 
 def _compare(own: RankAbout, other: RankDevice) -> None:
-    """BackendError for a rank that would compute otherwise."""
+    """Raise BackendError for a rank that would compute otherwise."""
     theirs: RankAbout = other.about
     if own.target != theirs.target:
         raise BackendError(

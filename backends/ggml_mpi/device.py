@@ -70,7 +70,7 @@ class RankBuffer(RankMemory):
         self.world.tell(self.rank, orders.Clear(buffer=self, value=value))
 
     def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
-        """See ggml_py.backend.PassesOn."""
+        """Send bytes straight to another rank; see ggml_py.backend.PassesOn."""
         if not isinstance(target, RankBuffer) or target.rank == self.rank:
             return False
         with self.world.whole():
@@ -106,7 +106,7 @@ class RankDevice:
     def __init__(
         self, world: World, rank: int, like: Device, all_reduce: AllReduce, plan: MakePlan
     ) -> None:
-        """all_reduce: see ggml_py.plan.collective.KnowsOthers; plan: see ggml_py.plan.Plans"""
+        """Keep the parts; all_reduce: see plan.collective.KnowsOthers, plan: see plan.Plans."""
         self.name = f"mpi{rank}"
         self.world, self.rank, self.like = world, rank, like
         self.all_reduce, self.plan = all_reduce, plan
@@ -129,7 +129,7 @@ class RankDevice:
         return None
 
     def from_file(self, part: FilePart) -> Buffer | None:
-        """See ggml_py.backend.ReadsFiles."""
+        """Return a buffer with a part of a file that the rank reads (backend.ReadsFiles)."""
         handle = next(handles)
         size, digest = part.path.stat().st_size, digest_of(part)
         order = orders.Map(handle=handle, part=part, size=size, digest=digest)
@@ -137,8 +137,7 @@ class RankDevice:
         return RankBuffer(self.world, self.rank, size, handle) if size else None
 
     def _sent(self, handle: int, part: FilePart) -> int:
-        """Bytes of a file that the rank has not, unless they are few; it keeps them for another
-        time. Their number."""
+        """Send bytes of a file unless the rank has them; return their number, 0 for few."""
         data = part.of(np.memmap(part.path, np.uint8, "r"))
         if data.size < LEAST:
             return 0
@@ -204,8 +203,8 @@ class RankDevice:
         self.world.tell(self.rank, orders.Threads(n=n))
 
     def set_batch_threads(self, n: int | None) -> None:
-        """See ggml_py.backend.TellsBatches."""
+        """Set the threads for batches in the rank; see ggml_py.backend.TellsBatches."""
         self.world.tell(self.rank, orders.Threads(n=0, n_batch=n, batch=True))
 
     def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
-        """CPUs are those of rank 0's machine: other ranks are placed by their launcher."""
+        """Ignore the CPUs, which are of rank 0's machine: a launcher places other ranks."""

@@ -1,4 +1,4 @@
-"""The sum of what several ranks have: each sends its part to all others, and adds what it got.
+"""The sum of several ranks' tensors: each sends its part to all others, and adds those it got.
 
 All add in the same order, so all have the same sum, to the last bit.
 """
@@ -17,7 +17,7 @@ from ggml_py.tensor import Tensor
 
 
 class Meetings:
-    """Exchanges of one rank. What comes from others has memory for as much as the largest."""
+    """Exchanges of one rank, with memory to receive as much as the largest needs."""
 
     def __init__(self, world: World, device: Device) -> None:
         self.world, self.device = world, device
@@ -26,7 +26,9 @@ class Meetings:
     def exchange(
         self, parts: Mapping[int, Tensor], ranks: Sequence[int | None], receivers: Sequence[int]
     ) -> Program:
-        """parts       this rank's, by position: several where devices share its memory
+        """Return the program that sums parts of several ranks.
+
+        parts       this rank's, by position: several where devices share its memory
         ranks       those of all parts, None where there is none
         receivers   positions of parts that are not added, but get the sum
         """
@@ -97,7 +99,7 @@ class Staggered:
         ]
 
     def run(self, made: Callable[[], object] | None = None) -> None:
-        """All is sent, whatever fails, as others wait for it; then that is raised.
+        """Send all pieces, whatever fails, as others wait for them; then raise the failure.
 
         made  is called once all pieces are there
         """
@@ -132,7 +134,7 @@ class Staggered:
 
 
 def tried(step: Callable[[], object]) -> Exception | None:
-    """What went wrong."""
+    """Run a step and return the exception that it raised, or None."""
     try:
         step()
     except Exception as e:

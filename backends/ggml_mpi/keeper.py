@@ -35,35 +35,35 @@ _told: int | None = None  # where a rank that is kept tells its stage
 
 
 def limit() -> float:
-    """Seconds of silence after which a rank counts as lost (LLAMA_PY_MPI_TIMEOUT)."""
+    """Return seconds of silence after which a rank counts as lost (LLAMA_PY_MPI_TIMEOUT)."""
     return float(os.environ.get("LLAMA_PY_MPI_TIMEOUT") or LIMIT)
 
 
 def n_started() -> int:
-    """Ranks that a launcher has started, 1 without one; MPI is not loaded for that."""
+    """Return the number of ranks that a launcher has started, 1 without one; does not load MPI."""
     return next((int(os.environ[name]) for name in SIZES if name in os.environ), 1)
 
 
 def own_rank() -> int:
-    """The rank that the launcher has told, before MPI is there."""
+    """Return the rank that the launcher has set in the environment, before MPI is loaded."""
     return next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
 
 
 def say(text: str) -> None:
-    """A line on stderr, whole whoever else writes there."""
+    """Write a line to stderr in one piece, whatever other processes write there."""
     with contextlib.suppress(OSError):
         os.write(2, f"error: {text}; all ranks end\n".encode())
 
 
 def tell(stage: bytes) -> None:
-    """In a rank: where it is."""
+    """Tell the process around this rank which stage the rank has reached."""
     if _told is not None:
         with contextlib.suppress(OSError):
             os.write(_told, stage)
 
 
 def kept(linger: float = 0.0) -> None:
-    """Returns in a new process, the rank; the one that called keeps it, and ends after it.
+    """Return in a new process, the rank; the caller keeps it, and ends after it.
 
     linger  seconds for which the launcher does not learn that a rank other than 0 was lost, so that
             rank 0 can say so to whom it serves
@@ -86,7 +86,7 @@ def kept(linger: float = 0.0) -> None:
 
 
 def end_with_parent() -> None:
-    """From now on this process is killed when its parent ends."""
+    """Ask Linux to kill this process when its parent ends."""
     if sys.platform == "linux":
         import ctypes
 
@@ -108,7 +108,7 @@ class _Keeper:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 
     def run(self) -> int:
-        """The rank's exit code; 1 for one that was killed."""
+        """Return the rank's exit code; 1 for one that was killed."""
         while True:
             code = self._looked()
             if code is not None:
@@ -133,7 +133,7 @@ class _Keeper:
         self._stage, self._since = said[-1:], time.monotonic()
 
     def _looked(self) -> int | None:
-        """The exit code, once the rank has ended."""
+        """Return the exit code, once the rank has ended."""
         while True:
             how = os.WNOHANG | os.WUNTRACED | os.WCONTINUED
             pid, status = os.waitpid(self.child, how)
@@ -151,7 +151,7 @@ class _Keeper:
                 return os.WEXITSTATUS(status)
 
     def _patience(self) -> float | None:
-        """Seconds left; None: as long as it takes, while ranks run, and watch each other."""
+        """Return seconds left; None while ranks run and watch each other: no limit."""
         most = limit()
         if self._stage == RUNS:
             if not self._is_stopped:
@@ -162,7 +162,7 @@ class _Keeper:
         return max(self._since + most - time.monotonic(), 0.0)
 
     def _give_up(self) -> None:
-        """Say what was waited for; of ranks that wait for each other, rank 0 alone speaks."""
+        """Report the timeout; of ranks that wait for each other, rank 0 alone reports."""
         seconds = f"for {limit():g} s"
         if self._is_stopped:
             say(f"{self.name} has been stopped {seconds}")
@@ -176,8 +176,8 @@ class _Keeper:
         os._exit(1)
 
     def _end_all(self) -> None:
-        """Have the launcher end the others, by PMI's own word for it: that this process ends, or
-        how, is not enough before MPI has begun."""
+        """Make the launcher end the other ranks by PMI's own command: before MPI has begun, this
+        process's end or exit code is not enough."""
         if self.rank:
             time.sleep(self.linger)
         time.sleep(READ)

@@ -41,14 +41,14 @@ class FolderAbout:
 
 
 class KeptWeights:
-    """What one rank finds and keeps there. What it uses itself stays, whatever the limit is."""
+    """Parts of files that one rank finds and keeps; those in use stay, whatever the limit is."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
         self._told = False
 
     def find(self, digest: str, size: int) -> Bytes | None:
-        """The bytes, mapped; None if they are not there."""
+        """Return the bytes, mapped; None if they are not there."""
         try:
             with _folder() as folder:
                 found = _mapped(folder, digest, size)
@@ -59,8 +59,8 @@ class KeptWeights:
         return found
 
     def keep(self, digest: str, data: Bytes) -> Bytes:
-        """The same bytes, mapped if they could be kept. The one that was used least lately goes
-        where there is no room."""
+        """Return the same bytes, mapped if they could be kept; where there is no room, the part
+        that was used least recently is removed."""
         try:
             with _made() as folder:
                 if not self._make_room(folder, data.size):
@@ -98,13 +98,13 @@ class KeptWeights:
 
 
 def path() -> Path | None:
-    """The directory, which need not exist; None where there is no home."""
+    """Return the directory, which need not exist; None where there is no home."""
     root = cache_root()
     return None if root is None else root / "weights"
 
 
 def about() -> FolderAbout | None:
-    """What is kept here; None if nothing ever was."""
+    """Return the directory's number of parts and bytes; None if nothing was ever kept."""
     try:
         with _folder() as folder:
             found = [s for name, s in folder.files() if _OURS.fullmatch(name)]
@@ -117,8 +117,8 @@ def about() -> FolderAbout | None:
 
 
 def clear() -> tuple[int, int]:
-    """Remove all of it, but for files that are not ours: their number, and bytes. Who uses some of
-    it at this moment goes on."""
+    """Remove all kept files and return their number and bytes. Other files stay, and a process that
+    uses a removed one goes on."""
     n = size = 0
     with suppress(OSError), _folder() as folder:
         for name, about in list(folder.files()):
@@ -130,7 +130,7 @@ def clear() -> tuple[int, int]:
 
 
 def _folder() -> Folder:
-    """Raises OSError where there is none that can be trusted, or that is marked as ours."""
+    """Return the directory; OSError if there is none that can be trusted and is marked as ours."""
     at = path()
     if at is None:
         raise OSError(0, "there is no home directory")
@@ -142,7 +142,7 @@ def _folder() -> Folder:
 
 
 def _made() -> Folder:
-    """The directory, made if need be."""
+    """Return the directory, made if need be."""
     at = path()
     if at is not None:
         at.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def _made() -> Folder:
 
 
 def _mapped(folder: Folder, digest: str, size: int, check: bool = True) -> Bytes | None:
-    """A file's bytes, if they are those; removed where they are others."""
+    """Return a file's bytes if they have this digest and size, else remove it and return None."""
     fd = folder.open(digest, os.O_RDONLY)
     try:
         if os.fstat(fd).st_size == size:
@@ -172,5 +172,5 @@ def _mapped(folder: Folder, digest: str, size: int, check: bool = True) -> Bytes
 
 
 def digest_of(data: Bytes) -> str:
-    """The SHA-256 that bytes are known by."""
+    """Return the SHA-256 that bytes are known by."""
     return hashlib.sha256(data.data).hexdigest()

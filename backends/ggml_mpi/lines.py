@@ -27,7 +27,7 @@ WELCOME = b"+"
 
 
 def connected(comm: MPI.Intracomm, hosts: Sequence[str]) -> dict[int, socket.socket]:
-    """In rank 0 the connections of all others, in these the one to it. Every rank must call it.
+    """Return rank 0's connections to all others, or in these the one to rank 0; all must call it.
 
     BackendError in all ranks, if one cannot reach rank 0.
     """
@@ -58,7 +58,7 @@ def connected(comm: MPI.Intracomm, hosts: Sequence[str]) -> dict[int, socket.soc
 
 
 def _server(backlog: int) -> socket.socket:
-    """Where all can connect to, by IPv4 or IPv6, as this machine has them."""
+    """Return a listening socket, by IPv4 or IPv6, as this machine has them."""
     if socket.has_dualstack_ipv6():
         with suppress(OSError):  # IPv6 may be turned off
             family = socket.AF_INET6
@@ -69,7 +69,7 @@ def _server(backlog: int) -> socket.socket:
 
 
 def _accept(server: socket.socket, token: str, n: int, found: dict[int, socket.socket]) -> None:
-    """Until all have said the token and their rank. Whoever else connects is not waited for."""
+    """Accept until all have sent the token and their rank; strangers are not waited for."""
     until = time.monotonic() + limit()
     server.setblocking(False)
     with suppress(OSError, ValueError), selectors.DefaultSelector() as watched:
@@ -102,14 +102,14 @@ def _accept(server: socket.socket, token: str, n: int, found: dict[int, socket.s
 
 
 def _heard(line: socket.socket) -> bytes:
-    """What has come; a line's end if nothing will."""
+    """Return the bytes that have come; a line's end if nothing will come."""
     with suppress(OSError):
         return line.recv(HELLO) or b"\n"
     return b"\n"
 
 
 def _rank_of(said: bytes, token: str) -> int | None:
-    """The rank that says so; 0: a stranger; None: that is not all yet."""
+    """Return the rank that sent this; 0: a stranger; None: the message is not complete yet."""
     hello, end, _ = said.partition(b"\n")
     if not end:
         return 0 if len(said) >= HELLO else None
@@ -130,8 +130,8 @@ def _to_first(where: list[str], port: int, hello: bytes) -> socket.socket | None
 
 
 def _addresses() -> Iterator[str]:
-    """This machine's addresses: of its name, and on Linux of all interfaces; IPv4 first. Those
-    of one link alone have no meaning elsewhere."""
+    """Yield this machine's addresses, of its name and on Linux of all interfaces, IPv4 first; not
+    those of one link, which mean nothing elsewhere."""
     found = [*_named(), *_of_interfaces()]
     yield from (a for a in found if ":" not in a)
     yield from (a for a in found if ":" in a and not a.startswith("fe80:"))

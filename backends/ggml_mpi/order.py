@@ -1,4 +1,4 @@
-"""What rank 0 says to another rank."""
+"""Base classes of the messages from rank 0 to another rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Self = TypeVar("Self", bound="Word")
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """number: of a question, 0 for what is not waited for"""
+    """A message with the number of its question, or 0 if no answer is waited for."""
 
     number: int = 0
 
@@ -21,13 +21,13 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Word, ABC):
-    """Something to do."""
+    """A message that makes a rank do something."""
 
     meets: ClassVar[bool] = False  # whether another rank waits for what is done
 
     @abstractmethod
     def obey(self, here: Any) -> Any:
-        """Do it in the rank that it was given to; what it gives is the answer to a question."""
+        """Do the work in the rank that got the order; the result is the answer to a question."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What rank 0 tells another one to do. `obey` runs there."""
+"""Orders of rank 0 to another rank, in which `obey` runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Here(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeRank(Order):
-    """What kind of machine this is: see `about.RankAbout`."""
+    """Order to describe the rank's machine: see `about.RankAbout`."""
 
     def obey(self, here: Here) -> Any:
         return about(here.device)
@@ -145,7 +145,7 @@ class StoreBytes(Order):
 
 
 def held(here: Here, data: Bytes) -> Buffer:
-    """A buffer of bytes that do not change."""
+    """Return a buffer of bytes that do not change."""
     buffer: Buffer | None = here.device.wrap(data)
     if buffer is None:
         buffer = here.device.alloc(data.size)
@@ -191,7 +191,7 @@ class Clear(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Send(Order):
-    """To another rank, which has the order to receive."""
+    """Order to send bytes to another rank, which has the order to receive."""
 
     meets = True
     buffer: Buffer
@@ -205,7 +205,7 @@ class Send(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Receive(Order):
-    """What another rank has the order to send."""
+    """Order to receive bytes that another rank has the order to send."""
 
     meets = True
     buffer: Buffer
@@ -229,7 +229,7 @@ def take(world: World, source: int, buffer: Buffer, offset: int, size: int) -> N
 
 @dataclass(frozen=True, kw_only=True)
 class Copy(Order):
-    """Within a rank."""
+    """Order to copy bytes within a rank."""
 
     buffer: Buffer
     offset: int
@@ -243,7 +243,7 @@ class Copy(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Begin(Order):
-    """See KeepsKernels.begin."""
+    """Order to begin compiling kernels: see KeepsKernels.begin."""
 
     types: Sequence[str]
 
@@ -254,7 +254,7 @@ class Begin(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Provide(Order):
-    """See KeepsKernels.provide."""
+    """Order to provide the kernels of steps: see KeepsKernels.provide."""
 
     steps: Steps
     many: bool

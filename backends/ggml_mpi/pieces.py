@@ -50,7 +50,7 @@ class SumPieces:
 
 @cache
 def most(world: World) -> int:
-    """Pieces of a product: one where links are fast, as within a machine (LLAMA_PY_MPI_PIECES)."""
+    """Return pieces of a product: one where links are fast (set by LLAMA_PY_MPI_PIECES)."""
     told = os.environ.get("LLAMA_PY_MPI_PIECES", "")
     if told.isdigit():
         return int(told)
@@ -58,7 +58,7 @@ def most(world: World) -> int:
 
 
 def _rate(world: World, rank: int) -> float:
-    """Bytes a second from a rank to this one, and what a question takes."""
+    """Return bytes a second from a rank to this one, and the seconds of a question."""
     world.ask(rank, Settle())  # once all is done that was told before
     times = []
     for _ in range(TIMES):
@@ -69,8 +69,8 @@ def _rate(world: World, rank: int) -> float:
 
 
 def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tuple[int, SumPieces]]]:
-    """Sums in pieces, by the number of their split: by rank, the number of the split with its
-    product, and its pieces."""
+    """Return sums in pieces, by the number of their split: by rank, the number of the split with
+    its product, and its pieces."""
     found = {}
     for i, split in enumerate(splits):
         if isinstance(split.program, RankMeeting):
@@ -86,7 +86,7 @@ def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tupl
 
 
 def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
-    """The product that is each rank's part of a sum; none where not each rank ends with one."""
+    """Return each rank's product that is its part of a sum; none unless each rank ends with one."""
     total = next(t for t in splits[i].nodes if t.op == "REDUCE")
     parts = [_product(t) for t in total.src if t is not None]
     found = {rank_of(t): t for t in parts}
@@ -104,7 +104,7 @@ def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
 
 
 def _product(t: Tensor) -> Tensor:
-    """What a part of a sum is, in another shape perhaps."""
+    """Return the product behind a part of a sum, which may have another shape."""
     source = t.src[0]
     while is_view(t) and source is not None and t.nbytes == source.nbytes:
         t, source = source, source.src[0]
@@ -112,7 +112,7 @@ def _product(t: Tensor) -> Tensor:
 
 
 def _last(splits: Sequence[Split], before: int, rank: int) -> int:
-    """The number of the split that a rank runs last before another; -1: there is none."""
+    """Return the number of the split that a rank runs last before another; -1: there is none."""
     for i in range(before - 1, -1, -1):
         program = splits[i].program
         if isinstance(program, RankMeeting):
@@ -123,7 +123,7 @@ def _last(splits: Sequence[Split], before: int, rank: int) -> int:
 
 
 def _is_plain(t: Tensor) -> bool:
-    """A product of matrices, with its columns one behind the other."""
+    """Return True for a product of matrices with adjacent columns."""
     if t.op != "MUL_MAT" or None in t.src[:2]:
         return False
     return all(s is not None and s.ne[2] == s.ne[3] == 1 for s in (t, *t.src[:2])) and (
@@ -148,7 +148,7 @@ def _pieces(split: Split, t: Tensor, n: int) -> SumPieces:
 
 
 def _columns(t: Tensor, start: int, end: int) -> Tensor:
-    """Some columns of a matrix, in its memory."""
+    """Return some columns of a matrix, in its memory."""
     nb = t.nb[0], t.nb[1], t.nb[1] * (end - start), t.nb[1] * (end - start)
     part = Tensor(t.type, (t.ne[0], end - start), name=t.name, nb=nb)
     part.buffer, part.offset = t.buffer, t.offset + start * t.nb[1]
@@ -156,5 +156,5 @@ def _columns(t: Tensor, start: int, end: int) -> Tensor:
 
 
 def rank_of(t: Tensor) -> int:
-    """Where its memory is."""
+    """Return the rank that has the tensor's memory."""
     return t.buffer.rank if isinstance(t.buffer, RankBuffer) else 0

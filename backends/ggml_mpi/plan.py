@@ -60,7 +60,7 @@ class RankPlan(Plan):
         yield
 
     def _together(self) -> Exception | None:
-        """What went wrong here where others do not wait for that itself, but for steps after it."""
+        """Run rank 0's steps and return what failed here, if other ranks only notice it later."""
         problem: Exception | None = None
         given = {rank: _given(tensors) for rank, tensors in self.parts.given.items()}
         for rank, handle in self.handles.items():
@@ -80,7 +80,7 @@ def _given(tensors: Sequence[Tensor]) -> bytes:
 
 
 class _Parts:
-    """What is done where.
+    """The parts of a plan by rank.
 
     orders  by rank; given: the tensors whose bytes go there with each run
     here    what this rank does, and whether another has a part in it
@@ -146,7 +146,7 @@ class _Parts:
             self._pass(source, from_, copy, to)
 
     def _pass(self, source: Tensor, from_: int, copy: Tensor, to: int) -> None:
-        """From rank to rank, while both run."""
+        """Copy from rank to rank, while both run."""
         size, world = source.nbytes, self.world
         if from_:
             self._at(

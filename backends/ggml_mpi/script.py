@@ -1,4 +1,4 @@
-"""What a rank does in one run of a graph, kept there: a run is one message, with its inputs."""
+"""The work of a rank in one run of a graph, kept there: a run is one message, with its inputs."""
 
 from __future__ import annotations
 

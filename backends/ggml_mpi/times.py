@@ -1,4 +1,4 @@
-"""How long ranks take in runs that are kept there (`script.py`), each by its own clock.
+"""Times of ranks in runs that are kept there (`script.py`), each by its own clock.
 
 While somebody wants that, the orders of each rank are replaced by some that note when they begin
 and end; else nothing is asked of the clock.
@@ -78,7 +78,7 @@ class _Recorder:
         self.mark()
 
     def mark(self) -> None:
-        """Messages count from here."""
+        """Count messages from here."""
         self.before = self.world.sent.n, self.world.sent.n_bytes
 
     def counted(self) -> RankTimes:
@@ -107,7 +107,7 @@ class _Recorder:
 
 
 def _size(exchange: Exchange) -> tuple[list[int], int, int]:
-    """With which ranks it is, messages that are sent, if it is whole, and bytes."""
+    """Return the other ranks, messages that are sent, if it is whole, and bytes."""
     others = sorted({*exchange.to, *(rank for rank, _ in exchange.coming)})
     n_bytes = len(exchange.to) * sum(own.size for own in exchange.own)
     return others, len(exchange.to) * len(exchange.own), n_bytes
@@ -171,7 +171,7 @@ class Mark(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Stop(Order):
-    """The answer is what was noted."""
+    """Order to stop the notes and answer with them."""
 
     def obey(self, here: Any) -> RankTimes:
         own = _RECORDERS.pop()
@@ -190,7 +190,7 @@ def _ran(t: KernelTime) -> Ran:
 
 @contextmanager
 def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[RankTimes]]:
-    """What these plans do meanwhile, by rank, once it is over. Kernels of rank 0 are not in it."""
+    """Collect the times of these plans' runs meanwhile, by rank; without rank 0's kernels."""
     found: list[RankTimes] = []
     own = _Recorder(world)
     before = [plan.parts.here for plan in plans]
@@ -214,7 +214,7 @@ def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[RankTimes]]:
 
 
 def _noted(own: _Recorder, step: Callable[[], None]) -> Callable[[], None]:
-    """A step of rank 0 that is noted, if it is about messages."""
+    """Return a step of rank 0 that is noted, if it is about messages."""
     exchange = getattr(step, "__self__", None)
     if isinstance(exchange, Exchange):
         return partial(own.met, exchange)
@@ -229,7 +229,7 @@ def _noted(own: _Recorder, step: Callable[[], None]) -> Callable[[], None]:
 
 
 def _ahead(world: World, rank: int) -> int:
-    """Nanoseconds that another clock is ahead, as far as the fastest answer tells."""
+    """Return nanoseconds that another clock is ahead, as the fastest answer tells."""
     best, found = -1, 0
     for _ in range(ROUNDS):
         start = perf_counter_ns()
@@ -241,8 +241,8 @@ def _ahead(world: World, rank: int) -> int:
 
 
 def waits(times: Sequence[RankTimes]) -> list[list[int]]:
-    """Nanoseconds that each rank's messages only waited for the others to begin theirs: what is
-    received was sent as the one of the same number, and so with sums."""
+    """Return nanoseconds that each rank's messages waited for the others to begin theirs; a
+    received message, or sum, pairs with the sent one of the same number."""
     begun: dict[tuple[Any, ...], list[int]] = {}
     for rank, own in enumerate(times):
         for m in own.messages:
@@ -267,7 +267,7 @@ def _key(rank: int, m: Message) -> tuple[Any, ...]:
 
 
 def _keys_of_others(rank: int, m: Message) -> list[tuple[Any, ...]]:
-    """Keys of the same message where it came from; what is sent waits for nobody."""
+    """Return keys of the same message where it came from; a sent message waits for no other."""
     if m.kind == "receive":
         return [(m.others[0], "send", (rank,))]
     if m.kind in ("sum", "pieces"):

@@ -1,4 +1,4 @@
-"""Whether all ranks are alive: connections beside MPI, on which each says so every second.
+"""Watch over all ranks: connections beside MPI, on which each says every second that it lives.
 
 MPI tells nobody that a rank is gone. Each rank has a connection to rank 0: where it ends, or is
 silent for too long, a rank is lost, and with it the world of MPI; all ranks end.
@@ -48,11 +48,11 @@ class Watch:
             self._thread.start()
 
     def expect(self, rank: int) -> None:
-        """From now on this rank waits for the end of that one, for as long as for a silent one."""
+        """Wait from now on for the end of that rank, for as long as for a silent one."""
         self._expected = rank, time.monotonic()
 
     def part(self) -> None:
-        """From now on others may end, and so may this one."""
+        """Let other ranks, and this one, end from now on."""
         with self._lock:
             self._is_over = True
             for peer in self._peers.values():
@@ -114,7 +114,7 @@ class Watch:
         os._exit(1)
 
     def end_all(self, rank: int, what: str) -> None:
-        """End this process, and so all; with one line, unless who keeps that rank has said it."""
+        """End this process, and so all, with one line, unless the rank's keeper has written it."""
         if what == "has ended":
             time.sleep(PATIENCE)
         if self.rank < 2:
@@ -124,7 +124,7 @@ class Watch:
 
 
 def _send(peer: socket.socket, what: bytes) -> None:
-    """What cannot be sent is noticed by who listens."""
+    """Send bytes; the listening side notices a failure."""
     try:
         peer.send(what)
     except OSError:

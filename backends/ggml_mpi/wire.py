@@ -31,7 +31,7 @@ class RankMemory:
 
 
 class TensorRow(NamedTuple):
-    """A tensor; sources and what it looks at are numbers of earlier ones."""
+    """A tensor as a row; sources and the tensor it is a view of are numbers of earlier rows."""
 
     type: GGMLType
     ne: Shape
@@ -63,7 +63,7 @@ class FusedStep:
 
 @dataclass(slots=True)
 class Steps:
-    """What a device is to run. (Rows, as a chain of tensors is too deep to be pickled.)"""
+    """Work for a device, as rows, since a chain of tensors is too deep to be pickled."""
 
     rows: list[TensorRow] = field(default_factory=list)
     steps: list[Number | FusedStep] = field(default_factory=list)
@@ -112,7 +112,7 @@ class _Table:
 
 
 def steps_to_send(work: Sequence[Work], fusions: Fusions[Any]) -> Steps:
-    """What a device is to run, as it is sent there."""
+    """Return work for a device in the form in which it is sent there."""
     nodes = [t for step in work for t in (step.match.nodes if isinstance(step, Fused) else [step])]
     table, steps = _Table(nodes), Steps()
     for t in nodes:  # in order, so that none has to look far back
@@ -139,7 +139,7 @@ def _fused(step: Fused[Any], table: _Table, fusions: Fusions[Any]) -> FusedStep:
 
 
 def leaf_to_send(t: Tensor) -> Tensor:
-    """A tensor without what made it."""
+    """Return a tensor without the nodes that made it."""
     return _tensors(_alone(t))[-1]
 
 
@@ -150,7 +150,7 @@ def _alone(t: Tensor) -> list[TensorRow]:
 
 
 def steps_to_run(sent: Steps, device: object) -> list[Work]:
-    """What `steps_to_send` made, for the device that runs it."""
+    """Return the work in what `steps_to_send` made, for the device that runs it."""
     tensors = _tensors(sent.rows)
     rules = device.fusions.rules if isinstance(device, Fuses) else []
     return [
@@ -182,14 +182,14 @@ def _match(step: FusedStep, tensors: Sequence[Tensor], rules: Sequence[Any]) -> 
 
 
 def dumps(order: object) -> bytes:
-    """An order as bytes. BackendError for memory of this rank, which others cannot read."""
+    """Return an order as bytes; BackendError for memory of this rank, which others cannot read."""
     out = io.BytesIO()
     _Pickler(out, pickle.HIGHEST_PROTOCOL).dump(order)
     return out.getvalue()
 
 
 def loads(data: bytes, buffer: Callable[[int], Buffer]) -> Any:
-    """buffer: that of a handle here"""
+    """Return the order in the bytes; `buffer` returns the buffer of a handle here."""
     return _Unpickler(data, buffer).load()
 
 

@@ -1,4 +1,4 @@
-"""What ranks other than 0 run: orders, one after the other."""
+"""The loop of ranks other than 0, which obey orders one after the other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RankWorker:
         self._error: Exception | None = None
 
     def serve(self) -> None:
-        """Until the end."""
+        """Obey orders until the end."""
         while True:
             order: Order | EndProcess = wire.loads(self.world.next_order(), self._buffer)
             if isinstance(order, EndProcess):
@@ -54,8 +54,8 @@ class RankWorker:
             self._answer(order.number, value)
 
     def note(self, e: Exception, meets: bool) -> None:
-        """What goes wrong is told with the next answer, and all bytes that leave before say that
-        something did; it ends all ranks, if others wait for what is not there."""
+        """Keep a failure for the next answer, and mark all bytes that leave before it; end all
+        ranks if others wait for data that does not come."""
         self._error = self._error or self.world.named(e)
         self.world.failed = True
         if meets:
@@ -66,19 +66,19 @@ class RankWorker:
         self.world.reply(number, error, value)
 
     def _buffer(self, handle: int) -> Buffer:
-        """NullBuffer for what there was no memory for, which was told."""
+        """Return the buffer of a handle, or a NullBuffer if there was no memory for it."""
         return self.buffers.get(handle) or NullBuffer(0)
 
 
 def local_device(at: World) -> Any:
-    """The CPU, with the threads that this rank has where several share a machine."""
+    """Return the CPU, with this rank's share of threads where several share a machine."""
     cpu: Any = find_device("cpu")
     cpu.set_threads(max(1, host.default_threads() // at.n_local))
     return cpu
 
 
 def serve() -> None:
-    """In a rank other than 0: obey until rank 0's program ends."""
+    """Obey in a rank other than 0 until rank 0's program ends."""
     leave_signals()
     here = world()
     try:
@@ -89,7 +89,7 @@ def serve() -> None:
 
 
 def leave_signals() -> None:
-    """Rank 0 hears them, and says what follows."""
+    """Ignore signals: rank 0 gets them, and ends the others."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

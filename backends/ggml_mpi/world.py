@@ -49,8 +49,9 @@ R = TypeVar("R")
 
 
 def _with_others(method: Callable[Concatenate[World, P], R]) -> Callable[Concatenate[World, P], R]:
-    """MPI fails where another rank has died, which is then said by who keeps it, or watches. If
-    nobody does, this rank ends all: what others wait for does not come."""
+    """Return a method for which a failure of MPI after another rank's death is reported by that
+    rank's keeper or the watch; without a report this rank ends all, since others would wait for
+    ever."""
 
     @wraps(method)
     def called(here: World, /, *args: P.args, **more: P.kwargs) -> R:
@@ -102,7 +103,7 @@ class World:
     """
 
     def __init__(self) -> None:
-        """BackendError in all ranks, if one has another version, or cannot be reached."""
+        """Connect all ranks; BackendError in all if one is unreachable or has another version."""
         tell(JOINS)
         try:
             from mpi4py import MPI
@@ -132,8 +133,9 @@ class World:
             atexit.register(self._end)
 
     def _end(self) -> None:
-        """The end of rank 0's program. It raises nothing: rank 0 would be at the end of MPI, where
-        it waits for all, and they for a word of it. What no result has told is said here."""
+        """End rank 0's program. It raises nothing: rank 0 would be at the end of MPI, where it
+        waits for all, and they for a message of it. Failures that no result has reported are
+        printed here."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         with self._lock:
@@ -145,7 +147,7 @@ class World:
             self.abort(problem)
 
     def _farewell(self) -> Exception | None:
-        """All ranks end; -> what one of them had not told yet."""
+        """End all ranks and return a failure that one of them had not reported yet, or None."""
         numbers = {rank: self._put(rank, EndProcess()) for rank in range(1, self.size)}
         self._over = True
         problem = None
@@ -156,7 +158,7 @@ class World:
         return problem
 
     def part(self) -> None:
-        """The end of MPI, for all ranks: launchers kill who is left when the first has gone."""
+        """End MPI in all ranks: launchers kill those that are left when the first has gone."""
         tell(ENDS)
         self.watch.part()
         self._wait((), [request for request, _ in self._leaving])
@@ -185,8 +187,8 @@ class World:
         self._leaving.append((self.comm.Isend([data, self.byte], rank, ORDER), data))
 
     def ask(self, rank: int, order: Word) -> Any:
-        """Give an order and wait for what comes of it, and of all before. Raises what went wrong
-        since the last question, there or where it got bytes from."""
+        """Give an order and wait for its result, and for all before. Raises what failed since the
+        last question, there or in a rank that it got bytes from."""
         with self._lock:
             found = self._answer(rank, self._put(rank, order))
             if found.failed:
@@ -194,8 +196,8 @@ class World:
             return found.value
 
     def settle(self, problem: Exception | None = None) -> None:
-        """Have every rank tell what went wrong there, after which nothing counts as failed any
-        more. Raises the first of it.
+        """Make every rank report its failures, after which nothing counts as failed any more, and
+        raise the first of them.
 
         problem  what is known already, and comes first
         """
@@ -208,7 +210,7 @@ class World:
             raise problem
 
     def check(self) -> None:
-        """Raises what went wrong where bytes have come from; costs nothing if nothing did."""
+        """Raise a failure in a rank that bytes have come from; costs nothing if there was none."""
         if self.failed:
             self.settle()
 
@@ -249,7 +251,7 @@ class World:
         return bytes(data)
 
     def send(self, rank: int, data: Bytes) -> None:
-        """Bytes to a rank that receives as many."""
+        """Send bytes to a rank that receives as many."""
         self._wait((), self.sending(rank, data))
 
     def receive(self, rank: int, into: Bytes) -> None:
@@ -284,12 +286,12 @@ class World:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """What must not be left half done: an order without its bytes, one of two that meet."""
+        """Guard what must not be left half done: an order and its bytes, orders that meet."""
         with Seal(), self._lock:
             yield
 
     def named(self, e: Exception) -> Exception:
-        """The same kind of error, with this rank's name."""
+        """Return the same kind of error, with this rank's name."""
         text = f"rank {self.rank} ({platform.node()}): {e}"
         try:
             found = type(e)(text)
@@ -299,7 +301,7 @@ class World:
         return found
 
     def give_up(self, e: Exception) -> NoReturn:
-        """End all ranks, with this error and this rank's name: others wait for what has failed."""
+        """End all ranks, with this error and this rank's name: others wait for the failed work."""
         self.abort(self.named(e))
 
     def abort(self, e: Exception) -> NoReturn:
@@ -318,12 +320,12 @@ class World:
 
 @cache
 def world() -> World:
-    """MPI is initialized by the first call."""
+    """Return the world; the first call initializes MPI."""
     return World()
 
 
 def _unname_shared_memory() -> None:
-    """Once all ranks have it: who is killed cannot, and MPICH leaves that to the end."""
+    """Remove the name of shared memory that all ranks have: MPICH leaves that to the end."""
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text()
         for name in dict.fromkeys(re.findall(r"/dev/shm/mpich_shm_\w+", maps)):
@@ -336,7 +338,7 @@ def _chunks(data: Bytes) -> Iterator[Bytes]:
 
 
 def _pauses() -> Iterator[Callable[[], None]]:
-    """What to do between two looks: first let others run, then sleep, ever longer."""
+    """Yield what to do between two looks: first let other threads run, then sleep, ever longer."""
     for _ in range(SPINS):
         yield partial(time.sleep, 0)
     seconds = SLEEP[0]

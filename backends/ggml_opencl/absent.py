@@ -1,4 +1,4 @@
-"""A stand-in for an OpenCL device that is not on this machine: it says what one could run."""
+"""A stand-in for an OpenCL device that is not on this machine: it names ops that one could run."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def failing(what: str) -> Iterator[None]:
 
 
 class OpenCLBuffer:
-    """Zeroed memory of one device; reads and writes wait for what was queued before, and reads
+    """Zeroed memory of one device; reads and writes wait for work queued before, and reads
     raise OutOfRange for an index that was found there.
     """
 

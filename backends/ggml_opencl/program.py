@@ -63,7 +63,7 @@ class OpenCLProgram:
                 self.checking.check()
 
     def enqueue(self) -> None:
-        """Queue the program behind what the device already has to do."""
+        """Put the program into the device's queue, behind other work."""
         if self.checking is not None:
             self.checking.may_be = True
         if self.profiler.is_on:

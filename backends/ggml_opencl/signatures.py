@@ -24,7 +24,7 @@ def remember() -> None:
 
 
 def remembering(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the maker, which keeps what it made for arguments without types. The devices, its last
+    """Return the maker, keeping its results for arguments without types. The devices, its last
     argument, are only used for warnings."""
     made: dict[tuple[Any, ...], Any] = {}
 

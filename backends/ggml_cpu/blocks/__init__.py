@@ -1,1 +1,1 @@
-"""What the types of `ggml_cpu.quants` share: panels, columns, products, rounding, searching."""
+"""Parts that types of `ggml_cpu.quants` share: panels, columns, products, rounding, searching."""

@@ -1,4 +1,4 @@
-"""Which weights, or cells of a cache, to fetch while others are multiplied.
+"""Prefetch of weights, or cells of a cache, while others are multiplied.
 
 What a core that multiplies asks for by itself does not keep memory busy: its prefetchers follow a
 stream of reads, but each anew on every page, and the first lines of a page come late. So lines far

@@ -26,7 +26,7 @@ BYTES = 8 * WORD  # of a panel of 32 whole bytes, at least
 
 
 class Products(NamedTuple):
-    """How blocks of a type are multiplied. All functions are `@fn`.
+    """Functions that multiply blocks of a type. All functions are `@fn`.
 
     add_words   add_words(width) -> add(words, columns, dots): the products of words, added to dots
     pairs_of    pairs_of(words, i): bytes, those of values 4 * i .. and of values 16 + 4 * i ..

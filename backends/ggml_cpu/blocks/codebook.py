@@ -1,4 +1,4 @@
-"""What the types with codebooks share: looking up points, their signs, and odd scales."""
+"""Common parts of the types with codebooks: looking up points, their signs, and odd scales."""
 
 from __future__ import annotations
 

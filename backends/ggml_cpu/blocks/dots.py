@@ -25,7 +25,7 @@ HALF = 4  # words from those of low nibbles to those of high ones
 
 
 class Dots(NamedTuple):
-    """How products are added up. All functions are `@fn`; dots, sums: see above, and i32 sums.
+    """Functions (`@fn`) that add up products; dots, sums: see above, and i32 sums.
 
     size     vectors of `dots`, which begin as zeros
     run      words to add to them at most

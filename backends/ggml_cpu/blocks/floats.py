@@ -1,4 +1,4 @@
-"""What f32, f16 and bf16 share: panels of 2 * LANES rows of f32 (or of pairs of bf16) per call."""
+"""Common parts of f32, f16 and bf16: panels of 2 * LANES rows of f32 (or pairs of bf16) a call."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _unpack(interleave: Function) -> Function:
 
 
 class Operands(NamedTuple):
-    """How rows in place and columns are read for dot products.
+    """Functions that read rows in place and columns for dot products.
 
     load, load_n, size                       a vector of a row, its first n elements; element bytes
     column_load, column_load_n, column_size  of a column

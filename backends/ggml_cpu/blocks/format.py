@@ -1,4 +1,4 @@
-"""What a type brings: its rows to f32 and back; a type of weights, how to multiply them."""
+"""Functions of a type: its rows to f32 and back; for a type of weights, products as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the blocks of a panel lie.
+"""Addresses of the blocks of a panel.
 
 A block of LANES rows is words of four bytes, each a vector. Some types also have a scale of one or
 two bytes, which lies before the words. Where words are many, the scales of as many blocks as make a

@@ -1,4 +1,4 @@
-"""How the columns of a product are cut into tiles, and where a column lies in its tile.
+"""Tiles of the columns of a product, and a column's address in its tile.
 
 n columns become full tiles of TILE and a few narrower ones. A tile of width T that starts at column
 c lies c columns into the packed activations, so widths need not be remembered. The last tile may be

@@ -40,7 +40,7 @@ K_BLOCK = 32  # chunks of a panel at a time: 40 KiB where a vector has 16 lanes
 
 @dataclass(frozen=True)
 class Decoder:
-    """How chunk j of a block in place is read. All functions are `@fn`.
+    """Functions (`@fn`) that read chunk j of a block in place.
 
     per         values that share a scale: 16 or 32
     bytes_of    bytes_of(block, j): i8x64 within 0..127, values plus `offset` or magnitudes

@@ -1,4 +1,4 @@
-"""From one block to a row: loops over the blocks of a row in place, of a panel, of a column.
+"""Loops over the blocks of a row in place, of a panel, of a column.
 
 A function is called as the field of `Format` or `Weight` that it makes. All it is given are `@fn`.
 """

@@ -1,4 +1,4 @@
-"""Which memory the steps of a program may touch, and the error for one that touched another.
+"""Memory that the steps of a program may touch, and the error for a step that touched other memory.
 
 A step may read its operands, each from the first to the last byte (of a weight in panels, all of
 these), its parameter block, the constants of the kernel and the scratch; it may write its dst, the
@@ -43,7 +43,7 @@ Words = npt.NDArray[np.int64]
 
 
 class Extent(NamedTuple):
-    """Bytes that a kernel may touch; what it is called in messages."""
+    """Bytes that a kernel may touch; the name is for messages."""
 
     name: str
     start: int
@@ -51,14 +51,14 @@ class Extent(NamedTuple):
     writable: bool
 
     def distance(self, start: int, end: int) -> tuple[bool, int]:
-        """Something to compare: of those with the first byte, or the least bytes between."""
+        """Return a sort key: first the extents with byte `start`, then by the bytes between."""
         has_first = self.start <= start < self.start + self.nbytes
         return not has_first, max(self.start - end, start - self.start - self.nbytes, 0)
 
 
 class AllowedExtents:
-    """What kernels that are given some blocks may touch, a list for each; and what they did touch
-    besides. The blocks lead to it by `faults`, the record of that name (faults.py)."""
+    """Memory that kernels of some blocks may touch, a list for each, and the record of other
+    accesses. The blocks lead to it by `faults`, the record of that name (faults.py)."""
 
     def __init__(self, blocks: Words, extents: Sequence[Sequence[Extent]], faults: Words) -> None:
         self._blocks, self._extents, self._faults = blocks, extents, faults
@@ -77,13 +77,13 @@ class AllowedExtents:
         blocks[:, FAULT] = _address(faults)
 
     def row(self) -> int | None:
-        """The number of the block with which one touched what it may not, None if none did."""
+        """Return the number of the block with which a kernel touched forbidden memory, or None."""
         stride = self._blocks.strides[0]
         found = int(self._record[BLOCK]) - int(self._record[FIRST])
         return found // stride if self._record[FOUND] else None
 
     def error(self, node: Tensor, kernels: Mapping[str, int]) -> BoundsError:
-        """For the first such access, and forget them all. kernels: their addresses."""
+        """Return the error for the first such access and clear the record; kernels: addresses."""
         row = self.row()
         assert row is not None
         count, kernel, start, nbytes, writes = (
@@ -105,7 +105,7 @@ class AllowedExtents:
         )
 
     def clear(self) -> None:
-        """Forget what a run that did not end has left."""
+        """Clear the record of a run that did not end."""
         self._record[FOUND] = 0
 
 
@@ -114,7 +114,7 @@ def _address(words: npt.NDArray[np.generic]) -> int:
 
 
 def of_layout(layout: StepLayout) -> list[list[Extent]]:
-    """What each of its blocks is for."""
+    """Return the extents that each block of the layout may touch."""
     return [
         list(_extents(layout, i, layout.blocks[row]))
         for i, rows in enumerate(layout.rows)
@@ -140,5 +140,5 @@ def _extents(layout: StepLayout, i: int, block: Words) -> Iterator[Extent]:
 
 
 def size(t: Tensor) -> int:
-    """Bytes of an operand; a weight in panels has a buffer of its own for them (repack.py)."""
+    """Return bytes of an operand; a weight in panels has a buffer of its own (repack.py)."""
     return t.buffer.size if t.layout and t.buffer is not None else t.nbytes

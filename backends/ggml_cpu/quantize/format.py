@@ -1,4 +1,4 @@
-"""What the files of types/ register."""
+"""Quantizers of types, registered by the files of types/."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ggml_py.types import BY_NAME, GGMLType
 
 @dataclass(frozen=True)
 class Quantizer:
-    """How blocks of a type are made, 16 at a time; both functions take an address (lanes.py).
+    """Functions that make blocks of a type, 16 at a time; both take an address (lanes.py).
 
     plain     without importance of values; None where ggml has no such way
     weighted  with it, in the tile W; None where it makes no difference

@@ -1,4 +1,4 @@
-"""What the types of iq2 and iq3 do for each group, and with the scales at the end."""
+"""Steps of the iq2 and iq3 types for each group, and for the scales at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What quantizers are written in: 16 blocks at once, one a lane.
+"""Vocabulary of quantizers: 16 blocks at once, one a lane.
 
 A quantizer reads like ggml-quants.c, with a vector where that has a number: each lane is a block of
 its own, sums are in ggml's order, and no product is fused with a sum; so the bytes are ggml's. What

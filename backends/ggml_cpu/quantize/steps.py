@@ -1,4 +1,4 @@
-"""Scales and minima of groups as small integers times one f16, and levels by what they are then."""
+"""Scales and minima of groups as small integers times one f16, and levels by the rounded scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a codebook is searched with (ggml-quants.c:iq2xs_init_impl, iq3xs_init_impl).
+"""Tables to search a codebook with (ggml-quants.c:iq2xs_init_impl, iq3xs_init_impl).
 
 A code has the levels of a point, two bits each for points of 8 values, three for points of 4.
 """

@@ -1,4 +1,4 @@
-"""What the types of iq1 do for each group: the best split into three levels, and points near it.
+"""Steps of the iq1 types for each group: the best split into three levels, and points near it.
 
 Levels stand for -1, 0 and 1, plus or minus DELTA. Of sorted values, those below one bound get the
 first, those from another bound on the last: all pairs of bounds are tried.

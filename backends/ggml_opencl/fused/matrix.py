@@ -1,4 +1,4 @@
-"""Products of few columns with what follows them: rows of a cache, a gated unit."""
+"""Products of few columns with the steps behind them: rows of a cache, a gated unit."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def of_one_sequence(m: Match) -> str:
 
 
 def of_one_row(m: Match) -> str:
-    """Return "" for one sequence: the kernel reads the cache; items write what they alone read."""
+    """Return "" for one sequence: the kernel reads the cache; items write bytes they alone read."""
     n_seqs, cache = m["v"].ne[3], m["state"].source(0)
     if n_seqs != 1 or m["net"].source(5).n_elements != cache.ne[0]:
         return f"needs one sequence and its row; got {n_seqs} of {cache}"
