@@ -26,8 +26,8 @@ ALONE: int = 2 if ZEN4 else 0
 
 
 def computes_longer(width: int) -> bool:
-    """Whether so many columns keep a core busy for longer than memory takes, which then need not be
-    asked for lines. On Zen 4 12 columns take 0.7 to 0.85 of the time if it is."""
+    """Return True if so many columns keep a core busy for longer than memory takes, so that lines
+    need not be asked for. On Zen 4 12 columns take 0.7 to 0.85 of the time if they are."""
     return width == TILE and not ZEN4
 
 
@@ -60,8 +60,8 @@ def _nothing(w, i, piece):
 
 
 def fetcher(width: int, panel_bytes: int, parts: int, pieces: int = 1) -> Function:
-    """fetch(w, i, piece): a piece of part i of those of what is ahead of a block of a panel, which
-    `width` columns are multiplied with.
+    """Return fetch(w, i, piece): it asks for a piece of part i of the lines ahead of a block of a
+    panel that `width` columns are multiplied with.
 
     Pieces, because a core has only so many lines under way, and drops most of those that are asked
     for at once.
@@ -81,8 +81,8 @@ def fetcher(width: int, panel_bytes: int, parts: int, pieces: int = 1) -> Functi
 
 
 def slow_fetcher(panel_bytes: int, parts: int) -> Function:
-    """fetch(w, i): the same for one column, in a loop that LLVM keeps, so that lines are asked for
-    more slowly."""
+    """Return fetch(w, i): the same for one column, in a loop that LLVM keeps, so that lines are
+    asked for more slowly."""
     lines = -(-panel_bytes // LINE)
 
     @fn

@@ -27,7 +27,7 @@ Shape = tuple[int, int]  # rows, words
 
 
 def configuration(*shapes: Shape) -> bytes:
-    """The configuration of registers 0, 1, ..., as the CPU reads it."""
+    """Return the configuration of registers 0, 1, ..., as the CPU reads it."""
     rows, words = (list(numbers) for numbers in zip(*shapes, strict=True))
     spare = [0] * (16 - len(shapes))
     n_bytes = [4 * n for n in words]

@@ -84,7 +84,7 @@ def _of_rows(weight: Weight) -> tuple[Function, Function]:
 
 
 def _of_panels(weight: Weight) -> tuple[Function, Function]:
-    """The same for panels."""
+    """Return functions for panels: their unpacking, and their bytes."""
     put_pairs = _put_pairs(weight)
 
     @fn
@@ -99,7 +99,7 @@ def _of_panels(weight: Weight) -> tuple[Function, Function]:
 
 
 def in_pairs(weight: Weight, panels: bool = False) -> Weight:
-    """A quantized type, in place or in panels, as it is multiplied with MANY columns."""
+    """Return a quantized type, in place or in panels, as it is multiplied with MANY columns."""
     unpack, panel = _of_panels(weight) if panels else _of_rows(weight)
     kind = weight.type
     assert AT_ONCE % (blocks_of(kind).together * kind.block_size) == 0
@@ -117,7 +117,7 @@ def in_pairs(weight: Weight, panels: bool = False) -> Weight:
 
 
 def bf16_weight(pairs: Weight) -> Weight:
-    """`pairs` has what few columns are multiplied with, and panels of pairs."""
+    """Return bf16 with products of few columns, and panels, as in `pairs`."""
     interleave = pairs.unpack
 
     @fn

@@ -48,7 +48,7 @@ def by_column(first, second):
 
 
 def tile(width: int) -> Function:
-    """`Weight.tile`. Sums of two columns are four vectors: of rows 0, 1; 2, 3; 4, 5; and 6, 7."""
+    """Return `Weight.tile`; sums of two columns are four vectors: rows 0, 1; 2, 3; 4, 5; 6, 7."""
     pairs = (width + 1) // 2
     alone, vectors = width == 1, 4 * pairs
 
@@ -89,7 +89,7 @@ def tile(width: int) -> Function:
 
 
 def squares_weight(pairs: Weight) -> Weight:
-    """`pairs` has what few columns are multiplied with."""
+    """Return bf16 with products of few columns as in `pairs`."""
     columns = Activations("bf16_fours", STEP, STEP_BYTES, pack, 2)
     assert pairs.rows == ROWS
     return replace(

@@ -131,7 +131,7 @@ def _words_of(products: Products) -> Callable[[Function, int], Function]:
 
 
 def _dot(products: Products, size: int, column_bytes: int) -> Function:
-    """Two blocks at a time, into sums of their own."""
+    """Return the dot product of a row in place: two blocks at a time, into sums of their own."""
     dots_of, scale_of, minimum_of = products.dots_of, products.scale_of, products.minimum_of
 
     @fn
@@ -182,7 +182,7 @@ def weight(
     decode: Function,
     encode: Function,
 ) -> Weight:
-    """A weight type of this family. panel, decode, encode: see walk.py."""
+    """Return a weight type of this family; panel, decode, encode: see walk.py."""
     kind = BY_NAME[name]
     tile = _tile(products, kind, activations.block_bytes)
     dot = _dot(products, kind.type_size, activations.block_bytes)
@@ -193,7 +193,7 @@ def weight(
 def nibbles(
     pairs_of: Function, largest: int, dot4: Function = unsigned_dot
 ) -> Callable[[int], Function]:
-    """`add_words` for words of nibbles; pairs_of(panel, i): low and high values of word i."""
+    """Return `add_words` for nibbles; pairs_of(panel, i): low and high values of word i."""
 
     def add_words(width: int) -> Function:
         size, run, begin, _, two, into, *_ = dots_of(width, 8, largest, dot4)
@@ -220,9 +220,8 @@ def nibbles(
 
 
 def four_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
-    """pairs_of(panel, i), as for nibbles, and values_of(block), i8x32: of values that are nibbles,
-    at these places.
-    """
+    """Return pairs_of(panel, i), as for nibbles, and values_of(block), i8x32: of nibbles at these
+    places."""
 
     @fn
     def pairs_of(w, i):
@@ -257,7 +256,7 @@ def with_offset(
     decode: Function,
     encode: Function,
 ) -> Weight:
-    """A value is its bits, less `offset`, times the f16 at the start of its block.
+    """Return a type of values that are bits, less `offset`, times the f16 that starts the block.
 
     pairs_of(panel, i), values_of(block): as four_bits makes them.
     """
@@ -282,10 +281,9 @@ def with_minimum(
     values_of: Function,
     encode: Function,
 ) -> Weight:
-    """A value is its bits, at most `largest`, times the f16 at the start of its block, plus the f16
-    after that; so a product is scale * dot + minimum * (sum of the activations). Panels are word by
-    word.
-    """
+    """Return a type of values that are bits, at most `largest`, times the f16 at the start of the
+    block plus the f16 after that; so a product is scale * dot + minimum * (sum of the activations).
+    Panels are word by word."""
 
     @fn
     def scales_of(w):

@@ -12,7 +12,7 @@ NIBBLES = np.arange(0, 16, 4, dtype=np.int32).tobytes()
 
 
 def points_of(points: npt.NDArray[np.int8], number: Function) -> Function:
-    """bytes_of(block, j): points of 8 or 4 values; `number(block, j, i)` is that of point i."""
+    """Return bytes_of(block, j): points of 8 or 4 values, i's number by `number(block, j, i)`."""
     table = points.tobytes()
 
     @fn
@@ -33,7 +33,7 @@ def points_of(points: npt.NDArray[np.int8], number: Function) -> Function:
 
 
 def signs_at(at: int) -> Function:
-    """signs_of(block, j) for types whose signs are bits, those of a chunk 8 bytes from `at` on."""
+    """Return signs_of(block, j) for signs as bits: those of a chunk are 8 bytes from `at` on."""
 
     @fn
     def signs_of(block, j):

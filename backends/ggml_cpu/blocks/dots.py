@@ -59,18 +59,16 @@ def biased_dot(total, x, y):
 
 
 def both_fit(width: int) -> bool:
-    """Whether words that have values of two groups are best read once, since it is loads that take
-    longest: where the sums of both fit the registers besides those of all. One column waits for
-    memory, of which lines are best asked for in small steps.
-    """
+    """Return True if words with values of two groups are best read once, since loads take longest:
+    the sums of both fit the registers besides those of all. One column waits for memory, of which
+    lines are best asked for in small steps."""
     return VNNI and width > 1 and 3 * width + 8 <= REGISTERS
 
 
 @cache
 def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot) -> Dots:
-    """For tiles of so many columns and `words` words of bytes, unsigned ones of at most `largest`
-    or, with `biased_dot`, ANY.
-    """
+    """Return Dots for tiles of so many columns and `words` words of bytes, unsigned ones of at most
+    `largest` or, with `biased_dot`, ANY."""
     fits = I16 // (2 * 127 * largest)  # words that can be added up in i16
     if PAIRS and fits > 1 and (words <= fits or words % fits == 0):
         return _pairs(width, min(words, fits))
@@ -81,7 +79,7 @@ def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot)
 
 
 def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
-    """small: sums fit i16, where a product of pairs is cheapest."""
+    """Return Dots of words; small: sums fit i16, where a product of pairs is cheapest."""
 
     @fn
     def begin(dots, sums):
@@ -183,7 +181,7 @@ def add_square(dots, t, columns, low, high):
 
 
 def _matrix(width: int, words: int) -> Dots:
-    """The even word of two is held behind the sums (a second one for `two`) until the odd comes."""
+    """Return Dots of matrices; the even word of two is kept behind the sums until the odd."""
 
     @fn
     def cross(to, dots):

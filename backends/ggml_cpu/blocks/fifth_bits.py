@@ -38,7 +38,7 @@ def bits_by_value(bits):
 def in_panels(
     panel: tuple[Function, Function], panel_at: int, block_at: int
 ) -> tuple[Function, Function]:
-    """`panel` of walk.py:weight with the fifth bits, which are at these places, by word."""
+    """Return `panel` of walk.py:weight with the fifth bits, which are at these places, by word."""
     pack, gather = panel
 
     @fn
@@ -55,7 +55,7 @@ def in_panels(
 
 
 def five_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
-    """What block32.py:four_bits makes, for fifth bits at these places and nibbles behind them."""
+    """Return what block32.py:four_bits returns, for fifth bits here and nibbles behind them."""
 
     @fn
     def pairs_of(w, i):

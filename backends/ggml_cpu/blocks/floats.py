@@ -89,7 +89,7 @@ class Operands(NamedTuple):
 
 
 def _dots(operands: Operands, at_once: int) -> Function:
-    """Products of ROWS_AT_ONCE rows and `at_once` columns."""
+    """Return products of ROWS_AT_ONCE rows and `at_once` columns."""
     load, load_n, size, column_load, column_load_n, column_size, multiply_add, span = operands
     both = ROWS_AT_ONCE * at_once
 
@@ -122,7 +122,7 @@ def _dots(operands: Operands, at_once: int) -> Function:
 
 
 def _few_dots(operands: Operands) -> Function:
-    """Products with two columns, or with as many as COLUMNS_AT_ONCE: an unused one costs as much
+    """Return products with two columns, or with up to COLUMNS_AT_ONCE: an unused one costs as much
     as the others."""
     two, most = _dots(operands, 2), _dots(operands, COLUMNS_AT_ONCE)
 
@@ -137,7 +137,7 @@ def _few_dots(operands: Operands) -> Function:
 
 
 def _dot(operands: Operands) -> Function:
-    """One column: row after row while it stays in the L1 cache, else several rows a pass."""
+    """Return products with one column: row by row while it stays in L1, else several a pass."""
     load, load_n, size, column_load, column_load_n, column_size, multiply_add, span = operands
     several_rows = _dots(operands, 1)
     stretch = CHAINS * span
@@ -190,7 +190,7 @@ def fma_f32(total, x, y):
 
 
 def f32_weight(name: str, activations: Activations, load: Function, load_n: Function) -> Weight:
-    """A type whose elements become f32: `load(address)`, `load_n(address, n)` give f32 vectors."""
+    """Return a type of elements that `load(address)`, `load_n(address, n)` turn into f32."""
     kind = BY_NAME[name]
     size = kind.type_size
     operands = Operands(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES)
@@ -250,7 +250,7 @@ def dot_pairs(total, x, y):
 
 
 def bf16_pairs_weight(name: str, activations: Activations) -> Weight:
-    """bf16 on a CPU that multiplies pairs of them."""
+    """Return bf16 for a CPU that multiplies pairs of elements."""
     operands = Operands(
         load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
     )

@@ -126,7 +126,7 @@ INTEGERS = Activations("i16", BLOCK, 4 * (WORDS + 1), pack)
 
 
 def unpacker(load_n: Function, size: int) -> Function:
-    """`Weight.unpack` of elements of `size` bytes; load_n(address, n): the first n as f32."""
+    """Return `Weight.unpack` of `size`-byte elements; load_n(address, n): the first n as f32."""
     scale, words = scale_of(load_n, size, TOP, SHARED), _words(load_n, size)
 
     @fn
@@ -160,7 +160,7 @@ def unpacker(load_n: Function, size: int) -> Function:
 
 
 def tile(width: int, apart: int = ROW) -> Function:
-    """`Weight.tile`; apart: bytes from the sums of a column to those of the next."""
+    """Return `Weight.tile`; apart: bytes from the sums of a column to those of the next."""
 
     @several(width)
     def multiply(w, a, steps, out):

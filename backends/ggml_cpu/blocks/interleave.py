@@ -9,7 +9,7 @@ from ggml_cpu.target import LANES
 
 
 def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) -> Function:
-    """A function that interleaves rows of elements of `size` bytes, `per_word` of them in a word.
+    """Return a function that interleaves rows of elements of `size` bytes, `per_word` in a word.
 
     `load(address)` gives LANES words as an i32 vector, `load_n(address, n)` those of the first n
     elements, zeros after them.
@@ -50,7 +50,7 @@ def transpose_rows(at, apart):
 
 
 def word_interleaver(flip: int) -> Function:
-    """An interleaver of words, into which `flip` is XORed."""
+    """Return an interleaver of words, into which `flip` is XORed."""
 
     @fn
     def load_words(address):
@@ -74,7 +74,7 @@ def interleave_halves(src, stride, rows, dst):
 
 
 def word_by_word(block_bytes: int) -> tuple[Function, Function]:
-    """Panels that keep the words of a block in their order: `panel` of walk.py:weight."""
+    """Return `panel` of walk.py:weight for panels that keep the words of a block in their order."""
     words = block_bytes // 4
 
     @fn
@@ -90,7 +90,7 @@ def word_by_word(block_bytes: int) -> tuple[Function, Function]:
 
 
 def scale_first(block_bytes: int, size: int, flip: int = 0) -> tuple[Function, Function]:
-    """The same for blocks of a scale of 1 or 2 bytes and words: scales [LANES], words [..][LANES].
+    """Return the same for blocks of a scale (1 or 2 bytes) and words: [LANES], [..][LANES].
 
     flip: is XORed into the words of panels.
     """

@@ -29,7 +29,7 @@ def weight(
     scales_of: Function,
     encode: Function,
 ) -> Weight:
-    """A weight type of such blocks.
+    """Return a weight type of blocks of sixteen uneven levels.
 
     offset             I8_BIAS, or what leaves the levels in 0..127
     scale_of(block)    the scale of a block in place

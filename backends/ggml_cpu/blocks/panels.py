@@ -38,13 +38,14 @@ class Blocks:
 
 
 def blocks_of(kind: GGMLType) -> Blocks:
-    """Blocks of a type whose panels have the bytes of its rows."""
+    """Return the blocks of a type whose panels have the bytes of its rows."""
     scale = kind.type_size % 4
     return Blocks((kind.type_size - scale) * LANES, scale * LANES)
 
 
 def places(blocks: Blocks) -> tuple[Function, Function]:
-    """For a walk over the blocks of a panel, i = 0, 1, ..., in groups of those together:
+    """Return functions that walk over the blocks of a panel, i = 0, 1, ..., in groups of adjacent
+    ones:
 
     at(group, i)      the scales and the words of block i, which is in this group
     after(group, i)   the group that the block after it is in
@@ -64,7 +65,7 @@ def places(blocks: Blocks) -> tuple[Function, Function]:
 
 
 def length(blocks: Blocks) -> Callable[[int], int]:
-    """length(n): bytes of a panel of n blocks; an `@fn`."""
+    """Return length(n), bytes of a panel of n blocks; an `@fn`."""
     together, before, words = blocks.together, blocks.before, blocks.words
 
     @fn

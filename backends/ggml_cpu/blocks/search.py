@@ -200,9 +200,8 @@ def uneven(src, n_try):
 
 
 def largest_scale(searched: Function, groups: int) -> Function:
-    """largest(x, spare): of searched(x, spare) for the groups of 256 values, the one farthest from
-    zero.
-    """
+    """Return largest(x, spare): of searched(x, spare) for the groups of 256 values, the one
+    farthest from zero."""
     apart = 1024 // groups
 
     @fn
@@ -220,10 +219,9 @@ def largest_scale(searched: Function, groups: int) -> Function:
 def scales_and_minima(
     searched: Function, groups: int, most: float, factors_at: int, store: Function
 ) -> Function:
-    """store_scales(x, block) for searched(x) -> (scale, minimum) of the groups of 256 values: two
-    f16 d and d_min at `factors_at`, and by store(block, g, scale, minimum) what they are multiplied
-    with for each group, 0 .. most.
-    """
+    """Return store_scales(x, block) for searched(x) -> (scale, minimum) of the groups of 256
+    values: it stores f16 d and d_min at `factors_at`, and by store(block, g, scale, minimum) each
+    group's multiples of these, 0 .. most."""
     apart = 1024 // groups
 
     @fn

@@ -35,7 +35,7 @@ def in_order(sixteen):
 
 
 def group_sums(width: int) -> Function:
-    """add(words, a, i, less): less[t] += signed bytes of words * sums of groups 4 * i .. + 3."""
+    """Return add(words, a, i, less): less[t] += bytes of words * sums of groups 4 * i .. + 3."""
 
     @fn
     def add(words, a, i, less):
@@ -51,8 +51,8 @@ def group_sums(width: int) -> Function:
 
 
 def from_offset(width: int, offset: int) -> Function:
-    """begin(dots, a, n): the sums of columns, times -offset, over the group whose first word in a
-    column is n. offset: a power of two up to 32, or 0."""
+    """Return begin(dots, a, n): the sums of columns, times -offset, over the group whose first word
+    in a column is n. offset: a power of two up to 32, or 0."""
     bits = 6 - offset.bit_length()
 
     @fn
@@ -225,7 +225,7 @@ def weight(
     encode: Function,
     offset: int = 0,
 ) -> Weight:
-    """A weight type of this family, of values up to `largest`. Minima and scales are signed bytes.
+    """Return a weight type of this family, of values up to `largest`; scales are signed bytes.
 
     Of a panel (panel itself, and encode: see walk.py):
     word_of(w, half, j, i): the values in word i of a half at shift j, one a byte.

@@ -224,9 +224,8 @@ def store_group(scales, g, scale, minimum):
 
 
 def encoder(q_max: float, start: float, n_steps: int) -> tuple[Function, Function]:
-    """store_scales(x, block): all that is before the values; levels(x, block, g, part): after it,
-    the values 0 .. q_max of 16 of sub-block g (see search.py:with_minimum).
-    """
+    """Return store_scales(x, block), which stores all before the values, and levels(x, block, g,
+    part): after it, the values 0 .. q_max of 16 of sub-block g (see search.py:with_minimum)."""
 
     @fn
     def searched(x):
@@ -257,7 +256,7 @@ def weight(
     quads_of: Function,
     encode: Function,
 ) -> Weight:
-    """A weight type of this family, of values up to `largest`.
+    """Return a weight type of this family, of values up to `largest`.
 
     value_of(w, j, high, i): from a panel, word i of the 32 low or high values of 64-chunk j.
     quads_of(block, half): from a block in place, sub-blocks 0, 2 and sub-blocks 1, 3 of a half.

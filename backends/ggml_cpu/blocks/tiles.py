@@ -54,6 +54,6 @@ def columns_before(i: int, n: int) -> int:
 
 
 def several(columns: int) -> Callable[[Helper], Helper]:
-    """How products of a panel with so many columns are declared: apart, but for one column, which
-    decoding waits for."""
+    """Return the declaration for products of a panel with so many columns: apart, but for one
+    column, which decoding waits for."""
     return fn if columns == 1 else routine

@@ -82,7 +82,7 @@ def negated(values, signs):
 
 
 def _values(decoder: Decoder) -> Function:
-    """values(block, j): those of a chunk without their scales, i8x64."""
+    """Return values(block, j): those of a chunk without their scales, i8x64."""
     bytes_of, signs_of, offset = decoder.bytes_of, decoder.signs_of, decoder.offset
 
     @fn
@@ -186,7 +186,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
 
 
 def _groups(per: int) -> tuple[Function, Function]:
-    """Readers of a column's chunk, one f32 a group: scales, and -OFFSET times the sums."""
+    """Return readers of a column's chunk, one f32 a group: scales, and -OFFSET times the sums."""
 
     @fn
     def scales_of_16(a):
@@ -210,7 +210,7 @@ def _groups(per: int) -> tuple[Function, Function]:
 
 
 def _chunk(decoder: Decoder) -> Function:
-    """add(block, j, a, total, less): a chunk times one of a column, and what OFFSET would add."""
+    """Return add(block, j, a, total, less): a chunk times one of a column, and OFFSET's share."""
     bytes_of, scales_of, signs_of = decoder.bytes_of, decoder.scales_of, decoder.signs_of
     words, offset = decoder.per // 4, decoder.offset
     column_scales, column_sums = _groups(decoder.per)
@@ -238,7 +238,7 @@ def _chunk(decoder: Decoder) -> Function:
 
 
 def _whole(decoder: Decoder) -> Function:
-    """add(block, a, total, less) where all four chunks have one scale: sums stay integers."""
+    """Return add(block, a, total, less) for four chunks with one scale: sums stay integers."""
     bytes_of, scales_of, size = decoder.bytes_of, decoder.scales_of, CHUNK_BYTES
 
     @fn
@@ -261,7 +261,7 @@ def _whole(decoder: Decoder) -> Function:
 
 
 def _block(decoder: Decoder) -> Function:
-    """add(block, a, total, less): the same for a whole block."""
+    """Return add(block, a, total, less): the same for a whole block."""
     if decoder.whole:
         return _whole(decoder)
     chunks, add_chunk = decoder.chunks, _chunk(decoder)
@@ -299,7 +299,7 @@ def _decode(decoder: Decoder) -> Function:
 
 
 def one_scale(at: int) -> Function:
-    """`scales_of` for types whose blocks have one scale, an f16 at `at`."""
+    """Return `scales_of` for types whose blocks have one scale, an f16 at `at`."""
 
     @fn
     def scales_of(block, j):
@@ -321,7 +321,7 @@ def weight(
     whole: bool = False,
     encode: Function | None = None,
 ) -> Weight:
-    """A weight type of this family, see Decoder; activations in chunks, encode: see walk.py."""
+    """Return a weight type (see Decoder); activations in chunks, encode: see walk.py."""
     kind = BY_NAME[name]
     decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap, whole)
     dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)

@@ -37,7 +37,7 @@ load_bytes = {16: _load_16, 8: _load_8, 4: _load_4}[LANES]  # LANES signed bytes
 
 
 def dequantize(kind: GGMLType, decode: Function) -> Function:
-    """decode(block, x): a block to f32."""
+    """Return a function from the blocks of a row to f32; decode(block, x): a block."""
     elements, size = kind.block_size, kind.type_size
 
     @fn
@@ -51,7 +51,7 @@ def dequantize(kind: GGMLType, decode: Function) -> Function:
 
 
 def quantize(kind: GGMLType, encode: Function) -> Function:
-    """encode(x, block): f32 to a block."""
+    """Return a function from f32 to the blocks of a row; encode(x, block): a block."""
     elements, size = kind.block_size, kind.type_size
 
     @fn
@@ -65,7 +65,7 @@ def quantize(kind: GGMLType, encode: Function) -> Function:
 
 
 def unpack(kind: GGMLType, blocks: Blocks, pack: Function) -> Function:
-    """pack(src, stride, rows, scales, words): a block of some rows, to where panels.py has it."""
+    """Return a function from rows to a panel; pack(src, stride, rows, scales, words): a block."""
     elements, size, (at, after) = kind.block_size, kind.type_size, places(blocks)
 
     @fn
@@ -80,7 +80,7 @@ def unpack(kind: GGMLType, blocks: Blocks, pack: Function) -> Function:
 
 
 def row(kind: GGMLType, blocks: Blocks, gather: Function) -> Function:
-    """gather(scales, words, r, block): the way back for row r."""
+    """Return a function from a panel to row r; gather(scales, words, r, block): a block."""
     elements, size, (at, after) = kind.block_size, kind.type_size, places(blocks)
 
     @fn
@@ -97,7 +97,7 @@ def row(kind: GGMLType, blocks: Blocks, gather: Function) -> Function:
 def values(
     kind: GGMLType, blocks: Blocks, words_of: Callable[[Function, int], Function]
 ) -> Callable[[Function, int], Function]:
-    """words_of(put, size) -> put_block(scales, words, to): those of a block of a panel."""
+    """Return functions from a panel to values; words_of(put, size) -> put_block(.., to)."""
     elements, (at, after) = kind.block_size, places(blocks)
 
     def values_of(put: Function, size: int) -> Function:
@@ -119,9 +119,8 @@ def values(
 def tile(
     kind: GGMLType, activations: Activations, add_block: Callable[[int], Function]
 ) -> Callable[[int], Function]:
-    """add_block(width) -> add(scales, words, columns, out): the products of one step, added to
-    `out`.
-    """
+    """Return `Weight.tile`; add_block(width) -> add(scales, words, columns, out): the products of
+    one step, added to `out`."""
     (at, after), column_bytes = places(blocks_of(kind)), activations.block_bytes
 
     def tile_of(width: int) -> Function:
@@ -143,7 +142,7 @@ def tile(
 
 
 def adder(width: int) -> Function:
-    """add(out, columns, t, x): x times the scale of column t, added to the sums of that column."""
+    """Return add(out, a, t, x): x times the scale of column t, added to the sums of that column."""
 
     @fn
     def add(out, a, t, x):
@@ -174,9 +173,9 @@ ZEROS = {2: two_zeros, 4: four_zeros, 8: eight_zeros}
 def dot(
     kind: GGMLType, activations: Activations, add_block: Function, lanes: int, part: float
 ) -> Function:
-    """add_block(block, column, total, less) -> (total, less): a block's products, added to f32x16
-    sums; and f32 sums in so many lanes, of which `part` times is added at the end.
-    """
+    """Return a dot product; add_block(block, column, total, less) -> (total, less): a block's
+    products, added to f32x16 sums; and f32 sums in so many lanes, of which `part` times is added at
+    the end."""
     elements, size, zeros = kind.block_size, kind.type_size, ZEROS[lanes]
     column_bytes = elements // activations.elements * activations.block_bytes
 
@@ -203,7 +202,7 @@ def weight(
     encode: Function,
     words_of: Callable[[Function, int], Function],
 ) -> Weight:
-    """A type of weights whose panels, as large as the rows, are those of panels.py.
+    """Return a type of weights whose panels, as large as the rows, are those of panels.py.
 
     panel: `pack` and `gather`, see unpack and row; words_of: see values.
     """

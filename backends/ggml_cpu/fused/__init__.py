@@ -13,7 +13,7 @@ from ggml_py.fusion import Fusions
 
 @cache
 def fusions() -> Fusions[Step]:
-    """Every declared step; imports all files on first use (no Numba, see kernel.py)."""
+    """Return every declared step; imports all files on first use (no Numba, see kernel.py)."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     return FUSIONS

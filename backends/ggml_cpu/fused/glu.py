@@ -26,7 +26,7 @@ VALUES = {"MUL_MAT": mul_mat.VALUE, "MUL_MAT_ID": mul_mat_id.VALUE}  # where the
 
 
 def is_gating(gate: Tensor) -> bool:
-    """Whether it is of repacked weights and several columns."""
+    """Return True for a product with repacked weights and several columns."""
     return table().find(gate) in GATING
 
 
@@ -42,7 +42,7 @@ def in_panels(m: Match) -> str:
 
 
 def prepared_alike(m: Match) -> str:
-    """The same scratch serves both products."""
+    """Return why one scratch cannot serve both products, or ""."""
     gate, value = m["gate"], m["value"]
     if reason := in_panels(m):
         return reason
@@ -54,7 +54,7 @@ def prepared_alike(m: Match) -> str:
 
 
 def gated(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] = ()) -> Step:
-    """The product that applies unit `number` itself."""
+    """Return the step of the product that applies unit `number` itself."""
     gate = m["gate"]
     operands = (m["y"], *gate.sources(VALUES[op] - 1), value)
     return Step(table().get(gate), gate, operands, unit=struct.pack("=i", number), ready=ready)

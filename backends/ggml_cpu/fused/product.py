@@ -16,7 +16,7 @@ MANY = 1 << 16  # elements: not each thread prepares them for itself, if that is
 
 
 def is_prepared(product: Tensor) -> bool:
-    """Whether it has many columns, which are prepared."""
+    """Return True if the product has many columns, which are prepared."""
     if product.source(1).n_elements < MANY:
         return False
     kernel = table().find(product)

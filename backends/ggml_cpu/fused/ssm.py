@@ -20,12 +20,12 @@ CHANNELS = 256  # a thread's piece: its rows of inputs and weights stay in the L
 
 
 def padded(n: int) -> int:
-    """Channels of a table's row."""
+    """Return the number of channels of a table's row."""
     return -(-n // CHANNELS) * CHANNELS
 
 
 def tables_bytes(m: Match) -> int:
-    """Weights, and the earlier inputs of every sequence, channel fastest."""
+    """Return bytes of weights and earlier inputs of every sequence, channel fastest."""
     if _few_tokens.takes(m):
         return 0
     n_channels, _, n_seqs, _ = m["conv"].ne
@@ -107,7 +107,7 @@ def conv_silu(p, ith, nth):
 
 
 def first_kept(node: Tensor) -> tuple[int]:
-    """The time of the first input that CPY keeps, counted from the earlier ones on."""
+    """Return the time of the first input that CPY keeps, counted from the earlier ones on."""
     window = node.src[0]
     assert window is not None
     return (window.view_offs // window.nb[0],)
@@ -134,7 +134,7 @@ def conv_state(p, ith, nth):
 
 
 def channels_in_rows(m: Match) -> str:
-    """Inputs of a time lie side by side, and what is kept of a channel does."""
+    """Return why inputs of a time, or kept values of a channel, are not adjacent, or ""."""
     x = m["x"]
     if x.nb[1] != 4 or any(kept.nb[0] != 4 for kept in m.all("kept")) or x.is_empty():
         return f"needs channels side by side; got {x} kept in {m['kept']}"
@@ -142,7 +142,7 @@ def channels_in_rows(m: Match) -> str:
 
 
 def over_the_inputs(m: Match) -> Tensor | None:
-    """The kernel reads an input no later than it writes the result of its time."""
+    """Return x if the result may overwrite it: no input is read after its time's result."""
     x, y = m["x"], m["conv"]
     return x if (x.nb[1], x.nb[0], x.nb[2]) == y.nb[:3] else None
 

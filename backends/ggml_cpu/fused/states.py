@@ -15,12 +15,12 @@ from ggml_py.patterns.states import rows_of_cache
 
 
 def as_it_is(m: Match) -> str:
-    """The kernel of the single node takes it without copies of its sources."""
+    """Return why the kernel of the single node needs copies of its sources, or ""."""
     return table().why_not(m["net"]) or f32_rows("kept")(m)
 
 
 def rows_as_they_are(m: Match) -> str:
-    """The rows of the cache are dense f32, each the states of a sequence."""
+    """Return why the rows of the cache are not dense f32, each the states of a sequence, or ""."""
     cache, state, n_seqs = m["state"].source(0), m["net"].source(5), m["v"].ne[3]
     if state.n_elements != n_seqs * cache.ne[0]:
         return f"needs rows of {state.n_elements // n_seqs} elements; got {cache}"
@@ -48,7 +48,7 @@ def to_the_cache(m: Match) -> list[Step]:
 
 @fuse(ssm.STATES_TO_CACHE, when=as_it_is)
 def scan_to_the_cache(m: Match) -> list[Step]:
-    """The scan reads the cache itself: sequences must not overwrite what others start from."""
+    """Return steps of a scan that reads the cache; several sequences start from a copy of it."""
     (scan,) = to_the_cache(m)
     alone = m["x"].ne[3] == 1
     return [scan] if alone else [Step(keep_sources, scan.node, scan.operands), scan]

@@ -32,7 +32,8 @@ SIGNS = SPARE + 72 * VECTOR  # of the points of 8 of a group
 
 
 def groups_of(n: int, tiny: float, even: bool, start: Function, fit: Function) -> Function:
-    """A function for a group of n values: magnitudes, signs, codes and the scale, which it keeps.
+    """Return a function that fits a group of n values, keeping magnitudes, signs, codes and the
+    scale.
 
     start    of the largest magnitude and whether the group is zero, the same two as they are to be
              and the scale to begin with
@@ -68,7 +69,7 @@ def point_index(m, p, zero):
 
 
 def of_largest(steps: float) -> Function:
-    """A `start` whose scale is the largest magnitude / steps."""
+    """Return a `start` whose scale is the largest magnitude / steps."""
 
     @fn
     def start(m, x, w, top, zero):

@@ -30,7 +30,7 @@ def index_of(m, code):
 
 
 def searcher(length: int, step: float) -> Function:
-    """A function that finds the points of codes; level l of a point stands for step * l + bias."""
+    """Return a function that finds points of codes; level l stands for step * l + bias."""
     bits = BITS[length]
     mask = (1 << bits) - 1
 
@@ -85,7 +85,7 @@ def fitter(
     off_first: bool,
     always: bool = False,
 ) -> Function:
-    """A function that fits groups of values to points of magnitudes 2 * level + 1.
+    """Return a function that fits groups of values to points of magnitudes 2 * level + 1.
 
     tries, step  factors (2 * q_max - 1 + step * i) / largest are tried, i from -tries to tries
     off_only     the winner's points are searched again with its scale, only those off the grid;

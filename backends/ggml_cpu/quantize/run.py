@@ -31,14 +31,14 @@ def can_quantize(type: GGMLType) -> bool:
 
 
 def needs_importance(type: GGMLType) -> bool:
-    """Whether there is no way to make blocks without knowing what matters."""
+    """Return True if there is no way to make blocks without an importance of values."""
     return quantizers()[type.name].plain is None
 
 
 @cache
 def quantizer(type: GGMLType, weighted: bool) -> Quantize:
-    """A function of rows f32 [n_rows, n_per_row] and importance f32 [n_per_row] that returns blocks
-    uint8 [n_rows, bytes]; several threads may call it at the same time.
+    """Return a function of rows f32 [n_rows, n_per_row] and importance f32 [n_per_row] that returns
+    blocks uint8 [n_rows, bytes]; several threads may call it at the same time.
 
     weighted  whether importance is given
 

@@ -34,7 +34,7 @@ def put_fifth_bits(m, to):
 
 
 def around_zero(n_max: int, put_levels: Function) -> tuple[Function, Function]:
-    """plain and weighted for levels 0 .. 2 * n_max - 1 around n_max; d at 0."""
+    """Return plain and weighted for levels 0 .. 2 * n_max - 1 around n_max; d at 0."""
 
     @fn
     def plain(m):
@@ -56,7 +56,7 @@ def around_zero(n_max: int, put_levels: Function) -> tuple[Function, Function]:
 
 
 def from_lowest(q_max: int, put_levels: Function) -> tuple[Function, Function]:
-    """plain and weighted for levels 0 .. q_max; d at 0, the lowest value at 2."""
+    """Return plain and weighted for levels 0 .. q_max; d at 0, the lowest value at 2."""
 
     @fn
     def plain(m):

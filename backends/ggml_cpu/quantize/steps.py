@@ -72,8 +72,8 @@ def levels_around(m, groups, n, n_max, d, steps):
 def with_scales_and_minima(
     groups: int, q_max: float, most: float, base: Function, search: tuple[float, float, int, bool]
 ) -> tuple[Function, Function]:
-    """Two functions of m that search scales and minima, without importance and with; both store
-    levels and steps and return d and d_min.
+    """Return two functions of m that search scales and minima, without importance and with; both
+    store levels and steps and return d and d_min.
 
     base     base(m, x, n): weights of a group's values without importance
     search   start, step, number of tries, and whether errors are not squared

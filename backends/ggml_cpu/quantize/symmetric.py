@@ -46,8 +46,8 @@ def best_scale(x, w, n, n_max, levels):
 
 
 def _mover(can_do_without: Function, limited: Function, kept: Function) -> Function:
-    """moved(x, w, n, limit, levels, xq, qq): sums once levels have been moved one by one, up to
-    five times over, while that helps.
+    """Return moved(x, w, n, limit, levels, xq, qq): sums once levels have been moved one by one, up
+    to five times over, while that helps.
 
     can_do_without  (xq, qq) of the other levels: whether there is a best one for them
     limited         (level, limit): the nearest that there is

@@ -38,7 +38,7 @@ class Tables:
 
 @cache
 def tables(name: str, distances: int) -> Tables:
-    """The tables of a codebook; a list has all points at the so many smallest distances."""
+    """Return the tables of a codebook; a list has all points at the so many smallest distances."""
     points = grid(name).astype(np.int64)
     places = np.searchsorted(np.unique(points), points)
     length, n_levels = points.shape[1], int(places.max()) + 1
@@ -63,7 +63,7 @@ def tables(name: str, distances: int) -> Tables:
 def _near(
     others: npt.NDArray[np.int64], places: npt.NDArray[np.int64], distances: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Indices of the points near each of these places, by distance, then by index."""
+    """Return indices of the points near each of these places, by distance, then by index."""
     squares = (others**2).sum(1)[:, None] + (places**2).sum(1) - 2 * others @ places.T
     order = np.argsort(squares, axis=1, kind="stable")
     ordered = np.take_along_axis(squares, order, axis=1)

@@ -8,8 +8,8 @@ from ggml_cpu.quantize.lanes import W, X, at, mul, put, sum_of_squares, weigh
 
 
 def by_squares(n: int, share: float, put_all: Function) -> tuple[Function, Function]:
-    """plain, weighted: put_all(m) makes a block of n values from the weights in W. These are the
-    squares; or importance times the root of a square and of `share` of the mean of all."""
+    """Return plain, weighted: put_all(m) makes a block of n values from the weights in W, which are
+    the squares; or importance times the root of a square and of `share` of the mean of all."""
 
     @fn
     def plain(m):
@@ -28,8 +28,8 @@ def by_squares(n: int, share: float, put_all: Function) -> tuple[Function, Funct
 def by_steps(
     searched: Function, searched_weighted: Function, share: float, put_all: Function
 ) -> tuple[Function, Function]:
-    """plain, weighted: put_all(m, d, d_min) makes a block of the levels, scales and minima that
-    are searched; `share` as above."""
+    """Return plain, weighted: put_all(m, d, d_min) makes a block of the levels, scales and minima
+    that are searched; `share` as above."""
 
     @fn
     def plain(m):

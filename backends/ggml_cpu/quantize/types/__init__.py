@@ -11,7 +11,7 @@ from ggml_cpu.quantize.format import REGISTERED, Quantizer
 
 @cache
 def quantizers() -> dict[str, Quantizer]:
-    """Every quantizer by the name of its type."""
+    """Return every quantizer by the name of its type."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     return REGISTERED
