@@ -1,6 +1,6 @@
 """Train the demonstration model on one text and write it as GGUF.
 
-    cd tools && python -m dev.make.demo_model.train --corpus tinyshakespeare.txt --out OUT
+    python -m dev.make.demo_model.train --corpus tinyshakespeare.txt --out OUT
 
 20 minutes on 2 cores. OUT gets demo-f32.gguf, demo-f16.gguf, demo.gguf (Q8_0), tokenizer.json,
 best.pt and train.log. A run is determined by --seed, --threads and the versions used.
