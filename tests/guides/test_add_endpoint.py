@@ -34,7 +34,7 @@ print(json.dumps([*found, len(other.json()["tokens"])]))
 def steps() -> tuple[str, str, str]:
     """The handler's file and text, and the line of the table."""
     text = (PACKAGE / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"`(apps/[\w/]+\.py)`: what.*?```python\n(.*?)\n   ```", text, re.DOTALL)
+    found = re.search(r"`(apps/[\w/]+\.py)`\. .*?```python\n(.*?)\n   ```", text, re.DOTALL)
     line = re.search(r'```python\n   ("/.*?,)\n   ```', text)
     assert found is not None and line is not None
     return found[1], dedent("   " + found[2].lstrip()) + "\n", line[1]
