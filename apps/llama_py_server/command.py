@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("llama_py")
 
 TICK = 0.25  # seconds between looks at what is idle
-LEAVING = 0.8  # seconds after --timeout-stop in which the process ends
+LEAVING = 0.6  # seconds after --timeout-stop in which the process ends
 CLOSING = 10.0  # seconds at the end in which steps of answers may end that nobody waits for
 _CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 
@@ -278,6 +278,7 @@ def opened(args: argparse.Namespace, record: ModelRecord, loss: Loss | None = No
     with contextlib.ExitStack() as undo:  # what fails must not keep its memory
         model = session.open_model(args, **({"load_mtp": True} if needs_nextn else {}))
         undo.callback(model.close)
+        model.tokenizer.tokenize("a text")  # its library is loaded while descriptors are left
         vision.load(args, model)
         if model.vision is not None and o.warmup:
             model.vision.prepare()

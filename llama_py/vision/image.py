@@ -150,7 +150,9 @@ def _rgb(found: Any) -> U8:
     # Pillow has the 16 bits of a PPM, and in some versions those of a PNG, in 32.
     if found.mode.startswith("I;16") or (found.mode == "I" and found.format in ("PNG", "PPM")):
         grey = (np.asarray(found).astype(np.uint16) >> 8).astype(np.uint8)
-        return np.repeat(grey[:, :, None], 3, 2)
+        rgb = np.empty((*grey.shape, 3), np.uint8)
+        rgb[...] = grey[:, :, None]  # other threads run meanwhile, unlike in np.repeat
+        return rgb
     if found.mode in ("I", "F"):
         raise ValueError("its pixels have 32 bits, and nothing says which number is white")
     return np.asarray(found if found.mode == "RGB" else found.convert("RGB"), np.uint8)

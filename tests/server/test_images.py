@@ -16,9 +16,10 @@ from anyio.to_thread import current_default_thread_limiter
 from starlette.testclient import TestClient
 
 from llama_py import Model
-from llama_py.vision import Image, ImageEncoder, prompt
+from llama_py.vision import Image, ImageEncoder, messages, prompt
 from llama_py_server.models.state import ModelState
 from llama_py_server.schema.fetch import MOST, is_public
+from llama_py_server.wire.work import Work
 from tests.server.served import events, served, until
 from tests.server.test_chat import post
 from tests.server.test_several import client_of, made
@@ -186,6 +187,37 @@ def test_clients_at_once(seeing: tuple[TestClient, ModelState], alone: Callable[
     with ThreadPoolExecutor(len(seeds)) as threads:
         found = list(threads.map(ask, seeds))
     assert found == [alone(seed) for seed in seeds]
+
+
+def test_texts_do_not_wait_for_pictures(
+    seeing: tuple[TestClient, ModelState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are being decoded."""
+    client, _ = seeing
+    read, began, go_on = messages.read_image, threading.Semaphore(0), threading.Event()
+
+    def slow(image: Any) -> Image:
+        began.release()
+        assert go_on.wait(SECONDS)
+        return read(image)
+
+    monkeypatch.setattr(messages, "read_image", slow)
+    monkeypatch.setattr(prompt, "read_image", slow)
+
+    def ask(seed: int) -> str:
+        return said(post(client, CHAT, messages=asked(url(seed)), max_tokens=1))
+
+    with ThreadPoolExecutor(44) as threads:
+        found = [threads.submit(ask, seed) for seed in range(100, 144)]
+        try:
+            for _ in range(Work.DECODE.n_threads):
+                assert began.acquire(timeout=SECONDS)
+            assert post(client, "/tokenize", content="a")["tokens"]
+            assert post(client, "/completion", prompt="a", n_predict=2)["tokens_predicted"] == 2
+            assert not any(one.done() for one in found)
+        finally:
+            go_on.set()
+        assert all(isinstance(one.result(SECONDS), str) for one in found)
 
 
 def test_the_second_turn_neither_encodes_nor_reads_the_picture(

@@ -12,8 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from errno import EMFILE, ENOSPC
 from typing import Any
 
 import httpx
@@ -22,7 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
-from llama_py.serving import Event, Timings
+from llama_py.serving import Engine, Event, Timings
 from llama_py.serving.reading import Reading
 from llama_py.support.stopping import check_stopped
 from llama_py.text.embed import N_SEQ
@@ -227,6 +228,10 @@ def test_fields_with_too_many_texts(client: TestClient, field: str, value: Any) 
 
 
 def test_fields_with_too_large_numbers(client: TestClient) -> None:
+    for n, status in ((51, 400), (50, 200)):
+        asked = {"prompt": "a", "max_tokens": 1, "echo": True, "logprobs": n}
+        found = client.post("/v1/completions", json=asked)
+        assert found.status_code == status and ("Field 'logprobs'" in found.text) == (n > 50)
     found = client.post("/completion", json={"prompt": "a", "n_predict": 1, "n_probs": 2049})
     assert found.status_code == 400 and "Field 'n_probs'" in found.json()["error"]["message"]
     tools = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(513)]
@@ -371,6 +376,31 @@ def test_events_that_are_here_already_hold_up_nothing(state: ModelState) -> None
 
     in_loop(do)
     assert ticks >= n
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(ENOSPC, "No space left on device", "/slots/a"),
+        OSError(EMFILE, "Too many open files"),
+        RuntimeError("can't start new thread"),
+        MemoryError("no"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_fault_of_the_request(
+    error: Exception, client: TestClient, state: ModelState, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Engine, "save_slot", lambda *_: failed(error))
+        found = client.post("/slots/0?action=save", json={"filename": "a"})
+    assert found.status_code == 503 and "/slots" not in found.json()["error"]["message"]
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def failed(error: Exception) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(error)
+    return future
 
 
 def test_json_by_steps_is_the_same() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from llama_py.serving import Request
     from llama_py_server.models.state import ModelState
 
+MAX_ECHO_PROBS = 50  # likely tokens beside each token of a prompt
 MAX_REPEATED = 64 << 20  # bytes of settings in all replies to a request
 
 
@@ -45,6 +46,8 @@ async def openai(http: HTTPRequest, state: ModelState) -> Response:
     if body.get("logprobs") is not None and body["logprobs"] is not False:  # 0 is wanted
         requests = [with_params(one, logprobs=one.params.logprobs or 0) for one in requests]
     if echo:
+        if (requests[0].params.logprobs or 0) > MAX_ECHO_PROBS:
+            raise invalid(f"Field 'logprobs': with 'echo' it must be {MAX_ECHO_PROBS} at most")
         requests = [replace(one, prompt_logprobs=one.params.logprobs) for one in requests]
     delivery = replace(delivery, echo=echo)
     return await respond(http, state, requests, delivery, CompletionWriter(state))

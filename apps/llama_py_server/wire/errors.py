@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from errno import EDQUOT, EFBIG, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
 from typing import Any
 
 from ggml_py.errors import AllocError, ContextError, GGMLError, ModelError
@@ -62,8 +63,10 @@ def as_http_error(e: BaseException) -> HTTPError:
         more = {"n_prompt_tokens": e.n_prompt, "n_ctx": e.n_ctx}
         return HTTPError("exceed_context_size_error", message, **more)
     why = without_folders(str(e))
-    if isinstance(e, AllocError | MemoryError):
+    if isinstance(e, AllocError | MemoryError) or why in _NO_THREAD:
         return HTTPError("unavailable_error", f"not enough memory: {why}")
+    if isinstance(e, OSError) and e.errno in _SCARCE:
+        return HTTPError("unavailable_error", f"the server's machine: {e.strerror}; try again")
     if isinstance(e, ModelError | ContextError):
         return invalid(why)
     if isinstance(e, GGMLError):
@@ -71,6 +74,10 @@ def as_http_error(e: BaseException) -> HTTPError:
     if isinstance(e, OSError):
         why = e.strerror or type(e).__name__
     return HTTPError("server_error", f"{type(e).__name__}: {why}")
+
+
+_SCARCE = (EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG, ENOMEM, EROFS)  # no fault of a request
+_NO_THREAD = ("can't start new thread", "can't allocate lock")  # RuntimeErrors of Python
 
 
 def without_folders(text: str) -> str:

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +27,8 @@ from llama_py_tools.command.logs import tell
 log = logging.getLogger("llama_py")
 
 BACKLOG = 2048
-CUT = 0.5  # seconds in which answers that are cut have to be sent
+SWITCH = 0.0005  # seconds after which a thread that computes in Python lets another one run
+CUT = 0.4  # seconds in which answers that are cut have to be sent
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -46,6 +48,7 @@ def serve(
 
     Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
     """
+    sys.setswitchinterval(SWITCH)
     most = limit_of(listen.max_connections)
     if most < listen.max_connections:
         log.warning(

@@ -66,6 +66,8 @@ async def ask(
 
 
 def _note(answer: Answer, event: dict[str, Any]) -> None:
+    if "error" in event:
+        raise RuntimeError(json.dumps(event))
     ids = event.get("tokens") or []
     answer.came += [time.perf_counter()] * len(ids)
     answer.ids += ids

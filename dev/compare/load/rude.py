@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 HUGE = 64 * 2**20  # bytes that are announced
@@ -76,22 +75,50 @@ def _asked(**more: Any) -> bytes:
     return json.dumps({"prompt": "Once", "n_predict": 2, **more}).encode()
 
 
-LONG: tuple[tuple[str, Callable[[], bytes]], ...] = (
-    ("/completion", lambda: b'{"prompt": ' + b"[" * 10**6 + b"]" * 10**6 + b"}"),
-    ("/completion", lambda: json.dumps({"prompt": "a" * 10**6, "n_predict": 1}).encode()),
-    ("/tokenize", lambda: json.dumps({"content": "a" * 10**6, "with_pieces": True}).encode()),
-    ("/detokenize", lambda: json.dumps({"tokens": [65] * 500_000}).encode()),
-    ("/v1/streams/lookup", lambda: json.dumps({"ids": ["x"] * 100_000}).encode()),
-    *(
-        ("/completion", partial(_asked, **more))
-        for more in (
-            {"stop": [f"s{i}" for i in range(100_000)]},
-            {"samplers": ["top_k"] * 100_000},
-            {"dry_sequence_breakers": [f"b{i}" for i in range(20_000)], "dry_multiplier": 1},
-            {"logit_bias": [[i, 0.1] for i in range(100_000)]},
-        )
+def _prompt(text: bytes) -> bytes:
+    return b'{"n_predict": 1, "prompt": ' + text + b"}"
+
+
+LONG: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "nested lists": ("/completion", lambda: _prompt(b"[" * 10**6 + b"]" * 10**6)),
+    "exponents": ("/completion", lambda: _prompt(b"[" + b"1e300," * 10**6 + b"1]")),
+    "long integers": ("/completion", lambda: _prompt(b"[" + (b"1" * 4000 + b",") * 2000 + b"1]")),
+    "one letter": ("/completion", lambda: _asked(prompt="a" * 10**6, n_predict=1)),
+    "escapes": ("/completion", lambda: _prompt(b'"' + b"\\n" * 4 * 10**6 + b'"')),
+    "30 MiB of text": ("/completion", lambda: _prompt(b'"' + b"a" * (30 << 20) + b'"')),
+    "prompts": ("/completion", lambda: _asked(prompt=["a"] * 100_000)),
+    "1000 prompts": ("/completion", lambda: _asked(prompt=["a"] * 1000, n_predict=1)),
+    "pieces": (
+        "/tokenize",
+        lambda: json.dumps({"content": "a" * 10**6, "with_pieces": 1}).encode(),
     ),
-)
+    "ids": ("/detokenize", lambda: json.dumps({"tokens": [65] * 500_000}).encode()),
+    "names of streams": ("/v1/streams/lookup", lambda: json.dumps({"ids": ["x"] * 10**5}).encode()),
+    "messages": (
+        "/v1/responses",
+        lambda: json.dumps({"input": [{"role": "user", "content": "a"}] * 30_000}).encode(),
+    ),
+    "probabilities": (
+        "/v1/completions",
+        lambda: _asked(prompt="a " * 200, max_tokens=1, echo=True, logprobs=2000),
+    ),
+    "stop texts": ("/completion", lambda: _asked(stop=[f"s{i}" for i in range(100_000)])),
+    "samplers": ("/completion", lambda: _asked(samplers=["top_k"] * 100_000)),
+    "breakers": (
+        "/completion",
+        lambda: _asked(dry_sequence_breakers=[f"b{i}" for i in range(20_000)], dry_multiplier=1),
+    ),
+    "256 breakers": (
+        "/completion",
+        lambda: _asked(dry_sequence_breakers=[f"b{i}" for i in range(256)], dry_multiplier=1),
+    ),
+    "biases": ("/completion", lambda: _asked(logit_bias=[[f"w{i}", 1] for i in range(60_000)])),
+    "schema": (
+        "/completion",
+        lambda: _asked(json_schema={"enum": [f"word{i}" for i in range(15_000)]}),
+    ),
+    "regex": ("/completion", lambda: _asked(regex="(a|b)*c" * 20_000)),
+}
 
 
 class Rude:
@@ -103,6 +130,13 @@ class Rude:
     def __init__(self, host: str, port: int, seed: int) -> None:
         self.host, self.port, self.draw = host, port, random.Random(seed)
         self.asked = ""
+
+    def named(self, name: str) -> Callable[[], Awaitable[str]]:
+        """Return a call by its name, or by that of a body in LONG."""
+        if name in LONG:
+            return lambda: self.long(name)
+        found: Callable[[], Awaitable[str]] = getattr(self, name)
+        return found
 
     def any(self) -> Callable[[], Awaitable[str]]:
         return self.draw.choice(
@@ -230,7 +264,10 @@ class Rude:
 
     async def long_work(self) -> str:
         """A body that takes long to parse, to tokenize or to prepare."""
-        route, body = self.draw.choice(LONG)
+        return await self.long(self.draw.choice([*LONG]))
+
+    async def long(self, name: str) -> str:
+        route, body = LONG[name]
         return await self._answered(route, body())
 
     async def other_page(self) -> str:

@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
+import psutil
 
 READY = 300.0  # seconds until a server answers
 
@@ -48,6 +50,12 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
             pass
         time.sleep(0.2)
     raise RuntimeError(f"{process.args} is not ready after {READY} s")
+
+
+def process_of(url: str) -> psutil.Process:
+    """Return the process of a server that this one has started."""
+    port = str(urlsplit(url).port)
+    return next(p for p in psutil.Process().children() if port in p.cmdline())
 
 
 def free_port() -> int:
