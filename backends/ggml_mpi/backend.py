@@ -17,7 +17,7 @@ from ggml_py.errors import BackendError
 
 
 def devices() -> list[Device]:
-    """Return this rank's CPU as mpi0, and those of other ranks; none if there are no others."""
+    """Return the CPUs of all ranks, this one as mpi0; an empty list for a single rank."""
     if n_started() < 2:
         return []
     at = world()

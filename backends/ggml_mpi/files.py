@@ -22,7 +22,7 @@ class Files:
         self._maps: dict[tuple[Path, int], Bytes | None] = {}
 
     def read(self, part: FilePart, size: int, digest: str) -> Bytes | None:
-        """Return bytes of a file; None if there is none of that name, or another one."""
+        """Return bytes of a file; None if no file has this name, size and digest."""
         key = part.path, size
         if key not in self._maps:
             self._maps[key] = _mapped(*key)
@@ -40,7 +40,7 @@ def _mapped(path: Path, size: int) -> Bytes | None:
 def digest_of(part: FilePart) -> str:
     """Return a SHA-256 of the file's first and last megabyte (metadata, names and places of
     tensors) and of some bytes of the part's array, so that files that differ in one tensor only,
-    such as adapted models, have different ones."""
+    such as adapted models, have different hashes."""
     found = hashlib.sha256(_ends(part.path))
     n = int(np.prod(part.shape))
     with part.path.open("rb") as file:

@@ -225,7 +225,7 @@ def weight(
     encode: Function,
     offset: int = 0,
 ) -> Weight:
-    """Return a weight type of this family, of values up to `largest`; scales are signed bytes.
+    """Return a weight type of this family, values up to `largest`; minima, scales: signed bytes.
 
     Of a panel (panel itself, and encode: see walk.py):
     word_of(w, half, j, i): the values in word i of a half at shift j, one a byte.

@@ -16,7 +16,7 @@ BOUND = 1e-12
 
 
 def alike(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Return equal values, whose roundings have the same sign."""
+    """Return equal values: the rounding errors have the same sign."""
     return np.full(shape, 0.1)
 
 

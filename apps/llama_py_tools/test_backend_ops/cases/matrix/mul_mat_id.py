@@ -82,7 +82,7 @@ def mul_mat_id(
 def mul_mat_id_same(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, same: bool
 ) -> Tensor:
-    """Build MUL_MAT_ID in which all tokens choose one expert, several times."""
+    """Build MUL_MAT_ID with one expert that all tokens choose, several times."""
     ids = new((n_used, n), I32, lambda rng, shape: np.full(shape, n_mats - 1))
     return ops.mul_mat_id(new((k, m, n_mats), type_a), new((k, n_used, n)), ids)
 
@@ -93,7 +93,7 @@ def mul_mat_id_some(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int,
     prepared: bool, first: int, of: int,
 ) -> Tensor:
-    """Multiply by chosen matrices, of which only some are here."""
+    """Multiply by chosen matrices; this device has only a part of them."""
     ids = ops.view_2d(x := new((of, n), I32, row_numbers(of)), n_used, n, x.nb[1], 0)
     as_ = (new.weight if prepared else new)((k, m, n_mats), type_a)
     return ops.mul_mat_id(as_, new((k, 1, n)), ids, first=first, of=of)
