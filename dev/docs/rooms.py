@@ -14,26 +14,26 @@ ROOT = Path(__file__).parents[2]
 
 HEAD = """# Rooms
 
-A room is a folder of a package, or one of its few loose modules. It imports only rooms above it in
-its table, and `llama_py` those of `ggml_py`; the import contracts in `pyproject.toml` hold this,
-and this page is made from them (`python -m dev.docs.rooms`). A module that has moved into a room
-still has its former path for one release, with a warning.
+Find the folder or module for each part of the code. A room is a folder of a package, or one of its
+few modules outside of folders. It imports only rooms above it in its table; rooms of `llama_py` may
+also import `ggml_py`. The import contracts in `pyproject.toml` enforce this, and
+`python -m dev.docs.rooms` generates this page from them. A module that has moved into a room keeps
+its former path for one release, with a warning.
 """
 PACKAGES = {
     "ggml_py": """
 ## ggml_py
 
-The loose modules are what a graph is made of; folders have its ops, and the stages of its way to a
-device.
+The modules define graphs. The folders have their ops, and the stages from a graph to a device.
 """,
     "llama_py": """
 ## llama_py
 
-There is a folder for each step from a file to text, and one loose module, `model.py`.
+Each folder is a step from a file to text. `model.py` is the user interface.
 """,
 }
 TABLE = """
-| room | what it has |
+| room | content |
 |---|---|
 """
 
