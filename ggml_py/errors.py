@@ -1,4 +1,4 @@
-"""The exception tree. Every error a user can cause is one of these; the message says what to do.
+"""Exception tree: every error that a user can cause, with the remedy in its message.
 
 GGMLError
 ├── ShapeError         an op was given tensors that break its rule (shape, type or layout)
