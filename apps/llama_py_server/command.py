@@ -61,7 +61,7 @@ log = logging.getLogger("llama_py")
 
 TICK = 0.25  # seconds between searches for idle models and streams
 LEAVING = 0.6  # seconds after --timeout-stop in which the process ends
-CLOSING = 10.0  # seconds at the end in which steps of answers may end that nobody waits for
+CLOSING = 10.0  # seconds at the end for steps of abandoned answers
 _CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 
 

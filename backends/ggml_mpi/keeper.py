@@ -1,11 +1,10 @@
-"""A process around each rank, which tells how the rank ended where that was no regular end.
+"""A keeper process around each rank, which reports an irregular end of the rank.
 
-A launcher that sees a rank die kills all others at once, with words of its own, if any. So what it
-has started is a small process that starts the rank, and outlives it for as long as it takes to say
-which one it was. It also ends a rank that does not come through the beginning or the end of MPI,
-where nothing but the kernel can look at it.
+A launcher that sees a rank die kills all others at once, with or without a message. So the launcher
+starts a small process, which starts the rank and outlives it to report which rank it was. It also
+kills a rank that hangs in the beginning or the end of MPI, when no other rank can check on it.
 
-Nothing is imported here that takes time: this comes before all else.
+This runs first: it imports only modules that load fast.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ import sys
 import time
 
 LIMIT = 30.0  # seconds without a word
-LATER = 5.0  # more of them for those that wait: who keeps them waiting is to be named
-WATCHED = 3.0  # where the others notice it, and speak first
-READ = 0.2  # in which a launcher reads the last line
+LATER = 5.0  # added for waiting ranks, so that the late rank is reported first
+WATCHED = 3.0  # added while other ranks watch, so that they report first
+READ = 0.2  # for a launcher to read the last line
 SET_PDEATHSIG = 1  # linux/prctl.h
 HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # by the rank alone
 
-# What launchers of MPI programs set: MPICH and Intel, Open MPI, Slurm.
+# Variables that launchers set: MPICH and Intel, Open MPI, Slurm.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 JOINS, RUNS, ENDS = b"j", b"r", b"e"  # stages of a rank; the first one is without a name
 
-_told: int | None = None  # where a rank that is kept tells its stage
+_told: int | None = None  # the pipe from the rank to its keeper, for stages
 
 
 def limit() -> float:
@@ -50,13 +49,13 @@ def own_rank() -> int:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr in one piece, whatever other processes write there."""
+    """Write a line to stderr in one piece, unmixed with other processes' output."""
     with contextlib.suppress(OSError):
         os.write(2, f"error: {text}; all ranks end\n".encode())
 
 
 def tell(stage: bytes) -> None:
-    """Tell the process around this rank which stage the rank has reached."""
+    """Report the stage that this rank has reached to its keeper."""
     if _told is not None:
         with contextlib.suppress(OSError):
             os.write(_told, stage)
@@ -65,8 +64,8 @@ def tell(stage: bytes) -> None:
 def kept(linger: float = 0.0) -> None:
     """Return in a new process, the rank; the caller keeps it, and ends after it.
 
-    linger  seconds for which the launcher does not learn that a rank other than 0 was lost, so that
-            rank 0 can say so to whom it serves
+    linger  seconds that the keeper of a rank other than 0 waits before it informs the launcher,
+            so that rank 0 can inform its clients
     """
     global _told
     if sys.platform == "win32" or not hasattr(os, "fork"):
@@ -108,7 +107,7 @@ class _Keeper:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 
     def run(self) -> int:
-        """Return the rank's exit code; 1 for one that was killed."""
+        """Wait for the rank and return its exit code, 1 after a signal."""
         while True:
             code = self._looked()
             if code is not None:

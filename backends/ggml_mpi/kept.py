@@ -1,7 +1,7 @@
 """Parts of model files that rank 0 has sent to this machine: `<cache>/weights/<SHA-256>`.
 
-A file is known by what is in it, so one that was cut off, or changed, is none; it is looked through
-before it is used. What cannot be kept stays in memory, and is sent again at the next start.
+A file is named by its content's hash, which is checked before use, so that a truncated or changed
+file does not count. Parts that cannot be stored remain in memory only; the next start resends them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ggml_py.machine.folder import PARTIAL, Folder, cache_root, size_limit
 log = logging.getLogger("llama_py")
 
 LEAST = 2**16  # bytes that are worth a file
-SIZE = 65536  # MiB, where LLAMA_PY_WEIGHTS_SIZE does not say it
-MARKER = "CACHEDIR.TAG"  # of a directory that is ours; backups leave such directories out
+SIZE = 65536  # MiB, unless LLAMA_PY_WEIGHTS_SIZE is set
+MARKER = "CACHEDIR.TAG"  # marks a directory of ours; backups skip such directories
 MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# llama-py weights\n"
 _STRAY = 3600.0  # seconds after which a file that was not finished never will be
 _OURS = re.compile(rf"[0-9a-f]{{64}}(\.[0-9a-f]{{12}}{re.escape(PARTIAL)})?")
@@ -41,14 +41,14 @@ class FolderAbout:
 
 
 class KeptWeights:
-    """Parts of files that one rank finds and keeps; those in use stay, whatever the limit is."""
+    """Parts of files that one rank finds and keeps; the limit does not remove parts in use."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
         self._told = False
 
     def find(self, digest: str, size: int) -> Bytes | None:
-        """Return the bytes, mapped; None if they are not there."""
+        """Return the bytes, mapped, or None if no valid file has them."""
         try:
             with _folder() as folder:
                 found = _mapped(folder, digest, size)
@@ -59,8 +59,8 @@ class KeptWeights:
         return found
 
     def keep(self, digest: str, data: Bytes) -> Bytes:
-        """Return the same bytes, mapped if they could be kept; where there is no room, the part
-        that was used least recently is removed."""
+        """Return the same bytes, mapped if they could be kept; the least recently used parts
+        make room for them."""
         try:
             with _made() as folder:
                 if not self._make_room(folder, data.size):
@@ -117,20 +117,20 @@ def about() -> FolderAbout | None:
 
 
 def clear() -> tuple[int, int]:
-    """Remove all kept files and return their number and bytes. Other files stay, and a process that
-    uses a removed one goes on."""
+    """Remove all kept files and return their number and bytes. Other files remain, and a process
+    can still read a removed file that it uses."""
     n = size = 0
     with suppress(OSError), _folder() as folder:
         for name, about in list(folder.files()):
             if _OURS.fullmatch(name):
-                with suppress(OSError):  # Windows: somebody uses it
+                with suppress(OSError):  # Windows: a process uses it
                     folder.remove(name)
                     n, size = n + 1, size + about.st_size
     return n, size
 
 
 def _folder() -> Folder:
-    """Return the directory; OSError if there is none that can be trusted and is marked as ours."""
+    """Return the directory; OSError unless it exists, is trusted and is marked as ours."""
     at = path()
     if at is None:
         raise OSError(0, "there is no home directory")
@@ -172,5 +172,5 @@ def _mapped(folder: Folder, digest: str, size: int, check: bool = True) -> Bytes
 
 
 def digest_of(data: Bytes) -> str:
-    """Return the SHA-256 that bytes are known by."""
+    """Return the SHA-256 of the bytes, which is their file name."""
     return hashlib.sha256(data.data).hexdigest()

@@ -1,7 +1,7 @@
-"""Products whose sum over ranks leaves in pieces: of some tokens each, while the next is made.
+"""Sums of products over ranks, sent in pieces of some tokens while the next piece is computed.
 
-What a network takes for a prompt's sums is much, and nobody has anything else to do meanwhile. The
-sum itself is the same: what is added is added at once, when all has come.
+A network takes long for a prompt's sums, and the ranks would be idle in that time. The result is
+the same: the parts are added in one step, after all pieces have arrived.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ggml_py.plan import Split
 from ggml_py.plan.assign import is_view
 from ggml_py.tensor import Tensor
 
-PIECES = 8  # of a product, at most
+PIECES = 8  # of a product, or fewer
 LEAST = 80  # tokens of a piece: few are multiplied otherwise (ggml_cpu), with other last bits
-TILE = 16  # tokens that stay together
-FAST = 2e8  # bytes a second at which pieces cost more than they save
-SAMPLE, TIMES = 2**20, 3  # bytes by which that is told, and how often
+TILE = 16  # tokens; pieces end at a multiple of it
+FAST = 2e8  # bytes per second from which pieces cost more than they save
+SAMPLE, TIMES = 2**20, 3  # bytes to measure the rate with, and repetitions
 
 
 @dataclass(frozen=True, slots=True)
 class SumPieces:
     """One rank's part of a sum.
 
-    head    what comes before the product
-    each    of its pieces: a program, and where its bytes end
+    head    the program before the product
+    each    a program for each piece, and the end of its bytes
     """
 
     head: Program
@@ -44,13 +44,13 @@ class SumPieces:
 
     @property
     def numbers(self) -> list[tuple[int, int]]:
-        """The same with the handles by which another rank knows its programs."""
+        """The pieces, with handles in place of the other rank's programs."""
         return [(p.handle, end) for p, end in self.each if isinstance(p, RankProgram)]
 
 
 @cache
 def most(world: World) -> int:
-    """Return pieces of a product: one where links are fast (set by LLAMA_PY_MPI_PIECES)."""
+    """Return the pieces of a product, 1 for fast links (set by LLAMA_PY_MPI_PIECES)."""
     told = os.environ.get("LLAMA_PY_MPI_PIECES", "")
     if told.isdigit():
         return int(told)
@@ -58,8 +58,8 @@ def most(world: World) -> int:
 
 
 def _rate(world: World, rank: int) -> float:
-    """Return bytes a second from a rank to this one, and the seconds of a question."""
-    world.ask(rank, Settle())  # once all is done that was told before
+    """Return bytes per second from a rank to this one, a question's time included."""
+    world.ask(rank, Settle())  # after all earlier orders
     times = []
     for _ in range(TIMES):
         start = time.perf_counter()
@@ -86,7 +86,7 @@ def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tupl
 
 
 def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
-    """Return each rank's product that is its part of a sum; none unless each rank ends with one."""
+    """Return each rank's product for a sum; empty unless each rank's split ends with it."""
     total = next(t for t in splits[i].nodes if t.op == "REDUCE")
     parts = [_product(t) for t in total.src if t is not None]
     found = {rank_of(t): t for t in parts}
@@ -98,13 +98,13 @@ def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
         if len(steps) < 2 or steps[-1] is not t or not _is_plain(t):
             return {}
         since = (source for split in splits[last + 1 : i] for source, _ in split.inputs)
-        if any(source.root is t.root for source in since):  # it is wanted before
+        if any(source.root is t.root for source in since):  # another split reads it earlier
             return {}
     return found
 
 
 def _product(t: Tensor) -> Tensor:
-    """Return the product behind a part of a sum, which may have another shape."""
+    """Return the product that a part of a sum is a view of, or the part itself."""
     source = t.src[0]
     while is_view(t) and source is not None and t.nbytes == source.nbytes:
         t, source = source, source.src[0]
@@ -112,7 +112,7 @@ def _product(t: Tensor) -> Tensor:
 
 
 def _last(splits: Sequence[Split], before: int, rank: int) -> int:
-    """Return the number of the split that a rank runs last before another; -1: there is none."""
+    """Return the number of a rank's last split before another, or -1."""
     for i in range(before - 1, -1, -1):
         program = splits[i].program
         if isinstance(program, RankMeeting):

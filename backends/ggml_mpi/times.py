@@ -1,7 +1,7 @@
-"""Times of ranks in runs that are kept there (`script.py`), each by its own clock.
+"""Times of ranks in the runs of `script.py`, each by the rank's own clock.
 
-While somebody wants that, the orders of each rank are replaced by some that note when they begin
-and end; else nothing is asked of the clock.
+While times are recorded, the orders of each rank are replaced by orders that note when they begin
+and end; otherwise the clock is not read.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ggml_mpi.world import World
 from ggml_py.backend import KernelTime, Profiles
 from ggml_py.tensor import Shape
 
-ROUNDS = 20  # of questions for a clock, of which the fastest counts
+ROUNDS = 20  # of questions for a clock; the fastest counts
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Bytes that passed between ranks, in nanoseconds of the one that tells it.
+    """Bytes that passed between ranks, in nanoseconds of the rank that recorded it.
 
-    kind    "send", "receive", "sum", or "pieces": a sum that leaves while its parts are made
+    kind    "send", "receive", "sum", or "pieces": a sum sent while its parts are computed
     others  ranks that it was with
-    n       messages that this rank sent for it, of n_bytes in all
-    start   of a sum in pieces, when the last of them was made: what follows is not hidden
+    n       messages that this rank sent for it, n_bytes in total
+    start   for a sum in pieces, when the last was computed: later time is not hidden
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A kernel of a node, by what rank 0 knows that node by."""
+    """A run of a kernel, with the name, op and shape of its node."""
 
     name: str
     op: str
@@ -113,12 +113,12 @@ def _size(exchange: Exchange) -> tuple[list[int], int, int]:
     return others, len(exchange.to) * len(exchange.own), n_bytes
 
 
-_RECORDERS: list[_Recorder] = []  # one, while times are wanted in this rank
+_RECORDERS: list[_Recorder] = []  # one, while this rank records times
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timed(Order):
-    """An order that is kept, and noted when it is obeyed."""
+    """An order whose times are recorded when it is obeyed."""
 
     order: Order
 
@@ -163,7 +163,7 @@ class StartTimes(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Mark(Order):
-    """Count messages from now on: the answers before are none of a run."""
+    """Count messages from now on, without the earlier answers, which belong to no run."""
 
     def obey(self, here: Any) -> None:
         _RECORDERS[-1].mark()
@@ -171,7 +171,7 @@ class Mark(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Stop(Order):
-    """Order to stop the notes and answer with them."""
+    """Order to stop recording, with the record as its answer."""
 
     def obey(self, here: Any) -> RankTimes:
         own = _RECORDERS.pop()
@@ -190,7 +190,7 @@ def _ran(t: KernelTime) -> Ran:
 
 @contextmanager
 def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[RankTimes]]:
-    """Collect the times of these plans' runs meanwhile, by rank; without rank 0's kernels."""
+    """Collect the times of these plans' runs in the block, by rank, without rank 0's kernels."""
     found: list[RankTimes] = []
     own = _Recorder(world)
     before = [plan.parts.here for plan in plans]
@@ -229,7 +229,7 @@ def _noted(own: _Recorder, step: Callable[[], None]) -> Callable[[], None]:
 
 
 def _ahead(world: World, rank: int) -> int:
-    """Return nanoseconds that another clock is ahead, as the fastest answer tells."""
+    """Return nanoseconds that another clock is ahead, from the fastest answer."""
     best, found = -1, 0
     for _ in range(ROUNDS):
         start = perf_counter_ns()
@@ -267,7 +267,7 @@ def _key(rank: int, m: Message) -> tuple[Any, ...]:
 
 
 def _keys_of_others(rank: int, m: Message) -> list[tuple[Any, ...]]:
-    """Return keys of the same message where it came from; a sent message waits for no other."""
+    """Return keys of the same message in other ranks' records; a sent message has none."""
     if m.kind == "receive":
         return [(m.others[0], "send", (rank,))]
     if m.kind in ("sum", "pieces"):

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 ORDER, REPLY = 1, 2  # tags
-GOOD, FAILED = 0, 1  # tags of bytes from rank to rank, which have a communicator of their own
+GOOD, FAILED = 0, 1  # tags of bytes from rank to rank, on another communicator
 CHUNK = 2**30  # bytes of one message
-AHEAD = 64  # orders that others have not taken yet, before this rank waits for them
-SPINS = 2000  # looks at a message that does not come, before the first sleep
+AHEAD = 64  # unreceived orders before this rank waits
+SPINS = 2000  # polls for a message before the first sleep
 SLEEP = (5e-5, 1e-3)  # seconds, the shortest and the longest
-TELLING = 10.0  # seconds in which all ranks end, if one has died
+TELLING = 10.0  # seconds until all ranks end, if one has died
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,8 +69,8 @@ def _with_others(method: Callable[Concatenate[World, P], R]) -> Callable[Concate
 class Response(NamedTuple):
     """The response to a question.
 
-    error   what went wrong there since the last one
-    failed  whether something did, there or where it got bytes from
+    error   the first failure of the rank since the last response
+    failed  whether the rank failed, or got bytes from one that had
     """
 
     number: int
@@ -81,7 +81,7 @@ class Response(NamedTuple):
 
 @dataclass(slots=True)
 class SentCount:
-    """Messages that this rank has sent, and their bytes; not those that say that it is alive."""
+    """Messages that this rank has sent, and their bytes, without signs of life."""
 
     n: int = 0
     n_bytes: int = 0
@@ -96,10 +96,10 @@ class World:
 
     n_local  ranks on this machine
     hosts    the machine of each
-    watch    notices when one is gone
-    sent     counts what this one sends
-    failed   something went wrong, here or where bytes came from, that rank 0 was not told yet: all
-             bytes that leave have a tag that says so, and with what is made of them it comes to it
+    watch    notices the end of a rank
+    sent     counts the messages of this rank
+    failed   this rank, or one that it got bytes from, has an unreported failure: all bytes it sends
+             then have the tag FAILED, so that the mark follows the results up to rank 0
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class World:
         self.sent = SentCount()
         self.failed = False
         self._lock = threading.RLock()
-        self._leaving: deque[tuple[MPI.Request, bytes]] = deque()  # with what they send
+        self._leaving: deque[tuple[MPI.Request, bytes]] = deque()  # requests with their bytes
         self._asked = 0
         self._over = False
         self.byte = MPI.BYTE
@@ -133,9 +133,8 @@ class World:
             atexit.register(self._end)
 
     def _end(self) -> None:
-        """End rank 0's program. It raises nothing: rank 0 would be at the end of MPI, where it
-        waits for all, and they for a message of it. Failures that no result has reported are
-        printed here."""
+        """End rank 0's program without an exception: rank 0 would go on to the end of MPI and wait
+        for all, while they wait for its message. Unreported failures are printed here."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         with self._lock:
@@ -147,7 +146,7 @@ class World:
             self.abort(problem)
 
     def _farewell(self) -> Exception | None:
-        """End all ranks and return a failure that one of them had not reported yet, or None."""
+        """End all ranks and return an unreported failure of one of them, or None."""
         numbers = {rank: self._put(rank, EndProcess()) for rank in range(1, self.size)}
         self._over = True
         problem = None
@@ -158,7 +157,7 @@ class World:
         return problem
 
     def part(self) -> None:
-        """End MPI in all ranks: launchers kill those that are left when the first has gone."""
+        """End MPI in all ranks: launchers kill the others when the first has ended."""
         tell(ENDS)
         self.watch.part()
         self._wait((), [request for request, _ in self._leaving])
@@ -168,8 +167,8 @@ class World:
 
     @_with_others
     def tell(self, rank: int, order: Word, *more: Bytes) -> None:
-        """Give an order, with bytes that it asks for; it is not waited for."""
-        if self._over:  # what is given back at the very end
+        """Give an order, with bytes that it asks for, without waiting."""
+        if self._over:  # buffers freed at the very end
             return
         with self.whole():
             data = wire.dumps(order)
@@ -178,7 +177,7 @@ class World:
                 self.send(rank, one)
 
     def _leave(self, rank: int, data: bytes) -> None:
-        """Send an order, whether or not the other rank is ready for it."""
+        """Send an order, even if the other rank is not ready."""
         self.sent.add(len(data))
         while self._leaving and self._leaving[0][0].Test():
             self._leaving.popleft()
@@ -187,8 +186,8 @@ class World:
         self._leaving.append((self.comm.Isend([data, self.byte], rank, ORDER), data))
 
     def ask(self, rank: int, order: Word) -> Any:
-        """Give an order and wait for its result, and for all before. Raises what failed since the
-        last question, there or in a rank that it got bytes from."""
+        """Give an order and wait for its result, and for all before. Raises a failure since the
+        last question, in that rank or one that it got bytes from."""
         with self._lock:
             found = self._answer(rank, self._put(rank, order))
             if found.failed:
@@ -196,10 +195,9 @@ class World:
             return found.value
 
     def settle(self, problem: Exception | None = None) -> None:
-        """Make every rank report its failures, after which nothing counts as failed any more, and
-        raise the first of them.
+        """Make every rank report its failures and clear its mark, then raise the first failure.
 
-        problem  what is known already, and comes first
+        problem  a failure known already, which is raised first
         """
         with self._lock:
             for rank in range(1, self.size):
@@ -210,12 +208,12 @@ class World:
             raise problem
 
     def check(self) -> None:
-        """Raise a failure in a rank that bytes have come from; costs nothing if there was none."""
+        """Raise a failure of a rank that sent bytes, or send no message without a mark."""
         if self.failed:
             self.settle()
 
     def _put(self, rank: int, question: Word) -> int:
-        """Ask, without waiting; the question's number."""
+        """Ask without waiting and return the question's number."""
         with self._lock:
             self._asked += 1
             self.tell(rank, question.numbered(self._asked))
@@ -224,12 +222,12 @@ class World:
     def _answer(self, rank: int, number: int) -> Response:
         while True:
             found: Response = pickle.loads(self._next(rank, REPLY))
-            if found.number == number:  # others were for who did not wait
+            if found.number == number:  # the caller of another did not wait
                 return found
 
     @_with_others
     def reply(self, number: int, error: Exception | None, value: Any) -> None:
-        """Answer a question of rank 0, which knows then what went wrong."""
+        """Answer a question of rank 0, with this rank's failures."""
         answer = Response(number, error, self.failed, value)
         data = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
         self.failed = False
@@ -251,7 +249,7 @@ class World:
         return bytes(data)
 
     def send(self, rank: int, data: Bytes) -> None:
-        """Send bytes to a rank that receives as many."""
+        """Send bytes to a rank that receives this number."""
         self._wait((), self.sending(rank, data))
 
     def receive(self, rank: int, into: Bytes) -> None:
@@ -286,7 +284,7 @@ class World:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Guard what must not be left half done: an order and its bytes, orders that meet."""
+        """Guard an order and its bytes, or orders that meet, against a stop halfway."""
         with Seal(), self._lock:
             yield
 
@@ -296,7 +294,7 @@ class World:
         try:
             found = type(e)(text)
             pickle.loads(pickle.dumps(found))
-        except Exception:  # one that is made, or sent, in a way of its own
+        except Exception:  # its constructor or pickling is special
             return BackendError(text)
         return found
 
@@ -305,8 +303,8 @@ class World:
         self.abort(self.named(e))
 
     def abort(self, e: Exception) -> NoReturn:
-        """End this process, with this error: the others notice that it is gone. (MPI's own way has
-        its words.)"""
+        """End this process, with this error: the others notice its end. (MPI's abort prints
+        another text.)"""
         self._say(e)
         os._exit(1)
 
@@ -325,7 +323,7 @@ def world() -> World:
 
 
 def _unname_shared_memory() -> None:
-    """Remove the name of shared memory that all ranks have: MPICH leaves that to the end."""
+    """Remove the name of shared memory that all ranks have: MPICH does so only at its end."""
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text()
         for name in dict.fromkeys(re.findall(r"/dev/shm/mpich_shm_\w+", maps)):
@@ -338,7 +336,7 @@ def _chunks(data: Bytes) -> Iterator[Bytes]:
 
 
 def _pauses() -> Iterator[Callable[[], None]]:
-    """Yield what to do between two looks: first let other threads run, then sleep, ever longer."""
+    """Yield pauses between two polls: first let other threads run, then sleep, ever longer."""
     for _ in range(SPINS):
         yield partial(time.sleep, 0)
     seconds = SLEEP[0]
