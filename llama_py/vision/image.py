@@ -21,9 +21,9 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MAX_PIXELS = 2**26  # of an image that is decoded
 MAX_BYTES = 2**28  # of its file
 MAX_SIDE = 65536  # pixels; more of one row take long to bring to size
-MAX_SCANS = 500  # passes over all of a JPEG, each of which may be a few bytes; usual are up to 10
-SCAN = b"\xff\xda"  # a marker, which within a pass nothing else looks like
-TILE = 322, 323  # tags of TIFF: the width and height of what it is decoded by
+MAX_SCANS = 500  # passes over a whole JPEG, each perhaps of a few bytes; usual are up to 10
+SCAN = b"\xff\xda"  # a marker, unique within a pass
+TILE = 322, 323  # tags of TIFF: the width and height of its tiles
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llama_py.serving import Request
     from llama_py_server.models.state import ModelState
 
-MAX_ECHO_PROBS = 50  # likely tokens beside each token of a prompt
+MAX_ECHO_PROBS = 50  # likely tokens for each token of a prompt
 MAX_REPEATED = 64 << 20  # bytes of settings in all replies to a request
 
 

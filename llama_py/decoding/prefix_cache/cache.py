@@ -1,7 +1,7 @@
 """Prefix cache: tokens of a context's sequences, so that no prompt is computed twice.
 
-Keys and values are kept per token, in the cells of their sequences. Recurrent states and windows,
-which cannot be rolled back token by token, are kept in snapshots."""
+Keys and values remain in the cells of their sequences, per token. Snapshots hold recurrent states
+and windows, which cannot be rolled back token by token."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class CachedContext(Remembering, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Position at which a prompt can continue: after n tokens, with keys and values of `holder`
-    (None: none) and a snapshot, or without one the holder's own state."""
+    """The position to continue a prompt from: after n tokens, with keys and values of `holder`
+    (None: from the start) and a snapshot, or without one the holder's own state."""
 
     n: int = 0
     holder: Holder | None = None
@@ -57,10 +57,10 @@ class _Found:
 
 @dataclass(slots=True)
 class _Going:
-    """A sequence, all known, that goes on token by token.
+    """A sequence with known tokens that is decoded token by token.
 
-    epoch   of the context: as long as it is the same, nothing else has happened
-    n_free  tokens that may come before a snapshot is due
+    epoch   of the context, which changes with any other computation
+    n_free  tokens before a snapshot is due
     """
 
     seq_id: int
@@ -73,12 +73,12 @@ class PrefixCache:
     """The tokens of all sequences of a context, and the states to return to.
 
         cache = PrefixCache.of(ctx)
-        told = cache.start(ids)            # as much of them as there is
-        cache.decode(ids[told.n_reused:])  # the rest; takes snapshots on the way
+        told = cache.start(ids)            # reuse known tokens
+        cache.decode(ids[told.n_reused:])  # compute the rest, with snapshots
 
     budget     of snapshots and whole states in host memory: `cache_ram` MiB
-    tree       who has which tokens
-    snapshots  what is kept at its nodes
+    tree       the tokens, with the sequences and states that hold them
+    snapshots  states at its nodes
     """
 
     def __init__(self, ctx: CachedContext) -> None:
@@ -89,7 +89,7 @@ class PrefixCache:
         self.snapshots = Snapshots(memory, p, self.budget, self.tree)
         self._plans: dict[int, SnapshotPlan] = {}
         self._going: _Going | None = None
-        self.worth = 2  # a sequence that loses more than one of so many tokens is saved first
+        self.worth = 2  # a sequence that loses more than 1/worth of its tokens is saved
         self.shifted: set[int] = set()  # sequences that lost tokens in their middle
 
     @classmethod
@@ -99,11 +99,11 @@ class PrefixCache:
 
     @property
     def host_bytes(self) -> int:
-        """Bytes of the states that are kept."""
+        """Bytes of all states in the cache."""
         return self.budget.size
 
     def close(self) -> None:
-        """Close nothing: the states are released with the cache."""
+        """Do no work: the states are released with the cache."""
 
     def start(
         self,
@@ -113,12 +113,13 @@ class PrefixCache:
         afresh: bool = False,
         at_most: int | None = None,
     ) -> Reused:
-        """Let a sequence hold as much of a prompt as is held by any, and nothing else. The rest,
-        `ids[n_reused:]`, is to be decoded: at least one token, so that there are logits.
+        """Let a sequence hold the longest known prefix of a prompt. The caller must decode the
+        rest, `ids[n_reused:]`: at least one token, for its logits.
 
-        marks  positions from which other prompts may go on; there will be snapshots of them. None:
-               the one before the last token (and those that can be rolled back from there).
-        afresh  compute all of it, whoever has it;  at_most  compute all but so many
+        marks    positions for snapshots, from which other prompts may continue; None: the one
+                 before the last token, or further back by the memory's `n_back`
+        afresh   reuse no token
+        at_most  reuse at most this number of tokens
         """
         ids, memory = [int(id) for id in ids], self.ctx.memory
         self._check()
@@ -148,7 +149,7 @@ class PrefixCache:
         """Go on with a sequence. -> F32 [1, n_vocab], of the last token, good until the context
         computes again
 
-        The tokens are cut where snapshots are due, if it is known what the sequence holds.
+        The tokens are cut at due snapshots, if all tokens of the sequence are known.
         """
         going, self._going = self._going, None
         fits = going is not None and going.seq_id == seq_id and len(ids) == 1 <= going.n_free
@@ -191,7 +192,7 @@ class PrefixCache:
         return _Going(seq_id, self.ctx.epoch, kind, END if n is None else n - 1)
 
     def _note(self, ids: Sequence[int], seq_id: int) -> None:
-        """Note that these tokens were decoded, if all tokens before them are known."""
+        """Add decoded tokens to the tree, if all tokens before them are known."""
         node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
         if node is None or kind is None or self.tree.kinds[seq_id] != kind:
             return
@@ -235,7 +236,7 @@ class PrefixCache:
         return [] if node is None else self.tree.tokens(node)[: self._known(seq_id)]
 
     def mark(self, seq_id: int, pos: int) -> None:
-        """Plan a snapshot at a position, not computed yet, at which another prompt diverges."""
+        """Plan a snapshot at a position, not computed yet, where another prompt diverges."""
         if seq_id in self._plans and self.snapshots.wanted:
             self._plans[seq_id].marks.add(pos)
 
@@ -250,7 +251,7 @@ class PrefixCache:
         self.tree.release(seq_id)
 
     def put_away(self, seq_id: int) -> None:
-        """Give the cells of a sequence back; its state stays in host memory, if that allows."""
+        """Free the cells of a sequence and save its state in host memory, if the budget allows."""
         self._check()
         saved = self._saved(seq_id)
         self.ctx.memory.seq_rm(seq_id)
@@ -274,18 +275,18 @@ class PrefixCache:
         return f"{self.budget.size / MIB:.2f} MiB of states"
 
     def _kind(self, seq_id: int) -> Hashable | None:
-        """Return the key of computations of a sequence; None if none of it can be reused."""
+        """Return the key of a sequence's computations, or None if they cannot be reused."""
         return None if self.ctx.model.has_encoder else self.ctx.computed_with(seq_id)
 
     def _known(self, seq_id: int) -> int:
-        """Return how many tokens of a sequence are known to be those in the tree."""
+        """Return how many tokens of a sequence certainly agree with the tree."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
         if node is None:
             return 0
         return min(node.end, memory.intact.get(seq_id, 0), memory.seq_pos_max(seq_id) + 1)
 
     def _check(self, *seqs: int) -> None:
-        """Update sequences (default: all) whose memory was changed by others."""
+        """Update sequences (default: all) after changes of memory outside the cache."""
         for seq_id in seqs or [s for s in self.tree.ends if isinstance(s, int)]:
             node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
             if node is not None and self.tree.kinds[seq_id] != kind:
@@ -295,7 +296,7 @@ class PrefixCache:
                 self.ctx.memory.intact[seq_id] = END
 
     def _best(self, path: list[At], n_same: int, seq_id: int) -> _Found:
-        """Return the furthest position at which a prompt with this path can continue."""
+        """Return the furthest position to continue a prompt with this path from."""
         if self.ctx.memory.goes_back:
             return _Found(n_same, _nearest(path[-1], seq_id)) if path else _Found()
         for node in reversed(path):
@@ -319,7 +320,7 @@ class PrefixCache:
         return memory.seq_rm(seq_id, n) if n else memory.seq_rm(seq_id)
 
     def _moved(self, found: _Found, seq_id: int) -> _Found:
-        """Let a sequence go on where another is or was; from the start, if there is no room."""
+        """Copy a state to a sequence, to continue from it; from the start if there is no room."""
         memory, holder = self.ctx.memory, found.holder
         data = None if found.snapshot is None else found.snapshot.data
         if isinstance(holder, int) and data is None and not memory.goes_back:
@@ -345,7 +346,7 @@ class PrefixCache:
 
     def _saved(self, seq_id: int) -> SavedState | None:
         """Return the whole state of a sequence, which now also holds its tokens; None if not
-        needed. It counts only after `_keep`, so that it evicts nothing that is still needed."""
+        needed. It counts only after `_keep`, so that it evicts no state still in use."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
         if node is None or node.end == 0 or not self._is_at(seq_id, node):
             return None
@@ -361,7 +362,7 @@ class PrefixCache:
         return one
 
     def _keep(self, saved: SavedState | None) -> None:
-        """Count a state that was saved; it goes again if it is too large."""
+        """Add a saved state to the budget, or release it if it is too large."""
         if saved is not None and not self.budget.add(saved):
             self.tree.release(saved)
 
