@@ -108,6 +108,8 @@ class Faults:
 NAMES = [name for name in vars(Faults) if not name.startswith("_")]
 REFUSED = {"disk_full", "disk_gone", "read_only"}  # faults in which nothing can be saved
 
+LOSES = {"descriptors", "memory"}  # faults in which connections may be lost
+
 
 class Check:
     """One server and one fault."""
@@ -163,14 +165,14 @@ class Check:
         except RuntimeError as e:  # a refusal
             self.expect('"error"' in str(e), f"{what}: {e}")
         except httpx.HTTPError as e:
-            self.expect(self.name == "descriptors", f"{what}: {e!r}")
+            self.expect(self.name in LOSES, f"{what}: {e!r}")
 
     async def _post(self, path: str, body: Any) -> httpx.Response | None:
         """A response, which may be an error with its reason; None without any."""
         try:
             found = await self.client.post(path, json=body, timeout=60)
         except httpx.HTTPError as e:
-            self.expect(self.name == "descriptors", f"{path}: {e!r}")
+            self.expect(self.name in LOSES, f"{path}: {e!r}")
             return None
         whole = found.status_code == 200 or "error" in found.json()
         self.expect(whole, f"{path}: {found.status_code} {found.text[:200]}")

@@ -150,17 +150,28 @@ def test_fewer_connections_than_descriptors(monkeypatch: pytest.MonkeyPatch) -> 
     assert limit_of(1000) == 1000
 
 
-def test_scarce_descriptors_are_told_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("message", "error", "told"),
+    [
+        ("socket.accept() out of system resource", OSError(24, "x"), "can be accepted: [Errno 24]"),
+        ("Fatal read error on socket transport", MemoryError(), "there is no memory"),
+    ],
+)
+def test_what_is_scarce_is_told_once_a_minute(
+    message: str,
+    error: Exception,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(connections.time, "monotonic", lambda: now[0])
     errors, loop = LoopErrors(), asyncio.new_event_loop()
-    context = {"message": "socket.accept() out of system resource", "exception": OSError(24, "x")}
+    context = {"message": message, "exception": error}
     with caplog.at_level(logging.ERROR):
         for _ in range(2000):
             errors(loop, context)
-        assert len(caplog.records) == 1
+        assert len(caplog.records) == 1 and told in caplog.text
         now[0] = 61
         errors(loop, context)
         assert len(caplog.records) == 2

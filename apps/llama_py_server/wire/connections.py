@@ -90,14 +90,21 @@ class Connection(H11Protocol):
 
 
 class LoopErrors:
-    """Logs errors of the event loop, those of scarce descriptors once a minute."""
+    """Logs errors of the event loop, those of scarce descriptors and memory once a minute."""
 
     def __init__(self) -> None:
         self._told = -QUIET
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not str(context.get("message", "")).startswith("socket.accept()"):
+        error = context.get("exception")
+        if isinstance(error, MemoryError):
+            self._tell("connections are closed: there is no memory for their requests")
+        elif str(context.get("message", "")).startswith("socket.accept()"):
+            self._tell(f"no connection can be accepted: {error}")
+        else:
             loop.default_exception_handler(context)
-        elif time.monotonic() - self._told >= QUIET:
+
+    def _tell(self, why: str) -> None:
+        if time.monotonic() - self._told >= QUIET:
             self._told = time.monotonic()
-            log.error("no connection can be accepted: %s", context.get("exception"))
+            log.error(why)
