@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A server whose disk, memory, descriptors or clock fail for a while: its answers then and later.
+"""Check the answers of a server during and after faults of disk, memory, descriptors and clock.
 
     python -m dev.torture.server_faults -m MODEL.gguf [FAULT ...]
 
     disk_full     no file may grow beyond 4 KiB
     disk_gone     the folder of --slot-save-path has another name
-    read_only     nothing may be written there (not as root, who may)
-    memory        32 MiB of address space are left
-    descriptors   two descriptors are left
+    read_only     this folder cannot be written (skipped for root)
+    memory        the address space can grow by 32 MiB
+    descriptors   the server can open two more descriptors
     clock         the clock of the wall is a day ahead, then a day late
 
 During a fault each request has its right answer, or an error in JSON. After it answers are the
-same, slots can be restored and saved, and nothing is left behind. For Linux.
+same, slots can be restored and saved, and no temporary files remain. For Linux.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import httpx
 import psutil
 
 from dev.compare.load.client import ask
-from dev.compare.load.servers import ours, process_of, running
+from dev.compare.load.servers import ours, running, server_process
 
 PROMPT, N = range(300, 340), 24
 LOG = 1 << 20  # bytes that a log may have
@@ -57,7 +57,7 @@ class Faults:
         self.process, self.folder = process, folder
 
     @contextmanager
-    def _limited(self, kind: int, most: int) -> Iterator[None]:
+    def _set_limit(self, kind: int, most: int) -> Iterator[None]:
         before = self.process.rlimit(kind)
         assert before is not None
         self.process.rlimit(kind, (most, before[1]))
@@ -68,7 +68,7 @@ class Faults:
 
     @contextmanager
     def disk_full(self) -> Iterator[None]:
-        with self._limited(psutil.RLIMIT_FSIZE, 4096):
+        with self._set_limit(psutil.RLIMIT_FSIZE, 4096):
             yield
 
     @contextmanager
@@ -90,12 +90,12 @@ class Faults:
 
     @contextmanager
     def memory(self) -> Iterator[None]:
-        with self._limited(psutil.RLIMIT_AS, self.process.memory_info().vms + (32 << 20)):
+        with self._set_limit(psutil.RLIMIT_AS, self.process.memory_info().vms + (32 << 20)):
             yield
 
     @contextmanager
     def descriptors(self) -> Iterator[None]:
-        with self._limited(psutil.RLIMIT_NOFILE, self.process.num_fds() + 2):
+        with self._set_limit(psutil.RLIMIT_NOFILE, self.process.num_fds() + 2):
             yield
 
     @contextmanager
@@ -106,9 +106,9 @@ class Faults:
 
 
 NAMES = [name for name in vars(Faults) if not name.startswith("_")]
-REFUSED = {"disk_full", "disk_gone", "read_only"}  # faults in which nothing can be saved
+REFUSED = {"disk_full", "disk_gone", "read_only"}  # faults that prevent saves
 
-LOSES = {"descriptors", "memory"}  # faults in which connections may be lost
+LOSES = {"descriptors", "memory"}  # faults that may close connections
 
 
 class Check:
@@ -117,7 +117,7 @@ class Check:
     def __init__(self, client: httpx.AsyncClient, name: str, folder: Path) -> None:
         self.client, self.name, self.folder = client, name, folder
         self.bad: list[str] = []
-        self.process = process_of(str(client.base_url))
+        self.process = server_process(str(client.base_url))
 
     def expect(self, holds: bool, what: str) -> None:
         if not holds:
@@ -129,12 +129,12 @@ class Check:
         running = asyncio.ensure_future(ask(self.client, range(200, 240), 400))
         await asyncio.sleep(0.1)
         with getattr(Faults(self.process, self.folder), self.name)():
-            await self._during()
+            await self._check_fault()
         await self._answers("a stream that ran", running)
         await asyncio.sleep(1)
-        await self._after()
+        await self._check_recovery()
 
-    async def _during(self) -> None:
+    async def _check_fault(self) -> None:
         for _ in range(3):
             await self._answers("an answer", self._same(ask(self.client, PROMPT, N, 0)))
         may = {False} if self.name in REFUSED else {True, False}
@@ -144,7 +144,7 @@ class Check:
         crowd += [self._post("/completion", {"prompt": "a", "n_predict": 2}) for _ in range(20)]
         await asyncio.gather(*crowd)
 
-    async def _after(self) -> None:
+    async def _check_recovery(self) -> None:
         try:
             await self._same(ask(self.client, PROMPT, N))
         except (httpx.HTTPError, RuntimeError) as e:
@@ -153,7 +153,7 @@ class Check:
         await self._slot("save", "new", lambda status: status == 200)
         await self._slot("restore", "new", lambda status: status == 200)
         left = {path.name for path in self.folder.iterdir()} - {"kept", "new"}
-        self.expect(not left, f"files are left behind: {left}")
+        self.expect(not left, f"temporary files remain: {left}")
         self.expect(self.process.is_running(), "the server has ended")
 
     async def _same(self, doing: Any) -> None:
@@ -186,7 +186,7 @@ class Check:
             self.expect(may(found.status_code), f"{action} {name}: {found.text[:200]}")
 
 
-async def checked(url: str, name: str, folder: Path) -> list[str]:
+async def check_fault(url: str, name: str, folder: Path) -> list[str]:
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         check = Check(client, name, folder)
         await check.run()
@@ -201,7 +201,7 @@ def main() -> int:
     parser.add_argument("faults", nargs="*", metavar="FAULT", help="by default all")
     args = parser.parse_args()
     if unknown := {*args.faults} - {*NAMES}:
-        parser.error(f"there is no fault {min(unknown)!r}; {', '.join(NAMES)}")
+        parser.error(f"unknown fault {min(unknown)!r}; {', '.join(NAMES)}")
     n_bad = 0
     for name in args.faults or NAMES:
         if name == "read_only" and os.geteuid() == 0:
@@ -213,7 +213,7 @@ def main() -> int:
             command = [sys.executable, "-c", SERVER, *ours(args.model, 2048, 4, 1)[1:]]
             command += ["--slot-save-path", str(folder), "-v", "--timeout", "600"]
             with running(command, log) as url:
-                bad = asyncio.run(checked(url, name, folder))
+                bad = asyncio.run(check_fault(url, name, folder))
             text = log.read_text(errors="replace")
             bad += (
                 ["in the log: Traceback" + text.partition("Traceback")[2]]

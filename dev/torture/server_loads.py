@@ -3,10 +3,10 @@
 
     python -m dev.torture.server_loads -m MODEL.gguf --seconds 5
 
-A table with a line for each kind (dev/compare/load/rude.py): 99th percentile and worst of /health
-and of the time between two pieces of a stream, and the seconds from SIGTERM to the end while the
-requests go on. Hostile clients are a process of their own. Ends with 1 if a server takes longer to
-end than --timeout-stop and a second, answers 500, or ends by itself.
+Prints a table with a line per kind of request: 99th percentile and worst time of /health and
+between two pieces of a stream, and the seconds from SIGTERM to the end while the requests continue.
+Hostile clients run in a separate process. The exit code is 1 if a server answers 500, crashes, or
+ends more than a second after --timeout-stop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import httpx
 import psutil
 
 from dev.compare.load.rude import LONG, Rude
-from dev.compare.load.servers import ours, process_of, running
+from dev.compare.load.servers import ours, running, server_process
 
 STOP = 1  # --timeout-stop
 EVERY = 0.02  # seconds between two requests of /health
@@ -58,7 +58,7 @@ def main() -> int:
     args = parser.parse_args()
     for name in args.kinds:
         if name not in KINDS:
-            parser.error(f"there is no kind {name!r}")
+            parser.error(f"unknown kind {name!r}")
     print("| requests | /health p99, worst (s) | stream p99, worst (s) | SIGTERM (s) | |")
     print("|---|---|---|---|---|", flush=True)
     return max([_shown(kind, args) for kind in args.kinds or KINDS])
@@ -87,12 +87,12 @@ def _times(found: list[float]) -> str:
 
 
 class Load:
-    """One kind of requests beside one that asks for /health and one that has streams."""
+    """One kind of request, next to a client of /health and a client of streams."""
 
     def __init__(self, url: str, kind: str, args: argparse.Namespace) -> None:
         self.url, self.kind, self.args = url, kind, args
         self.health, self.gaps, self.faults = list[float](), list[float](), list[str]()
-        self.server, self.stopped, self.until = process_of(url), 0.0, 0.0
+        self.server, self.stopped, self.until = server_process(url), 0.0, 0.0
 
     async def run(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -162,7 +162,7 @@ def _attack(url: str, kind: str, n: int) -> None:
         rude = Rude(target.hostname or "", target.port or 0, seed)
         while True:
             with suppress(OSError):
-                await rude.named(kind)()
+                await rude.call_by_name(kind)()
             await asyncio.sleep(0.01)
 
     async def all_at_once() -> None:

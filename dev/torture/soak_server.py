@@ -26,7 +26,7 @@ import httpx
 
 from dev.compare.load.client import ask
 from dev.compare.load.rude import Rude
-from dev.compare.load.servers import ours, process_of, running
+from dev.compare.load.servers import ours, running, server_process
 
 MAY = {"500", "silence"}  # what no client may see
 LONGEST = "30"  # seconds of an answer: a client may ask for 500 prompts, or for no end
@@ -65,7 +65,7 @@ class Soak:
         self.seen: Counter[str] = Counter()
         self.faults: list[str] = []
         self.health, self.gaps, self.waits = list[float](), list[float](), list[float]()
-        self.server = process_of(url)
+        self.server = server_process(url)
 
     async def run(self) -> list[str]:
         async with httpx.AsyncClient(base_url=self.url, timeout=300) as client:

@@ -30,6 +30,7 @@ from llama_py.text.embed import N_SEQ
 from llama_py_server.models.state import ModelState
 from llama_py_server.routes import tokens
 from llama_py_server.schema.completion import Delivery, defaults_of
+from llama_py_server.stream import response
 from llama_py_server.stream.replies import PendingReplies
 from llama_py_server.stream.writers.native import NativeWriter
 from llama_py_server.wire import body, work
@@ -326,6 +327,11 @@ def test_many_replies_are_written_in_threads(
     monkeypatch.setattr(NativeWriter, "whole", noted)
     answers = client.post("/completion", json={"prompt": ["a"] * n, "n_predict": 1}).json()
     assert len(answers) == n and (found == ["write"]) == (n > 16)
+    found.clear()
+    monkeypatch.setattr(response, "LONG", 20)
+    asked = {"prompt": "a", "n_predict": 1, "logit_bias": [[i, 1] for i in range(n)]}
+    assert client.post("/completion", json=asked).status_code == 200
+    assert (found == ["write"]) == (n > 16)
 
 
 @pytest.mark.parametrize("n", [3, 30])

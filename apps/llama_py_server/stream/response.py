@@ -100,15 +100,20 @@ async def _begun(pending: PendingReplies) -> Change:
 
 def _are_large(replies: Sequence[Reply]) -> bool:
     """Return True if it takes long to write replies as a whole."""
-    n_tokens = sum(reply.n_prompt + reply.n_generated for reply in replies)
+    n_items = sum(reply.n_prompt + reply.n_generated + _n_biases(reply) for reply in replies)
     has_probabilities = any(reply.request.params.logprobs is not None for reply in replies)
-    return has_probabilities or len(replies) > MANY or n_tokens > LONG
+    return has_probabilities or len(replies) > MANY or n_items > LONG
+
+
+def _n_biases(reply: Reply) -> int:
+    """Return the number of biases, which the settings in a response repeat."""
+    return len(reply.request.params.logit_bias)
 
 
 def _is_large(change: Change) -> bool:
     """Return True if an event has many probabilities, or the text of a long prompt."""
     request = change.reply.request
-    is_long = change.reply.ended and change.reply.n_prompt > LONG
+    is_long = change.reply.ended and change.reply.n_prompt + _n_biases(change.reply) > LONG
     return (
         is_long or (request.params.logprobs or 0) > N_PROBS or request.prompt_logprobs is not None
     )

@@ -90,7 +90,7 @@ class Connection(H11Protocol):
 
 
 class LoopErrors:
-    """Logs errors of the event loop, those of scarce descriptors and memory once a minute."""
+    """Logs errors of the event loop, at most one per minute about scarce descriptors or memory."""
 
     def __init__(self) -> None:
         self._told = -QUIET
@@ -98,7 +98,7 @@ class LoopErrors:
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, MemoryError):
-            self._tell("connections are closed: there is no memory for their requests")
+            self._tell("connections are closed: not enough memory to read their requests")
         elif str(context.get("message", "")).startswith("socket.accept()"):
             self._tell(f"no connection can be accepted: {error}")
         else:

@@ -131,8 +131,8 @@ class Rude:
         self.host, self.port, self.draw = host, port, random.Random(seed)
         self.asked = ""
 
-    def named(self, name: str) -> Callable[[], Awaitable[str]]:
-        """Return a call by its name, or by that of a body in LONG."""
+    def call_by_name(self, name: str) -> Callable[[], Awaitable[str]]:
+        """Return the call with this name, or the call that sends a body of LONG."""
         if name in LONG:
             return lambda: self.long(name)
         found: Callable[[], Awaitable[str]] = getattr(self, name)
@@ -229,7 +229,7 @@ class Rude:
         return "slow"
 
     async def crowd(self) -> str:
-        """Many connections that ask for nothing."""
+        """Open many connections without requests."""
         opened = [await asyncio.open_connection(self.host, self.port) for _ in range(60)]
         await asyncio.sleep(self.draw.random() * 3)
         for _, writer in opened:
@@ -251,7 +251,7 @@ class Rude:
         return "drip"
 
     async def unfinished(self) -> str:
-        """Most of a large body, and then nothing for a while."""
+        """Send most of a large body, then pause."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(self._head("/v1/chat/completions", LARGE + 100) + b" " * LARGE)

@@ -1,4 +1,4 @@
-"""Servers as processes of their own, on loopback."""
+"""Servers in separate processes, on loopback."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     raise RuntimeError(f"{process.args} is not ready after {READY} s")
 
 
-def process_of(url: str) -> psutil.Process:
+def server_process(url: str) -> psutil.Process:
     """Return the process of a server that this one has started."""
     port = str(urlsplit(url).port)
     return next(p for p in psutil.Process().children() if port in p.cmdline())
