@@ -35,28 +35,28 @@ SECONDS = 600
 ENDED = re.compile(r"llama\.cpp/\S+:\d+: ")  # what an assertion of llama.cpp prints
 BOUNDS = {"f32": 3e-6, "q8": 2e-3, "q4": 2e-3, "fed": 1e-9, "kept": 1e-9, "opencl": 1e-6}
 
-HEAD = """# Architectures, judged
+HEAD = """# Conformance of architectures
 
-Made by `python -m dev.compare.judge_architectures`: each tiny model of an architecture
-([dev/tiny_models](../llama_py/models/README.md)) beside the real llama.cpp (llama-cpp-python
-0.3.36) in one process, and beside itself fed otherwise. The worst of its tiny models is shown.
+Each architecture compared with llama.cpp (llama-cpp-python 0.3.36) in one process, and with itself
+for other splits of the batch. `python -m dev.compare.judge_architectures` uses
+[tiny models](../llama_py/models/README.md) and shows the worst of each architecture.
 
 * **nodes**: runs whose node lists are llama.cpp's, name for name, shape for shape, of all: a prompt
-  and a token, with flash attention and without, several sequences, and what else the model can do
-  (drafts, snapshots, pooled embeddings)
-* **F32, Q8_0, Q4_K_M**: NMSE of logits (or embeddings) against llama.cpp's, of the file as it is
-  and quantized; where a row is shorter than a block, another type is taken, as llama-quantize does.
-  The median of five prompts for the latter two, as a tiny model may choose another expert by a
-  rounding. Bounds: 3e-6, 2e-3, 2e-3
-* **tokens**: greedily chosen ones that are llama.cpp's
+  and a token, with flash attention and without, several sequences, and other features of the model
+  (drafts, checkpoints, pooled embeddings)
+* **F32, Q8_0, Q4_K_M**: NMSE of logits (or embeddings) against llama.cpp's, unquantized and
+  quantized. If a row is shorter than a block, another type is used, like in llama-quantize. The
+  latter two are the median of five prompts, as rounding may select another expert.
+  Bounds: 3e-6, 2e-3, 2e-3
+* **tokens**: greedy tokens that equal llama.cpp's
 * **fed**: NMSE of token by token, of ubatches of 1, 7 and 16 and of two sequences together against
   one batch (bound 1e-9)
-* **kept**: NMSE of the next token after the state was saved and read by another context (bound
+* **kept**: NMSE of the next token after another context loaded the saved state (bound
   1e-9)
-* **OpenCL**: NMSE on the first OpenCL device (the CPU, by PoCL or Intel's driver, where this was
-  made) against llama.cpp (bound 1e-6)
+* **OpenCL**: NMSE on the first OpenCL device (here the CPU, with PoCL or Intel's driver) against
+  llama.cpp (bound 1e-6)
 
-A dash: there is no such thing, or llama.cpp ends the process. **Bold**: beyond the bound.
+A dash: not applicable, or llama.cpp ends its process. **Bold**: above the bound.
 
 """
 COLUMNS = ("architecture", "nodes", "F32", "Q8_0", "Q4_K_M", "tokens", "fed", "kept", "OpenCL")
