@@ -20,27 +20,24 @@ EXAMPLE, COMMON = "LLAMA_EXAMPLE_COMPLETION", "LLAMA_EXAMPLE_COMMON"
 
 # Why an option is not here, or not all of it; by the longest flag that turns on.
 REASONS = {
-    "--poll": "how long waiting threads spin is compiled in (`ggml_cpu/driver.py`); then they"
-    " yield, then sleep",
-    "--poll-batch": "as `--poll`",
-    "--prio-batch": "a priority is the whole process's",
-    "--backend-sampling": "samplers run on the host; they take some 0.1 ms a token",
-    "--grp-attn-n": "self-extend: `--rope-scaling yarn` reaches further, and is what models are"
-    " trained for",
-    "--grp-attn-w": "as `--grp-attn-n`",
-    "--no-host": "there are no such buffers: weights of the CPU lie in the mapped file, or"
-    " repacked",
-    "--defrag-thold": "deprecated: llama.cpp reads it and does nothing",
-    "--parallel": "one text is completed; several sequences at once are for Python (`n_seq_max=`)",
-    "--rpc": "devices of other machines are ranks of MPI: `--hosts` ([how](ranks.md))",
-    "--lazy-mode": "a table of which single rows are read always stays in the mapped file",
-    "--fit": "nothing is made smaller unasked: what does not fit is an error that says what does;"
+    "--poll": "`LLAMA_PY_SPIN` sets the time that waiting threads spin, in microseconds",
+    "--poll-batch": "see `--poll`",
+    "--prio-batch": "`--prio` applies to the whole process",
+    "--backend-sampling": "samplers run on the host and take about 0.1 ms per token",
+    "--grp-attn-n": "self-extend: use `--rope-scaling yarn`, which models are trained for",
+    "--grp-attn-w": "see `--grp-attn-n`",
+    "--no-host": "no such buffers: CPU weights are in the mapped file, or repacked",
+    "--defrag-thold": "deprecated: llama.cpp ignores it",
+    "--parallel": "the command completes one text; in Python use `n_seq_max=`",
+    "--rpc": "use `--hosts` for devices of other machines ([how](ranks.md))",
+    "--lazy-mode": "lookup tables are always in the mapped file",
+    "--fit": "options are never reduced automatically: an error lists options that fit;"
     " `-dev auto` then uses the CPU alone",
-    "--fit-target": "as `--fit`",
-    "--fit-ctx": "as `--fit`",
-    "--op-offload": "an op runs where its weight lies",
-    "--docker-repo": "`-hf` and `-mu` fetch models",
-    "--jinja": "`--no-jinja` is not here: templates by name are Jinja texts too",
+    "--fit-target": "see `--fit`",
+    "--fit-ctx": "see `--fit`",
+    "--op-offload": "an op runs on the device of its weight",
+    "--docker-repo": "use `-hf` or `-mu`",
+    "--jinja": "no `--no-jinja`: named templates are Jinja templates as well",
 }
 
 HEAD = """# llama-completion's options
