@@ -54,6 +54,11 @@ def test_links_lead_to_pages_of_files(uri: str, link: str, expected: str) -> Non
     assert moved(uri, f"a [b]({link}) c") == f"a [b]({expected}) c"
 
 
+def test_images_of_files_are_found() -> None:
+    text = "![a](docs/first-minute/chat.svg)"
+    assert moved("files/README.md", text) == "![a](../first-minute/chat.svg)"
+
+
 def test_code_is_left_alone() -> None:
     text = "```\n[a](../mkdocs.yml)\n```\n"
     assert moved("guides.md", text) == text

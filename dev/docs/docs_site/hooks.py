@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[3]
 FILES, FAMILIES = "files/", "api/ops/"
-LINK = re.compile(r"(?<!!)(\[[^\]]*\])\(([^)\s]+)\)")
+LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```.*?^```|~~~~.*?^~~~~)$", re.M | re.S)
 LANGUAGES = {".py": "python", ".cl": "c", ".toml": "toml", ".yml": "yaml"}
 LANGUAGES |= dict.fromkeys(["", ".sh"], "bash")
