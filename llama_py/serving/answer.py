@@ -26,7 +26,7 @@ class Answer:
     """State of the response to a request.
 
     ended  reason for its end, None before that
-    slot   sequence that generates it, -1 if none does yet
+    slot   sequence that generates it, -1 before it has one
     """
 
     def __init__(self, request: Request, model: Loaded) -> None:
@@ -41,7 +41,7 @@ class Answer:
         self._choice = Choice(replace(p.part(GenerateParams), sampler=self._sampler), self.ids)
         self._text = TextStream(model.tokenizer, p.stop, p.special, p.preserved_tokens)
         self._lines = Lines(request.n_indent)
-        self._before: Sampler | None = None  # as it was before the last token, where that is wanted
+        self._before: Sampler | None = None  # copy before the last token, for post_sampling_probs
         self._n_max = self._room = sys.maxsize
         self._n = {"n_prompt": n_cells(request.prompt)}  # fields of timings
         self._prompt_seconds = self._gen_seconds = 0.0
@@ -50,14 +50,14 @@ class Answer:
 
     @property
     def timings(self) -> Timings:
-        """Token counts and times so far."""
+        """Current token counts and times."""
         return Timings(
             **self._n, prompt_seconds=self._prompt_seconds, gen_seconds=self._gen_seconds
         )
 
     @property
     def n_gen(self) -> int:
-        """Number of generated tokens so far."""
+        """Number of generated tokens."""
         return self._n.get("n_gen", 0)
 
     def place(self, slot: int, n_reused: int) -> Event:
@@ -67,7 +67,7 @@ class Answer:
         return self._event()
 
     def read(self, n_done: int, seconds: float) -> Event:
-        """Note that the memory has n_done tokens of the prompt, after a step of so many seconds."""
+        """Note that memory has n_done tokens of the prompt; add the duration of a step."""
         self._n["n_done"] = n_done
         self._prompt_seconds += seconds
         return self._event()
@@ -94,7 +94,7 @@ class Answer:
 
     @property
     def n_left(self) -> int:
-        """Tokens that may still come."""
+        """Maximum number of further tokens."""
         return self._n_max - self.n_gen
 
     @property
@@ -110,7 +110,7 @@ class Answer:
         return self._choice(logits)
 
     def token(self, id: int, logits: F32) -> Event:
-        """Add a token chosen from these logits [n_vocab], and return the event with its text."""
+        """Add a token chosen from `logits` [n_vocab], and return the event with its text."""
         n = self._n["n_gen"] = self.n_gen + 1
         ends = self._tokenizer.is_eog(id)
         text, reason = said(self._text, id, ends, n >= self._n_max)
@@ -125,7 +125,7 @@ class Answer:
         return self._event(text, id, logprob, top, b"" if ends else self._text.piece(id))
 
     def end(self, reason: Reason, error: Exception | None = None) -> Event:
-        """End the response and return the event with the text held back so far."""
+        """End the response and return the event with the remaining buffered text."""
         self.ended = reason
         return replace(self._event(self._lines.push(self._text.flush())[0]), error=error)
 
@@ -172,7 +172,7 @@ class Lines:
 
     def __init__(self, n_indent: int) -> None:
         self._most = n_indent
-        self._n: int | None = None  # spaces and tabs of a line that has nothing else yet
+        self._n: int | None = None  # indentation; None after the line's first character
 
     def push(self, text: str) -> tuple[str, bool]:
         """Return how much of a text belongs to the answer, and whether the answer ends there."""

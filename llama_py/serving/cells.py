@@ -19,7 +19,7 @@ def free_cells(ctx: Context) -> int:
 
 
 def put_idle_away(ctx: Context, slots: Sequence[Slot]) -> bool:
-    """Release the cells of the least recently used idle sequence; False if none is idle."""
+    """Release the cells of the least recently used idle sequence; False if all are busy."""
     idle = [s for s in slots if s.job is None and ctx.memory.seq_pos_max(s.id) >= 0]
     if not idle:
         return False
@@ -34,8 +34,7 @@ def make_cells(
 ) -> None:
     """Free cells of idle sequences for a slot's prompt, except the best common prefix.
 
-
-    n_beyond  cells that it takes besides one per id
+    n_beyond  cells needed in addition to one per id
     """
     if free_cells(ctx) >= len(ids) + n_beyond:
         return

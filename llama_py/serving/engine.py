@@ -51,13 +51,13 @@ MAX_QUEUE = 512
 class Engine(Closing):
     """A context of a model with a slot for each of its sequences, and the thread that runs it.
 
-    model    whose answers these are
-    n_ctx    tokens that one sequence has room for
-    n_slots  sequences, `n_seq_max` of the params; of an encoder-decoder 1
-    memory   bytes by device and use, as Context.memory_breakdown
-    size     bytes of the model, the memory and what computing takes; kept states are none of them
-    n_kept   bytes of states that are kept in host memory at most; None for any number
-    error    what ended it, if that was not `close`: it is closed then
+    model    model that generates the responses
+    n_ctx    capacity of one sequence in tokens
+    n_slots  number of sequences: `n_seq_max` of the params, 1 for an encoder-decoder
+    memory   bytes by device and use, like Context.memory_breakdown
+    size     bytes of weights, memory and compute buffers, without saved states
+    n_kept   maximum bytes of saved states in host memory; None: no limit
+    error    exception that stopped and closed the engine; None after `close`
     """
 
     @takes(ContextParams)
@@ -77,7 +77,7 @@ class Engine(Closing):
         speculative  drafting options for all responses
         max_queue    maximum number of requests waiting for a slot
         n_piece      prompt tokens in a step that also generates tokens; None: chosen by measured
-                     step times so that responses stay smooth
+                     step times that keep responses smooth
         warmup       compile the kernels before the first request
         owns_model   close it with the engine
 
@@ -115,11 +115,11 @@ class Engine(Closing):
         self._thread.start()
 
     def submit(self, request: Request, told: Told) -> Handle:
-        """Submit a request. `told` is called with its events, in the engine's thread, and must not
-        wait; if it raises, the request is cancelled. The last event has a finish_reason.
+        """Submit a request; the engine's thread calls `told` with each event.
 
-        Raises Busy while the queue is full, Closed, TooLong or another ContextError for a prompt
-        that does not fit, and what `Sampler` raises, GrammarError above all.
+        `told` must not block; if it raises, the request is cancelled. The last event has a
+        finish_reason. Raises Busy if the queue is full, Closed, TooLong or another ContextError
+        if the prompt does not fit, and the errors of `Sampler`, mainly GrammarError.
         """
         self._check_open()
         self._check_answers()
@@ -154,8 +154,9 @@ class Engine(Closing):
         normalize: bool | int = True,
         attention: str = "auto",
     ) -> Future[list[F32]]:
-        """Return embeddings of texts, which are ids: F32 [n_embd] each, of a reranker its scores,
-        with pooling "none" those of its tokens [n_tokens, n_embd]. See `llama_py.text.embed.embed`.
+        """Return embeddings F32 [n_embd] of texts, given as ids; scores if the model is a reranker.
+
+        Pooling "none" returns token embeddings [n_tokens, n_embd]. See `llama_py.text.embed.embed`.
 
         Raises TooLong for a text that is longer than a batch, ContextError for an empty one.
         """
@@ -203,13 +204,13 @@ class Engine(Closing):
         )
 
     def set_loras(self, loras: Mapping[Adapter, float]) -> None:
-        """Set the adapters of requests that specify none."""
+        """Set the default adapters of requests."""
         self._check_loras(loras)
         self._scheduler.loras = dict(loras)
 
     @property
     def loras(self) -> dict[Adapter, float]:
-        """Adapters of requests that say nothing of them."""
+        """Default adapters of requests."""
         return dict(self._scheduler.loras)
 
     def save_slot(self, id: int, path: str | Path) -> Future[tuple[int, int]]:
@@ -250,8 +251,8 @@ class Engine(Closing):
         return self._of_slot(id, erase)
 
     def close(self, drain: bool = False) -> None:
-        """Stop, and give the context's memory back. Requests end with the error Closed; with
-        `drain` they are answered first, those that wait too. It may be called again."""
+        """Stop and release the context's memory. Open requests end with the error Closed; `drain`
+        completes them first, including the queue. Repeated calls are allowed."""
         with self._changed:
             self._draining |= drain
             self._closing = True

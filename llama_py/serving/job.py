@@ -21,8 +21,8 @@ class Job:
     """Request, its listener, and its progress.
 
     ids     tokens that its slot begins with: prompt, and response before it was preempted
-    reads   number of these that must still be computed
-    media   images in them, by position
+    reads   number of ids that must still be computed
+    media   images among the ids, by position
     n_held  number of ids in memory when it began
     n_scored  prompt tokens processed with logits
     keep    rule of the context shift; None: the response ends when the context is full
@@ -59,7 +59,7 @@ class Job:
 
     @property
     def n_ahead(self) -> int:
-        """Tokens that it is to read before something else comes."""
+        """Prompt tokens before the next image, or before the end of the scored part."""
         if self.has_unscored:
             return self.n_scored - self.pos
         return min((at - self.pos for at in self.media if at >= self.pos), default=self.reads)
@@ -103,12 +103,12 @@ class Handle:
 
     @property
     def id(self) -> int:
-        """A number of its own in the engine."""
+        """Unique number of the request in the engine."""
         return self._job.id
 
     def cancel(self) -> None:
-        """Cancel the request: no further step is computed for it. Its last event has the reason
-        "cancelled"; nothing happens if it has already ended."""
+        """Cancel the request, unless it has ended. No further step is computed; its last event
+        has the reason "cancelled"."""
         self._job.cancelled = True
         self._wake()
 

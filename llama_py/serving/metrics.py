@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, fields
 @dataclass(slots=True)
 class Metrics:
     """
-    n_steps, n_busy   steps, and slots at work in them, added up
-    n_prompt, prompt_seconds   tokens of prompts that were computed, and the time of steps with them
-    n_reused          tokens of prompts that were held already
-    n_gen, gen_seconds         tokens of answers, and the time of the steps of each, added up
-    n_drafts, n_drafted, n_accepted   steps that checked guesses, guesses, and those that were right
-    n_longest         tokens of the longest sequence: its prompt and its answer
-    n_texts           texts that were read for embeddings or ranks
-    ended             requests by the reason of their end
+    n_steps, n_busy   steps; sum of their busy slots
+    n_prompt, prompt_seconds   computed prompt tokens, and the time of their steps
+    n_reused          cached prompt tokens
+    n_gen, gen_seconds         generated tokens, and the sum of their requests' step times
+    n_drafts, n_drafted, n_accepted   verification steps, draft tokens, accepted draft tokens
+    n_longest         tokens of the longest sequence, prompt and response
+    n_texts           texts processed for embeddings or reranking
+    ended             requests by finish reason
     """
 
     n_steps: int = 0
@@ -45,7 +45,7 @@ class Now:
 
     n_busy, n_waiting  requests with a slot, and without
     n_cells            tokens in the memory, of all sequences
-    state_bytes        states in host memory;  n_evicted  states evicted so far
+    state_bytes        bytes of states in host memory;  n_evicted  total of evicted states
     """
 
     total: Metrics

@@ -1,13 +1,13 @@
 """Pool of models under one memory budget: loaded on request; the least recently used idle model is
-unloaded when there is no room.
+unloaded to free memory.
 
     models = Models({"small": Source(lambda: Engine(load(a), owns_model=True), size_of(a)), ...},
                     budget=16 * 2**30)
     with models.use("small") as engine:
         ...
 
-Requests are served in order. A request for a loaded model continues at once, even while
-others wait for room; but after PATIENCE seconds of that, what others keep in use takes no new work,
+Requests are served in order. A request for a loaded model continues at once, even while others wait
+for memory. After PATIENCE seconds of waiting, the models that must be unloaded accept no new work,
 so that no request waits forever. A model that failed is unloaded, and loaded again on request.
 """
 
@@ -32,7 +32,7 @@ from llama_py.support.closing import Closing
 log = logging.getLogger("llama_py")
 
 PATIENCE = 10.0
-LOST = 60.0  # seconds after which a lease does not come back
+LOST = 60.0  # seconds after which the pool gives up a lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Models(Closing, Generic[T]):
         most: maximum number of loaded models; 0 for any number."""
         self.budget, self.most, self.patience = budget, most, patience
         self._entries = {name: Entry(name, source) for name, source in sources.items()}
-        self._all = [*self._entries.values()]  # with those that were removed, until they are gone
+        self._all = [*self._entries.values()]  # including removed models that are still loaded
         self._asked: list[_Asked[T]] = []
         self._news: list[tuple[Future[Lease[T]], Lease[T] | None, Exception | None]] = []
         self._changed = threading.Condition()
@@ -75,7 +75,7 @@ class Models(Closing, Generic[T]):
             )
 
     def add(self, name: str, source: Source[T]) -> None:
-        """Add a model; ModelError if the name is taken."""
+        """Add a model; ModelError if the name exists."""
         with self._changed:
             if name in self._entries:
                 raise ModelError(f"there is a model {name!r} already; give another name")
@@ -96,8 +96,8 @@ class Models(Closing, Generic[T]):
     def ask(self, name: str) -> Future[Lease[T]]:
         """Return a future of a model, which is loaded if needed; `forget` cancels it.
 
-        Raises ModelError for a name that is not known, AllocError for a model that is larger than
-        the budget, Closed. The future has Closed, and what loading raises.
+        Raises ModelError if the name is unknown, AllocError if the model is larger than the budget,
+        and Closed. The future raises Closed, and the errors of loading.
         """
         with self._locked():
             entry = self._entry(name)
@@ -127,7 +127,7 @@ class Models(Closing, Generic[T]):
 
         timeout  seconds to wait for a model in use to be released, if there is no other room
 
-        Raises what `ask` and its future raise, and Busy after the time.
+        Raises the errors of `ask` and its future, and Busy after the timeout.
         """
         future = self.ask(name)
         try:
@@ -147,7 +147,7 @@ class Models(Closing, Generic[T]):
             lease.end()
 
     def peek(self, name: str) -> Lease[T] | None:
-        """Return a loaded model for inspection, which is no use of it; None if not loaded."""
+        """Return a loaded model for inspection, which does not count as use; None if not loaded."""
         with self._changed:
             entry = self._entry(name)
             if entry.state != "loaded" or entry.served is None:
@@ -156,7 +156,7 @@ class Models(Closing, Generic[T]):
             return Lease(entry.served, lambda: self._returned(entry, entry.since))
 
     def unload(self, name: str) -> bool:
-        """Let a model leave now. False if it was not there; Busy if it is in use."""
+        """Unload a model now. False if it was not loaded; Busy if it is in use."""
         with self._changed:
             entry = self._entry(name)
             if entry.n_uses or entry.state in ("loading", "unloading"):
@@ -168,8 +168,8 @@ class Models(Closing, Generic[T]):
         return True
 
     def leave(self, name: str) -> bool:
-        """Unload a model as soon as it is idle, also one that sleeps; later requests wait until it
-        is loaded again. False if it was not loaded."""
+        """Unload a model as soon as it is idle, and end its sleep state; later requests load it
+        again. False if it was not loaded."""
         with self._locked():
             entry = self._entry(name)
             was_asleep, entry.asleep = entry.asleep, False
@@ -180,7 +180,7 @@ class Models(Closing, Generic[T]):
         return True
 
     def tick(self, idle: float = 0.0) -> None:
-        """Unload models that were idle for `idle` seconds (0: none), and check patience. Call it
+        """Unload models that were idle for `idle` seconds (0: never), and check patience. Call it
         regularly."""
         with self._locked():
             for e in self._all:
@@ -230,12 +230,12 @@ class Models(Closing, Generic[T]):
         return self._entries[name]
 
     def _settle(self) -> None:
-        """See whose turn it is; with the lock, whenever something has changed."""
+        """Serve, load or unload models. Call it with the lock after each change."""
         self._asked = [one for one in self._asked if not one.future.cancelled()]
         for e in self._all:
             if e.state == "loaded" and e.served is not None and e.served.error is not None:
                 e.error, e.leaving = e.served.error, True
-        full = False  # somebody waits for room: who asked later does not get it before
+        full = False  # an earlier request waits for memory, so later ones cannot load
         for one in self._asked[:]:
             e = one.entry
             if e.state == "loaded" and not e.leaving:
@@ -247,7 +247,7 @@ class Models(Closing, Generic[T]):
         for e in self._all:
             if e.leaving and e.is_idle:
                 self._send_away(e)
-        larger = self._too_many(0, 0)[1]  # what is there was larger than its source said
+        larger = self._too_many(0, 0)[1]  # models larger than their source's size
         for e in larger[:-1] if len(larger) == len(self._there()) else larger:
             self._send_away(e)
         here = self._entries
@@ -279,7 +279,7 @@ class Models(Closing, Generic[T]):
             self._settle()
 
     def _has_begun(self, one: _Asked[T]) -> bool:
-        """Load it, if there is room; or let others leave, if that makes room."""
+        """Start to load the model if it fits; else unload idle models if that is enough."""
         size = one.entry.size
         left, leaving = self._too_many(size, 1)
         there = self._there()
@@ -301,13 +301,13 @@ class Models(Closing, Generic[T]):
         return [e for e in self._all if e.state != "unloaded"]
 
     def _fits(self, there: list[Entry[T]], size: int) -> bool:
-        """Return True if a model of this size fits next to these."""
+        """Return True if a model of this size fits next to the models `there`."""
         if self.most and len(there) >= self.most:
             return False
         return self.budget is None or sum(e.size for e in there) + size <= self.budget
 
     def _too_many(self, size: int, n: int) -> tuple[bool, list[Entry[T]]]:
-        """Return True if n more models of `size` bytes do not fit even after unloading idle ones,
+        """Return True if n more models of `size` bytes do not fit even after unloading idle models,
         and these idle models, the least recently used first."""
         there = [e for e in self._there() if e.state != "unloading"]
         excess = sum(e.size for e in there) + size - (self.budget or 0) if self.budget else 0
@@ -321,7 +321,7 @@ class Models(Closing, Generic[T]):
         return excess > 0 or surplus > 0, leaving
 
     def _take_no_more(self, one: _Asked[T]) -> None:
-        """Mark models in use for unloading, the least recently used first, as far as needed."""
+        """Mark models in use for unloading, the least recently used first, until `one` fits."""
         there = [e for e in self._there() if e.state != "unloading" and not e.is_idle]
         there.sort(key=lambda e: e.used)
         while there and not self._fits([e for e in there if not e.leaving], one.entry.size):
@@ -357,7 +357,7 @@ class Models(Closing, Generic[T]):
             self._settle()
 
     def _made_room(self) -> bool:
-        """Unload the least recently used idle model; False if there is none."""
+        """Unload the least recently used idle model; False if all are in use."""
         with self._changed:
             idle = sorted((e for e in self._there() if e.is_idle), key=lambda e: e.used)
             if not idle:

@@ -1,35 +1,35 @@
-"""Number of prompt tokens in a step that also generates tokens, so that responses stay smooth."""
+"""Number of prompt tokens in a step that also generates tokens, which keeps responses smooth."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-SECONDS = 1.0  # that answers may wait for prompts in a step,
-TIMES = 4.0  # or as much longer than they take themselves: prompts of large models need it
-FIRST = 64  # tokens, before anything is known
+SECONDS = 1.0  # limit of a step's prompt time,
+TIMES = 4.0  # or this multiple of a step without prompts: large models need it
+FIRST = 64  # tokens in the first step, before any measurement
 LEAST = 16
-WEIGHT = 0.2  # in a mean, of a step that took longer; one that took less counts whole
+WEIGHT = 0.2  # weight of a slower step in the mean; a faster step replaces the mean
 
 
 class Pace:
-    """Learns from steps how long a token takes.
+    """Measurement of the time per prompt token, from steps.
 
-    However prompts are cut, answers wait for all of them. In large pieces they are read sooner,
-    fewer tokens of answers come late, and fewer graphs are built: each other number of tokens is
-    another one, and takes as long to build as some tens of tokens to compute. So a prompt is read
-    at once, but where that would take too long. Where one is cut, its pieces are whole ubatches,
-    or powers of two.
+    Responses wait for all pieces of a prompt in any case. Large pieces finish prompts sooner,
+    delay fewer response tokens, and need fewer graphs: each other number of tokens needs another
+    graph, which takes as long to build as some tens of tokens to compute. A prompt is
+    therefore processed at once unless that takes too long. Pieces are whole ubatches or powers of
+    two.
     """
 
     def __init__(self, n_batch: int, n_ubatch: int, fixed: int | None = None) -> None:
         """Set the limits; n_batch: tokens per step; n_ubatch: tokens computed at once;
-        fixed: prompt tokens per step, whatever time they take."""
+        fixed: prompt tokens per step, regardless of time."""
         self.n_batch, self.n_ubatch, self.fixed = n_batch, n_ubatch, fixed
         self._answers = 0.0  # seconds of a step without prompts
         self._token = 0.0  # seconds of a token of prompts
 
     def piece(self, n_answers: int) -> int:
-        """Return the prompt tokens of the next step; at least a ubatch if nothing is generated."""
+        """Return the prompt tokens of the next step; a ubatch or more if no response is active."""
         least = LEAST if n_answers else self.n_ubatch
         if self.fixed is not None:
             return self.fixed if n_answers else least
@@ -56,8 +56,8 @@ def _least(mean: float, newest: float) -> float:
 def shares(budget: int, wanted: Sequence[int], shortest: bool, whole: bool) -> list[int]:
     """Distribute a budget in order of arrival, each up to its wanted share.
 
-    shortest  small shares come first instead
-    whole     only the first may get less than it wants, so that sizes repeat"""
+    shortest  serve small shares first instead
+    whole     only the first may get less than its wanted share, so that sizes repeat"""
     found = [0] * len(wanted)
     order = sorted(range(len(wanted)), key=lambda i: (wanted[i] if shortest else 0, i))
     for i in order:

@@ -23,9 +23,9 @@ _HOW = ("n_threads", "n_threads_batch", "flash_attn", "type_k", "type_v", "offlo
 
 
 class Reading(Closing):
-    """A context that reads texts, made when the first one comes.
+    """Context for embeddings and reranking, created for the first text.
 
-    n_tokens  of the texts that are read at once, and of the longest
+    n_tokens  maximum tokens of a batch, and of one text
     """
 
     def __init__(self, model: Loaded, p: ContextParams, metrics: Metrics) -> None:
@@ -38,8 +38,8 @@ class Reading(Closing):
         self._kind = ("", "")
 
     def embed(self, texts: Texts, pooling: str, attention: str, normalize: int) -> Steps:
-        """Embed texts like `llama_py.text.embed.embed`; with pooling "none" return of each text
-        those of its tokens. A step for as many texts as are read together."""
+        """Embed texts like `llama_py.text.embed.embed`; pooling "none" returns token embeddings.
+        Each group of texts is one step."""
         if pooling == "auto":
             known = self.model.hparams.pooling
             pooling = "mean" if known == "none" else known

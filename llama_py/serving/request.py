@@ -14,8 +14,8 @@ from llama_py.sampler.constraint import Constraint
 if TYPE_CHECKING:
     from llama_py.text.chat_prompt import ChatPrompt
 
-# A stop string (or a grammar's end, without an end token), a limit, the model's end token, a
-# grammar that the vocabulary cannot go on with, the time limit, whoever asked does not want more.
+# Stop string (or a complete grammar without an end token), limit, the model's end token, no token
+# that the grammar allows, time limit, cancelled by the client.
 Reason = Literal["stop", "length", "eos", "grammar", "time", "cancelled", "error"]
 
 
@@ -24,32 +24,32 @@ class Busy(GGMLError):
 
 
 class Closed(GGMLError):
-    """The engine was closed, so there is no answer."""
+    """Error of a request to a closed engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """Request for one completion.
 
-    prompt        ids, at least one; with images, a `llama_py.vision.prompt.ImagePrompt`, whose
-                  answer is not drafted, and ends with the context
-    params        parameters of the response: every field of `AnswerParams` but those of drafting
-                  (`Engine` has them for all), `seq_id` and `before`
+    prompt        ids, at least one; with images, a `llama_py.vision.prompt.ImagePrompt`: its
+                  response has no drafts, and ends when the context is full
+    params        parameters of the response: every field of `AnswerParams` except `seq_id`,
+                  `before` and drafting, which `Engine` sets for all requests
     chat          the conversation of this prompt, which completes `params`, `constraint` and
                   `marks`; None: the prompt is no conversation
     constraint    constraint of the response, unless `params` specify it
-    loras         adapters of the model and their scales; None: those of the engine
-    id_slot       sequence to use; -1: the one that has most of the prompt
+    loras         adapters of the model and their scales; None: the engine's default
+    id_slot       sequence to use; -1: the slot with the longest common prefix
     cache_prompt  use the prefix cache for the prompt
     marks         positions at which other prompts may diverge, see `PrefixCache.start`
-    n_drafts      maximum number of draft tokens; 0: none, None: the engine's maximum
-    prompt_logprobs  the prompt's tokens have log probabilities, and as many of the most likely
-                     tokens; the whole prompt is computed. None: they have none
-    post_sampling_probs  probabilities are those that the sampler drew from
-    n_discard     tokens to discard in a context shift (0: half of those that are not kept)
-    n_indent      the answer ends before a line that is indented by fewer spaces and tabs (0: off)
-    t_max_predict seconds after which the answer ends with its line (0: no limit)
-    t_max         seconds after which it ends in any case, those in the queue included (0: no limit)
+    n_drafts      maximum number of draft tokens; 0: no drafts, None: the engine's maximum
+    prompt_logprobs  return log probabilities of the prompt's tokens, and of this number of most
+                     likely tokens; the whole prompt is computed. None: do not return any
+    post_sampling_probs  return the probabilities after the sampler's filters
+    n_discard     tokens to discard in a context shift (0: half of the tokens after the kept part)
+    n_indent      end the response before a line indented by fewer spaces and tabs (0: off)
+    t_max_predict seconds after which the response ends with its line (0: no limit)
+    t_max         seconds after which it ends in any case, including the queue (0: no limit)
     """
 
     prompt: Sequence[int]
@@ -71,12 +71,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Progress of a request; seconds are those of the steps that it was part of.
+    """Progress of a request; times include only its steps.
 
-    n_prompt, n_reused, n_done   tokens of the prompt, those that were cached, and those that the
-                                 memory has now
+    n_prompt, n_reused, n_done   tokens of the prompt, cached tokens, and tokens in memory now
     prompt_seconds, gen_seconds  until the first token, and from then on
-    n_gen                        tokens of the answer
+    n_gen                        tokens of the response
     n_drafted, n_accepted        draft tokens that were verified, and those accepted
     n_discarded                  tokens discarded by context shifts
     """
@@ -93,18 +92,18 @@ class Timings:
 
     @property
     def n_computed(self) -> int:
-        """Tokens of the prompt that were not held."""
+        """Prompt tokens that were not cached."""
         return self.n_prompt - self.n_reused
 
     @property
     def prompt_rate(self) -> float:
-        """Tokens of the prompt computed in a second."""
+        """Computed prompt tokens per second."""
         n = self.n_done - self.n_reused
         return n / self.prompt_seconds if self.prompt_seconds else 0.0
 
     @property
     def gen_rate(self) -> float:
-        """Tokens of the answer in a second; the first comes out of the prompt."""
+        """Generated tokens per second, without the first, which the prompt's step produces."""
         return max(self.n_gen - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
 
 
@@ -118,19 +117,19 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something happened to a request: a part of its prompt was read, or it has another token.
+    """Progress of a request: a processed part of its prompt, or another token.
 
-    timings   so far;  slot  the sequence that answers, -1 if none does yet
-    text      that is certain with this token; empty: a part of a character, or of a stop string
-    token     None: there is none, it is about the prompt, or the end
-    logprob   of the token, and `top` the most likely with theirs, if `params.logprobs` is given;
-              natural logarithms of what `Request.post_sampling_probs` says
-    finish_reason  on the last event, and only there
-    stopped_by     the stop string that was found
-    truncated      the context is full, or tokens of it left
-    error     why there is no answer, with the reason "error"
+    timings   current timings;  slot  sequence of the response, -1 before it has one
+    text      text that is final with this token; empty within a character or a stop string
+    token     None for prompt progress and the end
+    logprob   natural logarithm of the token's probability, and `top` of the most likely tokens, if
+              `params.logprobs` is set; see `Request.post_sampling_probs`
+    finish_reason  set on the last event only
+    stopped_by     stop string that ended the response
+    truncated      the context is full, or a context shift discarded tokens
+    error     exception, with the reason "error"
     data      bytes of the token in the text
-    scores    tokens of the prompt that were read, with `Request.prompt_logprobs`; none of the first
+    scores    processed prompt tokens with `Request.prompt_logprobs`, without the first
     """
 
     timings: Timings

@@ -1,7 +1,7 @@
 """Scheduler of parallel requests in one batch, step by step (llama-server's update_slots).
 
 A step processes about a second's worth of prompts, and computes a token, or a draft, of each
-response, so that responses continue while prompts are processed. One thread runs all of it."""
+response, which keeps responses smooth while prompts are processed. One thread runs all steps."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from llama_py.serving.turns import Busy, Turns
 
 log = logging.getLogger("llama_py")
 
-N_SHARED = 32  # a prefix of so many tokens is waited for, if another slot is reading it
-WORTH = 64  # of a conversation in host memory: a copy takes a hundredth of computing it
-N_LOOKED_AT = 8  # jobs for each slot that may overtake those that wait for something
-N_GRAPHS = 12  # that are kept: steps differ in how many answers there are, and pieces of prompts
-SHORTEST = 4  # in every so many steps the shortest prompt is read, in the others the first
-N_LOGITS = 1 << 24  # of a piece of a prompt that is read with all of them: 64 MiB
+N_SHARED = 32  # common prefix worth waiting for while another slot processes it
+WORTH = 64  # minimum tokens of a saved conversation: a copy takes a hundredth of computing it
+N_LOOKED_AT = 8  # waiting jobs per slot that may overtake a job that waits for a prefix
+N_GRAPHS = 12  # cached graphs: steps differ in numbers of responses and prompt tokens
+SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
+N_LOGITS = 1 << 24  # logits of a prompt part with all logits: 64 MiB
 N_SPARE = 4  # tokens of a full context that a context shift never keeps (llama-server)
 
 
@@ -44,7 +44,7 @@ class Scheduler:
     """Slots of a context, waiting jobs, and the next step.
 
     waiting  jobs without a slot, the next one first
-    metrics  counts what is done
+    metrics  counters of the work
     """
 
     def __init__(self, ctx: Context, sequences: Sequences, n_piece: int | None) -> None:
@@ -58,8 +58,8 @@ class Scheduler:
         self.waiting: list[Job] = []
         self.loras: dict[Adapter, float] = {}
         self.metrics = Metrics()
-        self._sight: Sight | None = None  # the image that is being read
-        self._is_tight = False  # someone had to give way: nobody begins before someone ends
+        self._sight: Sight | None = None  # image in progress
+        self._is_tight = False  # a job was preempted: start no job before another ends
 
     @property
     def busy(self) -> list[Busy]:
@@ -71,10 +71,10 @@ class Scheduler:
         return not self.waiting and not self.busy
 
     def step(self) -> None:
-        """Let those go that do not go on, begin with as many as there are slots, compute."""
+        """End cancelled jobs, start waiting jobs in free slots, and compute a step."""
         self._sweep()
         self._admit()
-        self._sweep()  # who left when it began
+        self._sweep()  # jobs that ended while they started
         if not (busy := self.busy):
             return
         self.metrics.n_steps += 1
@@ -169,13 +169,13 @@ class Scheduler:
             return
         if not job.answer.n_gen:
             job.keep = self._keep_rule(job)
-            room = self.ctx.cparams.n_ctx_seq - job.cells(len(job.ids)) + 1  # the last needs none
+            room = self.ctx.cparams.n_ctx_seq - job.cells(len(job.ids)) + 1  # no cell for the last
             job.answer.limit(2**31 if job.keep is not None else room)
             self.metrics.n_reused += job.cells(n)
             self._tell(job, job.answer.place(slot.id, job.cells(n)))
 
     def _start(self, slot: Slot, job: Job, afresh: bool = False, marked: bool = True) -> int:
-        """Let the slot have as much of a job's ids as is held. -> how many"""
+        """Start a slot with the cached part of a job's ids, and return its length."""
         if self.ctx.model.has_encoder:
             self._encode(slot, job)
             return 0
@@ -201,7 +201,7 @@ class Scheduler:
         self.sequences.extend(slot.id, job.ids)
         job.reads, job.n_held = len(job.ids), 0
         seconds = clock() - start
-        self.metrics.n_prompt += len(prompt) - 1  # the start token is counted when it is read
+        self.metrics.n_prompt += len(prompt) - 1  # the start token is counted when it is computed
         self.metrics.prompt_seconds += seconds
         job.answer.read(0, seconds)
 
@@ -267,7 +267,7 @@ class Scheduler:
         self._tell(job, replace(job.answer.read(job.pos, seconds), scores=scores))
 
     def _unread(self, slot: Slot, job: Job, e: Exception) -> None:
-        """End a job whose prompt part failed, unless other jobs can free room."""
+        """End a job whose prompt part failed, unless other jobs can free cells."""
         if self._sight is not None and self._sight.job is job:
             self._sight = None
         if isinstance(e, ContextError):
@@ -284,7 +284,7 @@ class Scheduler:
                 self._make_room(slot, job)
         busy = [one for one in group if one[0].job is one[1] and not one[1].cancelled]
         if len(group) > 1:
-            busy = [(slot, job) for slot, job in busy if not job.alone]  # not those that restarted
+            busy = [(slot, job) for slot, job in busy if not job.alone]  # without restarted jobs
         if not busy:
             return
         start = clock()
@@ -355,7 +355,7 @@ class Scheduler:
         m.n_longest = max(m.n_longest, t.n_prompt + t.n_gen)
 
     def _go_on(self, slot: Slot, job: Job, event: Event) -> None:
-        """Tell an event; with the last one the slot is free."""
+        """Send an event; the last event frees the slot."""
         if event.finish_reason is not None:
             self._release(slot, job)
         self._tell(job, event)
@@ -378,8 +378,8 @@ class Scheduler:
         return True
 
     def _has_no_room(self, e: ContextError) -> None:
-        """Free shared cells: offload an idle sequence, else preempt the job that came last gives
-        way, and goes on where it was once another has ended."""
+        """Free shared cells: offload an idle sequence, else preempt the newest job, which continues
+        after another job has ended."""
         if put_idle_away(self.ctx, self.slots):
             return
         slot, job = max(self.busy, key=lambda one: one[1].id)
@@ -396,7 +396,7 @@ class Scheduler:
             self._end(slot, "length")
 
     def _failed(self, busy: list[Busy], e: Exception) -> None:
-        """End a job whose step failed; several jobs are retried one by one to find the cause."""
+        """End a job whose step failed; retry several jobs separately to find the cause."""
         if len(busy) == 1:
             self._end(busy[0][0], "error", e, spoiled=True)
             return

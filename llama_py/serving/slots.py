@@ -11,7 +11,7 @@ from llama_py.decoding.prefix_cache.tree import common
 if TYPE_CHECKING:
     from llama_py.serving.job import Job
 
-N_LOST = 16  # tokens at its end that a sequence may lose and still goes on where it stands
+N_LOST = 16  # tokens that a sequence may lose at its end and still be continued in place
 State = Literal["idle", "prompt", "answer"]
 
 
@@ -19,8 +19,8 @@ State = Literal["idle", "prompt", "answer"]
 class Slot:
     """A sequence of the context.
 
-    job     what it answers;  used  when it ended the last, in steps; -1: never
-    n_held  tokens that the memory has of it, when that was last looked at
+    job     current job;  used  step number when its last job ended, -1: never
+    n_held  tokens in memory, at the last check
     """
 
     id: int
@@ -34,9 +34,9 @@ class SlotInfo:
     """State of a slot (llama-server's /slots).
 
     id_request  `Handle.id` of its request, -1 if it is idle
-    n_prompt, n_done, n_gen  as of `Timings`
-    n_left      tokens of the answer that may still come, -1 for any number
-    n_held      tokens that the memory has of it
+    n_prompt, n_done, n_gen  like `Timings`
+    n_left      maximum number of further tokens, -1: no limit
+    n_held      tokens in memory
     """
 
     id: int
@@ -50,11 +50,12 @@ class SlotInfo:
 
 
 def chosen(free: Sequence[Slot], held: Sequence[Sequence[int]], ids: Sequence[int]) -> Slot:
-    """Choose the free slot (there is one) that answers a prompt: that which goes on where it
-    stands, with most of the prompt; else an empty one, or that which was not used for longest:
-    whatever others hold can be had from there too, and they keep it.
+    """Choose a free slot (at least one exists) for a prompt.
 
-    held  the tokens of each
+    First choice: the slot with the longest common prefix, if at most N_LOST tokens after it are
+    lost. Else an empty slot, or the least recently used one: it can copy prefixes of other slots.
+
+    held  tokens of each free slot
     """
     n_same = [common(tokens, ids) for tokens in held]
     left = [len(tokens) - n for tokens, n in zip(held, n_same, strict=True)]

@@ -42,10 +42,10 @@ class Source(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model, its bytes (about, before it is loaded), and how many use it.
+    """State of a model: its bytes (approximate before it is loaded) and its number of users.
 
-    asleep  it left because nobody used it for long
-    error   why it could not be loaded the last time, or what ended it
+    asleep  it was unloaded because it was idle
+    error   error of the last attempt to load it, or the error that stopped it
     """
 
     name: str
@@ -57,10 +57,10 @@ class ModelInfo:
 
 
 class Entry(Generic[T]):
-    """A model as `Models` have it.
+    """State of a model in `Models`.
 
-    leaving  it takes no new work, and leaves when nobody uses it
-    used, since  when it was used, as a number that grows; when it became idle, in seconds
+    leaving  it accepts no new work, and is unloaded when idle
+    used, since  clock value of its last use; start of its idle time, in seconds
     """
 
     def __init__(self, name: str, source: Source[T]) -> None:
@@ -78,7 +78,7 @@ class Entry(Generic[T]):
 
 
 class Lease(Generic[T]):
-    """A model in use: `served`, which stays until `end` was called as often as `keep`, and once."""
+    """A model in use: `served` is loaded until the number of `end` calls exceeds `keep` calls."""
 
     def __init__(self, served: T, ended: Callable[[], None]) -> None:
         self.served, self._ended = served, ended

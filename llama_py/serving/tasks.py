@@ -16,9 +16,9 @@ def at_once(do: Callable[[], Any]) -> Steps:
 
 
 class Task:
-    """Steps whose result someone waits for.
+    """Steps with a future result.
 
-    future  has the result, or the error;  is_ready  whether its next step can be done now
+    future    result or error;  is_ready  returns True if the next step can run now
     """
 
     def __init__(self, steps: Steps, is_ready: Callable[[], bool] = lambda: True) -> None:
@@ -26,7 +26,7 @@ class Task:
         self.future: Future[Any] = Future()  # may be cancelled between two steps
 
     def step(self) -> bool:
-        """Run one step; return True if there are more. A cancelled task has none."""
+        """Run one step; return True if more follow. A cancelled task ends."""
         if self.future.cancelled():
             return self._end()
         try:

@@ -25,7 +25,7 @@ class Turns:
         """Yield groups of jobs, and the maximum number of prompt tokens by slot. Each group is
         determined after the one before it was computed.
 
-        shortest  process the shortest prompt first, else the one that came first"""
+        shortest  process the shortest prompt first, else the oldest"""
         if self.mixes or len(busy) == 1:
             yield from self._all(busy, shortest)
         else:
@@ -37,7 +37,7 @@ class Turns:
             budget = max(budget - n_answers, 1)
         pieces = _pieces(busy, 0, budget, shortest, n_answers > 0)
         group = [one for one in busy if not one[1].reads or pieces.get(one[0].id)]
-        if group:  # else all stand at images
+        if group:  # empty if all jobs wait for images
             yield group, pieces
 
     def _apart(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
@@ -54,7 +54,7 @@ class Turns:
             yield group, {}
 
     def _budget(self, busy: Sequence[Busy]) -> tuple[int, int]:
-        """Return the number of responses, and of prompt tokens to process with them."""
+        """Return the numbers of responses and of prompt tokens in their batch."""
         n_answers = sum(not job.reads for _, job in busy)
         return n_answers, self.pace.piece(n_answers)
 
