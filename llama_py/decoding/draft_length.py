@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 
-WORTH = 1 / 3  # a token is drafted if it is accepted at least once in so many times
+WORTH = 1 / 3  # draft a token if its probability of acceptance is at least this
 MEMORY = 16  # tokens that the estimate remembers
 START = 0.8
 
 
 class Length:
-    """The longest draft whose last token is still likely enough to be accepted.
+    """Maximum useful draft length.
 
-    `rate` estimates how often a drafted token is right, all before it being right: a mean of the
-    outcomes so far, in which each weighs 15/16 of the next one. The n-th token of a draft is
-    accepted with probability rate^n; it is drafted while that is at least 1/3, and one always is.
+    `rate` estimates the probability that a draft token is accepted if the tokens before it were:
+    a mean of past outcomes, in which each weighs 15/16 of the next one. The n-th token of a draft
+    is accepted with probability rate^n. It is drafted if that is at least 1/3; the first always is.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ class KeepRule:
     """Tokens of a sequence to keep when its context is full.
 
     n          tokens at its beginning to keep
-    n_discard  tokens after these to discard (0: half of them)
+    n_discard  tokens to discard after the kept part (0: half of its remainder)
     """
 
     n: int
@@ -56,26 +56,26 @@ def keep_rule(
 def can_shift(ctx: Context) -> bool:
     """Return True if `shift` is possible (llama_memory_can_shift).
 
-    Recurrent states cannot lose a part of their past. Attention windows cannot either, unless
-    their cache is as large as the other one (`swa_full`).
+    Recurrent states cannot remove a part of their past. Sliding-window caches can only if
+    their size equals the other cache's (`swa_full`).
     """
     return ctx.memory.can_shift
 
 
 def shift(ctx: Context, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
-    """Discard tokens of a full sequence, and move later ones to their place.
+    """Discard tokens of a full sequence, and move later tokens down.
 
     Args:
         ctx: Context that holds the sequence.
         seq_id: Sequence to shift.
-        n_keep: Tokens at its beginning that stay.
-        n_discard: Tokens to discard after these (0: half of them).
+        n_keep: Tokens to keep at its beginning.
+        n_discard: Tokens to discard after these (0: half of the rest).
 
     Returns:
-        How many tokens were discarded.
+        Number of discarded tokens.
 
     Raises:
-        ContextError: No token can be discarded. Nothing is changed.
+        ContextError: No token can be discarded; the sequence is unchanged.
     """
     ctx.memory.check_shift("context shift", within=True)
     held = ctx.memory.seq_pos_max(seq_id) + 1

@@ -24,7 +24,7 @@ class KnownText:
 
     @property
     def ids(self) -> I32:
-        """All of them; a view, which is only good until tokens are cut off."""
+        """All tokens; a view, which is valid until tokens are removed."""
         return self._ids[: self.n]
 
     def since(self, pos: int) -> list[int]:

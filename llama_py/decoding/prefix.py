@@ -10,10 +10,10 @@ from llama_py.decoding.prefix_cache import PrefixCache, Reused
 
 
 class Prefix:
-    """The tokens of a sequence, as far as they are known: the simple face of `PrefixCache`.
+    """Known tokens of a sequence; a simple interface of `PrefixCache`.
 
-    n_reused  tokens that did not have to be computed, of all prompts so far
-    told      how much of the last prompt that was, and why; None before the first
+    n_reused  cached tokens of all prompts
+    told      match of the last prompt and its reason; None before the first
     """
 
     def __init__(self, ctx: Context, seq_id: int = 0) -> None:
@@ -26,7 +26,7 @@ class Prefix:
     def start(self, ids: Sequence[int], marks: Iterable[int] | None = None) -> list[int]:
         """Return the end of a prompt that the sequence lacks, after removing tokens that differ.
 
-        At least one token is left, so that there are logits. `stream` computes them, or
+        The rest has at least one token, which has logits. `stream` computes them, or
         `cache.decode`; see there and `PrefixCache.start` for marks.
         """
         self.told = told = self.cache.start(ids, self.seq_id, marks)
@@ -42,8 +42,7 @@ class Prefix:
     def add(self, ids: Sequence[int]) -> None:
         """Add tokens that were decoded or generated; the last may not be in memory yet.
 
-        After a context shift only those before the gap are known to remain.
-        After a context shift only those before the gap are known to be there.
+        After a context shift, the tokens before the gap remain.
         """
         if self.seq_id in self.cache.shifted:
             self.tokens = self.cache.tokens(self.seq_id)
@@ -53,6 +52,6 @@ class Prefix:
         self.cache.hold(self.tokens, self.seq_id)
 
     def clear(self) -> None:
-        """Forget the sequence. Its state stays in host memory as long as `cache_ram` allows."""
+        """Clear the sequence. Its state is saved in host memory if `cache_ram` allows."""
         self.tokens = []
         self.cache.put_away(self.seq_id)

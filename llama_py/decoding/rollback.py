@@ -6,8 +6,8 @@ from llama_py.context import Context
 
 
 class Rollback:
-    """Checkpoints are made only where states cannot be taken back far enough: they cost a copy of
-    the states, and what was right since then is computed again."""
+    """Removal of rejected tokens. A checkpoint is created only if states cannot roll back far
+    enough: it costs a copy of the states, and accepted tokens after it are computed again."""
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -26,8 +26,7 @@ class Rollback:
     def back_to(self, seq_id: int, pos: int) -> int:
         """Keep only positions before `pos`, or fewer, and return the sequence's next position.
 
-        0 if it must start again: another decode moved its states since they were saved.
-        0, if it can only start again: another decode moved its states since they were kept.
+        0 if it must start again: another decode changed its states after the checkpoint.
         """
         memory = self.ctx.memory
         end = memory.seq_pos_max(seq_id) + 1

@@ -8,9 +8,9 @@
             id, logits = sequences.take(0, choose)  # once per accepted token, and once
     sequences.finish(0)
 
-Each token is chosen from the logits that the model gives after the tokens before it, in order, and
-only a token that was chosen stays: so with any way to choose, the text has the distribution that it
-would have without drafts.
+Each token is chosen from the logits after the tokens before it, in order, and only chosen tokens
+remain in the text. With any sampler, the text therefore has the same distribution with and without
+drafts.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Choose = Callable[[F32], int]
 
 
 class Sequences(Closing):
-    """The sequences of a context that go on.
+    """Sequences of a context that can be continued.
 
-    cache        what all sequences hold, and states to return to
-    drafts       who guesses for them, if anyone does
-    rollback     counts checkpoints
-    keeps_rows   what `take` gives stays as it is when the context computes something else, before
-                 it is taken or after; if not, a single row lies where the graph wrote it
+    cache        prefix cache of all sequences
+    drafts       drafters, or None
+    rollback     rolls back rejected tokens and counts checkpoints
+    keeps_rows   results of `take` remain valid when the context computes again, before or after
+                 the call; if False, a single row is a view of the graph's output
     """
 
     def __init__(self, ctx: Context, drafting: SpeculativeParams = NO_DRAFTS) -> None:
@@ -65,7 +65,7 @@ class Sequences(Closing):
 
         drafting  options of drafting; None: unchanged. Other options create new drafters
 
-        Raises what `Drafts` raises.
+        Raises the errors of `Drafts`.
         """
         found = ctx.companion(Sequences, Sequences)
         if drafting is None or found.params == drafting:
@@ -93,7 +93,7 @@ class Sequences(Closing):
 
     @property
     def host_bytes(self) -> int:
-        """Bytes of host memory besides those of the cache: none."""
+        """Additional bytes of host memory, without the cache: always 0."""
         return 0
 
     def start(
@@ -110,7 +110,7 @@ class Sequences(Closing):
         The next `advance` processes the rest.
 
         marks, afresh, at_most  see `PrefixCache.start`
-        whole   rounds a number of tokens down to where it can continue: not within an image
+        whole   rounds a number of tokens down to a possible end: not within an image
 
         ContextError for an empty text.
         """
@@ -124,7 +124,7 @@ class Sequences(Closing):
     def extend(
         self, seq_id: int, ids: Sequence[int], before: Sequence[int] = (), drafts: bool = True
     ) -> None:
-        """Continue a sequence with a text; `before`: its tokens so far, if they are known.
+        """Continue a sequence with a text; `before`: its known earlier tokens.
 
         The next `advance` processes the text. drafts: drafters may propose its continuation.
         ContextError if it is empty.
@@ -154,12 +154,12 @@ class Sequences(Closing):
             text.add(before if len(before) == held else ())
         text.cut(held)
         if len(before) == held and text.ids.tolist() != list(before[text.first :]):
-            text = self._texts[seq_id] = KnownText()  # it has what another sequence had
+            text = self._texts[seq_id] = KnownText()  # another sequence's cells were copied
             text.add(before)
         return text
 
     def read_mixed(self, seq_id: int, ids: Mixed) -> None:
-        """Let a sequence go on with texts and images, which are computed at once."""
+        """Continue a sequence with text and images, which are computed immediately."""
         self.extend(seq_id, ids, ids.before, drafts=False)
         track = self._tracks[seq_id]
         track.rows, track.pending = ids.read(self.ctx, seq_id)[-1:], []
@@ -167,21 +167,20 @@ class Sequences(Closing):
         track.begun = track.alone = True
 
     def limit(self, seq_id: int, n_left: int, allowed: Allowed | None = None) -> None:
-        """Limit the tokens that will be taken, and with them drafts. Of a draft only the first
-        allowed(draft) tokens are verified, as the others would not be chosen."""
+        """Limit the number of further tokens, and drafts with it. Only the first allowed(draft)
+        tokens of a draft are verified, as the sampler would reject the others."""
         self._tracks[seq_id].n_left, self._tracks[seq_id].allowed = n_left, allowed
 
     def advance(
         self, seq_ids: Sequence[int] | None = None, pieces: Mapping[int, int] | None = None
     ) -> None:
-        """Draft for sequences (None: all started ones) and compute their pending tokens and drafts
-        in one batch.
+        """Draft for sequences (None: all) and compute their pending tokens and drafts in one batch.
 
-        pieces  maximum number of a sequence's pending tokens to compute now; it has rows
-                once none is left
+        pieces  maximum number of a sequence's pending tokens to compute now; it has rows after
+                its last pending token
 
-        Rows that were not taken are lost, also other sequences' rows. ContextError if there is
-        no room.
+        Rows that were not taken are lost, also other sequences' rows. ContextError if the KV cache
+        is full.
         """
         if seq_ids is not None and len(seq_ids) == 1 == len(self._tracks) and not pieces:
             track = self._tracks[seq_ids[0]]
@@ -201,7 +200,7 @@ class Sequences(Closing):
         except ContextError:
             if not self.ctx.cparams.kv_unified or not any(track.draft for track in tracks):
                 raise
-            for track in tracks:  # sequences share cells, of which there may be too few
+            for track in tracks:  # too few free cells in a unified KV cache
                 track.draft = []
             self._decode(tracks, most)
 
@@ -216,13 +215,13 @@ class Sequences(Closing):
         track.pending, track.begun = [], True
 
     def _look_up(self, track: Track) -> None:
-        """Update `told` of a sequence that continued alone, from the cache."""
+        """Update the cached length of a sequence that continued alone."""
         if track.alone:
             track.told = track.pos if self.cache.knows(track.seq_id) else None
             track.alone = False
 
     def skip(self, seq_id: int, n: int) -> None:
-        """Skip the first n pending ids, which stand for no tokens; memory has their content now."""
+        """Skip the first n pending ids, which are image positions; memory has their content now."""
         track = self._tracks[seq_id]
         track.pending = track.pending[n:]
         self._tell(track, track.pos)
@@ -247,7 +246,7 @@ class Sequences(Closing):
         return self._tracks[seq_id].text.since(0)
 
     def make_room(self, seq_id: int, keep: KeepRule) -> int:
-        """`shift`, if a sequence is full. -> how many tokens left"""
+        """Shift a sequence if it is full; return the number of discarded tokens."""
         track = self._tracks[seq_id]
         self._settle(track)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
@@ -261,7 +260,7 @@ class Sequences(Closing):
         return n
 
     def has_rows(self, seq_id: int) -> bool:
-        """Return True if a token can be taken before the next `advance`."""
+        """Return True if `take` can return a token before the next `advance`."""
         track = self._tracks[seq_id]
         return track.rows is not None and (track.alone or track.has_rows)
 
@@ -273,7 +272,7 @@ class Sequences(Closing):
         row = track.rows[track.n_taken]
         id = choose(row)
         track.text.add([id])
-        if track.alone:  # nothing was guessed
+        if track.alone:  # no draft
             track.pending, track.rows = [id], None
             return id, row
         if track.n_taken < len(track.draft) and track.draft[track.n_taken] == id:
@@ -295,7 +294,7 @@ class Sequences(Closing):
             self._read(track, len(track.pending) - 1)
 
     def close(self) -> None:
-        """Give the memory of drafters back; the context stays."""
+        """Release the drafters' memory; the context is unchanged."""
         if self.drafts is not None:
             self.drafts.close()
 
@@ -355,11 +354,11 @@ class Sequences(Closing):
         self._show([(t, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
 
     def _rows(self, parts: Sequence[tuple[list[int], int, Track]]) -> F32:
-        """Compute tokens of sequences: the logits of as many at the end of each as it says."""
-        # rows of a draft are taken one by one
+        """Compute tokens of sequences, and return the logits of the last n tokens of each part."""
+        # the caller takes the rows of a draft separately
         keep = self.keeps_rows or any(n > 1 for _, n, _ in parts)
         if len(parts) == 1 and len(parts[0][0]) == parts[0][1] == 1 and self._follows(parts[0][2]):
-            # its graph is there
+            # reuses the graph of the preceding token
             return self.ctx.decode(parts[0][0], seq_id=parts[0][2].seq_id, copy=keep)
         batch = Batch(
             [id for ids, _, _ in parts for id in ids],
@@ -415,7 +414,7 @@ class Sequences(Closing):
     def _tell(self, track: Track, pos: int) -> None:
         """Update the cache: tokens before `pos` are final."""
         if track.mixed and self.ctx.memory.seq_pos_max(track.seq_id) + 1 != pos:
-            return  # the token behind an image makes the memory end where the text does
+            return  # after an image, positions and memory agree at the next token
         if track.told is None or pos < track.told:
             track.told = None
         elif pos > track.told:

@@ -23,15 +23,14 @@ _OPTIONS = [f.name for f in fields(SpeculativeParams)]
 
 
 class Speculator(Sequences):
-    """Sequences of a context whose tokens are drafted and checked."""
+    """Sequences of a context with drafted and verified tokens."""
 
     @takes(SpeculativeParams)
     def __init__(self, ctx: Context, **options: Any) -> None:
         """Create drafters; options are the fields of SpeculativeParams.
 
-        Raises ContextError for a draft method that the model does not support, ModelError for a
-        draft model with another vocabulary, and errors of loading it. model with another
-        vocabulary, and what loading that may raise.
+        Raises ContextError if the model does not support a draft method, ModelError if the draft
+        model has another vocabulary, and the errors of loading it.
         """
         super().__init__(ctx, SpeculativeParams(**options))
 

@@ -18,15 +18,15 @@ class Track:
 
     pending   tokens of the text that the memory does not have
     told      position up to which the prefix cache knows the sequence; None if it does not
-    alone     it continued alone, with the cache's own `decode`: `told` is outdated
-    n_left    maximum number of tokens that will still be taken
+    alone     it continued alone, with the cache's `decode`, so `told` is outdated
+    n_left    maximum number of further tokens
     allowed   returns how many tokens of a draft may be chosen; None: unknown
-    draft     draft tokens that follow them; author  name of their drafter
+    draft     draft tokens after `pending`; author  name of their drafter
     rows      logits after the last pending token and after each draft token
-    n_taken, n_accepted   tokens chosen from them, and how many equal the draft
+    n_taken, n_accepted   tokens chosen from the rows, and how many equal the draft
     begun     memory has the computed tokens; no failed decode discarded them
     mixed     it has images as well as tokens
-    drafted   drafters propose tokens for it
+    drafted   drafters may propose tokens for the sequence
     """
 
     seq_id: int
@@ -56,5 +56,5 @@ class Track:
 
     @property
     def has_rows(self) -> bool:
-        """True if another token can be taken: the last one equals the draft."""
+        """True if `take` can return another token: the last one equals the draft."""
         return self.rows is not None and self.n_taken == self.n_accepted < len(self.rows)

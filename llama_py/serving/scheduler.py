@@ -33,7 +33,7 @@ log = logging.getLogger("llama_py")
 
 N_SHARED = 32  # common prefix worth waiting for while another slot processes it
 WORTH = 64  # minimum tokens of a saved conversation: a copy takes a hundredth of computing it
-N_LOOKED_AT = 8  # waiting jobs per slot that may overtake a job that waits for a prefix
+N_LOOKED_AT = 8  # jobs to check per slot; a job may overtake jobs that wait for a prefix or slot
 N_GRAPHS = 12  # cached graphs: steps differ in numbers of responses and prompt tokens
 SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
 N_LOGITS = 1 << 24  # logits of a prompt part with all logits: 64 MiB

@@ -1,5 +1,5 @@
-"""Speculative decoding: a drafter proposes the next tokens, the model verifies all of them in one
-batch and keeps those that it would have chosen (common/speculative.cpp).
+"""Speculative decoding: a drafter proposes the next tokens, the model verifies them together in one
+batch and accepts tokens that it would have chosen (common/speculative.cpp).
 
     drafts.py         the drafters of a context's sequences
     drafter.py        base class of draft methods; drafters/ has one file per method

@@ -1,8 +1,8 @@
-"""Head for drafting with a reduced vocabulary: frequent tokens and those of the text.
+"""LM head for drafting with a reduced vocabulary: frequent tokens and tokens of the text.
 
-The head of a small model with a large vocabulary takes about half the time of a token. A draft may
-be wrong, so a head for the usual tokens suffices (FR-Spec, arXiv 2502.14856): the vocabulary's
-first ones, which are ordered by frequency, those that control a conversation, and those seen."""
+The LM head of a small model with a large vocabulary takes about half the time of a token. A draft
+may be wrong, so a head for the usual tokens suffices (FR-Spec, arXiv 2502.14856): the vocabulary's
+first tokens, which are ordered by frequency, control tokens of a chat, and tokens of texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from llama_py.tokenizer.vocab import TokenType
 
 log = logging.getLogger("llama_py")
 
-SEEN_SHARE = 8  # of n tokens, one in so many is of the text
+SEEN_SHARE = 8  # one of this number of tokens is reserved for texts
 
 
 class DraftVocabulary:
@@ -40,7 +40,7 @@ class DraftVocabulary:
         first = np.setdiff1d(np.arange(n - n_seen + kept.size), kept)[: n - n_seen - kept.size]
         self.ids: I32 = np.zeros(n, np.int32)
         self.ids[: n - n_seen] = np.concatenate((first, kept))
-        self.ids[n - n_seen :] = self.ids[0]  # places of tokens to come
+        self.ids[n - n_seen :] = self.ids[0]  # reserved for tokens of texts
         self._known = set(self.ids.tolist())
         self._next, self._first_seen = n - n_seen, n - n_seen
         weight = Tensor(head.weight.type, (head.weight.ne[0], n), name="draft_head.weight")
@@ -60,7 +60,7 @@ class DraftVocabulary:
         )
 
     def add(self, tokens: Iterable[int]) -> None:
-        """Add a text's tokens to the vocabulary, in place of those seen longest ago."""
+        """Add a text's tokens to the vocabulary, replacing the least recently added ids."""
         weight = self.linear.weight
         assert weight.buffer is not None
         for id in tokens:

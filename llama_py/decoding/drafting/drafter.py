@@ -30,8 +30,8 @@ class ComputedTokens:
     """Tokens of a sequence that the model has just computed; some may be refused later.
 
     pos    position of the first
-    h      F32 [n_tokens, n_embd] what seeds NextN layers, if the context gives it
-    layer_inp  likewise what layers get, by layer
+    h      F32 [n_tokens, n_embd] input state of NextN layers, if the context outputs it
+    layer_inp  inputs of layers, by layer, in the same shape
     """
 
     seq_id: int
@@ -83,22 +83,22 @@ class Drafter(Closing):
 
     @property
     def contexts(self) -> Sequence[Context]:
-        """The drafter's own contexts, in which it drafts."""
+        """Draft contexts of the drafter."""
         return ()
 
     def begin(self, seq_id: int, ids: I32) -> None:
-        """Note that a sequence continues with a prompt; `ids`: its tokens so far."""
+        """Note that a sequence continues with a prompt; `ids`: all its tokens before it."""
 
     def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
-        """Note that n of a sequence's `end` tokens left from a position on; those behind them moved
-        to their place."""
+        """Note that n of a sequence's `end` tokens were removed at `pos`; later tokens moved
+        down."""
 
     def observe(self, seen: Sequence[ComputedTokens]) -> None:
         """Read the tokens that the model has computed, drafts included; positions may repeat."""
 
     @abstractmethod
     def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
-        """Return drafts by sequence; sequences without a draft are left out."""
+        """Return drafts by sequence; omit sequences without a draft."""
 
     def accept(self, seq_id: int, n_accepted: int, mine: bool) -> None:
         """Note that `n_accepted` draft tokens were accepted; `mine`: of this drafter."""

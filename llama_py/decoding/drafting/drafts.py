@@ -1,4 +1,4 @@
-"""Drafters of a context's sequences: they propose tokens and are told the results."""
+"""Drafters of a context's sequences: they propose tokens and receive the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from llama_py.decoding.track import Track
 from llama_py.loading.model import Loaded
 from llama_py.params.speculative import SpeculativeParams
 
-N_GRAPHS = 16  # built graphs that a context keeps: there is one for each length of a draft
+N_GRAPHS = 16  # built graphs per context: each draft length has a graph
 
 
 class Drafts:
@@ -51,7 +51,7 @@ class Drafts:
 
     @property
     def contexts(self) -> list[Context]:
-        """The contexts in which drafters compute."""
+        """Draft contexts of all drafters."""
         return [ctx for one in self._drafters.values() for ctx in one.contexts]
 
     @property
@@ -65,7 +65,7 @@ class Drafts:
             one.begin(track.seq_id, track.text.ids)
 
     def shift(self, track: Track, pos: int, n: int, end: int) -> None:
-        """Tell them that n tokens from a position on have left a sequence of `end` tokens."""
+        """Notify drafters that n of a sequence's `end` tokens were removed at `pos`."""
         for one in self._drafters.values() if track.drafted else ():
             one.shift(track.seq_id, pos, n, end)
             one.begin(track.seq_id, track.text.ids)
@@ -76,7 +76,7 @@ class Drafts:
         most   number of a sequence's tokens that may be computed at once
         """
         room = self.ctx.cparams.n_ubatch // max(len(tracks), 1) - 1
-        # what had to be taken back to a checkpoint is first computed again
+        # tokens after a checkpoint are computed first, without a draft
         able = (t for t in tracks if t.drafted)
         open = {t.seq_id: t for t in able if len(t.pending) == 1 and t.text.n > 1}
         for name, one in self._drafters.items():
@@ -109,7 +109,7 @@ class Drafts:
             return {}
 
     def accept(self, track: Track) -> None:
-        """Tell them how many tokens of a sequence's draft were right."""
+        """Notify drafters of the accepted tokens of a sequence's draft."""
         self.statistics[track.author].add(len(track.draft), track.n_accepted)
         track.length(track.author).update(len(track.draft), track.n_accepted)
         for name, one in self._drafters.items():

@@ -13,13 +13,13 @@ from llama_py.loading.model import Loaded
 from llama_py.models import architecture, known_architectures
 from llama_py.params.speculative import SpeculativeParams
 
-MAX_PLANES = 8  # tokens that states are made to go back; longer drafts need a checkpoint
+MAX_PLANES = 8  # tokens that states can roll back; longer drafts need a checkpoint
 NEXTN, BY_NEXTN = ".nextn.eh_proj.weight", "draft-mtp"
 
 
 def settled(p: SpeculativeParams) -> SpeculativeParams:
-    """Return p with a draft method that fits `model_draft`, if only that is given: its own method,
-    or that of NextN layers (common_speculative_types_from_gguf)."""
+    """Return p with a method that fits `model_draft` if none is set: that of the draft model, else
+    NextN layers (common_speculative_types_from_gguf)."""
     if p.spec_type or p.model_draft is None:
         return p
     if isinstance(p.model_draft, Loaded):

@@ -47,7 +47,7 @@ class DraftStatistics:
 
     @property
     def mean_length(self) -> float:
-        """Tokens that came of a check with a draft, the one that the model adds included."""
+        """Mean number of tokens per verified draft, including the model's additional token."""
         return 1 + self.n_accepted / self.n_drafts if self.n_drafts else 0.0
 
     def text(self) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ggml_py.errors import ModelError
 from llama_py.loading.model import Loaded
 
-MAX_DIFFERENCE = 128  # tokens that only one of them has
-FIRST_CHECKED = 5  # ids below are often special ones, named otherwise
+MAX_DIFFERENCE = 128  # maximum number of tokens that exist in one vocabulary only
+FIRST_CHECKED = 5  # lower ids are often special tokens with other names
 
 
 def check_same_vocabulary(target: Loaded, draft: Loaded) -> None:

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from ggml_py.machine.host import memory
 
 MIB = 2**20
-CACHE_RAM = 8192  # MiB, where nothing is said
-PART = 4  # and no more than this part of the memory that is free
+CACHE_RAM = 8192  # default in MiB
+PART = 4  # divisor of free memory that gives the upper limit
 
 
 class SavedState:
-    """A state that was saved: of what cannot be taken back token by token, or of everything.
+    """Saved state: the part that cannot be rolled back by token, or the whole state.
 
-    marked  others are likely to go on from here
-    evict   called when it has to go, once it no longer counts
+    marked  other prompts are likely to continue here
+    evict   called when it is evicted, after its removal from the budget
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class CacheBudget:
         return self.limit is None or size <= self.limit
 
     def add(self, one: SavedState) -> bool:
-        """Keep a state, evicting the least recently used ones; False if it is too large."""
+        """Add a state, and evict the least recently used states; False if it is too large."""
         if not self.allows(len(one.data)):
             return False
         self._kept[one] = None

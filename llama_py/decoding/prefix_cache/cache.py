@@ -76,9 +76,9 @@ class PrefixCache:
         told = cache.start(ids)            # reuse known tokens
         cache.decode(ids[told.n_reused:])  # compute the rest, with snapshots
 
-    budget     of snapshots and whole states in host memory: `cache_ram` MiB
-    tree       the tokens, with the sequences and states that hold them
-    snapshots  states at its nodes
+    budget     host memory for snapshots and whole states: `cache_ram` MiB
+    tree       tokens, with the sequences and states that have them
+    snapshots  states at nodes of the tree
     """
 
     def __init__(self, ctx: CachedContext) -> None:
@@ -113,11 +113,11 @@ class PrefixCache:
         afresh: bool = False,
         at_most: int | None = None,
     ) -> Reused:
-        """Let a sequence hold the longest known prefix of a prompt. The caller must decode the
-        rest, `ids[n_reused:]`: at least one token, for its logits.
+        """Set a sequence to the longest known prefix of a prompt. The caller must decode the rest,
+        `ids[n_reused:]`: at least one token, for its logits.
 
-        marks    positions for snapshots, from which other prompts may continue; None: the one
-                 before the last token, or further back by the memory's `n_back`
+        marks    positions for snapshots, where other prompts may diverge; None: the position before
+                 the last token, or further back by the memory's `n_back`
         afresh   reuse no token
         at_most  reuse at most this number of tokens
         """
@@ -146,10 +146,10 @@ class PrefixCache:
         return told
 
     def decode(self, ids: Sequence[int], seq_id: int = 0) -> F32:
-        """Go on with a sequence. -> F32 [1, n_vocab], of the last token, good until the context
-        computes again
+        """Continue a sequence. Return the last token's logits F32 [1, n_vocab], which are valid
+        until the next computation of the context.
 
-        The tokens are cut at due snapshots, if all tokens of the sequence are known.
+        If the sequence has known tokens only, its new tokens are split at due snapshots.
         """
         going, self._going = self._going, None
         fits = going is not None and going.seq_id == seq_id and len(ids) == 1 <= going.n_free
@@ -192,7 +192,7 @@ class PrefixCache:
         return _Going(seq_id, self.ctx.epoch, kind, END if n is None else n - 1)
 
     def _note(self, ids: Sequence[int], seq_id: int) -> None:
-        """Add decoded tokens to the tree, if all tokens before them are known."""
+        """Add decoded tokens to the tree, unless earlier tokens of the sequence are unknown."""
         node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
         if node is None or kind is None or self.tree.kinds[seq_id] != kind:
             return
@@ -201,7 +201,7 @@ class PrefixCache:
             self.advance(ids, seq_id)
 
     def knows(self, seq_id: int) -> bool:
-        """Return True if all tokens of a sequence are known, so that `advance` may add to them."""
+        """Return True if the sequence has known tokens only, so that `advance` may add more."""
         self._check(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         return self._known(seq_id) == held and self._kind(seq_id) is not None
@@ -320,7 +320,7 @@ class PrefixCache:
         return memory.seq_rm(seq_id, n) if n else memory.seq_rm(seq_id)
 
     def _moved(self, found: _Found, seq_id: int) -> _Found:
-        """Copy a state to a sequence, to continue from it; from the start if there is no room."""
+        """Copy a state to a sequence, to continue there; clear the sequence if cells are short."""
         memory, holder = self.ctx.memory, found.holder
         data = None if found.snapshot is None else found.snapshot.data
         if isinstance(holder, int) and data is None and not memory.goes_back:

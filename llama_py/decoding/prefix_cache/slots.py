@@ -16,8 +16,8 @@ WHAT = "saved sequence"
 
 
 def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
-    """Write a sequence to a file, which is the old one or the new one whole, whatever happens;
-    returns its size in bytes. ContextError if it is not known which tokens the sequence holds."""
+    """Write a sequence to a file atomically, and return its size in bytes. ContextError if the
+    sequence has unknown tokens."""
     memory, tokens = reuse.ctx.memory, reuse.tokens(seq_id)
     held = memory.seq_pos_max(seq_id) + 1
     if len(tokens) != held:

@@ -20,8 +20,7 @@ At = TokenRun[Holder, SavedState]
 
 @dataclass(slots=True)
 class SnapshotPlan:
-    """Positions of a sequence at which snapshots are taken: `marks`, and multiples of `step` (0:
-    none)."""
+    """Snapshot positions of a sequence: `marks`, and multiples of `step` (0: only marks)."""
 
     marks: set[int] = field(default_factory=set)
     step: int = 0
@@ -52,8 +51,8 @@ class Snapshots:
         self.wanted = not memory.goes_back and self.most > 0 and budget.allows(1)
 
     def plan(self, n: int, n_tokens: int, marks: Iterable[int]) -> SnapshotPlan:
-        """Plan snapshots for the tokens of a prompt from n on; long prompts have wider steps, so
-        that the first ones are kept."""
+        """Plan snapshots for a prompt's tokens from n on; long prompts have a larger step, so that
+        early snapshots are not evicted."""
         if not self.wanted:
             return SnapshotPlan()
         step = self.step
@@ -74,13 +73,13 @@ class Snapshots:
         return [(node, node.state) for node in path if node.state is not None]
 
     def take(self, seq_id: int, at: At, marked: bool) -> None:
-        """Keep the state of a sequence at the node where its tokens end."""
+        """Save the state of a sequence at its end node."""
         if self.wanted:
             data = self.written(seq_id) if at.state is None else at.state.data
             self.keep(at, data, marked)
 
     def keep(self, at: At, data: bytes, marked: bool) -> None:
-        """Keep these bytes as the state at a node, if there is none."""
+        """Save these bytes as the state of a node, unless it has a state."""
         if at.state is not None:
             at.state.marked |= marked
         if at.state is not None or not self.wanted:
@@ -101,8 +100,8 @@ class Snapshots:
         self.tree.prune(at)
 
     def _thin(self, at: At) -> None:
-        """Drop surplus snapshots of a sequence: those that leave the smallest gaps, marked ones
-        last."""
+        """Drop surplus snapshots of a sequence: smallest resulting gaps first,
+        marked snapshots last."""
         kept = [(node, node.state) for node in at.path() if node.state is not None]
         while len(kept) > self.most:
             ends = [node.end for node, _ in kept] + [0]

@@ -22,11 +22,11 @@ def common(a: Sequence[object], b: Sequence[object]) -> int:
 
 
 class TokenRun(Generic[H, S]):
-    """A run of tokens that is told apart from others only before and behind it.
+    """Run of tokens without a branch, holder or state inside.
 
-    tokens   of the run; `end` are all tokens from the root to its end
-    holders  who has all tokens up to the end
-    state    what was kept at the end; None for nothing
+    tokens   tokens of the run; `end` counts all tokens from the root to its end
+    holders  sequences and states that have all tokens up to the end
+    state    saved state at the end, or None
     """
 
     def __init__(self, tokens: list[int], parent: TokenRun[H, S] | None) -> None:
@@ -48,11 +48,10 @@ class TokenRun(Generic[H, S]):
 class Tree(Generic[H, S]):
     """Runs of tokens, their holders, and the states kept at their ends.
 
-    Equal tokens that were computed differently are kept apart: there is one root per `kind`.
-    The same tokens, computed differently, are not the same: there is a root for each `kind`.
+    The tokens of each `kind` of computation have a separate root, since their states differ.
 
-    ends    node at which each holder's tokens end;  kinds  how they were computed
-    lonely  a state is of use even if nothing holds its tokens
+    ends    node at which each holder's tokens end;  kinds  kind of each holder
+    lonely  a state is usable even if no holder has its tokens
     """
 
     def __init__(self, lonely: bool, dropped: Callable[[S], None]) -> None:
@@ -81,7 +80,7 @@ class Tree(Generic[H, S]):
         return path, n
 
     def reach(self, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
-        """Return the node that ends with these tokens; it is created if missing."""
+        """Return the node at the end of these tokens; it is created if missing."""
         path, n = self.match(ids, kind)
         node = path[-1] if path else self._root(kind)
         if n < node.end:
@@ -105,7 +104,7 @@ class Tree(Generic[H, S]):
         return upper
 
     def hold(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
-        """Set the tokens of a holder, replacing all earlier ones."""
+        """Set the tokens of a holder, replacing all earlier tokens."""
         before, node = self.ends.get(holder), self.reach(ids, kind)
         self._let_go(holder, before, node)
         for one in node.path():
@@ -115,7 +114,7 @@ class Tree(Generic[H, S]):
         return node
 
     def grow(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> TokenRun[H, S]:
-        """Append tokens of the same kind to those of a holder."""
+        """Append tokens of the same kind to a holder's tokens."""
         node = self.ends.get(holder) or self._root(kind)
         alone = node.holders == {holder} and node.state is None and not node.children
         if alone:
@@ -132,7 +131,7 @@ class Tree(Generic[H, S]):
         return end
 
     def _below(self, node: TokenRun[H, S], ids: list[int]) -> TokenRun[H, S]:
-        """Return the node that ends with these tokens after those of `node`."""
+        """Return the node at the end of `ids` after `node`; it is created if missing."""
         while ids and (child := node.children.get(ids[0])) is not None:
             n = common(child.tokens, ids[: len(child.tokens)])
             node = child if n == len(child.tokens) else self._cut(child, node.end + n)
@@ -165,7 +164,7 @@ class Tree(Generic[H, S]):
             node.holders.discard(holder)
 
     def prune(self, node: TokenRun[H, S] | None) -> None:
-        """Take away what nobody needs, from a node up: states that cannot be reached, tokens."""
+        """Remove unusable states and tokens, from a node up to the root."""
         while node is not None and node.parent is not None:
             if node.state is not None and not node.holders and not self.lonely:
                 self._dropped(node.state)

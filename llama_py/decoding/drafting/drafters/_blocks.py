@@ -23,12 +23,11 @@ from llama_py.params.speculative import SpeculativeParams
 
 
 class BlockDrafter(Drafter):
-    """Drafter whose memory stores hidden states of the model's layers. A block of the last token
-    and masks attends to them, and is then removed from memory.
+    """Drafter that stores hidden states of the target's layers in its memory. A block of the last
+    token and masks attends to the states; its cells are then removed.
 
     n      maximum number of draft tokens
-    block  format of a block
-    block  what a block of the draft is
+    block  format of a draft block
     """
 
     name: ClassVar[str]
@@ -83,7 +82,7 @@ class BlockDrafter(Drafter):
                 self.ctx.decode(Batch(None, some, pos, sets, none))
 
     def _hold(self, seq_id: int, end: int) -> None:
-        """Let the memory have positions before this one only; none, if some are missing."""
+        """Remove positions from `end` on; remove all if earlier positions are missing."""
         memory = self.ctx.memory
         if not memory.seq_rm(seq_id, end, -1) or memory.seq_pos_max(seq_id) + 1 != end:
             memory.seq_rm(seq_id)
@@ -109,7 +108,7 @@ class BlockDrafter(Drafter):
         """Draft blocks of a group and remove them from memory again."""
         try:
             return self._guess(group, n)
-        except ContextError:  # sequences share cells, of which there may be too few
+        except ContextError:  # too few free cells in a unified KV cache
             return {}
         finally:
             for r in group:
@@ -118,7 +117,7 @@ class BlockDrafter(Drafter):
     def _together(
         self, requests: Sequence[DraftRequest]
     ) -> Iterator[tuple[Sequence[DraftRequest], int]]:
-        """Yield requests whose blocks are computed at once, with the guesses of each."""
+        """Yield requests whose blocks are computed in one batch, and their draft length."""
         cp, first = self.ctx.cparams, self.block.first
         n = min(self.n, cp.n_ubatch - first)
         if n < 1:

@@ -15,11 +15,11 @@ from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
 from llama_py.loading.model import Loaded
 from llama_py.params.speculative import SpeculativeParams
 
-N_CANDIDATES = 10  # most likely tokens among which a draft's probability is taken
+N_CANDIDATES = 10  # most likely tokens that define a draft token's probability
 
 
 def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) -> Context:
-    """Create a context of the draft model, as large as that of the target model."""
+    """Create a context of the draft model with the target context's capacity."""
     p, cp = other.params, other.cparams
     made = Context(
         model,
@@ -45,7 +45,7 @@ def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) 
 def made_for(setting: DrafterSetting, name: str) -> Loaded:
     """Return the draft model for this method.
 
-    Raises ContextError where there is none, ModelError for one of another vocabulary or devices.
+    Raises ContextError without a draft model, ModelError if vocabulary or devices differ.
     """
     target, model = setting.ctx, setting.model_draft
     if model is None or model.architecture.draft_rules.way != name:
@@ -66,7 +66,7 @@ def made_for(setting: DrafterSetting, name: str) -> Loaded:
 
 
 def take_out(ctx: Context, seq_id: int, pos: int, n: int, end: int) -> None:
-    """Remove n positions from `pos` on; later ones before `end` move down, the rest is removed."""
+    """Remove n positions from `pos` on, move later cells before `end` down, and remove the rest."""
     ctx.memory.seq_rm(seq_id, end, -1)
     ctx.memory.seq_shift(seq_id, pos, n)
 

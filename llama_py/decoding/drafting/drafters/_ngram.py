@@ -10,7 +10,7 @@ from llama_py.batch import I32
 
 
 def found_at(ids: I32, pattern: Sequence[int], first: int, last: int) -> I32:
-    """Return positions in [first, last] at which a pattern begins, ascending."""
+    """Return ascending start positions of a pattern in [first, last]."""
     first, last = max(first, 0), min(last, ids.size - len(pattern))
     at = np.arange(first, last + 1, dtype=np.int32)
     for i, id in enumerate(pattern):
@@ -19,6 +19,6 @@ def found_at(ids: I32, pattern: Sequence[int], first: int, last: int) -> I32:
 
 
 def last_found(ids: I32, pattern: Sequence[int], first: int, last: int) -> int:
-    """Return the last position in [first, last] at which a pattern begins; -1 if none."""
+    """Return the last start position of a pattern in [first, last]; -1 if not found."""
     at = found_at(ids, pattern, first, last)
     return int(at[-1]) if at.size else -1

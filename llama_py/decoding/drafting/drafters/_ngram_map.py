@@ -15,7 +15,7 @@ Gram = tuple[int, ...]
 
 @dataclass(slots=True)
 class Value:
-    """A continuation: where it is, how often it came, how much of it was accepted last."""
+    """Continuation of a key: its position, its count, and its accepted tokens last time."""
 
     at: int
     n_accepted: int
@@ -26,7 +26,7 @@ class Value:
 class Key:
     """Key of n tokens with its continuations.
 
-    at      position of its first draft; counted  end of the text whose continuations are counted
+    at      position of its first draft; counted  end of the text with counted continuations
     hits     number of lookups
     values   continuations; one for all if they are not distinguished"""
 
@@ -37,20 +37,19 @@ class Key:
 
 
 class NgramMap:
-    """n-grams of one sequence. Unlike in llama.cpp, where keys are found by a hash that may
-    collide, they never do; and of several continuations the draft is the one that was chosen, not
-    the first.
+    """n-grams of one sequence. llama.cpp finds keys by a hash that may collide; these never do.
+    If a key has several continuations, the draft is the chosen one; llama.cpp drafts the first.
 
-    min_hits   None: continuations are not told apart, the draft is what follows the key; else the
-               key must have been looked up so often, and the most frequent of up to four
-               continuations at least twice as often as the others together
+    min_hits   None: draft the tokens after the key, without distinguishing continuations; else
+               the key must have this number of lookups, and the most frequent of up
+               to four continuations at least twice as often as the others together
     """
 
     def __init__(self, n: int, m: int, min_hits: int | None) -> None:
         self.n, self.m, self.min_hits = n, m, min_hits
         self.keys: dict[Gram, Key] = {}
-        self._first: dict[Gram, int] = {}  # where a key was entered
-        self._entered = 0  # up to where they are
+        self._first: dict[Gram, int] = {}  # first position of a key
+        self._entered = 0  # end of the text with entered keys
         self._n_prompt = 0
         self._n_checked = 0
         self._last: Value | None = None

@@ -17,8 +17,8 @@ from llama_py.params.speculative import SpeculativeParams
 
 
 class SharedMemoryDrafter(Drafter):
-    """Each guess is made of the token before it and the state before that; all of them at one
-    position, the first after those that the model has computed."""
+    """Drafter that computes each draft token from the token and state before it. All are at the
+    position after the model's computed tokens."""
 
     uses_draft_model = True
 
@@ -81,7 +81,7 @@ class SharedMemoryDrafter(Drafter):
         return long_enough(guesses, self.setting.params)
 
     def _before(self, r: DraftRequest) -> F32 | None:
-        """Return the hidden state before a text's last token, if it is known."""
+        """Return the hidden state before a text's last token, or None."""
         first, rows = self._states.get(r.seq_id, (0, np.empty((0, 0), np.float32)))
         i = r.pos - 1 - first
         held = self.setting.ctx.memory.seq_pos_max(r.seq_id) + 1

@@ -35,11 +35,11 @@ class Known:
 
 @dataclass(slots=True)
 class Drafting:
-    """A draft in the making: tokens with the states before them, and the guesses.
+    """Unfinished draft: tokens with their input states.
 
-    tokens, h   those that are true: not yet in the draft contexts, and the last chosen one
-    first    the position of the first of them
-    guess, guess_h   tokens drafted, and the state before each of them
+    tokens, h   accepted tokens: those missing in the draft contexts, and the newest; their states
+    first    position of tokens[0]
+    guess, guess_h   draft tokens and their input states
     """
 
     request: DraftRequest
@@ -62,13 +62,13 @@ class Drafting:
 
 
 class StatesDrafter(Drafter):
-    """Contexts that read every token that the model has read, each with the state before it. Of a
-    guess, the state before is what the draft itself made.
+    """Draft contexts that process every token of the target model with the state before it. The
+    input state of a draft token is an output of the draft context.
 
-    heads   the contexts; few  the tokens that each drafts
-    n_embd  channels of the states
-    lag     positions in the draft contexts are those of the text less this: with 1, of the token
-            before, so that the first token of a text, before which there is no state, is left out
+    heads   draft contexts; few  reduced vocabulary of each
+    n_embd  dimensions of the states
+    lag     offset from text positions to positions in the draft contexts. 1: a token has the
+            position of the preceding one, so the first token, which has no state, is skipped
     """
 
     uses_draft_model = True
@@ -148,8 +148,8 @@ class StatesDrafter(Drafter):
         return range(first - self.lag, first - self.lag + len(tokens))
 
     def _unread(self, known: Known, end: int) -> tuple[list[int], F32, int]:
-        """Return tokens before `end` that the draft context lacks, the states before them, and the
-        first one's position; without a known state the first token is left out."""
+        """Return tokens before `end` that the draft context lacks, their input states, and the
+        position of the first; without a known state, the first token is omitted."""
         first, start = known.text.first, known.n_held
         tokens = known.text.since(start)[: end - start]
         h = known.h[max(start - 1 - first, 0) : end - 1 - first]
@@ -183,9 +183,9 @@ class StatesDrafter(Drafter):
         return long_enough(guesses, self.setting.params)
 
     def _begin(self, r: DraftRequest) -> Drafting:
-        """Start a draft: the tokens that the draft context lacks, and the one just chosen."""
+        """Start a draft with the missing tokens and the newest one."""
         known = self._going_on(r.seq_id, r.pos)
-        known.n_held = min(known.n_held, r.pos)  # a prompt of one token has not been seen
+        known.n_held = min(known.n_held, r.pos)  # a prompt of one token is not yet computed
         known.text.cut(r.pos)
         known.text.add([int(r.ids[-1])])
         found = Drafting(r, *self._unread(known, r.pos + 1))
@@ -193,14 +193,14 @@ class StatesDrafter(Drafter):
         return found
 
     def _hold(self, seq_id: int, end: int) -> None:
-        """Let the draft contexts have positions before this one only; none, if some are missing."""
+        """Remove positions from `end` on in draft contexts, or all if earlier cells are missing."""
         for ctx in self.heads:
             ctx.memory.seq_rm(seq_id, end, -1)
             if ctx.memory.seq_pos_max(seq_id) + 1 != end:
                 ctx.memory.seq_rm(seq_id)
 
     def guess(self, drafting: list[Drafting]) -> None:
-        """Draft with one head; its input stays in memory, followed by its draft tokens."""
+        """Draft with one LM head; memory then has its input and its draft tokens."""
         head = self.heads[0]
         rows = self.decode(head, [(d, d.tokens, d.h) for d in drafting])
         while drafting:

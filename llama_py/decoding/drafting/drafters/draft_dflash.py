@@ -7,6 +7,6 @@ from llama_py.decoding.drafting.drafters._blocks import BlockDrafter
 
 
 class DraftDflash(BlockDrafter):
-    """Each token by itself, or by scores of pairs of tokens."""
+    """Draft blocks with independent tokens, or with scores of token pairs."""
 
     name = "draft-dflash"

@@ -39,7 +39,7 @@ class DraftEagle3(StatesDrafter):
         ctx.set_embeddings_nextn(True, masked=True)
 
     def _ask(self, target: Context) -> None:
-        """Request the inputs of the layers, and the last layer's result if it is one of them."""
+        """Request the layers' inputs, and the last layer's output if `layers` include it."""
         n_layer = target.model.hparams.n_layer
         target.set_embeddings_layer_inp(il for il in self.layers if il < n_layer)
         if n_layer in self.layers:
@@ -50,7 +50,7 @@ class DraftEagle3(StatesDrafter):
             target.set_embeddings_nextn(True)
 
     def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
-        """Encode the states of all parts, as many at once as the encoder can."""
+        """Encode the states of all parts in batches of the encoder's size."""
         if not seen:
             return []
         ctx = self.heads[0]
@@ -71,7 +71,7 @@ class DraftEagle3(StatesDrafter):
 
 
 def _check(target: Loaded, model: Loaded, layers: Sequence[int]) -> None:
-    """Raise ModelError unless the draft model was made for this model."""
+    """Raise ModelError unless the draft model fits this model's dimensions and layers."""
     ours, there = target.hparams, model.hparams
     n_target = there.n_embd_inp_enc // len(layers)
     if n_target != ours.n_embd:

@@ -20,11 +20,11 @@ from llama_py.params.speculative import SpeculativeParams
 
 
 class DraftMtp(StatesDrafter):
-    """The NextN layers (heads) of the model, or of another file, each in a context of its own.
+    """NextN layers (heads) of the model or of another file, each in a separate context.
 
-    They read every token that the model has read, each with the model's state before it. Of a
-    guess, the state before is what the layer itself made. With several heads the n-th guess is
-    the n-th one's, which reads the guesses before it anew.
+    They process every token of the model with the model's state before it. The input state of
+    a draft token is an output of its head. With several heads, the n-th head drafts the n-th
+    token, and processes the draft tokens before it again.
     """
 
     loads_nextn = True

@@ -19,9 +19,9 @@ from llama_py.params.speculative import SpeculativeParams
 
 
 class DraftSimple(Drafter):
-    """A model of its own context, which continues the text greedily.
+    """Draft model with a separate context, which continues the text greedily.
 
-    It may have states: its guesses are taken back as the model's own are.
+    Recurrent models are possible: rejected tokens are rolled back like the target's.
     """
 
     uses_draft_model = True
@@ -35,7 +35,7 @@ class DraftSimple(Drafter):
         self.ctx = like(target, model, setting.params)
         self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)
         self.rollback = Rollback(self.ctx)
-        self._held: dict[int, KnownText] = {}  # what the draft context has read
+        self._held: dict[int, KnownText] = {}  # tokens in the draft context's memory
 
     @classmethod
     def n_max(cls, p: SpeculativeParams) -> int:
@@ -67,9 +67,9 @@ class DraftSimple(Drafter):
         return long_enough(guesses, self.setting.params)
 
     def _unread(self, r: DraftRequest) -> list[int]:
-        """Return the text's tokens that the draft context lacks, after rolling back differing ones.
+        """Return the text's tokens that the draft context lacks; roll back differing tokens.
 
-        Positions are the draft's own: it begins where the text is known.
+        Positions count from the first token that the draft knows.
         """
         held = self._held.setdefault(r.seq_id, KnownText())
         n = min(held.n, r.ids.size - 1)

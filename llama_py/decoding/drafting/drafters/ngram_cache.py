@@ -14,7 +14,7 @@ from llama_py.params.speculative import SpeculativeParams
 N_DRAFT = 8
 N_GRAM = 4  # tokens of the longest key
 N_STATIC = 2  # tokens of a key of a corpus
-# Keys of 1 to 4 tokens: least occurrences, least share in percent of what followed.
+# Minimum count, and minimum share in percent of the best continuation, for keys of 1 to 4 tokens.
 LAX = ((2, 66), (2, 50), (1, 50), (1, 50))
 STRICT = ((4, 75), (3, 66), (2, 66), (2, 66))
 
@@ -26,8 +26,8 @@ Rules = tuple[tuple[int, int], ...]
 class NgramCache(Drafter):
     """Counts of the text itself, of earlier answers, and of a corpus, which also weighs the others.
 
-    llama.cpp counts keys only within what is new since the last draft; here they may reach back
-    from there, as its header says.
+    llama.cpp counts keys only within the tokens added after the last draft; here they may start
+    before these, like its header file specifies.
     """
 
     def __init__(self, setting: DrafterSetting) -> None:

@@ -13,18 +13,18 @@ from llama_py.decoding.drafting.drafter import Drafter, DrafterSetting, DraftReq
 from llama_py.params.speculative import SpeculativeParams
 
 SIZE = 4 * 1024 * 1024  # entries of the table
-FULL = 0.25  # share of them that empties it
-CHUNK = 32  # tokens that are waited for before they are entered
+FULL = 0.25  # clear the table at this fraction of used entries
+CHUNK = 32  # minimum number of new tokens to enter
 FACTOR = np.uint64(6364136223846793005)
-POOR, N_POOR = 0.25, 5  # so many drafts in turn of which less was right empty the table
+POOR, N_POOR = 0.25, 5  # N_POOR drafts in sequence with less acceptance than POOR clear the table
 
 Keys = npt.NDArray[np.uint64]
 
 
 @dataclass(slots=True)
 class _Sequence:
-    """n_entered   tokens whose successors are in the table, but for the last few
-    n_drafted   tokens of the last draft; n_poor  poor drafts in turn
+    """n_entered   tokens with their successors in the table, without the last few
+    n_drafted   tokens of the last draft; n_poor  length of the current series of poor drafts
     """
 
     n_entered: int = 0
@@ -33,7 +33,7 @@ class _Sequence:
 
 
 class NgramMod(Drafter):
-    """The table has, at the hash of n tokens, the one that followed them last."""
+    """Table from the hash of n tokens to their last successor."""
 
     def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)

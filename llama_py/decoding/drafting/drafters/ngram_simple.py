@@ -1,4 +1,4 @@
-"""Drafts of the tokens that followed the last ones earlier on (common_ngram_simple_draft)."""
+"""Drafts from the last occurrence of the newest tokens (common_ngram_simple_draft)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from llama_py.params.speculative import SpeculativeParams
 
 
 class NgramSimple(Drafter):
-    """The last place where the text has its last n tokens; up to m tokens after that, if there are
-    at least n. A place at the very beginning does not count."""
+    """Drafter that finds the last occurrence of the last n tokens, and drafts up to m tokens after
+    it, if at least n follow. An occurrence at position 0 is ignored."""
 
     @classmethod
     def n_max(cls, p: SpeculativeParams) -> int:
