@@ -13,11 +13,11 @@ from ggml_py.tensor import Tensor
 
 log = logging.getLogger("llama_py")
 
-LayerKey = int | tuple[int, int]  # a layer, or (layer, part) of one that several devices share
+LayerKey = int | tuple[int, int]  # a layer, or (layer, part) if several devices share the layer
 
 
 def key_name(key: LayerKey) -> str:
-    """Return the name of a layer or of one part of it, like ik_llama.cpp: `3.1`."""
+    """Return the name of a layer or a part of a layer, like ik_llama.cpp: `3.1`."""
     return str(key) if isinstance(key, int) else f"{key[0]}.{key[1]}"
 
 

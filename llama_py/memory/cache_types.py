@@ -1,4 +1,4 @@
-"""Types that keys and values can be kept in: heads are whole blocks, and a CPU can write them."""
+"""Types of KV caches: heads are whole blocks, and a CPU can write the type."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _fits(chosen: GGMLType, n_embd_head: int) -> bool:
 
 def _writes(device: Device, chosen: GGMLType) -> bool:
     """Return True if `device` is a CPU that can write this type. Other devices are checked when
-    nodes are assigned to them."""
+    the graph assigns nodes."""
     if device.kind != "cpu":
         return True
     n = chosen.block_size

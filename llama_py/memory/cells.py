@@ -17,12 +17,12 @@ Bools = npt.NDArray[np.bool_]
 class KVCells:
     """Cells of one stream, as arrays over the cells.
 
-    pos     position, -1 where the cell is empty
-    shift   what was added to pos since the keys were last rotated
-    seq     [n_seq_max, size] whether the sequence sees the cell
-    n_seq   how many sequences see it
+    pos     position, -1 if the cell is empty
+    shift   sum of position changes after the last rotation of the keys
+    seq     [n_seq_max, size] True if the sequence sees the cell
+    n_seq   number of sequences that see it
     xy      [2, size] column and row of an image patch (M-RoPE only)
-    ids     [size] the token, -1 for an embedding in its place (where that is kept)
+    ids     [size] token id, -1 for an embedding (only if the memory stores tokens)
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class KVCells:
         return found
 
     def usable(self, window: Window | None) -> Bools:
-        """Return cells that a token may take: empty, or of one sequence whose window is past them.
-        The last cell of a sequence is kept: it marks the sequence's end."""
+        """Return cells that a token may take: empty, or of one sequence that has moved its window
+        past them. The last cell of a sequence is excluded: it marks the sequence's end."""
         free = self.pos < 0
         if window is not None:
             single = self.n_seq == 1
@@ -106,7 +106,7 @@ class KVCells:
                 self._range[s] = (first if low < 0 else min(low, first), max(high, last))
 
     def append(self, cell: int, pos: int, seq_id: int) -> None:
-        """`place` of one token behind the last of its sequence."""
+        """`place` for the next token of one sequence."""
         self.pos[cell] = pos
         self.used += 1
         if self._max_p1 is not None and self._max_p1 <= cell:
@@ -119,7 +119,7 @@ class KVCells:
 
     def used_after(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
         """Return `used_max_p1` after `cells` are taken and each (sequence, p1) of `forgotten` lost
-        its positions below p1; no cell is of two sequences then."""
+        its positions below p1; no cell has two sequences then."""
         if not forgotten:
             return max(self.used_max_p1(), int(cells[-1] if cells.size == 1 else cells.max()) + 1)
         kept = self.pos >= 0
@@ -129,8 +129,8 @@ class KVCells:
         return int(np.flatnonzero(kept)[-1]) + 1
 
     def take_back(self, cells: Indices, forgotten: Iterable[tuple[int, int]]) -> None:
-        """Empty these cells, and of each (sequence, p1) all positions below p1, however far a
-        change of them came: everything else is counted anew."""
+        """Empty these cells, and for each (sequence, p1) all positions below p1, even after an
+        incomplete change: everything else is counted again."""
         self.pos[cells] = -1
         self.seq[:, cells] = False
         for s, p1 in forgotten:
@@ -214,7 +214,7 @@ class KVCells:
         self.has_shift = self.has_shift or mine.size > 0
 
     def moved_seqs(self) -> list[int]:
-        """Return sequences whose positions changed since their keys were last rotated."""
+        """Return sequences with positions that changed after the last rotation of their keys."""
         moved = self.seq[:, self.shift != 0].any(1)
         return [int(s) for s in np.flatnonzero(moved)]
 

@@ -1,5 +1,5 @@
-"""Compressed keys: one for every few tokens of a sequence, made as they are complete, with
-snapshots to roll back to (llama-kv-cache-dsv4.cpp)."""
+"""Compressed keys: one key per block of consecutive tokens of a sequence, computed when the block
+is complete, with snapshots to roll back to (llama-kv-cache-dsv4.cpp)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from llama_py.memory.recurrent_cells import steps_of_one
 class Held:
     """Stored range of one sequence.
 
-    pos     its last position, -1 if it is empty
-    n_keys  number of tokens whose keys are all valid
+    pos     last position, -1 if it is empty
+    n_keys  number of tokens with valid keys
     n_dirty   number of tokens that may have keys
     n_back  number of tokens that can be rolled back
-    back    number that were: the plane that holds its state
+    back    number of tokens rolled back: the plane that has its state
     """
 
     pos: int = -1
@@ -38,15 +38,15 @@ class Held:
 
 
 class CompressedMemory(NumberedStates):
-    """Every sequence has keys and states of its own, at its number, whether other caches are
-    unified or not.
+    """Memory of compressed keys and states. Each sequence has separate keys and states at the index
+    of its id, also if other caches are unified.
 
-    kinds    what there is, each for some layers
+    kinds    tensors by type of compressed keys, each for some layers
     n_ctx    positions of a sequence
-    plans    by kind, of the ubatch that was applied last
+    plans    plans of the last applied ubatch, by type
     """
 
-    moves_on: ClassVar = False  # a key's place is that of its tokens
+    moves_on: ClassVar = False  # positions of tokens determine the positions of keys
     whole_seqs: ClassVar = False
     apart: ClassVar = True
 
@@ -84,8 +84,7 @@ class CompressedMemory(NumberedStates):
 
     def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
         """Return the next ubatch: equally many tokens per sequence, or one sequence if
-        `sequential`. The
-        last tokens, which may be rolled back, stay together."""
+        `sequential`. The last tokens, which may be rolled back, are in one ubatch."""
         if splitter.has_cpl:
             raise ContextError(
                 "a token is in several sequences, but compressed keys are of one sequence each:"
@@ -165,11 +164,11 @@ class CompressedMemory(NumberedStates):
             return True
         if p1 <= held.pos:
             return False
-        held.n_keys = min(held.n_keys, p0)  # a saved state may have been read before
+        held.n_keys = min(held.n_keys, p0)  # a saved state may have been loaded before
         return True
 
     def _roll_back(self, seq_id: int, back: int) -> bool:
-        """Go back to a snapshot; a second time only after tokens were decoded from it."""
+        """Roll back to a snapshot; again only after tokens were decoded from it."""
         held = self.held[seq_id]
         if back > held.n_back:
             return False

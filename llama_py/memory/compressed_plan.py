@@ -20,7 +20,7 @@ class CompressedLayout:
     """Sizes of one type of compressed keys.
 
     n_keys    keys per sequence; n_stream  number of sequences
-    n_rs_seq  states of earlier tokens that are kept beside the current one: `planes` 1, 2, ...
+    n_rs_seq  number of earlier states next to the current one: `planes` 1, 2, ...
     """
 
     kept: Compressed
@@ -36,17 +36,17 @@ class CompressedLayout:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Numbers of rows. Current states [n_rows] are followed, as a graph sees them, by the ubatch's
-    tokens, and these by one row of nothing.
+    """Row numbers for a ubatch. In the graph, the rows are the current states [n_rows], then the
+    ubatch's tokens, then one zero row.
 
-    state_pos      of each token, its place among those of its key
-    persist_src, persist_dst    tokens that stay in the current states, and their rows there
-    restore_src, restore_dst    states of earlier tokens that become the current ones first
-    snapshot_src, snapshot_dst  what becomes states of earlier tokens; of [all planes, tokens]
-    read      rows that keys are made of; with overlap first all that come before keys' own tokens
-    write     rows of the keys that are made; write_pos  positions of their first tokens
-    n_visible   of each token, how many keys it may see
-    n_kv      keys that attention looks at
+    state_pos      index of each token among its key's tokens
+    persist_src, persist_dst    tokens to store in the current states, and their rows
+    restore_src, restore_dst    states of earlier tokens that replace the current states first
+    snapshot_src, snapshot_dst  rows to store as states of earlier tokens; in [all planes, tokens]
+    read      input rows of the new keys; with overlap the rows before a key's tokens come first
+    write     rows of the new keys; write_pos  positions of their first tokens
+    n_visible   number of visible keys per token
+    n_kv      number of keys that attention reads
     """
 
     state_pos: I32
@@ -134,7 +134,7 @@ class _Made:
 
 
 def plan_of(ubatch: UBatch, sizes: CompressedLayout, back: Mapping[int, int]) -> Plan:
-    """Plan a ubatch whose tokens belong to one sequence each, at consecutive positions.
+    """Plan a ubatch. Each token belongs to one sequence; positions are consecutive.
 
     back  tokens rolled back before, by sequence: the plane of its state
     """
@@ -165,7 +165,7 @@ def plan_of(ubatch: UBatch, sizes: CompressedLayout, back: Mapping[int, int]) ->
 
 
 def _fill_up(ubatch: UBatch, made: _Made) -> None:
-    """Add unused keys: with overlap up to each sequence's maximum, else one if there are none."""
+    """Add unused keys: with overlap up to each sequence's maximum, else one if none is new."""
     kept, tokens = made.sizes.kept, made.tokens
     if not kept.overlap:
         if not made.write:

@@ -18,7 +18,7 @@ from llama_py.memory.kept import Compressed
 from llama_py.memory.kv_rot import Rotation
 from llama_py.memory.kv_tensors import KVLayer, KVTensors, RowLayout
 
-Layers = Sequence[tuple[int, Device]]  # number; where its keys and states are
+Layers = Sequence[tuple[int, Device]]  # number, and device of its keys and states
 
 
 class CompressedTensors:

@@ -1,4 +1,4 @@
-"""The memory of a context, made from what each layer keeps (llama_model::create_memory)."""
+"""Create a context's memory from the specification of each layer (llama_model::create_memory)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Placing:
     parts: Sequence[Device] = ()
 
     def device(self, il: int, part: int | None) -> Device:
-        """Return the device of a layer's memory, or of one part of it."""
+        """Return the device of a layer's memory or of one part."""
         return self.device_of(il) if part is None else self.parts[part]
 
     def of_keys(self, il: int, part: int | None) -> Device:
@@ -62,7 +62,7 @@ class Placing:
 
 @dataclass
 class _Cache:
-    """A cache to be made: `scored` for the keys of indexers, others as of `Index`, `KVCache`."""
+    """A cache to create: `scored` for the keys of indexers, else like `Index` and `KVCache`."""
 
     scored: bool
     rotated: bool
@@ -106,7 +106,7 @@ class _Cache:
 
 
 def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
-    """Create a context's memory from what each layer keeps (llama_model::create_memory)."""
+    """Create a context's memory from the specification of each layer."""
     if any(isinstance(one, KeysValues) and one.apart for what in kept.values() for one in what):
         how = replace(how, cparams=replace(how.cparams, kv_unified=False))
     found: dict[str, _Cache] = {}
@@ -138,7 +138,7 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     if INDEX in found and states:
         found[INDEX].tag = "idx_"
     widest = max((x.n_embd_v_gqa for one in found.values() for x in one.layers), default=0)
-    # the cache of layers that see all comes first
+    # caches without a window come first
     names = sorted(found, key=lambda name: (name != BASE, name))
     caches = {name: found[name].make(same_as, widest, how) for name in names}
     pooled = any(one.pooled for one in found.values())

@@ -27,13 +27,13 @@ class MemoryGroup:
     a negative p1 no end. seq_id -1 in seq_rm, state_write and state_read means all sequences.
     Changes of sequences are atomic, also under Ctrl-C.
 
-    parts   all of them, in the order of a saved state
-    caches  those that are caches of keys, by name; recr  the one of states; None for none
-    of      the name of each layer's cache
-    pooled  blocks of positions are of one sequence each (kept.Index)
-    intact  by sequence, for whoever makes an entry: how many of its first positions were neither
-            removed nor changed since then
-    changes  counts what may matter to a token after another besides that
+    parts   all parts, in the order of a saved state
+    caches  KV caches by name; recr  the recurrent part, or None
+    of      name of each layer's cache
+    pooled  a block of positions belongs to one sequence (kept.Index)
+    intact  by sequence: number of first positions that were not removed or changed after the
+            user of this record created its entry
+    changes  number of changes, which may affect the next token
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class MemoryGroup:
     def init_batch(
         self, splitter: BatchSplitter, n_ubatch: int, whole_seqs: bool = False
     ) -> GroupContext:
-        """Split a batch and find a place for all of it; ContextError and no change if none.
+        """Split a batch and find cells for all its tokens; ContextError and no change without room.
 
-        whole_seqs  one sequence after the other, where there are states
+        whole_seqs  process sequences one after another if there is a recurrent part
         """
         self.changes += 1
         splitter.apart = self.pooled and self._shares_cells(splitter)
@@ -176,8 +176,8 @@ class MemoryGroup:
         return GroupContext(self.of, caches, recr, [])
 
     def discard(self, ubatch: UBatch) -> list[int]:
-        """Forget a ubatch that was not computed, however far it was applied. Returns the sequences
-        that had to be removed entirely, because their earlier state is gone too."""
+        """Discard a ubatch that was not computed. Return sequences that had to be removed entirely,
+        because their earlier state is lost as well."""
         for seq_id, where in ubatch.by_seq():
             self._changed(seq_id, int(ubatch.pos[: ubatch.n_tokens][where].min()))
         lost = sorted({s for part in self.parts for s in part.discard(ubatch)})
@@ -196,7 +196,7 @@ class MemoryGroup:
 
     @shielded
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
-        """Remove positions of a sequence. False, and no change, if only some of them can go."""
+        """Remove positions of a sequence. False, and no change, if only a part can be removed."""
         n_seq_max = max((kv.n_seq_max for kv in self.windows), default=0)
         seqs = range(n_seq_max) if seq_id < 0 else [seq_id]
         if not all(self._can_go_back(s, *span(p0, p1)) for s in seqs):
@@ -231,8 +231,8 @@ class MemoryGroup:
 
     @shielded
     def seq_take(self, src: int, dst: int, n: int) -> None:
-        """Let dst have the first n positions of src, and nothing else, as far as they are kept by
-        token; windows and states are empty until they are read from a saved state."""
+        """Copy the first n positions of src to dst, which loses its content. This copies rows per
+        token only; windows and states are empty until `state_read`."""
         self.seq_rm(dst)
         for part in self.by_token:
             part.seq_take(src, dst, n)
@@ -248,8 +248,8 @@ class MemoryGroup:
 
     @shielded
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
-        """Move positions by delta. ContextError, and no change, where they would leave the range of
-        positions; what a cache has below 0 is removed, but a state cannot lose its past."""
+        """Move positions by delta. ContextError, and no change, if the result exceeds the range of
+        positions. Caches remove positions below 0; states cannot."""
         self._check_moved(seq_id, *span(p0, p1), delta)
         self.check_shift("seq_add")
         self._changed(-1, p0)  # others may share the cells
@@ -258,12 +258,12 @@ class MemoryGroup:
 
     @shielded
     def seq_shift(self, seq_id: int, p0: int, n: int) -> None:
-        """Remove n positions of a sequence from p0 on, and move later ones to their place.
+        """Remove n positions of a sequence from p0 on, and move later positions down.
 
         Other sequences lose the cells that move.
 
         Raises:
-            ContextError: The memory cannot be shifted. Nothing is changed.
+            ContextError: The memory cannot be shifted, and is unchanged.
         """
         self.check_shift("seq_shift", within=True)
         for kv in self.caches.values():
@@ -290,7 +290,7 @@ class MemoryGroup:
             raise ContextError(f"seq_add: position {top} + {delta} is not below {END}")
         if self.recr is not None:
             self.recr.check_move(seq_id, p0, p1, delta)
-        if abs(delta) > END:  # though there may be nothing to move
+        if abs(delta) > END:  # even if no position moves
             raise ContextError(f"seq_add: {delta} is not within {END} positions")
 
     def check_shift(self, what: str, within: bool = False) -> None:
@@ -327,22 +327,22 @@ class MemoryGroup:
         )
 
     def _written(self, partial: bool) -> list[MemoryPart]:
-        """Return the parts of a state; `partial` omits those that seq_rm can always truncate."""
+        """Return the parts of a state; `partial` omits parts that seq_rm can always truncate."""
         return [part for part in self.parts if not (partial and part.goes_back)]
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
-        """Write sequences; `partial` leaves out what seq_rm can always take back."""
+        """Write sequences; `partial` omits parts that seq_rm can always truncate."""
         for part in self._written(partial):
             part.state_write(io, seq_id, partial)
 
     @shielded
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
-        """Replace sequences by written ones; ContextError if they do not fit."""
+        """Replace sequences by saved sequences; ContextError if they do not fit."""
         self._changed(seq_id)
         try:
             for part in self._written(partial):
                 part.state_read(io, seq_id, partial)
-        except ContextError:  # half a state is none
+        except ContextError:  # an incomplete state is invalid
             for part in self.parts:
                 part.seq_rm(seq_id)
             raise

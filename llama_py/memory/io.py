@@ -38,7 +38,7 @@ class StateWriter:
 
 
 class StateReader:
-    """Takes the parts out again. ContextError where the state is too short or does not fit."""
+    """Reader of a saved state. ContextError if the state is too short or does not fit."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = np.frombuffer(data, np.uint8)
@@ -72,6 +72,6 @@ class StateReader:
         return self._take(found)
 
     def end(self) -> None:
-        """Raise ContextError unless everything was read."""
+        """Raise ContextError if bytes remain."""
         if self._at != self._data.size:
             raise ContextError(f"the state has {self._data.size - self._at} bytes too many")

@@ -38,7 +38,7 @@ def write_row(io: StateWriter, wholes: Iterable[Whole], row: int) -> None:
 
 
 def read_row(io: StateReader, wholes: Iterable[Whole], row: int) -> None:
-    """Read what `write_row` wrote."""
+    """Read a row that `write_row` has written."""
     for tensors, sections in wholes:
         parts = cut(io.blob(sum(t.nb[1] for t in tensors)), sections)
         for t, part in zip(tensors, parts, strict=True):

@@ -87,7 +87,7 @@ def plan_shift(
 
 
 def _turned_part(kv: KVCache, key: LayerKey, rope: Rope) -> tuple[Tensor, int]:
-    """Return a view of the dimensions that RoPE rotates, and where they begin in it.
+    """Return a view with the dimensions that RoPE rotates, and their offset in the view.
 
     The view is [n_rot, n_head_kv, cells], or has whole heads if blocks of the type or of the cache
     rotation cross these bounds.
@@ -107,7 +107,7 @@ def _turn(
 ) -> Tensor:
     base, scale = cparams.rope_freq(rope)
     ext_factor, _ = cparams.rope_yarn(rope)
-    # YaRN also scales, which has been done once: undo the scale that ggml derives from the factor
+    # YaRN also scales, which was applied before: undo the scale that ggml derives from the factor
     scaled = 1 - 0.1 * math.log(scale) if ext_factor else 1.0
     return rope_ext(
         keys,

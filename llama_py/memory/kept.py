@@ -5,9 +5,9 @@
 (KeysValues(8, 64, 64, window=Window(4096)),)   attention to the last 4096 tokens
 (State(n_embd_r, n_embd_s),)                    a recurrent layer
 (KeysValues(...), State(...))                   both in one layer
-(SameAs(19),)                                   what layer 19 keeps
-(KeysValues(...), Index(128))                   keys of an indexer beside its own
-(State(...), Tokens())                          the tokens themselves beside a state
+(SameAs(19),)                                   the data of layer 19
+(KeysValues(...), Index(128))                   additional keys for an indexer
+(State(...), Tokens())                          a state and the token ids
 (KeysValues(...), Compressed("csa", 4, 128))    one more key for every four tokens
 """
 
@@ -25,11 +25,11 @@ class KeysValues:
     """Keys and values of each token.
 
     n_embd_head_v  0: the values are the beginning of the keys
-    rope           how the keys were turned, so that they can be turned on
-    part           of the devices that share the layer, the one that has these heads; None: all
-    copied         they have all of it each, and the same
-    apart          each sequence has cells of its own, whatever the context says
-    rotated        by a Hadamard matrix, whatever the type of the cache
+    rope           rotation of the keys, which a position change continues
+    part           index of the device that has these heads, if devices share the layer; else None
+    copied         each of these devices has all heads
+    apart          each sequence has separate cells, regardless of the context
+    rotated        rotate by a Hadamard matrix, regardless of the cache type
     """
 
     n_head_kv: int
@@ -45,13 +45,13 @@ class KeysValues:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One more key per token, by which an indexer chooses cells; part and copied as above.
+    """Additional key per token for an indexer that selects cells; part and copied like KeysValues.
 
-    rotated  by a Hadamard matrix, whatever the type of the cache
+    rotated  rotate by a Hadamard matrix, regardless of the cache type
     pooled   keys are chosen by blocks of positions, which sequences that share some of
              their cells do not share
-    kpool    number of consecutive tokens chosen together, by a key that is stored in the row
-             of the last; 0: each by itself
+    kpool    number of consecutive tokens chosen together, by one key in the row of the last
+             token; 0: tokens are chosen separately
     """
 
     n_embd_head: int
@@ -68,9 +68,9 @@ class State:
     """n_embd_r floats of convolution state and n_embd_s of recurrent state, per sequence.
 
     n_embd_p   floats of a second convolution's state
-    r_sections, s_sections   what lies one after another in them: of devices that share the layer
-                             each has some of every section. (): it is all of a kind
-    part                     as above
+    r_sections, s_sections   sizes of their consecutive sections: if devices share the layer, each
+                             has a part of every section. (): a single section
+    part                     like KeysValues
     """
 
     n_embd_r: int
@@ -82,7 +82,7 @@ class State:
 
     @property
     def n_embd_states(self) -> int:
-        """All of a sequence."""
+        """Number of floats per sequence."""
         return self.n_embd_r + self.n_embd_s + self.n_embd_p
 
 
@@ -90,9 +90,9 @@ class State:
 class Compressed:
     """One key per `ratio` tokens, and the state of the tokens since the last one.
 
-    kind     a name; layers of one kind have the same sizes
-    overlap  keys are also made of the `ratio` tokens before their own
-    rotated  by a Hadamard matrix, whatever the type of the cache
+    kind     name of the type; its layers have the same sizes
+    overlap  keys also include the `ratio` tokens before their own
+    rotated  rotate by a Hadamard matrix, regardless of the cache type
     """
 
     kind: str
@@ -103,12 +103,12 @@ class Compressed:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens that a key is made of."""
+        """Number of tokens in a key."""
         return 2 * self.ratio if self.overlap else self.ratio
 
     @property
     def n_embd_state(self) -> int:
-        """Channels that are kept of each of them, and as many of their scores."""
+        """Dimensions of a token's state; its scores have the same number."""
         return 2 * self.n_embd_head if self.overlap else self.n_embd_head
 
     @property

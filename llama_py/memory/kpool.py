@@ -35,7 +35,7 @@ class SeqPools:
 
     stream      stream that holds its cells
     pos, cells  its positions in order, and their cells
-    starts      indices of those that begin a complete pool
+    starts      indices of the first position of each complete pool
     """
 
     stream: int
@@ -67,7 +67,7 @@ class PoolPlan:
 
     seqs    by sequence, the pools of sequences with cells
     is_new  for each pool, whether its key must be computed
-    safe    keys of pools are kept; not where sequences share cells, which may be of other pools
+    safe    pooled keys can be cached; False if sequences share cells with different pools
     """
 
     size: int
@@ -82,7 +82,7 @@ class PoolPlan:
 
     @cached_property
     def n_new(self) -> int:
-        """Keys that are made; at least one, so that the graph stays the same."""
+        """Number of new keys; at least one, which keeps the graph the same."""
         return max(int(np.count_nonzero(self.is_new)), 1)
 
     @cached_property
@@ -105,11 +105,11 @@ class Taken:
 
 
 class KPoolCache(KVCache):
-    """KV cache whose keys are pooled.
+    """KV cache with pooled keys.
 
-    stale  by sequence, the first position from which on pools may be others than those whose
-           keys are kept
-    safe   whether the last ubatch kept its keys
+    stale  by sequence, the first position from which pools may differ from the pools of the
+           cached keys
+    safe   the last ubatch's keys are cached
     """
 
     def __init__(self, pool: int, *args: Any, **kwargs: Any) -> None:

@@ -34,7 +34,7 @@ class KVCache(KVSlots):
     """Keys and values of all tokens of all sequences (llama_kv_cache).
 
     scored    keys of indexers
-    rotated   keys are rotated whatever their type: of indexers as a whole, others in blocks
+    rotated   rotate keys of any type: whole keys of indexers, others in blocks
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class KVCache(KVSlots):
         return KVCacheContext(self, [SlotInfo(streams, [])], [])
 
     def get_n_kv(self, place: SlotInfo) -> int:
-        """Return the number of cells that attention reads: all used ones, in steps of 256."""
+        """Return the number of cells that attention reads: the used range, rounded up to 256."""
         return self.padded(max(self.cells[stream].used_max_p1() for stream in place.strm))
 
     def padded(self, n_used: int) -> int:
@@ -91,8 +91,8 @@ class KVCache(KVSlots):
         self.tensors.copy_stream(src, dst)
 
     def wipe(self, stream: int, cells: Indices) -> None:
-        """Zero freed cells that are read although hidden (without flash attention, or scored): NaN
-        must not remain there."""
+        """Zero freed cells that attention reads although hidden (without flash attention, or
+        scored): NaN must not remain there."""
         if (self.tensors.v_trans or self.scored) and cells.size:
             self.tensors.zero_cells(stream, cells)
 
@@ -166,8 +166,8 @@ class KVCache(KVSlots):
             cells.ids[idxs] = ids
 
     def seq_take(self, src: int, dst: int, n: int) -> None:
-        """Let dst, which is empty, have the first n positions of src: the same cells, or copies in
-        a stream of its own, which has room for them."""
+        """Copy the first n positions of src to dst, which is empty: share the cells, or copy them
+        to a separate stream, which has enough free cells."""
         if self.stream_of(src) == self.stream_of(dst):
             self.seq_cp(src, dst, 0, n)
             return
@@ -205,8 +205,8 @@ class KVCacheContext(Walk):
         self.places = places
         super().__init__(ubatches)
         self._n_kv = kv.kv_size
-        self._n_pos: int | None = kv.kv_size  # None: not asked for since the last ubatch
-        self._found: tuple[SlotInfo, Forgotten] | None = None  # of what follows
+        self._n_pos: int | None = kv.kv_size  # None: to compute for the next ubatch
+        self._found: tuple[SlotInfo, Forgotten] | None = None  # for the next ubatch
 
     def as_if(self, n_used: int) -> None:
         """Set `n_used` cells and positions as in use, to measure a graph."""

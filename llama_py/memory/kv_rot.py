@@ -36,7 +36,7 @@ def rotate(cur: Tensor, rot: Tensor) -> Tensor:
 
 
 class Rotation:
-    """n_k, n_v: size of the blocks that K and V heads are rotated in; 0 for none."""
+    """Block sizes n_k and n_v of the rotation of K and V heads; 0: no rotation."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Rotation:
         self.n_v = STEP if type_v.block_size > 1 and _largest_block(v) else 0
 
     def build_input(self, name: str, n: int) -> Tensor | None:
-        """Create the input F32 [n, n]; None if nothing is rotated."""
+        """Create the input F32 [n, n]; None without rotation."""
         if not n:
             return None
         t = Tensor(F32, (n, n), name=name)

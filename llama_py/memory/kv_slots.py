@@ -49,9 +49,9 @@ class Applied(NamedTuple):
 class CellLayout:
     """The cells of a KV cache.
 
-    unified   all sequences share one stream of kv_size cells; else each has a stream of its own
+    unified   all sequences share one stream of kv_size cells; else each has a separate stream
     n_pos     positions of a token
-    window    what a token sees, None for all; cells out of sight of all to come are reused
+    window    sliding window, or None; cells that all later tokens cannot see are reused
     with_ids  cells know their tokens
     """
 
@@ -96,7 +96,7 @@ class KVSlots(MemoryPart):
         return seq_id if self.n_stream > 1 else 0
 
     def prepare(self, ubatches: list[UBatch]) -> list[SlotInfo]:
-        """Find cells for all ubatches, as if each was applied, and change nothing.
+        """Find cells for all ubatches by a trial on a copy.
 
         Raises ContextError if they do not all fit.
         """
@@ -179,7 +179,7 @@ class KVSlots(MemoryPart):
             self.heads[stream] = int(idx[-1]) + 1
 
     def follow(self, ubatch: UBatch, place: SlotInfo, forgotten: Forgotten) -> None:
-        """Apply a ubatch whose tokens come next in their sequences.
+        """Apply a ubatch that continues its sequences.
 
         forgotten  `overwritten` of the place
         """
@@ -245,7 +245,7 @@ class KVSlots(MemoryPart):
             else:
                 freed = cells.seq_rm(seq_id, p0, p1)
             self._lower_head(stream, freed)
-            if (p0, p1) == (0, END):  # a rollback is left alone: its cells are soon written again
+            if (p0, p1) == (0, END):  # a rollback does not wipe: its cells are soon overwritten
                 self.wipe(stream, freed)
         return True
 
@@ -325,7 +325,7 @@ class KVSlots(MemoryPart):
         return [int(s) for s in np.flatnonzero(shared) if s != seq_id]
 
     def moved_seqs(self) -> list[int]:
-        """Return the sequences whose positions changed since then."""
+        """Return the sequences with positions moved after the last rotation of their keys."""
         return sorted({s for cells in self.cells for s in cells.moved_seqs()})
 
     def seq_pos_min(self, seq_id: int) -> int:

@@ -21,11 +21,10 @@ from llama_py.memory.io import StateReader, StateWriter
 
 @dataclass(frozen=True, slots=True)
 class KVLayer:
-    """A layer that keeps keys and values; n_embd_head_v 0: values are the keys' beginning (MLA).
-
-    rope  how the keys were turned
-    part  of several devices that share the layer, the one with these heads; None: all are here
-    copied  all of these devices have the same
+    """A layer with keys and values; n_embd_head_v 0: values are the beginning of the keys (MLA).
+    rope  rotation of the keys
+    part  index of the device that has these heads, if devices share the layer; else None
+    copied  each of these devices has all heads
     """
 
     il: int
@@ -56,9 +55,9 @@ class RowLayout:
 
     v_trans  V is stored transposed (needed when flash attention is off): a stream of it holds
              [kv_size, n_embd_v_gqa]
-    same_as  layers that read another's
+    same_as  layers that read another layer's cache
     n_embd_v_max  the widest values of all caches of a memory
-    tag      in the names, where there are two caches of a layer's: `cache_idx_k_l%d`
+    tag      part of the names if a layer has two caches: `cache_idx_k_l%d`
     """
 
     type_k: GGMLType = F16
@@ -167,7 +166,7 @@ class KVTensors:
         return set_rows(self._all_streams(self.k[il]), rows, k_idxs)
 
     def cpy_v(self, v_cur: Tensor, v_idxs: Tensor, il: LayerKey) -> Tensor:
-        """Store v_cur likewise; with v_trans every element is a row of its own."""
+        """Store v_cur like `cpy_k`; with v_trans every element is a separate row."""
         v = self.v[il]
         n_embd, n_tokens = v_cur.ne[0] * v_cur.ne[1], v_cur.ne[2]
         if not self.v_trans:
@@ -208,7 +207,7 @@ class KVTensors:
             yield il, parts[:1] if parts[0].copied else parts
 
     def write_cells(self, io: StateWriter, stream: int, cells: Indices) -> None:
-        """Write the rows of these cells (ascending) of all layers to a saved state."""
+        """Write these cells (ascending) of all layers to a saved state."""
         for tensors, transposed in ((self.k, False), (self.v, self.v_trans)):
             for _, parts in self._saved_layers():
                 mine = [

@@ -28,14 +28,14 @@ def span(p0: int, p1: int) -> tuple[int, int]:
 
 
 class MemoryPart(ABC):
-    """One part of a `MemoryGroup`: tensors, and a record of which sequences use them.
+    """One part of a `MemoryGroup`: tensors, and a record of their sequences.
 
     Position ranges are [p0, p1); a negative p0 means 0, a negative p1 no end. seq_id -1 in seq_rm,
     state_write and state_read means all sequences.
 
     Attributes:
-        buffers: Devices, and the memory that the tensors have there.
-        n_rs_seq: Number of earlier states that are kept for rolling back.
+        buffers: Devices, and the part's buffers there.
+        n_rs_seq: Number of earlier states to roll back to.
     """
 
     buffers: Sequence[tuple[Device, Buffer]]
@@ -48,7 +48,7 @@ class MemoryPart(ABC):
 
     @property
     def by_token(self) -> bool:
-        """True if there are rows of every token, which a `partial` saved state leaves out."""
+        """True if each token has rows, which a `partial` saved state omits."""
         return self.goes_back
 
     @abstractmethod
@@ -64,7 +64,7 @@ class MemoryPart(ABC):
 
     @abstractmethod
     def layout(self) -> str:
-        """Describe what must agree for a saved state to be read back."""
+        """Describe the properties that must agree to read a saved state."""
 
     @abstractmethod
     def place(self, ubatches: list[UBatch]) -> Walk:
@@ -76,10 +76,10 @@ class MemoryPart(ABC):
 
     @abstractmethod
     def discard(self, ubatch: UBatch) -> list[int]:
-        """Forget a ubatch that was not computed, however far it was applied.
+        """Discard a ubatch that was not computed, even if it was applied incompletely.
 
         Returns:
-            The sequences that had to be removed, because their earlier state is gone.
+            Sequences that had to be removed, because their earlier state is lost.
         """
 
     @abstractmethod
@@ -134,11 +134,11 @@ class MemoryPart(ABC):
 
     @abstractmethod
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
-        """Write sequences; `partial` leaves out rows that are kept `by_token`."""
+        """Write sequences; `partial` omits rows of parts that are `by_token`."""
 
     @abstractmethod
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
-        """Replace sequences by written ones; ContextError if they do not fit."""
+        """Replace sequences by saved sequences; ContextError if they do not fit."""
 
 
 class CacheEntry(Protocol):
@@ -149,14 +149,14 @@ class CacheEntry(Protocol):
 
 
 class StateMemory(MemoryPart):
-    """States of recurrent layers: one per sequence, which stands for all tokens so far.
+    """States of recurrent layers: one per sequence, which represents all its tokens.
 
     A sequence is removed entirely, or rolled back to a snapshot of an earlier state.
 
     Attributes:
         size: Number of sequences.
         causal: States depend on earlier tokens only, so that snapshots are useful.
-        applied: The ubatch whose place was taken last.
+        applied: The last applied ubatch.
         moves_on: Positions can be moved.
         whole_seqs: Sequences are computed one after another if all tokens are outputs.
         apart: A token cannot be in several sequences.
@@ -178,7 +178,7 @@ class StateMemory(MemoryPart):
 
     @property
     def n_tail(self) -> int:
-        """Number of last tokens that a ubatch needs together to leave snapshots of them."""
+        """Number of last tokens that must be in one ubatch to get snapshots."""
         return self.n_rs_seq + 1 if self.n_rs_seq else 0
 
     @abstractmethod
@@ -199,10 +199,10 @@ class StateMemory(MemoryPart):
 
     @abstractmethod
     def _roll_back(self, seq_id: int, back: int) -> bool:
-        """Remove the last `back` tokens of a sequence. False if there is no snapshot for that."""
+        """Remove the last `back` tokens of a sequence. False if the snapshot is missing."""
 
     def _lost(self, ubatch: UBatch) -> set[int]:
-        """Return the sequences whose states a discarded ubatch's graph may have changed."""
+        """Return the sequences that a discarded ubatch's graph may have changed."""
         return set(ubatch.seq_id_unq)
 
     def discard(self, ubatch: UBatch) -> list[int]:
@@ -230,7 +230,7 @@ class StateMemory(MemoryPart):
         return True
 
     def _rm_elsewhere(self, seq_id: int, p0: int, p1: int) -> bool:
-        """Remove positions without the last one; a state stores none of them, so return True."""
+        """Remove positions before the last one. A state does not store them, so return True."""
         return True
 
     def check_copy(self, src: int, dst: int, p0: int, p1: int) -> None:
@@ -273,7 +273,7 @@ class StateMemory(MemoryPart):
             entry.pos //= d
 
     def _entry_in(self, seq_id: int, p0: int, p1: int) -> CacheEntry | None:
-        """Return the record of a sequence whose last position is in [p0, p1), else None."""
+        """Return the record of a sequence if its last position is in [p0, p1), else None."""
         check_seqs(self.size, seq_id)
         entry = self._entry(seq_id)
         return entry if entry is not None and p0 <= entry.pos < p1 else None
@@ -327,7 +327,7 @@ class NumberedStates(StateMemory):
 class StateWalk(Walk):
     """A batch's ubatches in a memory of states.
 
-    keeps  what the states are, for messages
+    keeps  description of the states, for messages
     """
 
     keeps: ClassVar[str]

@@ -48,11 +48,11 @@ class StateLayer(NamedTuple):
 
 class RecurrentMemory(RecurrentSlots):
     """`cache_r_l%d` [n_embd_r, rows] and `cache_s_l%d` [n_embd_s, rows], F32, one row per sequence
-    (llama_memory_recurrent); of a layer that devices share, each has `cache_r_l%d.%d`. A layer with
-    a second convolution has `cache_ple_r_l%d` [n_embd_p, rows] too.
+    (llama_memory_recurrent); if devices share a layer, each has `cache_r_l%d.%d`. A layer with a
+    second convolution also has `cache_ple_r_l%d` [n_embd_p, rows].
 
     rows = size * (1 + n_rs_seq): group g of size rows holds the states of g tokens back. A ubatch
-    with T tokens of a sequence leaves T - 1 such states.
+    with T tokens of a sequence writes T - 1 such states.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class RecurrentContext(StateWalk):
         self.mem.follow(ubatch)
 
     def get_n_rs(self) -> int:
-        """Return the number of states the graph reads: the ubatch's, and those that must move."""
+        """Return the number of states the graph reads: the ubatch's, and states that must move."""
         return self.mem.size if self.full else self.mem.n
 
     def get_head(self) -> int:
@@ -209,7 +209,7 @@ class RecurrentContext(StateWalk):
         return 0 if self.full else self.mem.head
 
     def get_rs_z(self) -> int:
-        """Return the row that the graph zeroes for new sequences; -1 for none."""
+        """Return the row that the graph zeroes for new sequences; -1: no row."""
         return 0 if self.full else self.mem.rs_z
 
     def get_size(self) -> int:
@@ -226,5 +226,5 @@ class RecurrentContext(StateWalk):
         return self.mem.p_l[self._key(il)]
 
     def s_copy(self, i: int) -> int:
-        """Return the row that state head + i is read from."""
+        """Return the source row of state head + i."""
         return self.mem.rows[i]

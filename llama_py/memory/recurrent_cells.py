@@ -14,13 +14,13 @@ class Cell:
     """A row of states, and (as entry i of the list of cells) where sequence i has its state.
 
     pos     last position of the state, -1 if the cell is empty
-    src     row the state is in now: itself, or -1 if it must start from zero
-    src0    row the next graph reads it from
-    tail    the cell of the sequence whose id is this cell's index, -1 for none
-    n_back  how many tokens the state can be rolled back: row g * size + this cell has the state of
-            g tokens back, for g up to that
-    at      the cell it was moved from
-    seq_id  the sequences that share the state
+    src     current row of the state: its own, or -1 if it must start from zero
+    src0    row that the next graph reads
+    tail    cell of the sequence whose id is this cell's index, -1: no cell
+    n_back  number of tokens that can be rolled back: row g * size + this cell has the state g
+            tokens back, for g up to n_back
+    at      cell before a move
+    seq_id  sequences that share the state
     """
 
     pos: int = -1

@@ -15,10 +15,10 @@ from llama_py.memory.recurrent_cells import Cell, steps_of_one
 class RecurrentSlots(StateMemory):
     """The cells of a recurrent memory, without their states.
 
-    head, n     the cells of the current ubatch; `rows` are the rows their states are read from
-    rs_z        the row that the graph zeroes for states that start; -1 for none
-    moves       old and new cells of states that are moved with their snapshots before the graph
-                runs; others move by `rows`
+    head, n     cells of the current ubatch; `rows` are the source rows of their states
+    rs_z        row that the graph zeroes for new states; -1: no row
+    moves       old and new cells of states that move with their snapshots before the graph runs;
+                other states move by `rows`
     """
 
     def __init__(self, size: int, n_rs_seq: int, causal: bool = True) -> None:
@@ -27,13 +27,13 @@ class RecurrentSlots(StateMemory):
 
     @property
     def has_snapshots(self) -> bool:
-        """True if earlier states are kept."""
+        """True if earlier states are stored."""
         return self.n_rs_seq > 0 and self.causal
 
     def reset(self) -> None:
         """Reset every cell to empty."""
         self.cells = [Cell() for _ in range(self.size)]
-        self.rs_idx = [0] * self.size  # by sequence: tokens to go back when its state is next read
+        self.rs_idx = [0] * self.size  # by sequence: tokens to roll back at the next read
         self.head = 0
         self.used = 0
         self.n = 0
@@ -43,15 +43,15 @@ class RecurrentSlots(StateMemory):
         self.applied: UBatch | None = None
 
     def prepare(self, ubatches: list[UBatch]) -> None:
-        """Check that all ubatches find a place; nothing is changed. ContextError if not."""
+        """Check that all ubatches fit, without a change. ContextError if not."""
         trial = copy(self)
         trial.cells = [c.copy() for c in self.cells]
         for ubatch in ubatches:
             trial.find_slot(ubatch)
 
     def find_slot(self, ubatch: UBatch) -> None:
-        """Move the ubatch's sequences into neighbouring cells [head, head + n), each alone in its
-        cell, and note where each state comes from."""
+        """Move the ubatch's sequences into adjacent cells [head, head + n), one cell per sequence,
+        and note the source of each state."""
         seqs = ubatch.seq_id[:: ubatch.n_seq_tokens]
         check_seqs(self.size, *(s for ids in seqs for s in ids))
         if self.head > self.used + 2 * len(seqs):
@@ -103,7 +103,7 @@ class RecurrentSlots(StateMemory):
         raise ContextError(f"all {self.size} recurrent states are in use; use a larger n_seq_max")
 
     def _own_cells(self, seqs: list[tuple[int, ...]]) -> tuple[int, int]:
-        """Give each sequence a cell that it shares with nobody; the first and last of them."""
+        """Give each sequence a separate cell; return the lowest and highest index."""
         following = self.head
         tails = []
         for ids in seqs:
@@ -121,7 +121,7 @@ class RecurrentSlots(StateMemory):
         return min(tails), max(tails)
 
     def _gather(self, seqs: list[tuple[int, ...]], low: int) -> None:
-        """Swap cells so that the ubatch's sequences stand at low, low + 1, ... in its order."""
+        """Swap cells to put the ubatch's sequences at low, low + 1, ... in its order."""
         for i, cell in enumerate(self.cells):
             cell.at = i
         for s, ids in enumerate(seqs):
@@ -139,9 +139,8 @@ class RecurrentSlots(StateMemory):
                     c.tail = dst if c.tail == src else src
 
     def _keep_snapshots(self, others: range) -> None:
-        """Move all cells as a whole if moving states alone would separate one of the cells
-        `others`, whose
-        sequences are not in the ubatch, from its snapshots."""
+        """Move all cells as a whole if moving states alone would separate cells `others`, with
+        sequences are not in the ubatch, from their snapshots."""
         self.moves = []
         if any(self.cells[i].n_back and self.cells[i].at != i for i in others):
             self.moves = [(cell.at, i) for i, cell in enumerate(self.cells) if cell.at != i]
@@ -160,7 +159,7 @@ class RecurrentSlots(StateMemory):
             cell.src = i
 
     def apply_ubatch(self, ubatch: UBatch) -> None:
-        """Take the ubatch's place: `rows` are those its states [head, head + n) are read from."""
+        """Apply a ubatch; set `rows` to the source rows of its states [head, head + n)."""
         self.applied, self.rows = ubatch, []
         self.find_slot(ubatch)
         for cell in self.cells[self.head : self.head + self.n]:
@@ -172,7 +171,7 @@ class RecurrentSlots(StateMemory):
         self._copy_rows([(g + old, g + new) for old, new in self.moves for g in groups])
 
     def is_settled(self, ubatch: UBatch) -> bool:
-        """Return True if all states of the current ubatch, which has as many tokens per sequence,
+        """Return True if all states of the current ubatch, with equal tokens per sequence,
         are in place and no others move."""
         here = range(self.head, self.head + self.n)
         if self.rows != [*here] or self.rs_z >= 0 or self.moves or self.n != ubatch.n_seqs:
@@ -181,7 +180,7 @@ class RecurrentSlots(StateMemory):
         return all(self.cells[i].seq_id == set(ids) and len(ids) == 1 for i, ids in own)
 
     def follow(self, ubatch: UBatch) -> None:
-        """Apply as many more tokens of each of these sequences, without a gap."""
+        """Apply the same number of further tokens of each sequence, without a gap."""
         self.applied, n = ubatch, ubatch.n_seq_tokens
         n_back = min(n - 1, self.n_rs_seq) if self.has_snapshots else 0
         for i in range(ubatch.n_seqs):
@@ -189,7 +188,7 @@ class RecurrentSlots(StateMemory):
             cell.pos, cell.n_back = int(ubatch.pos[n * i + n - 1]), n_back
 
     def _lost(self, ubatch: UBatch) -> set[int]:
-        """Return the sequences whose states the graph was writing or moving."""
+        """Return the sequences with states that the graph was writing or moving."""
         moved = {s for _, new in self.moves for s in self.cells[new].seq_id}
         lost = moved.union(ubatch.seq_id_unq)
         for i, row in enumerate(self.rows):
@@ -212,10 +211,10 @@ class RecurrentSlots(StateMemory):
 
     @abstractmethod
     def _copy_rows(self, rows: list[tuple[int, int]]) -> None:
-        """Copy states between rows, old and new ones; all are read before the first is written."""
+        """Copy states between rows (old, new); read all before writing the first."""
 
     def _roll_back(self, seq_id: int, back: int) -> bool:
-        """Go back to a snapshot; a second time only after tokens were decoded from it."""
+        """Roll back to a snapshot; again only after tokens were decoded from it."""
         cell = self.cells[self.cells[seq_id].tail]
         if back > cell.n_back:
             return False
@@ -227,8 +226,8 @@ class RecurrentSlots(StateMemory):
         return True
 
     def _split_off(self, seq_id: int, back: int) -> bool:
-        """Give a sequence the state of `back` tokens ago in a cell of its own, while others stay
-        where they are; False without a free cell."""
+        """Copy the state of `back` tokens ago to a separate cell for this sequence; other sequences
+        keep the shared cell. False without a free cell."""
         shared = self.cells[seq_id].tail
         if self.used == self.size:
             return False

@@ -1,5 +1,4 @@
-"""Caches of another context, read by a draft model that stores nothing in them
-(llama-kv-cache.cpp, `other`)."""
+"""Read-only caches of another context, for a draft model (llama-kv-cache.cpp, `other`)."""
 
 from __future__ import annotations
 
@@ -20,13 +19,13 @@ from llama_py.memory.mask import MaskRule, kq_mask
 
 class SharedMemory(MemoryGroup):
     """Read-only memory of another context's model. Tokens take no cells, so several may have the
-    same position, first the one after the stored tokens; nothing is ever removed.
+    same position, first the one after the stored tokens; cells are never removed.
     """
 
     def __init__(
         self, other: MemoryGroup, layers: Mapping[int, int], windows: Mapping[int, Window | None]
     ) -> None:
-        """Map `layers` to those of the other model; `windows`: sliding window of each layer."""
+        """Map `layers` to layers of the other model; `windows`: sliding window of each layer."""
         super().__init__({}, None, {il: other.of[read] for il, read in layers.items()})
         self._other, self._layers = other, dict(layers)
         self._windows = {self.of[il]: window for il, window in windows.items()}
@@ -66,7 +65,7 @@ class SharedMemory(MemoryGroup):
 
 
 class SharedWalk(KVCacheContext):
-    """Context of a batch whose tokens attend to another context's cache."""
+    """Batch that attends to another context's cache."""
 
     def __init__(
         self,

@@ -36,9 +36,9 @@ from llama_py.memory.recurrent_cells import steps_of_one
 class StateSlot:
     """Stored state of one sequence.
 
-    pos      last position of the state, -1 if there is none
-    n_steps  tokens whose states are in the checkpoints, the last of them the state's own
-    n_back   number of these that may be rolled back
+    pos      last position of the state, -1 if it is empty
+    n_steps  number of tokens with a checkpoint; the last is the current state
+    n_back   number of checkpoints that may be rolled back
     """
 
     pos: int = -1
@@ -47,13 +47,13 @@ class StateSlot:
 
 
 class SlotMemory(NumberedStates):
-    """`cache_s_l%d` [n_embd_r + n_embd_s, size], F32: of each sequence the last inputs
-    [d_conv - 1, conv_dim], then the state [S, S, H], whose value index is the fast one.
+    """`cache_s_l%d` [n_embd_r + n_embd_s, size], F32: for each sequence the last inputs
+    [d_conv - 1, conv_dim], then the state [S, S, H] with the value index as fast dimension.
 
     With n_rs_seq there are checkpoints of every slot: `per_step_conv_l%d` [(n_rs_seq + 1) *
     n_embd_r, size] and `per_step_ssm_l%d` [n_rs_seq * n_embd_s, size]. A ubatch of T tokens, more
-    than one and at most n_rs_seq + 1, leaves inputs and states after each token, but the last
-    state, which is in the row. Of a layer that devices share, each has `cache_s_l%d.%d`.
+    than one and at most n_rs_seq + 1, writes inputs and states after each token, except the last
+    state, which is in the row. If devices share a layer, each has `cache_s_l%d.%d`.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class SlotMemory(NumberedStates):
         self.slots[seq_id] = StateSlot()
 
     def _roll_back(self, seq_id: int, back: int) -> bool:
-        """Put a checkpoint into the row (llama_kv_cache::per_step_restore); earlier ones stay."""
+        """Copy a checkpoint into the row (llama_kv_cache::per_step_restore); keep earlier ones."""
         slot = self.slots[seq_id]
         if back > slot.n_back:
             return False

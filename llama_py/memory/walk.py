@@ -22,7 +22,7 @@ class Walk(ABC):
         self._i = 0
 
     def on(self, part: int) -> Self:
-        """Return a copy for one of the devices that share layers."""
+        """Return a copy for one device, if devices share layers."""
         found = copy(self)
         found.part = part
         return found
@@ -46,7 +46,7 @@ class Walk(ABC):
 
     @property
     def is_settled(self) -> bool:
-        """True if the next tokens of these sequences need only `follow`, as long as there is room
+        """True if the next tokens of these sequences need only `follow`, while cells are free
         and memory is not changed otherwise.
         """
         return False
