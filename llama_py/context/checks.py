@@ -72,8 +72,8 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
 
 
 def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
-    """Return the number of earlier states to keep per sequence: as requested, as far as they fit; 0
-    if rollback needs none."""
+    """Return the number of earlier states per sequence: as requested, limited by rs_ram; 0 if the
+    model rolls back without states."""
     hp, architecture = model.hparams, model.architecture
     layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else hp.kept_layers
     kept = (k for il in layers for k in architecture.kept(il))

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Companion(Protocol):
-    """An object of a higher layer that lives as long as its context.
+    """Object of a higher layer with the lifetime of its context.
 
-    host_bytes   what it takes of the host's memory
+    host_bytes   bytes of host memory that it uses
     """
 
     @property

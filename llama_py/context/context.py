@@ -46,7 +46,7 @@ from llama_py.support.signature import takes
 
 log = logging.getLogger("llama_py")
 
-NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
+NOTHING = MemoryGroup({}, None, {})  # memory of an encoder
 
 
 def log_removed(seqs: list[int]) -> None:
@@ -58,17 +58,17 @@ class Context(Closing, Accompanied, Watched):
     """The memory of a model's sequences, and the graphs that advance it.
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
-    h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
+    h_nextn   F32 input rows of the NextN layers, after `set_embeddings_nextn`
     layer_inp  F32 [n_tokens, n_embd] by layer, after `set_embeddings_layer_inp`
-    embd_seq  with `embeddings`, F32 [n_embd] of each sequence of the last batch, or of a reranker
-              its scores; empty for pooling "none"
+    embd_seq  with `embeddings`, F32 [n_embd] of each sequence of the last batch, or the scores of
+              a reranker; empty for pooling "none"
     checker   counts the nodes that `check` compared
     runner    has the graphs
-    on_graph  called with each graph, built or used again, and its ubatch before it is run
-    n_followed  how many batches went the short way of a token after a token
+    on_graph  called with each graph, built or reused, and its ubatch before it runs
+    n_followed  number of batches on the fast path of next tokens
     """
 
-    if not TYPE_CHECKING:  # a descriptor would hide the types of these
+    if not TYPE_CHECKING:  # a descriptor would hide the types of these attributes
         cparams, gtype, on_graph, _cvec, _encoded, _head = (Setting() for _ in range(6))
 
     @takes(ContextParams)
@@ -113,8 +113,8 @@ class Context(Closing, Accompanied, Watched):
 
     @property
     def epoch(self) -> int:
-        """Grows with everything but a token after a token: settings, other batches, changes of the
-        memory, other graphs. Equal epochs say that nothing of these has happened between them."""
+        """Counter of changes, except next tokens: settings, other batches, changes of the memory,
+        other graphs. If two epochs are equal, no change happened between them."""
         return self.n_settings + self.memory.changes + self.runner.n_changes
 
     @property
@@ -123,7 +123,7 @@ class Context(Closing, Accompanied, Watched):
 
     @property
     def n_reused(self) -> int:
-        """Number of times a graph was reused."""
+        """Number of times that a graph was reused."""
         return self.runner.n_reused
 
     @property
@@ -148,8 +148,7 @@ class Context(Closing, Accompanied, Watched):
         return create_memory({il: arch.kept(il) for il in layers}, how)
 
     def _shared_memory(self, target: Context) -> MemoryGroup:
-        """Return the memory of a model that attends to what another model, for which it drafts,
-        keeps."""
+        """Return the memory of a draft model that attends to the target model's cache."""
         theirs, hp = target.model.architecture, self.model.hparams
         self.cparams = replace(self.cparams, flash_attn=target.cparams.flash_attn)
         kept = {il: theirs.kept(il) for il in range(target.model.hparams.n_layer)}
@@ -170,13 +169,13 @@ class Context(Closing, Accompanied, Watched):
         """Advance the sequences of a batch. -> F32 [n, n_vocab], the rows in the batch's order
 
         tokens   ids that continue sequence `seq_id`, or a Batch
-        logits   of which tokens, unless the batch says itself
-        copy     False: rows are not to be changed, and good until the context computes again
+        logits   tokens to return logits for, unless the batch specifies them
+        copy     False: rows are read-only, and valid until the context computes again
 
-        Raises ContextError, before anything is computed, for a batch that is malformed or does not
-        fit, and while another thread decodes: each needs a context of its own. After Ctrl-C or an
-        error, sequences end at the last complete ubatch; those of a recurrent model are empty. An
-        exception of another signal's handler, or planted by a debugger, is not survived.
+        Raises ContextError before the computation if the batch is malformed or does not fit, and
+        if another thread decodes: create one context per thread. After Ctrl-C or an error,
+        sequences end at the last complete ubatch; a recurrent model's sequences are empty.
+        Exceptions from other signal handlers or debuggers may leave the memory invalid.
         """
         self._refuse_others()
         with self._at_work:
@@ -300,7 +299,7 @@ class Context(Closing, Accompanied, Watched):
 
     def prepare(self, n_tokens: int | Iterable[int], n_seqs: int = 1) -> None:
         """Compile all kernels for batches of n_tokens tokens of n_seqs sequences, with all logits
-        and with the last ones, in a full and in an empty memory. Nothing is computed."""
+        and of the last tokens, in a full and in an empty memory, without computing."""
         each = [n_tokens] if isinstance(n_tokens, int) else n_tokens
         self.runner.prepare(self._shaped((n, n_seqs) for n in each))
 
@@ -333,11 +332,11 @@ class Context(Closing, Accompanied, Watched):
     def load_state(
         self, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
     ) -> list[int]:
-        """Put a saved state in place; the tokens saved with it. See llama_py.context.state.load."""
+        """Restore a saved state; return its tokens. See llama_py.context.state.load."""
         return state.load(self, data, seq_id, partial=partial)
 
     def close(self) -> None:
-        """Give memory back. Nothing can be decoded after that."""
+        """Release the memory. The context cannot decode after that."""
         self.close_companions()
         self._next = None
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
@@ -366,8 +365,8 @@ class Context(Closing, Accompanied, Watched):
         )
 
     def set_head(self, head: Linear | None) -> None:
-        """Set the head for logits [n_embd, n], with at most as many rows as the model's; None: its
-        own."""
+        """Set the LM head for logits [n_embd, n] with up to the model's number of rows; None:
+        the model's LM head."""
         self._head = head
 
     def set_control_vector(
@@ -386,7 +385,7 @@ class Context(Closing, Accompanied, Watched):
         self, adapters: Mapping[Adapter, float] | None = None, seq_id: int | None = None
     ) -> None:
         """Set the adapters of a sequence, from `model.load_adapter`, each with a scale; None
-        removes them. Memory stays as it was computed.
+        removes them. Cached tokens are not computed again.
 
         seq_id  None: all sequences
 
@@ -429,7 +428,7 @@ class Context(Closing, Accompanied, Watched):
         )
 
     def _apply_shift(self) -> None:
-        """Rotate the cached keys whose positions were moved since."""
+        """Rotate the cached keys of moved positions."""
         cparams = self.cparams
 
         def factors(il: int) -> Tensor | None:
@@ -454,7 +453,7 @@ class Context(Closing, Accompanied, Watched):
     def _process_ubatch(
         self, ubatch: UBatch, memory: MemoryGroup, mctx: GroupContext, outputs: Outputs
     ) -> None:
-        """Compute a ubatch and read its rows, or leave the memory as it was."""
+        """Compute a ubatch and read its rows; after an error, restore the memory."""
         with Shield(), self._discard_on_error(ubatch, memory):
             mctx.apply()
             n_outputs = int(np.count_nonzero(ubatch.output))
@@ -479,7 +478,7 @@ class Context(Closing, Accompanied, Watched):
         )
 
     def _resolve_fused_ops(self) -> None:
-        """Disable fused ops that the device cannot run, where the caller chose "auto"."""
+        """Disable fused ops that the device cannot run, if the caller chose "auto"."""
         p, n_seqs = self.params, self.cparams.n_seq_max
         full = full_params(self.model, self._graph_params, self.memory, n_seqs, n_seqs)
         refused = self.runner.refused(self.model.architecture.graph(full).fused)
@@ -494,6 +493,6 @@ class Context(Closing, Accompanied, Watched):
             log.warning("%s cannot be one op: %s", what, why)
 
     def _reserve(self) -> None:
-        """Compute buffers for the largest graphs, so that decode allocates nothing."""
+        """Compute buffers for the largest graphs, so that decode does not allocate."""
         full = largest(self.model, self._graph_params, self.memory, self.cparams)
         self.runner.reserve(full)

@@ -1,4 +1,4 @@
-"""Largest graphs of a context, for which compute buffers are allocated once
+"""Largest graphs of a context, which determine the compute buffers
 (llama_context::sched_reserve)."""
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def full_params(
     n_seqs: int,
     n_used: int | None = None,
 ) -> GraphParams:
-    """Return the parameters of the largest graph for so many tokens, all outputs, of a full memory,
-    or n_used cells of it."""
+    """Return the parameters of the largest graph for n_tokens tokens, all outputs, and a full
+    memory or n_used cells."""
     hp = model.hparams
     ubatch = ubatch_reserve(-(-n_tokens // n_seqs), n_seqs, hp.n_pos_per_embd)
     mctx = memory.init_full(n_seqs)
@@ -43,7 +43,7 @@ def full_params(
 def largest(
     model: Loaded, params_of: ParamsOf, memory: MemoryGroup, cp: CParams
 ) -> list[GraphParams]:
-    """Return the graphs to measure: an encoder, one sequence, all of them, single tokens."""
+    """Return the graphs to measure: encoder, one sequence, all sequences, single tokens."""
     n_seqs, n_tokens = cp.n_seq_max, min(cp.n_ctx, cp.n_ubatch)
     # one sequence alone can need more than all together: some inputs grow with its length
     shapes = dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)])
@@ -55,7 +55,6 @@ def largest(
 
 
 def _longest_text(hp: HParams, cp: CParams) -> Cross:
-    """Return an encoder result for a text of the training length, or the longest one that fits a
-    ubatch."""
+    """Return an encoder result for a text of the training length, limited to a ubatch."""
     n = min(hp.n_ctx_train, cp.n_ubatch)
     return Cross(np.broadcast_to(np.float32(0), (n, hp.n_embd)), [(0,)] * n)

@@ -1,7 +1,7 @@
-"""Fast path that decodes the next token of the same sequences, or as many more tokens of one
-sequence after a few, as when verifying accepted drafts.
+"""Fast path that decodes the next token of the same sequences, or the same number of further tokens
+of one sequence, as when verifying accepted drafts.
 
-The graph is the same, and only the parts of memory and inputs that grow are changed: checking,
+The graph is the same, and only the growing parts of memory and inputs are changed: checking,
 splitting and placing are skipped. All other batches are decoded normally."""
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from llama_py.memory import GroupContext
 
 @dataclass(slots=True)
 class Following:
-    """Tokens that were decoded together, one of each sequence or some of one, all with logits.
+    """The last batch: one token of each sequence, or several tokens of one, all with logits.
 
-    epoch  that of the context when they were decoded: while it is the same, nothing else has
-           happened
+    epoch  the context's epoch after that batch: while it is equal, the fast path is valid
     """
 
     n_vocab: int
@@ -83,7 +82,7 @@ class Following:
         logits."""
         try:
             return self._has_next(batch, logits)
-        except TypeError:  # it is no such batch at all, which is told elsewhere
+        except TypeError:  # malformed; the normal path reports it
             return False
 
     def _has_next(self, batch: Batch, logits: Wanted) -> bool:
@@ -113,7 +112,7 @@ class Following:
 
 
 def _rows(embd: Any) -> F32:
-    with np.errstate(over="ignore"):  # what is no 32-bit number is refused
+    with np.errstate(over="ignore"):  # the caller rejects values outside F32
         return np.ascontiguousarray(embd, np.float32)
 
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("llama_py")
 
-N_GRAPHS = 4  # built graphs that are kept for reuse
+N_GRAPHS = 4  # built graphs to keep for reuse
 OnGraph = Callable[[GraphResult, UBatch], None]
 WantedOf = Callable[[GraphResult], Taps | None]
 
 
 def set_threads(devices: Sequence[Device], p: ContextParams) -> None:
-    """Give each device as many threads as a context asks for."""
+    """Set the context's numbers of threads on each device."""
     for device in devices:
         if p.n_threads is not None:
             device.set_threads(p.n_threads)
@@ -47,12 +47,12 @@ def set_threads(devices: Sequence[Device], p: ContextParams) -> None:
 class Runner:
     """The scheduler of a context, and the graphs that it has planned.
 
-    graphs    those that may be used again, the latest first; n_graphs  at most so many with a token
-              of each sequence, and as many others: new prompts do not push those of answers out
-    n_reused  how often one was used again
-    n_changes  how often another graph became the first one
+    graphs    graphs for reuse, the latest first; n_graphs  maximum number of graphs with one token
+              per sequence, and of other graphs: prompts do not evict graphs of responses
+    n_reused  number of reuses
+    n_changes  number of times that another graph became the first one
     checker   counts the nodes that `check` compared
-    ubatch    that which is computed
+    ubatch    ubatch in computation
     """
 
     def __init__(self, model: Loaded, p: ContextParams) -> None:
@@ -65,7 +65,7 @@ class Runner:
         self.n_reused = self.n_changes = 0
         self.checker = _checker(model, p.check) if p.check else None
         self.progress, self._several = p.progress, p.n_seq_max > 1
-        self._lacks_next: list[Callable[[], bool]] | None = None  # of devices, for the next token
+        self._lacks_next: list[Callable[[], bool]] | None = None  # by device, for the next token
         how = CompileOptions(told(p.progress), p.fuse and p.watch is None and not p.check)
         devices = list(model.placement.devices)
         self.sched = Scheduler(
@@ -92,8 +92,7 @@ class Runner:
         return self._computed(res, plan, params.ubatch, on_graph)
 
     def again(self, ubatch: UBatch, on_graph: OnGraph | None) -> GraphResult:
-        """Compute the tokens after those of the last `run`, in its graph, which they are known to
-        fit."""
+        """Compute the tokens after the tokens of the last `run`, in its graph, which fits them."""
         res, plan = self.graphs[0]
         self.n_reused += 1
         res.follow(ubatch)
@@ -154,9 +153,9 @@ class Runner:
 
     @collected_later()
     def prepare(self, params: Iterable[GraphParams], key: str = "") -> None:
-        """Compile the kernels of all these graphs; the graphs are not kept.
+        """Compile the kernels of all these graphs; the graphs are discarded.
 
-        key   if not empty: name by which `Scheduler.has_provided` finds them in later processes
+        key   if not empty: name for `Scheduler.has_provided` in later processes
         """
         built = map(self.model.architecture.graph, params)
         with shown(self.progress):
@@ -165,7 +164,7 @@ class Runner:
     def key_of(self, params: GraphParams, shapes: Sequence[tuple[int, int]]) -> str:
         """Return a digest of one graph, and of (tokens, sequences) of graphs made in the same way.
 
-        The graph stands for everything else that decides which kernels the others need: the
+        The graph represents everything else that determines the kernels of the others: the
         model's layers, types of weights and caches, variants of blocks, adapters.
         """
         nodes = [
@@ -182,7 +181,7 @@ class Runner:
         return asked is not None and (self._several or any(lacks() for lacks in asked))
 
     def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
-        """Return nodes whose device is fixed, not chosen by the scheduler
+        """Return nodes with a fixed device, which the scheduler does not choose
         (llama_context::graph_get_cb)."""
         model = self.model
         pins = [(t, model.placement.host) for t in res.on_host]
@@ -193,7 +192,7 @@ class Runner:
         return pins
 
     def _in_parts(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
-        """Return nodes of layer parts that devices share, except those of keys on the host."""
+        """Return nodes of layer parts that devices share, except nodes of keys on the host."""
         group, free = self.model.placement.group, res.of_host_keys
         parts = ((t, group[number]) for t, number in res.in_part if id(t) not in free)
         return [(t, device) for t, device in parts if _writes_at(device, t)]
@@ -214,7 +213,7 @@ class Runner:
 
     @collected_later()
     def reserve(self, full: list[GraphParams]) -> None:
-        """Compute buffers for the largest graphs, so that decode allocates nothing."""
+        """Compute buffers for the largest graphs, so that decode does not allocate."""
         start = perf_counter()
         graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
         work: list[tuple[Device, list[Work]]] = []
@@ -223,7 +222,7 @@ class Runner:
             work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
             if params.gtype != "encoder":
                 graphs[params.ubatch.n_tokens] = len(res.graph.nodes), self.sched.n_splits
-        single = ((d, steps) for d, steps in work if isinstance(d, KeepsKernels))  # the last ones
+        single = ((d, steps) for d, steps in work if isinstance(d, KeepsKernels))  # last graph's
         self._lacks_next = [d.lacks(steps) for d, steps in single]
         for device, size in zip(self.model.placement.devices, self.compute_sizes(), strict=True):
             log.info(
@@ -272,7 +271,7 @@ def _writes_at(device: Device, node: Tensor) -> bool:
 
 
 def _checker(model: Loaded, device: str) -> Checker:
-    """Return a checker on the device of that name, whose weights are the bytes of the file."""
-    from ggml_py.inspection.check import Checker  # most contexts check nothing
+    """Return a checker on the named device, with the file's unpacked weights."""
+    from ggml_py.inspection.check import Checker  # most contexts have no checker
 
     return Checker(find_device(device), model.plain_bytes)

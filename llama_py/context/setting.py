@@ -10,9 +10,9 @@ class CountsSettings(Protocol):
 
 
 class Setting:
-    """An attribute that graphs depend on: setting it begins another epoch.
+    """An attribute that graphs depend on: setting it starts another epoch.
 
-    It has no `__get__`, so that reading it costs as much as reading any attribute.
+    It has no `__get__`, so reading it is as fast as reading any other attribute.
     """
 
     def __set_name__(self, owner: type[CountsSettings], name: str) -> None:

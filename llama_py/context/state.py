@@ -39,7 +39,7 @@ def save(
 
     partial  omit parts that `seq_rm` can truncate (attention): a checkpoint to return to while
              later positions are still in memory
-    tokens   saved with it: the sequence's tokens
+    tokens   the sequence's tokens, which are saved with it
     """
     scope = "all sequences" if seq_id < 0 else "one sequence"
     io = begin(ctx, f"{'checkpoint' if partial else 'state'} of {scope}")
@@ -51,11 +51,11 @@ def save(
 def load(
     ctx: Remembering, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
 ) -> list[int]:
-    """Replace the context's memory by a saved state; returns the tokens saved with it.
+    """Replace the context's memory by a saved state; return the tokens saved with it.
 
-    A sequence may be loaded into another sequence or context. Raises
-    ContextError, without a change, for data that is broken or from another model or layout; if the
-    context is too small for it, the sequence is empty afterwards.
+    A sequence may be loaded into another sequence or context. Raises ContextError, without a
+    change, for data that is broken or from another model or layout; if the context is too
+    small, the sequence is empty afterwards.
     """
     scope = "all sequences" if seq_id < 0 else "one sequence"
     io = opened(ctx, data, f"{'checkpoint' if partial else 'state'} of {scope}")

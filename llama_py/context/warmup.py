@@ -24,8 +24,8 @@ def make_ready(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
 
 
 def make_all_ready(ctx: Context, force: bool = False) -> None:
-    """Compile all missing kernels for prompts of any length, constrained responses, and several
-    sequences: a chat or a server then compiles nothing later.
+    """Compile all missing kernels for prompts of any length, constrained responses, and parallel
+    sequences: a chat or a server then compiles no kernel later.
 
     force   look for each kernel, even if an earlier process noted that it compiled all
     """
@@ -37,16 +37,16 @@ def make_all_ready(ctx: Context, force: bool = False) -> None:
 
 
 def _sizes_of(ctx: Context, n_prompt: int, n_more: int) -> list[int]:
-    """Return sizes of ubatches: whole ones of the prompt, its last one, one token, and drafts."""
+    """Return sizes of ubatches: full and last ubatch of the prompt, one token, and drafts."""
     most = min(ctx.cparams.n_ubatch, ctx.n_ctx)
     few = (n for n in (*SIZES, n_more) if n <= min(n_more, most))
     return [n for n in dict.fromkeys((min(n_prompt, most), n_prompt % most, *few)) if n]
 
 
 def warm_up(ctx: Context, shifts: bool = False) -> None:
-    """Run the model on two tokens and on one, which are forgotten. The memory must be empty.
+    """Run the model on two tokens and on one, then clear the memory, which must be empty.
 
-    shifts  what is kept will be moved to other positions
+    shifts  compile also the kernels that move positions
     """
     if not ctx.memory.parts or ctx.model.has_encoder or ctx.n_ctx < 5 or ctx.checker is not None:
         return

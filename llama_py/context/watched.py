@@ -91,7 +91,7 @@ class Watched(ABC):
         return self._full_graph(1).t_h_nextn is not None
 
     def _some_graphs(self) -> list[GraphResult]:
-        """Return a graph of one token, and one of several."""
+        """Return a graph for one token, and a graph for several."""
         several = min(self.cparams.n_ubatch, 64, self.cparams.n_ctx)
         return [self._full_graph(n) for n in (1, several)]
 

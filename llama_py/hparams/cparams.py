@@ -1,4 +1,4 @@
-"""Context parameters: how a model is to be run, settled once per context (llama-cparams.h)."""
+"""Context parameters: how to run a model, fixed when the context is created (llama-cparams.h)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CParams:
     nextn_layer        number of the NextN layer that a draft graph runs, from 0
     offload_kqv        caches are on the devices of their layers, not on the host
     swa_full           caches of layers with a window keep all tokens
-    reduce_type        of sums over devices, for more than a few tokens
+    reduce_type        type of all-reduce sums for more than a few tokens
     forms              chosen variants of blocks (llama_py.hparams.forms)
     """
 

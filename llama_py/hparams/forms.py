@@ -5,15 +5,15 @@ A block declares its kind once, and asks its graph which form to build:
     DELTA_NET = Form("delta_net", ("fused", "chunked"), "how gated delta nets are computed")
     if g.form(DELTA_NET) == "fused": ...
 
-A context takes the choice of a user, `forms={"delta_net": "chunked"}`; a command `--form`. What is
-left open is the first form, where every device can run its nodes, else the second.
+A user chooses with `forms={"delta_net": "chunked"}` or the flag `--form`. The default is the first
+form if every device can run its nodes, else the second.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-SLOTS = "slots"  # the form of any kind whose states are rows of slots (llama_py.memory.slots)
+SLOTS = "slots"  # form of any kind that stores states in slots (llama_py.memory.slots)
 
 KNOWN: dict[str, Form] = {}
 
@@ -22,9 +22,9 @@ KNOWN: dict[str, Form] = {}
 class Form:
     """A kind of block.
 
-    names     its forms: the first is one op, the second does without it
+    names     its forms: the first is one op, the second uses other ops
     meaning   a line of help
-    go_back   those that can keep the states of earlier tokens; the first always can
+    go_back   forms that can store the states of earlier tokens; the first always can
     """
 
     kind: str

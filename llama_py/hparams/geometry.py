@@ -10,8 +10,8 @@ from typing import Any, Literal
 ROPE_NONE, ROPE_NORMAL, ROPE_NEOX, ROPE_MROPE, ROPE_IMROPE = -1, 0, 2, 8, 40
 
 WindowKind = Literal["standard", "chunked", "symmetric"]
-# Which layers (llama_non_causal_type): all, or those with windows; "swa_full": all, and in these
-# tokens of a ubatch see each other however far they are apart
+# Layers with non-causal attention (llama_non_causal_type): all, or layers with windows; "swa_full":
+# all, and in layers with windows the tokens of a ubatch see each other at any distance
 NonCausal = Literal["all", "swa_only", "swa_full"]
 
 
@@ -21,8 +21,8 @@ class Window:
     (llama_hparams::is_masked_swa).
 
     standard   the last `size` tokens
-    chunked    those of its own chunk of `size`
-    symmetric  those at most size / 2 away, before and after
+    chunked    the tokens of the same chunk of `size`
+    symmetric  the tokens at a distance of up to size / 2, before and after
     """
 
     size: int
@@ -44,7 +44,7 @@ class Rope:
     type       ggml's mode
     n_rot      rotated dimensions, from `offset` on
     freq_base, freq_scale   as trained
-    sections   channel pairs of each position axis, where there are several
+    sections   dimension pairs of each position axis, if there are several
     fixed      the context's frequencies do not apply
     yarn       the context's YaRN does
     plain      no other parameter of YaRN applies either
@@ -64,7 +64,7 @@ class Rope:
 
 
 def unturned_pairs(sections: Sequence[int], n_rot: int) -> list[int]:
-    """Return the channel pairs that interleaved sections leave to the fourth axis (ggml_rope_multi
+    """Return dimension pairs that interleaved sections leave to the fourth axis (ggml_rope_multi
     with GGML_ROPE_TYPE_IMROPE)."""
     size = sum(sections)
     return [i for i in range(n_rot // 2) if i % size >= 3 * sections[(i % size) % 3]]
@@ -75,12 +75,12 @@ class LayerShape:
     """Sizes of one layer.
 
     n_head, n_head_kv   query heads, and key/value heads
-    n_embd_head_k, n_embd_head_v   channels of a key (and query), and of a value
+    n_embd_head_k, n_embd_head_v   dimensions of a key (and query), and of a value
     n_ff       hidden size of the dense feed-forward
-    n_expert_used   experts that a token goes through
-    rope       None: positions do not turn this layer's heads
-    window     None: a token sees all before it
-    recurrent  keeps a state in place of keys and values
+    n_expert_used   experts per token
+    rope       None: no RoPE in this layer
+    window     None: a token sees all tokens before it
+    recurrent  stores a state in place of keys and values
     """
 
     n_head: int
@@ -95,7 +95,7 @@ class LayerShape:
 
     @property
     def n_embd_q(self) -> int:
-        """Channels of the queries of all heads."""
+        """Dimensions of the queries of all heads."""
         return self.n_embd_head_k * self.n_head
 
     @property
@@ -110,5 +110,5 @@ class LayerShape:
 
     @property
     def n_embd_v_out(self) -> int:
-        """Channels of what attention gives before its projection."""
+        """Dimensions of the attention result before its projection."""
         return self.n_embd_head_v * self.n_head

@@ -1,7 +1,7 @@
 """Hyperparameters: typed, checked values out of a file's metadata (llama-model.cpp:load_hparams).
 
 `HParams` declares the keys that architectures share; an architecture subclasses it, declares its
-own and says, layer by layer, what differs (`layer`, `rope`, `window`, `is_recr`).
+additional keys, and specifies differences per layer (`layer`, `rope`, `window`, `is_recr`).
 """
 
 from __future__ import annotations
@@ -60,25 +60,25 @@ def _head_size(hp: HParams) -> int:
 class HParams(Declared):
     """Hyperparameters of a model for graphs, memory and weights; names as in llama-hparams.h.
 
-    n_layer     layers that are run; n_layer_all also counts the NextN (MTP) layers after them, and
-                then n_layer_bare without weights, which keep something for the trunk
-    n_embd_inp  dimensions of embeddings given instead of tokens
-    n_deepstack   later layers that such embeddings have more channels for, n_embd each
+    n_layer     layers to run; n_layer_all also counts the NextN (MTP) layers after them, and
+                then n_layer_bare without weights, which store data for the trunk
+    n_embd_inp  dimensions of input embeddings
+    n_deepstack   later layers with additional input dimensions in embeddings, n_embd each
     yarn_*      defaults of YaRN's parameters
-    embedding_scale   on embeddings; 0: none
-    attention_scale   on products of queries and keys; 0: 1 / sqrt(n_embd_head_k)
-    layers      the sizes of each layer, of NextN layers too
+    embedding_scale   factor of embeddings; 0: no scaling
+    attention_scale   factor of products of queries and keys; 0: 1 / sqrt(n_embd_head_k)
+    layers      the sizes of each layer, including NextN layers
     n_head_first  heads of the first layer that has some
     rope_type   ggml's RoPE mode; ROPE_NONE if positions are not encoded
-    n_ff_exp, n_ff_shexp   hidden sizes of routed experts, by layer, and of shared ones
+    n_ff_exp, n_ff_shexp   hidden sizes of routed experts, by layer, and of shared experts
     n_embd_r, n_embd_s   floats of convolution state and of recurrent state, per recurrent layer
-    state_sections   what lies one after another in these two, if devices share them; (): one thing
-    max_alibi_bias   how much less what is far off counts (ALiBi); 0: positions do not matter so
-    clamp_kqv   queries, keys and values are kept between this and its negative; 0: they are not
+    state_sections   consecutive sections of these two, if devices share them; (): one section
+    max_alibi_bias   maximum bias of ALiBi; 0: no ALiBi
+    clamp_kqv   maximum absolute value of queries, keys and values; 0: no limit
     n_cls_out   scores of a reranker
     n_pos_per_embd   positions per token: one, or one per RoPE axis
-    time_last   the last of several axes has the positions of the first
-    non_causal_type  where tokens see later ones, if a context's tokens do
+    time_last   the last axis has the positions of the first
+    non_causal_type  layers where tokens see later tokens, if the context is non-causal
     """
 
     rope_type: int = ROPE_NONE
@@ -131,15 +131,15 @@ class HParams(Declared):
     rope_attn_factor: float = number(
         "rope.scaling.attn_factor", 1.0, least=-HIGHEST_BASE, most=HIGHEST_BASE
     )
-    n_ff_exp: tuple[int, ...] = ()  # those that say so read them here, after what they depend on
+    n_ff_exp: tuple[int, ...] = ()  # read by subclasses, after the values that it depends on
     n_ff_shexp: int = 0
 
     non_causal_type: ClassVar[NonCausal] = "all"
-    flash_attn: ClassVar[bool] = True  # flash attention computes what the model's does
-    required_heads: ClassVar[bool] = False  # a model without attention makes no sense
+    flash_attn: ClassVar[bool] = True  # flash attention computes the model's attention
+    required_heads: ClassVar[bool] = False  # a file without attention heads is invalid
     equal_heads: ClassVar[bool] = False  # keys and values have the same size
-    whole_rope: ClassVar[bool] = False  # RoPE turns whole heads
-    cached: ClassVar[bool] = True  # keys and values are kept; else only a batch's own tokens count
+    whole_rope: ClassVar[bool] = False  # RoPE rotates whole heads
+    cached: ClassVar[bool] = True  # keys and values are cached; else tokens see only their batch
 
     def __init__(self, metadata: Mapping[str, Any], arch: str, like: str = LLAMA_CPP) -> None:
         keys = Keys(metadata, arch)
@@ -164,7 +164,7 @@ class HParams(Declared):
         """Set values that depend on several keys, and check them."""
 
     def differs(self, what: str) -> bool:
-        """Note what llama.cpp computes otherwise than the authors' code for this file.
+        """Note a difference between llama.cpp and the authors' code for this file.
 
         Returns:
             True if the graph must follow the authors' code.
@@ -200,7 +200,7 @@ class HParams(Declared):
         """Return the sizes of one device's part: some of the heads, and of the hidden dimensions of
         every expert.
 
-        A subclass that has sizes of its own divides them likewise.
+        A subclass with additional sizes divides them in the same way.
         """
         hp, routed = copy(self), bool(self.n_ff_exp)
         hp.layers = tuple(
@@ -214,7 +214,7 @@ class HParams(Declared):
         return hp
 
     def shared_heads(self, share: Share, il: int) -> LayerShape:
-        """Return layer il with one device's part of the heads; with ALiBi all stay together."""
+        """Return layer il with one device's part of the heads; ALiBi layers are not divided."""
         shape = self.layers[il]
         return shape if self.max_alibi_bias > 0 else share.heads(shape, il)
 
@@ -243,7 +243,7 @@ class HParams(Declared):
         return (), ()
 
     def kv_of(self, il: int) -> int:
-        """Return the layer whose keys and values layer il attends to."""
+        """Return the layer with the keys and values of layer il's attention."""
         return il
 
     def layer_lists(self) -> dict[str, tuple[bool, ...] | int]:
@@ -257,7 +257,7 @@ class HParams(Declared):
 
     @property
     def kept_layers(self) -> list[int]:
-        """Layers whose keys, values and states the trunk needs."""
+        """Layers with keys, values or states that the trunk needs."""
         n_all = self.n_layer_all
         return [*range(self.n_layer), *range(n_all - self.n_layer_bare, n_all)]
 
@@ -268,8 +268,8 @@ class HParams(Declared):
 
     @property
     def pooling(self) -> str:
-        """Default pooling of a sequence's rows, one of POOLING."""
-        known = self.pooling_type < len(POOLING)  # -1 is "not said"
+        """Default pooling of a sequence's rows; one of POOLING."""
+        known = self.pooling_type < len(POOLING)  # -1: not specified
         return POOLING[self.pooling_type] if known else "none"
 
     @cached_property
@@ -293,7 +293,7 @@ class HParams(Declared):
 
     @property
     def n_embd_beside(self) -> int:
-        """Channels of states that come beside tokens."""
+        """Dimensions of hidden states that accompany tokens."""
         return self.n_embd
 
     @cached_property
@@ -381,9 +381,9 @@ def _freq_scale(keys: Keys) -> float:
 class WindowedHParams(HParams):
     """Layers with a window among layers without (llama_model_base::load_swa_pattern).
 
-    n_swa      tokens of the window; 0: no layer has one
-    n_pattern  where the file does not say: every so many layers one has no window; 0: all have one
-    dense_first  that one is the first of them, not the last
+    n_swa      tokens of the window; 0: no windows
+    n_pattern  period of layers without a window, if the file has no list; 0: all have windows
+    dense_first  the first layer of a period has no window, not the last
     """
 
     n_pattern: ClassVar[int]

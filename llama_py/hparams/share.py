@@ -9,12 +9,12 @@ from math import gcd, lcm
 from ggml_py.tensor import Tensor
 from llama_py.hparams.geometry import LayerShape
 
-# What a block yields is a sum of what all parts of it make, which each is given back; its end is
-# such a sum too.
+# A block yields its partial result of each all-reduce and receives the sum. The final result is a
+# partial sum as well.
 Steps = Generator[Tensor, Tensor, Tensor]
 
-EXPERTS = "exps"  # the end of the names of what has a matrix of each
-Whole = tuple[int, str]  # a layer, -1 for all, and the stem of a matrix
+EXPERTS = "exps"  # suffix of stems that have one matrix per expert
+Whole = tuple[int, str]  # a layer, -1: all layers, and the stem of a matrix
 
 
 def apportion(n: int, weights: Sequence[float]) -> list[int]:
@@ -31,12 +31,12 @@ def apportion(n: int, weights: Sequence[float]) -> list[int]:
 class Share:
     """Share of one device.
 
-    weights   of all devices
-    part      the number of this one
-    by_expert experts are not divided: each device has some of them, whole
-    block_of  elements of a block of matrices `blk.*.STEM.weight`; 1 where there are none
-    asked     matrices whose columns are shared
-    idle      matrices of which this device gets nothing
+    weights   weights of all devices
+    part      index of this device
+    by_expert experts are not divided: each device has some whole experts
+    block_of  elements of a block of matrices `blk.*.STEM.weight`; 1 if they do not exist
+    asked     matrices with shared columns
+    idle      matrices without a part for this device
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Share:
         has: Callable[[int, str], bool] = lambda il, stem: True,
         by_expert: bool = False,
     ) -> None:
-        """Store the weights; has: tells if a layer has a matrix of that name."""
+        """Store the weights; has: returns True if a layer has a matrix of that name."""
         self.weights, self.by_expert, self._has = weights, by_expert, has
         self.part = part
         self.block_of = block_of
@@ -57,12 +57,12 @@ class Share:
     def of(self, n: int, width: int, *stems: str, il: int = -1) -> int:
         """Return how many of n heads (or dimensions) this device gets.
 
-        width   columns of the matrices `stems` that a head is multiplied with. A part has whole
-                blocks of these, so heads may have to stay together
-        il      the layer; -1: all are alike
+        width   columns of the matrices `stems` per head. A part has whole blocks of columns, so
+                several heads may have to stay together
+        il      the layer; -1: all layers are equal
 
-        Where there is nothing left it is as much as others have, and noted as idle: that part is
-        not to be used.
+        If no part remains, return the minimum part and note it as idle: the caller must not use
+        it.
         """
         experts = {(il, s) for s in stems if s.endswith(EXPERTS) and self._has(il, s)}
         if self.by_expert and experts:
@@ -76,7 +76,7 @@ class Share:
         return max(mine, 1) * together
 
     def experts(self, n: int, il: int, stem: str) -> tuple[int, int]:
-        """Return the first of this device's experts and their number; one if none is left."""
+        """Return the first of this device's experts and their number; at minimum one."""
         counts = apportion(n, self.weights)
         mine = counts[self.part]
         if not mine:
@@ -84,22 +84,22 @@ class Share:
         return min(sum(counts[: self.part]), n - 1), max(mine, 1)
 
     def before(self, n: int, width: int, *stems: str) -> int:
-        """Return how many of them the preceding devices get."""
+        """Return how many heads (or dimensions) the preceding devices get."""
         counts, together = self._counts(n, width, stems)
         return sum(counts[: self.part]) * together
 
     def _counts(self, n: int, width: int, stems: Sequence[str]) -> tuple[list[int], int]:
-        """Return how many each device has, and how many stay together."""
+        """Return the number of units per device, and the heads per unit."""
         block = lcm(*map(self.block_of, stems))
         together = block // gcd(block, width)
-        if n % together:  # no cut leaves whole blocks
+        if n % together:  # no division has whole blocks
             together = n
         return apportion(n // together, self.weights), together
 
     def heads(self, shape: LayerShape, il: int, *stems: str) -> LayerShape:
-        """Return a device's heads of a layer: heads of queries go with those of their keys.
+        """Return a device's heads of a layer: query heads are on the device of their keys.
 
-        stems  matrices that are multiplied with them, if not attn_output
+        stems  matrices that multiply the heads, if not attn_output
         """
         if not (shape.n_head and shape.n_head_kv):
             return shape
@@ -117,7 +117,7 @@ class Share:
         return replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
 
     def knows(self, il: int, stem: str) -> tuple[bool, bool]:
-        """Return of a layer's matrix whether nothing was left, and whether it was asked for."""
+        """Return whether a layer's matrix has no part here, and whether it was divided."""
         keys = {(il, stem), (-1, stem)}
         return bool(keys & self.idle), bool(keys & self.asked)
 

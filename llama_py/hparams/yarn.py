@@ -18,7 +18,7 @@ class Yarn:
     """Parameters for RoPE without ggml's YaRN.
 
     base     base of the frequencies
-    factors  F32 (n_rot / 2,) by which the frequencies of `base` are divided
+    factors  F32 (n_rot / 2,) divisors of the frequencies of `base`
     scale    factor of rotated heads
     """
 
@@ -33,7 +33,7 @@ def yarn(cparams: CParams, how: Rope) -> Yarn:
     ext_factor, attn_factor = cparams.rope_yarn(how)
 
     def pair(turns: float) -> float:
-        """Pair that makes so many turns within the positions of the training."""
+        """Return the pair that makes this number of turns within the training positions."""
         wavelength = cparams.n_ctx_orig_yarn / (turns * 2 * math.pi)
         return how.n_rot * math.log(wavelength) / (2 * math.log(base))
 

@@ -139,8 +139,8 @@ class RecurrentSlots(StateMemory):
                     c.tail = dst if c.tail == src else src
 
     def _keep_snapshots(self, others: range) -> None:
-        """Move all cells as a whole if moving states alone would separate cells `others`, with
-        sequences are not in the ubatch, from their snapshots."""
+        """Move all cells as a whole if moving states alone would separate cells `others` from their
+        snapshots. The sequences of these cells are not in the ubatch."""
         self.moves = []
         if any(self.cells[i].n_back and self.cells[i].at != i for i in others):
             self.moves = [(cell.at, i) for i, cell in enumerate(self.cells) if cell.at != i]
