@@ -1,4 +1,4 @@
-"""Prompts made from messages, and the parsing of responses to them."""
+"""Prompts from messages, and parsers of their responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Tool: TypeAlias = Mapping[str, Any] | Callable[..., Any]
 
 
 class ChatReader(Protocol):
-    """Reads one answer, whose text comes piece by piece."""
+    """Parser of one response, which receives its text in pieces."""
 
     def feed(self, text: str) -> list[AnswerDelta]: ...
 
@@ -45,19 +45,19 @@ class ChatReader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ChatOptions:
-    """Options for making a prompt from messages, and for parsing its responses.
+    """Options for rendering messages as a prompt, and for parsing its responses.
 
     Attributes:
         tool_choice: "auto", "none", "required", or a function's name in OpenAI's form.
-        parallel_tool_calls: A response may have several calls; None: if the template does.
-        json_schema: The schema of the answer; None: any text.
+        parallel_tool_calls: A response may have several calls; None: if the template allows it.
+        json_schema: JSON schema of the response; None: any text.
         reasoning_format: "none": reasoning is part of the content.
-        add_generation_prompt: The prompt ends where an answer begins.
+        add_generation_prompt: End the prompt with the start of a response.
         continue_final_message: Continue the last message: True, or a part of it.
-        budget: Maximum number of reasoning tokens (-1: any number).
+        budget: Maximum number of reasoning tokens (-1: no limit).
         budget_message: Text before the tag that ends reasoning over the budget.
         variables: Variables for the template, such as {"enable_thinking": False}.
-        plain: All of an answer is content.
+        plain: Parse the whole response as content.
     """
 
     tool_choice: str | Mapping[str, Any] = "auto"
@@ -73,13 +73,13 @@ class ChatOptions:
 
 
 class ChatPrompt:
-    """The prompt of messages, and how its answers are generated and read.
+    """The prompt of messages, and the generation and parsing of its responses.
 
     Attributes:
         messages: The messages.
-        tools: Functions that answers may call, in the form of the OpenAI API; None: `PlainFormat`.
-        options: How the prompt is made.
-        format: What an answer may be.
+        tools: Functions that responses may call, in OpenAI's form; None: `PlainFormat`.
+        options: Options of the prompt.
+        format: Format of the responses.
         text: The prompt.
     """
 
@@ -93,14 +93,14 @@ class ChatPrompt:
         """Render the prompt of a conversation.
 
         Args:
-            model: The model that answers.
-            messages: A conversation in the form of the OpenAI API.
-            tools: Functions that answers may call; None: answers are text and reasoning, whatever
-                the options say of calls, schemas and messages that go on.
-            options: How the prompt is made.
+                model: The model that responds.
+                messages: A conversation in the form of the OpenAI API.
+                tools: Functions that responses may call; None: responses are text and reasoning,
+                    and the options for calls, schemas and continued messages are ignored.
+                options: Options of the prompt.
 
-        Raises:
-            ModelError: The template does not take the messages.
+            Raises:
+                ModelError: The template rejects the messages.
         """
         self.model, self.messages, self.options = model, messages, options or ChatOptions()
         self.tools = self._described(tools)
@@ -164,19 +164,19 @@ class ChatPrompt:
         return (ThoughtBudget(self._tokenizer, self._tags, o.budget, self.text, o.budget_message),)
 
     def constraint(self, max_tokens: int) -> Constraint | None:
-        """Return the constraint of one answer of at most `max_tokens` tokens (-1: any number).
+        """Return the constraint of a response of at most `max_tokens` tokens (-1: no limit).
 
         Raises:
-            GrammarError: The schema cannot be kept.
+            GrammarError: The schema is unsupported.
         """
         return self.format.constraint(self._tokenizer, None if max_tokens < 0 else max_tokens)
 
     def answer(self, p: AnswerParams) -> AnswerParams:
-        """Return `params` of one answer, with the sampler that chooses its tokens.
+        """Return `params` of one response, with the sampler that chooses its tokens.
 
         Raises:
             GrammarError: The format and the options both have a grammar.
-            ModelError: The format has a grammar, and a sampler is given.
+            ModelError: The format has a grammar, and the caller passed a sampler.
         """
         from llama_py.sampler import Sampler
 
@@ -219,11 +219,11 @@ class ChatPrompt:
                 )
 
     def marks(self, ctx: Context, ids: Sequence[int]) -> list[int]:
-        """Return where other prompts may go on from the tokens of this one.
+        """Return positions at which other prompts may diverge from this one.
 
-        That is before the text of the last message (after its images), which may be another; where
-        the answer will be written differently once it is an earlier message (reasoning is left
-        out); or before the last token.
+        These are: before the text of the last message (after its images), which may be edited;
+        before a response that a later prompt renders differently, without reasoning; or before the
+        last token.
         """
         if ctx.memory.goes_back or not self.messages:
             return []
@@ -324,8 +324,8 @@ def _behind_images(text: str) -> tuple[str, str]:
 
 
 def _token_at(model: Loaded, ids: Sequence[int], rest: str) -> int:
-    """Return the index of the token in which the end `rest` of a text begins; the last one if
-    empty. With images only tokens after the last image are searched."""
+    """Return the index of the token in which the end `rest` of a text begins; the last index if
+    empty. With images, only tokens after the last image are searched."""
     left = len(rest.encode("utf-8", "surrogatepass"))
     for i in reversed(range(len(ids))):
         if ids[i] < 0:

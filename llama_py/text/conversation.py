@@ -29,17 +29,16 @@ if TYPE_CHECKING:
     from llama_py.chat.answer import ToolCall
     from llama_py.vision.messages import Given
 
-ROUNDS = 8  # answers with calls of functions, at most, before `run` ends
-ROOM = 4  # this part of a context is left for an answer, if older turns can leave for it
+ROUNDS = 8  # maximum number of responses with tool calls in `run`
+ROOM = 4  # evict older turns to keep this part of a context free for a response
 
 
 class Conversation:
     """Turns of user and model in a sequence of a context.
 
-    messages  all so far, the model's answers too; thoughts are in their `reasoning_content`
-    prefix    what the memory has of them, which is not computed again; `prefix.told` says of the
-              last turn how much that was, and why
-    n_left    how many of the oldest messages left with the last turn: there was no room for them
+    messages  all messages including responses; reasoning is in their `reasoning_content`
+    prefix    cached tokens of the messages; `prefix.told` describes the match of the last turn
+    n_left    number of oldest messages that the last turn evicted because they did not fit
     """
 
     def __init__(
@@ -95,14 +94,13 @@ class Conversation:
         return self.answer(self.say(text, images), **options)
 
     def say(self, text: str, images: Sequence[Given] = ()) -> list[int]:
-        """Add a message; the tokens of the conversation that the memory does not have.
+        """Add a message; return the tokens of the conversation that are not cached.
 
-        images  files, bytes of files or `llama_py.vision.Image`s that come before its text
+        images  files, bytes of files or `llama_py.vision.Image`s before its text
 
-        It ends the answer before. The oldest turns, but not what the system says, leave a context
-        that has no room for all. Raises ContextError, with no message added, if it has none for
-        this message alone; ModelError for an image that cannot be read, or that the model cannot
-        see.
+        This ends the previous response. If the context is too small, the oldest turns are evicted,
+        except the system prompt. Raises ContextError, without adding the message, if the message
+        alone does not fit; ModelError for an unreadable image, or without a vision encoder.
         """
         if not images:
             return self._say(text)
@@ -127,14 +125,14 @@ class Conversation:
         return calls_of(self.messages[-1]) if self.tools and self.messages else []
 
     def tell(self, results: Sequence[Message]) -> list[int]:
-        """Add results of calls, messages of the role "tool" (`result_of` makes them), as `say` adds
-        what the user says."""
+        """Add results of calls, messages of the role "tool" from `result_of`, and return the tokens
+        like `say`."""
         return self._added(results)
 
     def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
-        """`ask`; and as long as an answer calls functions that are tools here, up to ROUNDS times,
-        these are called, and the next answer knows what they gave. A tool_choice among the options
-        is for the first answer. Raises also what `result_of` does."""
+        """Do `ask`. While a response calls functions in `tools`, up to ROUNDS times, call them and
+        yield the next response, which gets the results. An option tool_choice applies to the first
+        response only. Raises also the errors of `result_of`."""
         from llama_py.chat.functions import result_of
 
         yield from self.ask(text, images, **options)
@@ -149,7 +147,7 @@ class Conversation:
 
     def again(self, text: str | None = None) -> list[int]:
         """Replace the last user message by `text` (None: keep it), discard its response, and return
-        the prompt. ContextError, with nothing changed, if there is none, or as of `say`."""
+        the prompt. ContextError, without a change, if none exists; also the errors of `say`."""
         self._stop()
         before = self.messages
         asked = [i for i, m in enumerate(before) if m["role"] == "user"]
@@ -165,10 +163,10 @@ class Conversation:
             raise
 
     def resume(self, messages: Sequence[Message]) -> None:
-        """Go on with these messages instead, the first of which may be the system's.
+        """Replace the conversation by these messages, which may begin with a system message.
 
-        Nothing is computed before the next `say`. Raises ModelError, with nothing changed, if the
-        template does not take them.
+        The next `say` computes them. Raises ModelError, without a change, if the template rejects
+        them.
         """
         self._stop()
         self.text(self.ctx.model, [*messages, {"role": "user", "content": "x"}], **self.variables)
@@ -176,7 +174,7 @@ class Conversation:
         self.messages = list(messages)
 
     def _fitted(self, messages: list[Message]) -> tuple[list[Message], ChatPrompt, list[int]]:
-        """Return the end of a conversation that leaves room for a response, and its prompt."""
+        """Return the end of a conversation that fits with a response, and its prompt."""
         n_ctx = self.ctx.cparams.n_ctx_seq
         while True:
             chat = self._prompt_of(messages)
@@ -199,13 +197,12 @@ class Conversation:
         return ChatPrompt(self.ctx.model, messages, self.tools or None, how)
 
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
-        """Yield the response to the tokens of `say`; options are those of AnswerParams (but `temp`
-        is 0), and with tools tool_choice (auto, none, required, or a function's name as the OpenAI
-        API has it); `Piece.calls` are what comes of calls. `Piece.error` is why an answer does not
-        meet a `json_schema`.
+        """Yield the response to the tokens of `say`; options are the fields of AnswerParams (with
+        `temp` 0), and with tools tool_choice: auto, none, required, or a function in OpenAI's form.
+        `Piece.calls` has tool calls; `Piece.error` is a violation of `json_schema`.
 
-        What was answered when the caller stops, or an error comes, is kept as the answer; where an
-        error comes before any, the message leaves the conversation.
+        If the caller stops, or after an error, the generated part is kept as the response. If it
+        is empty, the message is removed from the conversation.
         """
         self._answering = self._answer(ids, options)
         return self._answering
@@ -242,7 +239,7 @@ class Conversation:
         return AnswerParams(**how)
 
     def _n_keep(self, n_keep: int) -> int:
-        """Return n_keep, raised so that the system prompt is kept in a full context."""
+        """Return n_keep, raised to keep the system prompt in a full context."""
         if n_keep < 0 or not self.start:
             return n_keep
         other = [*self.start, {"role": "user", "content": "x"}]
@@ -283,7 +280,7 @@ class Conversation:
 
 
 def _said_again(message: Message, text: str | None) -> Any:
-    """Return a message's content, with its text replaced by `text` if given; images stay."""
+    """Return a message's content, with its text replaced by `text` if given; keep images."""
     if text is None or not has_images([message]):
         return message["content"] if text is None else text
     images = [part for part in parts_of(message) if part.get("type") == IMAGE]

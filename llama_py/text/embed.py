@@ -14,9 +14,9 @@ from llama_py.batch.prompts import Prompt, ids_of
 from llama_py.context import Context
 from llama_py.loading.model import Loaded
 
-N_SEQ = 32  # texts that are read at once
-N_TOKENS = 2048  # and their tokens together
-INT16 = 32760.0  # what the largest value becomes with normalize = 0
+N_SEQ = 32  # maximum number of texts in a batch
+N_TOKENS = 2048  # tokens of a batch
+INT16 = 32760.0  # largest value with normalize = 0
 
 
 def embed(
@@ -28,9 +28,9 @@ def embed(
 ) -> F32:
     """Return embeddings F32 [n_texts, n]: n is n_embd, or the number of a reranker's scores.
 
-    pooling    one of params.POOLING but "none"; "auto": the model's, or else the mean
+    pooling    one of params.POOLING except "none"; "auto": the model's, or else the mean
     normalize  scale rows to length one; or a number, as for `normalized`. Scores are not scaled
-    attention  one of params.ATTENTION; "auto": as the model says
+    attention  one of params.ATTENTION; "auto": the model's
 
     Raises ContextError for a text without tokens.
     """
@@ -59,10 +59,9 @@ def reading(tokens: Sequence[Sequence[int]], n_tokens: int = N_TOKENS) -> dict[s
 
 
 def rows(ctx: Context, tokens: Sequence[Sequence[int]]) -> Iterator[F32]:
-    """Yield the row [n] of each text; with pooling "none" its tokens' rows [n_tokens, n].
+    """Yield the row [n] of each text; with pooling "none" its token rows [n_tokens, n].
 
-    As many consecutive texts as fit into a batch are processed together.
-    As many neighbours as fit into a batch are read together, whatever their lengths.
+    A batch has the maximum number of consecutive texts that fit, of any lengths.
     """
     for group in _groups(tokens, ctx.cparams.n_seq_max, ctx.cparams.n_batch):
         ctx.clear()
@@ -89,10 +88,10 @@ def _groups(
 
 
 def normalized(found: F32, norm: int) -> F32:
-    """Divide rows by their norm; zero rows stay (common.cpp:common_embd_normalize).
+    """Divide rows by their norm; zero rows are unchanged (common.cpp:common_embd_normalize).
 
     found  F32 [n_rows, n]
-    norm   -1: none; 0: the largest becomes 32760; 1: sum; 2: length; N: p-norm
+    norm   -1: keep the rows; 0: the largest becomes 32760; 1: sum; 2: length; N: p-norm
     """
     if norm < -1:
         raise ContextError(f"normalize = {norm}: it must be -1 (not at all), 0 (to 16 bits) or p")

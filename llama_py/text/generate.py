@@ -40,7 +40,7 @@ class Greedy:
     """Always the most likely token. ModelError for NaN and +inf."""
 
     def sample(self, logits: F32) -> int:
-        best = int(logits.argmax())  # the first NaN, if there is one
+        best = int(logits.argmax())  # the first NaN, if any
         if not isfinite(logits[best]):
             raise ModelError(
                 f"the logit of token {best} is {logits[best]}: a NaN or overflow in the model"
@@ -48,28 +48,27 @@ class Greedy:
         return best
 
     def accept(self, id: int) -> None:
-        """Ignore the token: greedy choice does not depend on earlier ones."""
+        """Ignore the token: greedy choice does not depend on earlier tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of text, and how far and how fast the answer has come.
+    """Piece of a response, with its progress.
 
-    text           may be empty: part of a character, or of what may become a stop string
+    text           may be empty within a character, or within a possible stop string
     token          None if no token could be generated
     prompt_tokens, prompt_seconds   the prompt's
-    gen_tokens, gen_seconds         the answer's so far; neither the caller's own time is counted,
-                                    nor that in which kernels are compiled
-    finish_reason  on the last piece: a stop string (or a grammar's end, of a model without an end
-                   token), no room or max_tokens, the model's end token, or a grammar that the
-                   vocabulary cannot go on with
-    thought        what of the answer is a thought, and not in `text` (`Conversation`)
-    calls          what of it is calls of tools (`Model.stream_chat`)
-    n_discarded    tokens of the sequence that left a full context so far
-    logprob        of the token, before sampling changes anything; with `logprobs`
-    top            the most likely tokens with theirs, as many as `logprobs` says
-    error          on the last piece: why the answer does not meet its JSON schema, if no grammar
-                   enforces all of that
+    gen_tokens, gen_seconds         the response's; without the caller's time and compilation
+    finish_reason  on the last piece: stop string (or a complete grammar without an end token),
+                   full context or max_tokens, the model's end token, or no token that the grammar
+                   allows
+    thought        reasoning, which is not in `text` (`Conversation`)
+    calls          tool calls (`Model.stream_chat`)
+    n_discarded    tokens of the sequence that context shifts discarded
+    logprob        log probability of the token before sampling, with `logprobs`
+    top            the `logprobs` most likely tokens with their log probabilities
+    error          on the last piece: violation of the JSON schema, if no grammar enforces all
+                   of it
     """
 
     text: str
@@ -93,7 +92,7 @@ class Piece:
 
     @property
     def gen_rate(self) -> float:
-        """Generated tokens per second. The first comes out of the prompt, so it does not count."""
+        """Generated tokens per second, without the first, which the prompt's step produces."""
         return max(self.gen_tokens - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
 
 
@@ -102,12 +101,12 @@ Pieces = Generator[Piece, None, None]
 
 @takes(GenerateParams)
 def stream(ctx: Context, prompt: Prompt, **options: Any) -> Pieces:
-    """Continue a sequence with a prompt and yield the answer as it is made.
+    """Continue a sequence with a prompt and yield the response during generation.
 
     options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
-    A model with an encoder reads the prompt with that, and the answer is a text of its own.
+    An encoder-decoder encodes the prompt; its response is a separate text.
 
-    The last token of the answer is not in the memory yet: the next prompt should begin with it.
+    The last token of the response is not in memory: begin the next prompt with that token.
     Raises ContextError if the prompt does not fit.
     """
     p = GenerateParams(**options)
@@ -116,7 +115,7 @@ def stream(ctx: Context, prompt: Prompt, **options: Any) -> Pieces:
 
 
 def schema_of(sampler: Chooser | None) -> Arguments | None:
-    """Return the schema of a sampler's answers, if no grammar enforces all of it; else None."""
+    """Return the schema of a sampler's responses if no grammar enforces it fully; else None."""
     params = getattr(sampler, "params", None)
     if not isinstance(params, SamplingParams) or not params.constraints:
         return None
@@ -160,7 +159,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
     if drafts and is_mixed(p.before, ids):
         raise ContextError("tokens cannot be drafted behind images; answer without drafters")
     sequences = Sequences.of(ctx, drafting_of(p) if drafts else None)
-    sequences.keeps_rows = bool(p.logits_processors)  # they may write into it, or decode
+    sequences.keeps_rows = bool(p.logits_processors)  # processors may write to the rows, or decode
     n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
     keep = keep_rule(ctx, p, n_prompt, is_mixed(ids, sequences.cache.tokens(p.seq_id)))
     n_discarded = 0
@@ -229,12 +228,12 @@ def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:
 
 
 class Choice:
-    """Sampler and logit processors, which are told every token."""
+    """Sampler and logit processors, which receive every token."""
 
     def __init__(self, p: GenerateParams, prompt: Sequence[int]) -> None:
         self.sampler: Chooser = p.sampler or Greedy()
         self.processors = p.logits_processors
-        self.ids = [id for id in prompt if id >= 0]  # others are no tokens
+        self.ids = [id for id in prompt if id >= 0]  # negative ids are image positions
         self.answers = self.sampler if isinstance(self.sampler, Answers) else None
         if self.answers is not None:
             self.answers.begin(p.thinking)
@@ -256,7 +255,7 @@ class Choice:
 
 
 def _ended(piece: Piece, text: str, e: Ended) -> Piece:
-    """Return the last piece of a response whose constraint has ended."""
+    """Return the last piece of a response after its constraint has ended."""
     if not e.complete:
         log.warning("the grammar allows no token here: the answer is not complete")
     reason: FinishReason = "stop" if e.complete else "grammar"
@@ -266,7 +265,7 @@ def _ended(piece: Piece, text: str, e: Ended) -> Piece:
 def logprobs_of(
     logits: F32, id: int, n: int | None
 ) -> tuple[float | None, tuple[tuple[int, float], ...]]:
-    """Return the log probability of a token and of the n most likely ones; None: neither."""
+    """Return the log probabilities of a token and of the n most likely tokens; None: skip."""
     if n is None:
         return None, ()
     x = logits.astype(np.float64)

@@ -27,12 +27,12 @@ def infill_ids(
     (server-common.cpp:format_prompt_infill).
 
     prompt   beginning of the middle
-    extra    what else may be of use, the best last: `{"text": ..., "filename": ...}`; of it, as
-             much as a context of n_ctx holds beside a batch and twice n_predict
+    extra    context from other files, the best last: `{"text": ..., "filename": ...}`; cut to the
+             rest of n_ctx after a batch and twice n_predict
     n_batch  three quarters of it is for the end of the prefix, the rest for the start of the suffix
     spm      order suffix, prefix, middle, which some models prefer
 
-    Raises TokenizerError for a model without the tokens for it.
+    Raises TokenizerError if the model lacks the infill tokens.
     """
     ids = tokenizer.special_ids
     missing = [text for name, text in _NEEDED.items() if name not in ids]

@@ -18,9 +18,9 @@ class Pieces(Protocol):
 class TextStream:
     """The text of a growing list of tokens, piece by piece.
 
-    `push` holds back the bytes of an unfinished character, and text that may begin a stop string;
-    `flush` gives what is held at the end. `stopped` is the stop string that was found: the text
-    ends before it, and all calls after that give "". How tokens cut the text does not change it.
+    `push` buffers the bytes of an unfinished character, and text that may begin a stop string;
+    `flush` returns the buffer at the end. `stopped` is the stop string that was found: the text
+    ends before it, and all later calls return "". Token boundaries do not change the text.
 
     Raises ModelError for an empty stop string.
     """
@@ -32,7 +32,7 @@ class TextStream:
         special: bool = False,
         preserved: Container[int] = (),
     ) -> None:
-        """Start a text; special: show special tokens; `preserved` ones are always shown."""
+        """Start a text; special: show special tokens; `preserved` tokens are always shown."""
         if isinstance(stop, str) or not all(stop):
             raise ModelError(f"stop must be a list of strings that are not empty, it is {stop!r}")
         self._tokenizer = tokenizer
@@ -47,7 +47,7 @@ class TextStream:
         return self._add(self.piece(id), final=False)
 
     def piece(self, id: int) -> bytes:
-        """Return the bytes of a token in the text; none for a hidden control token."""
+        """Return the bytes of a token in the text; b"" for a hidden control token."""
         special = self._special or id in self._preserved
         return self._tokenizer.token_to_piece(id, special)
 
@@ -64,7 +64,7 @@ class TextStream:
         text = self._held + text
         found = [(at + len(s), at, s) for s in self._stop if (at := text.find(s)) >= 0]
         if found:
-            # The one that is complete first, as if the text had come character by character.
+            # The first complete one, as if the text had been added character by character.
             _, at, self.stopped = min(found)
             self._held = ""
             return text[:at]
