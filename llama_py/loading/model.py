@@ -72,7 +72,7 @@ class LoadOptions(TypedDict, total=False):
 
 
 def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) -> Placement:
-    """Return the placement on these devices by the options."""
+    """Return the placement on these devices, as specified by the options."""
     mode = SAME_MODE.get(p.split_mode, p.split_mode)
     parallel = Parallel.of(p.parallel) if p.parallel else None
     if parallel is not None:
@@ -97,11 +97,11 @@ class Loaded(Closing):
     """A model's weights on their devices, its blocks and its tokenizer.
 
     file           the open file: its metadata and tensors
-    architecture   the blocks that graphs are built of
-    hparams        its hyperparameters
-    placement      the devices in use; layer_devices: that of each layer, at the end of the output
-    adapters       those that were loaded for it
-    vision         its encoder of images; None without one
+    architecture   the blocks that build graphs
+    hparams        the model's hyperparameters
+    placement      the devices in use; layer_devices: each layer's device, then the output's
+    adapters       adapters loaded for the model
+    vision         the image encoder, or None
     sizes          bytes of weights by device name
     n_params, n_bytes     of the loaded tensors
     """
@@ -179,8 +179,8 @@ class Loaded(Closing):
             log.info("load_tensors: %12s model buffer size = %8.2f MiB", name, size / 2**20)
 
     def plain_bytes(self, name: str) -> Bytes | None:
-        """Return a weight's bytes as the file has them, whatever its device made of them; None for
-        what is no weight."""
+        """Return a weight's bytes in the file's layout, also if its device has repacked them; None
+        if the name is unknown."""
         return self._weights.plain_bytes(name)
 
     @property
@@ -189,7 +189,7 @@ class Loaded(Closing):
 
     @property
     def desc(self) -> str:
-        """llama.cpp's name for it and its size: "... 8B Q4_K - Medium" (llama_model_desc)."""
+        """llama.cpp's name of the model and its size: "... 8B Q4_K - Medium" (llama_model_desc)."""
         said = self.file.metadata.get("general.file_type")
         types = {name: t.type for name, t in self.file.tensors.items()}
         number = said if isinstance(said, int) else guessed(types)
@@ -211,7 +211,7 @@ class Loaded(Closing):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Fingerprint by which saved states are recognized; see llama_py.gguf.fingerprint."""
+        """Fingerprint that identifies the model in saved states; see llama_py.gguf.fingerprint."""
         return fingerprint(self.file)
 
     @cached_property
@@ -220,7 +220,7 @@ class Loaded(Closing):
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
-        """The file's own template, unless another was set; None if it has none."""
+        """The file's template, unless another was set; None if both are missing."""
         t = self.tokenizer
         source = t.chat_template or t.tool_use_template
         return None if source is None else self._template(source, t.tool_use_template)
@@ -234,9 +234,9 @@ class Loaded(Closing):
         return self._template(source_of(DEFAULT))
 
     def set_chat_template(self, template: str) -> None:
-        """Set the chat template: one that llama.cpp knows by name, or a Jinja text.
+        """Set the chat template: the name of a llama.cpp template, or a Jinja text.
 
-        Raises ModelError for a name that is not known, and for a text that is no template.
+        Raises ModelError for an unknown name, and for an invalid template.
         """
         from llama_py.chat.named import source_of
 
@@ -257,10 +257,10 @@ class Loaded(Closing):
         return ChatTemplate(source, bos, eos, tool_use)
 
     def _check_template(self) -> None:
-        """Tell at once of a template that will be an error when it is used."""
+        """Warn about a template that will raise an error when used."""
         source = self.file.metadata.get("tokenizer.chat_template")
-        if not isinstance(source, str) or self.file.path == DEMO:  # ours needs no look, which
-            return  # takes a tenth of a start
+        if not isinstance(source, str) or self.file.path == DEMO:  # bundled: skip the check
+            return  # it takes a tenth of a start
         from llama_py.chat import ChatTemplate
 
         try:
@@ -281,7 +281,7 @@ class Loaded(Closing):
     def load_adapter(self, path: str | Path) -> Adapter:
         """Load a LoRA adapter for this model, for use with `Context.set_adapters`.
 
-        Raises GGUFError for a file that is none, WeightsError for one of another model.
+        Raises GGUFError for an invalid file, WeightsError for an adapter of another model.
         """
         adapter = Adapter(path, self.arch, self._weights.places, self.placement.host)
         readers = readers_of(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
@@ -297,10 +297,10 @@ class Loaded(Closing):
         """Load an image encoder (mmproj file) for this model, replacing an earlier one, which is
         closed.
 
-        device   None: the model's host;  options  are those of `llama_py.vision.ImageEncoder`
+        device   None: the model's host;  options  see `llama_py.vision.ImageEncoder`
 
-        Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, and ModelError for a
-        file that is no encoder of images, or that of another model.
+        Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, and ModelError if the
+        file is no image encoder, or belongs to another model.
         """
         from llama_py.vision.encoder import ImageEncoder
 
@@ -319,7 +319,7 @@ class Loaded(Closing):
 
     @property
     def eyes(self) -> ImageEncoder:
-        """The model's encoder of images. ModelError without one."""
+        """The model's image encoder. ModelError if none is loaded."""
         if self.vision is None:
             raise ModelError(
                 "there is an image, but the model has no eyes; give the mmproj file that belongs"

@@ -13,15 +13,15 @@ from llama_py.gguf.tensor_part import TensorCut
 from llama_py.params.like import LLAMA_CPP
 
 Progress = Callable[[int, int, str], None]
-Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
+Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes with this source
 DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
 
-SMALL = 64 << 10  # bytes up to which the host has its own: a page of the file may take 2 MiB
+SMALL = 64 << 10  # maximum bytes of host copies: a mapped page of the file may take 2 MiB
 
 
 @runtime_checkable
 class Inventing(Protocol):
-    """Tensors of a file that does not exist: they are made up as they are declared."""
+    """Tensors of a file that does not exist: each declaration creates a tensor."""
 
     def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
         """Note that the model needs this tensor."""
@@ -29,18 +29,18 @@ class Inventing(Protocol):
 
 @dataclass(slots=True)
 class Declarations:
-    """Tensors that all parts of a model have declared so far.
+    """Tensors that all parts of a model have declared.
 
-    tied      (another tensor on the same bytes, the first one)
-    cut       parts of tensors that devices share
-    rows      parts of matrices whose results are joined
+    tied      (tensor, first tensor with the same bytes)
+    cut       parts of split tensors
+    rows      parts of matrices with concatenated results
     joined    these matrices, each on the device of its results
-    replaced  ids of tensors that are not placed, since they are shared
-    sizes     bytes of weights by the name of the device they were placed on
-    whole     by name, tensors that are whole
-    copied    tensors of which devices have separate copies
+    replaced  ids of tensors that are not placed, since they are split
+    sizes     bytes of weights by device name
+    whole     unsplit tensors by name
+    copied    tensors with separate copies on devices
     ignored   names of tensors that llama.cpp and this model ignore
-    restored  names of others that llama.cpp ignores but weights need
+    restored  names of other tensors that llama.cpp ignores but weights need
     """
 
     infos: Mapping[str, TensorInfo]
@@ -89,7 +89,7 @@ class Declarations:
         ops = {id(t): tuple(dict.fromkeys(n.op for n in readers.get(id(t), ()))) for t in placed}
         pairs = [pair for pair in self.tied if pair[0].buffer is pair[1].buffer]
         copies = {id(copy) for copy, _ in pairs}
-        for copy, original in pairs:  # their bytes are there once, in a layout that serves all
+        for copy, original in pairs:  # tied weights share one layout for all ops
             ops[id(original)] = tuple(dict.fromkeys([*ops[id(copy)], *ops[id(original)]]))
         for device in dict.fromkeys(where.values()):
             if isinstance(device, KeepsKernels):
@@ -105,7 +105,7 @@ class Declarations:
             copy.buffer, copy.offset = original.buffer, original.offset
             copy.layout = original.layout
         for info in self.copied:
-            info.let_go()  # again: bytes beside them have been read since, and some came along
+            info.let_go()  # again: readahead has mapped pages next to other tensors
         self._count(placed, where)
 
     def _prepare(self, device: Device, t: Tensor, ops: tuple[str, ...]) -> None:
@@ -115,7 +115,7 @@ class Declarations:
             self._let_go(t.name)
 
     def _let_go(self, name: str) -> None:
-        """Give back a tensor's bytes in the file, of which a device has a copy."""
+        """Release a tensor's pages of the file after a device has copied it."""
         if name in self.infos:
             self.infos[name].let_go()
             self.copied.append(self.infos[name])

@@ -12,11 +12,11 @@ FORM = "tp=N, pp=N, ep=N, or several of them with commas between"
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Parallelism of devices that share a model: `pp` stages of as many devices each.
+    """Parallelism of devices that share a model: `pp` stages of equally many devices.
 
-    tp  devices of a stage that share heads and FFN dimensions; 1: none do
-    pp  pipeline stages, with some of the layers each
-    ep  devices of a stage that have some of the experts each; 1: experts are split by dimensions
+    tp  devices of a stage that share heads and FFN dimensions; 1: not shared
+    pp  number of pipeline stages, which share the layers
+    ep  devices of a stage that share the experts; 1: experts are split by dimensions
     """
 
     tp: int = 1

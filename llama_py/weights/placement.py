@@ -1,7 +1,7 @@
 """Placement of weights, layers and caches on devices (llama-model.cpp:load_tensors).
 
-Devices are those to offload to, in order, and at the end the host: it keeps the token embeddings,
-the layers that are not offloaded, and runs what the others cannot.
+Devices are listed in offload order, the host last: it stores the token embeddings and the layers
+that are not offloaded, and runs nodes that other devices cannot run.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from llama_py.weights.parallel import Parallel
 log = logging.getLogger("llama_py")
 
 SHARING = ("row", "graph")
-SAME_MODE = {"tensor": "graph"}  # llama.cpp's name for it
-PARTS = 16  # of the largest share, to which others are rounded
+SAME_MODE = {"tensor": "graph"}  # llama.cpp's name
+PARTS = 16  # the largest share has this number of parts; others are rounded to parts
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 DENSE = r"\.ffn_(up|down|gate)\."
 
@@ -35,7 +35,7 @@ Override = tuple[re.Pattern[str], Device]
 
 @runtime_checkable
 class Reopens(Protocol):
-    """A device that can be used as if there were several."""
+    """A device that can be opened several times under different names."""
 
     def again(self, name: str, number: int = 0, n: int = 1) -> Device:
         """Return another device with this name: number `number` of n that share its resources."""
@@ -92,7 +92,7 @@ class Placement:
     overrides     devices of weights by patterns of their names; the first match counts
     tensor_split  shares of the offloaded layers by device; empty: by free memory
     split_mode    devices share layers for "row" and "graph", not for "layer" and "none"
-    parallel      stages of devices that share layers; None: as split_mode says
+    parallel      stages of devices that share layers; None: see split_mode
     """
 
     devices: tuple[Device, ...]
@@ -111,8 +111,8 @@ class Placement:
         return self.devices[:-1]
 
     def check(self, n_layer_all: int) -> None:
-        """Raise BackendError for more stages than layers plus the output; warn about stages that
-        have none by their shares."""
+        """Raise BackendError for more stages than layers plus the output; warn about stages without
+        layers."""
         if self.parallel is None:
             return
         if self.parallel.pp > n_layer_all + 1:
@@ -133,7 +133,7 @@ class Placement:
         return most if self.n_gpu_layers < 0 else min(self.n_gpu_layers, most)
 
     def layers(self, n_layer_all: int) -> list[Device]:
-        """Return the device of each layer, and last that of the output."""
+        """Return the device of each layer, then the output's."""
         n = self.n_offloaded(n_layer_all)
         kept = [self.host] * (n_layer_all + 1 - n)
         if n == 0:
@@ -156,10 +156,10 @@ class Placement:
 
     @property
     def groups(self) -> tuple[tuple[Device, ...], ...]:
-        """The devices of each stage of layers, in order: those that share its layers. The first of
-        a stage has what is not split.
+        """The devices of each pipeline stage, in order. They share the stage's layers; the first
+        has tensors that are not split.
 
-        BackendError if there are more or fewer devices than `parallel` says.
+        BackendError if the number of devices differs from `parallel`.
         """
         if self.parallel is None:
             if self.split_mode in SHARING:
@@ -236,7 +236,7 @@ def _by_name(
 ) -> tuple[Device, str]:
     if (layer := _LAYER.search(t.name)) is not None:
         return layers[int(layer[1])], "layer"
-    if all(node.op == "GET_ROWS" for node in readers):  # large tables of which little is read
+    if all(node.op == "GET_ROWS" for node in readers):  # large tables with few rows per token
         return host, "table"
     if t.name.startswith("token_embd.") or "output" in t.name:
         return layers[-1], "output"
@@ -244,7 +244,7 @@ def _by_name(
 
 
 def _flag_of(pattern: str) -> str:
-    """Return the option that a rule came from."""
+    """Return the option that created a rule."""
     if pattern == EXPERTS:
         return "-cmoe"
     for end, flag in ((EXPERTS, "-ncmoe"), (DENSE, "-ncffn")):
@@ -265,7 +265,7 @@ def arranged(
 ) -> tuple[tuple[Device, ...], tuple[float, ...]]:
     """Return the devices that a split mode uses, the main one first, and their shares.
 
-    BackendError if main_gpu is not one of them.
+    BackendError if main_gpu is out of range.
     """
     n = max(1, len(devices) - 1)  # the last is the host
     if split_mode == "graph" and len(devices) > 1:
@@ -284,7 +284,7 @@ def arranged(
 def overrides(
     rules: Mapping[str, str] | Iterable[tuple[str, str]], n_cpu_moe: int, devices: Sequence[Device]
 ) -> tuple[Override, ...]:
-    """Parse rules (regular expression, device name), and those for experts of the first layers.
+    """Parse rules (regular expression, device name), and add rules for experts of first layers.
 
     Raises BackendError for an unused device or an invalid regular expression.
     """

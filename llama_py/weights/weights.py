@@ -1,4 +1,4 @@
-"""Weights: the tensors that blocks declare against those of a file, and their place on devices.
+"""Weights: tensors that blocks declare, compared with a file's tensors and placed on devices.
 
     w = Weights(file.tensors, where)
     token_embd = w.tensor("token_embd.weight", n_embd, n_vocab)
@@ -9,7 +9,7 @@
     w.finish()             # every missing, unused and misshapen tensor in one WeightsError
     w.place(device_of, uses)
 
-Shapes are in ggml's order, ne[0] first. Nothing is allocated before `finish` has passed.
+Shapes are in ggml's order, ne[0] first. Allocation starts after `finish` has passed.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from llama_py.params.like import LLAMA_CPP, TRANSFORMERS
 from llama_py.weights.declarations import Declarations, DeviceOf, Inventing, Progress, Readers
 
 _MAX_LISTED = 10
-SCALED_TYPES = ("nvfp4",)  # a value is its bits times a factor beside the tensor
+SCALED_TYPES = ("nvfp4",)  # values are multiplied by a separate scale tensor
 
 Bias = Literal[False, True, "needed", "unread"]
 Sections = Sequence[int]
 
 
 class Weights:
-    """Declares tensors by their names less a prefix, which `layer` and `scope` lengthen.
+    """Declares tensors by their names without a prefix, which `layer` and `scope` extend.
 
-    sizes   bytes of weights by the name of the device they were placed on
-    il      the layer of this prefix, -1 for none
+    sizes   bytes of weights by device name
+    il      the layer of this prefix, or -1
     """
 
     def __init__(self, infos: Mapping[str, TensorInfo], where: str, like: str = LLAMA_CPP) -> None:
-        """Create declarations over the file's tensors or `Inventing`; like: one of `LIKE`."""
+        """Create declarations for the file's tensors or `Inventing`; like: a value of `LIKE`."""
         invent = infos if isinstance(infos, Inventing) else None
         self._all = Declarations(infos, where, invent, like)
         self.prefix = ""
@@ -65,7 +65,7 @@ class Weights:
         return self.prefix + name in self._all.infos
 
     def any_ends(self, suffix: str) -> bool:
-        """Return True if the file has a tensor whose name ends with `suffix`."""
+        """Return True if the file has a tensor name that ends with `suffix`."""
         return any(name.endswith(suffix) for name in self._all.infos)
 
     def tensor(
@@ -76,11 +76,11 @@ class Weights:
         sections: Sections = (),
         shaped: tuple[int, ...] = (),
     ) -> Tensor:
-        """Declare a required tensor; `other` is another shape that it may have, `shaped` the one
-        that it is read as, which it may have too.
+        """Declare a required tensor; `other` is another allowed shape. `shaped` is the shape of the
+        result, which the file may have as well.
 
         sections   sizes of the sections along the dimension that devices may share:
-                   each has some of every section. (): it is all of a kind
+                   each device has a part of every section. (): a single section
 
         The result is a placeholder if it is missing or misshapen: `finish` will raise.
         """
@@ -136,20 +136,20 @@ class Weights:
     def unread_tensor(
         self, name: str, *ne: int, needed: bool = False, sections: Sections = ()
     ) -> Tensor | None:
-        """Declare a tensor that llama.cpp loads and leaves out of its graph.
+        """Declare a tensor that llama.cpp loads but does not use in its graph.
 
         Args:
             name: Name without this object's prefix.
             ne: Shape in ggml's order.
-            needed: The other tensors have no right values without it, so it is applied anyway.
-            sections: See `tensor`.
+                needed: Other tensors have wrong values without this one, so it is applied anyway.
+                sections: See `tensor`.
 
-        Returns:
-            The tensor if the graph must apply it: it is needed, or the model is computed like
-            transformers. None if the file does not have it or it is ignored.
+            Returns:
+                The tensor if the graph must apply it: it is needed, or the model is computed like
+                transformers. None if the file does not have it or it is ignored.
         """
         d, full = self._all, self.prefix + name
-        if d.invent is not None or full not in d.infos:  # recorded models are without
+        if d.invent is not None or full not in d.infos:  # recorded models do not have it
             return None
         if needed:
             d.restored[full] = None
@@ -180,9 +180,9 @@ class Weights:
     ) -> Linear:
         """Declare a matrix: `stem`.weight, with `stem`.scale and optionally `stem`.bias if present.
 
-        bias     "needed": it must be there
-                 "unread": llama.cpp accepts one and leaves it out of its graph (`unread_tensor`)
-        scaled   False: likewise the scale, unless the weight's type needs it
+        bias     "needed": required
+                 "unread": llama.cpp loads it but does not use it (`unread_tensor`)
+        scaled   False: the same for the scale, unless the weight's type needs it
         sections  see `tensor`
         """
         weight = self.tensor(f"{stem}.weight", n_in, n_out, sections=sections)
@@ -243,10 +243,10 @@ class Weights:
         self._all.skipped.update(names)
 
     def skip_nextn(self, layers: Iterable[int]) -> None:
-        """Skip NextN layers, which a file may count and not have.
+        """Skip NextN layers, which a file may count but not include.
 
         Raises:
-            WeightsError: A layer has tensors, but none of a NextN layer.
+                WeightsError: A layer has tensors, but no NextN tensors.
         """
         layers = list(layers)
         for il in layers:
@@ -309,26 +309,26 @@ class Weights:
     def place(
         self, device_of: DeviceOf, readers: Readers, progress: Progress | None = None
     ) -> None:
-        """Give every declared tensor its bytes: the file's own where the device can read them.
+        """Give every declared tensor its bytes: the mapped file if the device can read that.
 
         device_of   the device for a weight, by the nodes that read it
         """
         self._all.place(device_of, readers, progress)
 
     def place_parts(self, cut: Iterable[TensorCut], replaced: Iterable[Tensor]) -> None:
-        """Let devices have parts of tensors in place of these whole ones."""
+        """Place parts of tensors on devices instead of the whole tensors `replaced`."""
         self._all.cut += cut
         self._all.replaced |= {id(t) for t in replaced}
 
     def place_rows(self, rows: Iterable[TensorCut], whole: Tensor, device: Device) -> None:
-        """Let devices have rows of a matrix in its place, whose results come together on one."""
+        """Place rows of a matrix on devices instead of `whole`; `device` joins the results."""
         d = self._all
         d.rows += rows
         d.joined.append(TensorCut(whole, device, d.infos[whole.name]))
         d.replaced.add(id(whole))
 
     def plain_bytes(self, name: str) -> Bytes | None:
-        """Return the file's bytes of a tensor or of a device's part; None if there are none."""
+        """Return the file's bytes of a tensor or of a device's part; None if unknown."""
         return self._all.plain_bytes(name)
 
     def info(self, name: str) -> TensorInfo | None:
@@ -342,17 +342,17 @@ class Weights:
 
     @property
     def like(self) -> str:
-        """Engine whose computation is followed, one of `llama_py.params.like.LIKE`."""
+        """Reference engine of the computation, a value of `llama_py.params.like.LIKE`."""
         return self._all.like
 
     @property
     def ignored(self) -> Collection[str]:
-        """Names of the file's tensors that are left out of the graph, like in llama.cpp."""
+        """Names of tensors in the file that the graph ignores, like llama.cpp."""
         return self._all.ignored
 
     @property
     def restored(self) -> Collection[str]:
-        """Names of tensors that llama.cpp leaves out, but that weights here cannot do without."""
+        """Names of tensors that llama.cpp ignores, but that other weights need."""
         return self._all.restored
 
     @property
@@ -367,7 +367,7 @@ class Weights:
 
     @property
     def all(self) -> list[Tensor]:
-        """Every tensor that has a place, or will: tied ones and parts too."""
+        """Every tensor that has or gets a buffer, including tied tensors and parts."""
         return self._all.placed
 
     @property
@@ -391,7 +391,7 @@ class Weights:
 
 
 def shown(ne: Iterable[int]) -> str:
-    """Return ne like ggml prints it, without the ones that pad it to four."""
+    """Return ne like ggml prints it, without trailing dimensions of size 1."""
     sizes = list(ne)
     while len(sizes) > 1 and sizes[-1] == 1:
         sizes.pop()
@@ -399,7 +399,7 @@ def shown(ne: Iterable[int]) -> str:
 
 
 def _list(what: str, items: list[str]) -> str:
-    """Return `3 missing: a, b, c`, cut after ten names; "" for none."""
+    """Return `3 missing: a, b, c`, cut after ten names; "" for an empty list."""
     if not items:
         return ""
     more = f", and {len(items) - _MAX_LISTED} more" if len(items) > _MAX_LISTED else ""

@@ -1,13 +1,13 @@
 """Sharing of layers by several devices (split modes "row" and "graph").
 
-Graph, which others call tensor parallelism: a block is made once more for each device with some of
-the heads and hidden channels (`HParams.shared`), out of the same file (`PartWeights`). Inputs are
-the same, so results are partial sums: a REDUCE leaves their sum on every device, and what follows
-until the next block each computes for itself (`Spread.at`). Blocks and model files know nothing of
-that; a class says by `parts_keep` that parts of its blocks may be added.
+Graph is tensor parallelism: each device gets a copy of a block with some of the heads and FFN
+dimensions (`HParams.shared`), from the same file (`PartWeights`). Inputs are the same, so results
+are partial sums. A REDUCE stores their sum on every device, and each device computes the nodes
+before the next block (`Spread.at`). Blocks and model files are unaware of the split; a class sets
+`parts_keep` if parts of its blocks may be added.
 
-Row: only products with matrices are shared, some rows of results each, put together afterwards
-(`SplitLinear`).
+Row: only matrix multiplications are split. Each device computes some rows of the result, which are
+then concatenated (`SplitLinear`).
 """
 
 from __future__ import annotations

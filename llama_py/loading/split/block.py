@@ -14,7 +14,7 @@ from llama_py.loading.split.spread import Group, Spread
 
 
 class SplitBlock:
-    """Block whose result is the sum of its parts on several devices.
+    """Block with partial results on several devices, which are added.
 
     parts  part of each device; None for a device without a part
     """
@@ -65,8 +65,8 @@ class Beside:
 
 
 def beside(blocks: Sequence[Any]) -> SplitBlock | None:
-    """Join blocks whose results are added, with one sum for all; None if some are not shared, or on
-    other devices."""
+    """Join blocks with added results, so that one all-reduce suffices; None if a block is not split
+    or the devices differ."""
     if not all(isinstance(block, SplitBlock) for block in blocks):
         return None
     with_part = {tuple(part is not None for part in block.parts) for block in blocks}
@@ -80,10 +80,10 @@ def beside(blocks: Sequence[Any]) -> SplitBlock | None:
 
 
 class _Turn:
-    """A part's way to its next partial sum: one that all devices need before they go on, or the
-    result.
+    """Steps of a part to its next partial sum: a sum that all devices need for the next nodes,
+    or the result.
 
-    given  what the last such sum came to
+    given  the last all-reduced sum
     """
 
     def __init__(self, steps: Steps, spread: Spread, number: int, given: Tensor | None) -> None:
@@ -116,7 +116,7 @@ def _steps_of(part: Any, g: GraphBuilder, inputs: Sequence[Tensor], il: int) -> 
 
 
 class SplitLinear(Linear):
-    """A matrix of whose rows each device has some; results lie side by side on the main one."""
+    """A matrix with its rows split among devices; results are concatenated on the main device."""
 
     __slots__ = ("group", "rows")
 

@@ -27,15 +27,15 @@ from llama_py.weights.placement import Placement
 
 log = logging.getLogger("llama_py")
 
-_STEP = 32  # rows of a matrix that stay together
+_STEP = 32  # rows of a matrix that are split as a unit
 _UNSPLIT = object()
 
 
 def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf) -> None:
     """Split layers among the devices of each of place.groups, by place.split_mode.
 
-    device_of   of a whole tensor, by the nodes that read it: a group shares what would be on its
-                first device
+    device_of   returns the device of a whole tensor, from the nodes that read it: a group shares
+                tensors of its first device
     """
     shares, first = place.shares(), 0
     layers = place.layers(arch.hp.n_layer_all)
@@ -109,7 +109,7 @@ class _Rows(_Splitter):
         self.group = stage.group([arch.hp] * len(self.devices))
 
     def split(self, owners: Sequence[Any]) -> None:
-        """Split every `Linear` that is an attribute of one of these."""
+        """Split every `Linear` that is an attribute of an owner."""
         for owner in owners:
             if isinstance(owner, Linear | ExpertLinear | Tensor) or _is_frozen(owner):
                 continue
@@ -121,7 +121,7 @@ class _Rows(_Splitter):
                     setattr(owner, name, shared)
 
     def shared(self, linear: Linear) -> Linear:
-        """Return a matrix split by rows, or unchanged if a device would get none."""
+        """Return a matrix split by rows, or unchanged if a device would get no rows."""
         weight = linear.weight
         n_rows = apportion(weight.ne[1] // _STEP, self.shares)
         if type(linear) is not Linear or min(n_rows) == 0:
@@ -165,7 +165,7 @@ class _Graph(_Splitter):
         self.told: set[str] = set()
 
     def _block_of(self, stem: str) -> int:
-        """Return the largest quantization block of these matrices' types."""
+        """Return the largest quantization block size of these matrices."""
         end = f".{stem}.weight"
         sizes = (t.type.block_size for name, t in self.w.infos.items() if name.endswith(end))
         return max(sizes, default=1)
@@ -206,7 +206,7 @@ class _Graph(_Splitter):
             )
 
     def _visit(self, whole: Any, parts: Sequence[Any]) -> None:
-        """Put split blocks in the place of those that can be, in all that is made of layers."""
+        """Replace blocks by split blocks, if possible, in all objects with layers."""
         items = attributes(whole)
         for name, value in items.items():
             if not is_made_of(value) or isinstance(value, Tensor):
@@ -291,7 +291,7 @@ class _Graph(_Splitter):
         return ""
 
     def _note(self, block: Any, used: list[Any]) -> None:
-        """Note a split block: added terms are added once, and its memory is kept by each device."""
+        """Note a split block: only one part adds biases, and each device stores its memory."""
         first = next(part for part in used if part is not None)
         for number, part in enumerate(used):
             if part is not None and part is not first:
@@ -299,7 +299,7 @@ class _Graph(_Splitter):
                 for linear in every(part):
                     if isinstance(linear, Linear | ExpertLinear) and (
                         (p := own.get(id(linear.weight))) is not None and p.is_partial
-                    ):  # of experts too: a bias is of all of them
+                    ):  # also for experts: all parts have the whole bias
                         linear.bias = None
         self.used.append(used)
         keeps = type(block).parts_keep

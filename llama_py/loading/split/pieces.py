@@ -14,12 +14,12 @@ from llama_py.gguf.tensor_part import Range, cuts_blocks
 class TensorPiece:
     """Piece of a tensor on one device.
 
-    name      of the file's tensor
-    dim       dimension along which it is cut; None: it is whole
-    sections  sizes of the sections along that, of which this is a part each
-    problem   reason against it; "" if there is none
-    idle      there was nothing left for this device
-    is_sum    products with it are sums over a shared dimension
+    name      name of the file's tensor
+    dim       split dimension; None: the tensor is whole
+    sections  sizes of the sections along dim; the piece has a part of each
+    problem   reason against the split, or ""
+    idle      no part remained for this device
+    is_sum    products are sums over a split dimension
     """
 
     tensor: Tensor
@@ -32,7 +32,7 @@ class TensorPiece:
 
     @property
     def is_partial(self) -> bool:
-        """True if products with it are parts of a sum."""
+        """True if products are partial sums."""
         return (self.dim == 0 and self.tensor.ne[1] > 1) or (self.dim == 2 and self.is_sum)
 
 

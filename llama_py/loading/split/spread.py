@@ -17,7 +17,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.memory.kept import BASE
 
-REDUCED_AS_F32 = 32  # tokens, at most: partial sums of more are exchanged in a smaller type
+REDUCED_AS_F32 = 32  # maximum tokens; partial sums of more tokens are exchanged in a smaller type
 _NUMBER = re.compile(r"-(\d+)$")
 
 Input = TypeVar("Input")
@@ -107,21 +107,21 @@ class Group:
 
 
 class Spread:
-    """One graph's tensors on the devices of a group. The first of them, the main one, also has what
-    is not split. What comes from the layers of another group, the scheduler brings.
+    """One graph's tensors on the devices of a group. The first device, the main one, also has
+    tensors that are not split. The scheduler copies tensors from the layers of other groups.
     """
 
     def __init__(self, g: GraphBuilder, group: Group, before: Spread | None) -> None:
         """Start a group; before: spread of the group of the preceding layers."""
         self.g, self.group, self.before = g, group, before
         self.parts = [PartBuilder(g, hp, i, group.first + i) for i, hp in enumerate(group.hparams)]
-        self._sums: dict[int, Tensor] = {}  # by id of what a block gave: its REDUCE
+        self._sums: dict[int, Tensor] = {}  # by id of a block's result: its REDUCE
         self._at: dict[tuple[int, int], Tensor] = {}
         self._follows: dict[int, bool] = {}
         self._own: dict[int, bool] = {}
         self._first: set[int] = set()
-        self._norms: set[int] = set()  # of its layers
-        self._n_seen = 0  # of all norms
+        self._norms: set[int] = set()  # in its layers
+        self._n_seen = 0  # of all layers
 
     @classmethod
     def of(cls, g: GraphBuilder, group: Group) -> Spread:
@@ -132,7 +132,7 @@ class Spread:
         return spreads[group.first]
 
     def on(self, number: int, make: Any) -> Tensor:
-        """Expand what `make` builds; all that is new of it runs on that device."""
+        """Expand a tensor built by `make`; assign all its new nodes to that device."""
         nodes = self.g.gf.nodes
         first = len(nodes)
         made: Tensor = self.g.expand(make())
@@ -157,7 +157,7 @@ class Spread:
         return self._at[key]
 
     def _follows_sums(self, t: Tensor) -> bool:
-        """Return True if it follows the group's sums, or precedes the first of them."""
+        """Return True if t depends on the group's sums, or precedes the first sum."""
         found = self._follows.get(id(t))
         if found is None:
             if self._came_in(t):
@@ -180,8 +180,8 @@ class Spread:
         return before._follows_sums(t)
 
     def _is_own(self, t: Tensor) -> bool:
-        """Return True if it was made from this group's sums, from its layers' first norms, or from
-        weights that its devices have."""
+        """Return True if t depends on this group's sums, on its layers' first norms, or on its
+        devices' weights."""
         found = self._own.get(id(t))
         if found is None:
             sources = [s for s in t.src if s is not None]
@@ -197,7 +197,7 @@ class Spread:
         return found
 
     def _own_norms(self) -> set[int]:
-        """Return ids of the group's norms in the graph so far."""
+        """Return ids of the group's norms that the graph has now."""
         norms = self.g.res.in_layer
         new, self._n_seen = norms[self._n_seen :], len(norms)
         self._norms |= {id(t) for t, il in new if il in self.group.layers}
@@ -222,7 +222,7 @@ class Spread:
                 None if t is None else self.on(i, partial(cast, t, kind))
                 for i, t in enumerate(parts)
             ]
-        order = [*range(1, len(parts)), 0]  # the result is where the last part is
+        order = [*range(1, len(parts)), 0]  # the result is on the device of the last part
         last = [i for i in order if parts[i] is not None][-1]
         total = self.on(last, lambda: all_reduce([parts[i] for i in order]))
         cur = self.on(0, lambda: self._part(total, 0, first))

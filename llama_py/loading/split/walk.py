@@ -1,4 +1,4 @@
-"""Traversal of a model's attributes, and the tensors in them."""
+"""Traversal of a model's attributes and tensors."""
 
 from __future__ import annotations
 

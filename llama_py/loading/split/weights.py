@@ -13,10 +13,10 @@ from llama_py.weights import Bias, Sections, Weights
 
 
 class PartWeights(Weights):
-    """Declarations like `Weights` whose tensors are pieces of the file's.
+    """Declarations like `Weights`, with pieces of the file's tensors.
 
-    number   of the device, in their names
-    pieces   by id of the tensor
+    number   index of the device, part of the names
+    pieces   piece by id of its tensor
     """
 
     def __init__(self, whole: Weights, share: Share, number: int) -> None:
@@ -105,5 +105,5 @@ class PartWeights(Weights):
 
 
 def _different(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """Return the dimensions in which two shapes differ."""
+    """Return the dimensions with different sizes."""
     return [i for i in range(4) if a[i] != b[i]]
