@@ -26,7 +26,7 @@ class GraphBuilder:
 
     Shapes in comments are in ggml's order; n_tokens is the ubatch's.
     names  other names for tensors of shared blocks in this graph;
-           "" leaves a tensor to its automatic name
+           "" keeps a tensor's automatic name
     """
 
     def __init__(self, params: GraphParams, names: Mapping[str, str]) -> None:
@@ -47,7 +47,7 @@ class GraphBuilder:
         self._shared: dict[str, Any] = {}
 
     def cb(self, t: Tensor, name: str, il: int = -1) -> Tensor:
-        """Name a tensor as llama.cpp does, and return it."""
+        """Name a tensor like llama.cpp, and return it."""
         if name == "norm" and il >= 0:
             self.res.in_layer.append((t, il))
         name = self.names.get(name, name)
@@ -60,7 +60,7 @@ class GraphBuilder:
         return self.cparams.form(kind.kind, kind.names[0])
 
     def fused(self, kind: str, t: Tensor) -> Tensor:
-        """Note a node that could be built otherwise where a device cannot run it."""
+        """Note a node with an alternative for devices that cannot run it."""
         self.res.fused[kind].append(t)
         return t
 
@@ -68,7 +68,7 @@ class GraphBuilder:
         return self.res.add_input(inp)
 
     def input_embd(self, token_embd: Tensor) -> Tensor:
-        """Return embeddings of the tokens, or those in the batch: [n_embd, n_tokens]."""
+        """Return embeddings of the tokens, or the batch's embeddings: [n_embd, n_tokens]."""
         names = ("inp_tokens", "inp_embd")
         inp = self.add_input(InputEmbd(self.hp.n_embd_inp, self.n_tokens, names))
         self.inp_tokens = inp.tokens
@@ -77,7 +77,7 @@ class GraphBuilder:
         given = self.ubatch.token is None
         cur = self.gf.select([rows, inp.embd], int(given))
         self.inp_embd = cur = view(cur, (self.hp.n_embd, self.n_tokens)) if more else cur
-        if self.hp.embedding_scale and not (given and more):  # an image's are as large as they are
+        if self.hp.embedding_scale and not (given and more):  # embeddings of images are not scaled
             cur = scale(cur if cur.is_contiguous() else cont(cur), self.hp.embedding_scale)
         return self.expand(self.cb(cur, "embd"))
 
@@ -151,7 +151,7 @@ class GraphBuilder:
         return [get_rows(t, self.inp_out_ids) for t in tensors]
 
     def layer_out(self, cur: Tensor, il: int, before: str = "") -> Tensor:
-        """Name a layer's result and apply the control vector, if there is one (build_cvec).
+        """Name a layer's result and apply the control vector, if any (build_cvec).
 
         before  name of the result before the control vector
         """

@@ -29,7 +29,7 @@ class Linear:
     """y = scale * (weight x) + bias.  weight [n_in, n_out], bias [n_out], scale [1]
 
     prec  "f32": sums need more than half precision
-    before_bias  what it is called without the bias
+    before_bias  name of the result without the bias
     """
 
     weight: Tensor
@@ -61,9 +61,9 @@ class ExpertLinear:
     """A matrix for each expert.  weight [n_in, n_out, n_expert], bias [n_out, n_expert],
     scale [n_expert]
 
-    in_prec  "f32": what comes in has values that half precision has not
-    first, of   the weight has the experts from `first` on of so many; bias and scale have all. 0:
-                it has all, too
+    in_prec  "f32": inputs exceed the range of half precision
+    first, of   the weight has the experts from `first` on, out of `of`; bias and scale have all
+                experts. 0: the weight has all experts as well
     """
 
     weight: Tensor
@@ -96,10 +96,10 @@ class ExpertLinear:
 
 @dataclass(slots=True)
 class Norm:
-    """Rows made to have mean square one ("rms"), or also mean zero ("layer"), times a weight, plus
-    a bias. weight, bias [n]
+    """Rows scaled to mean square one ("rms"), or also shifted to mean zero ("layer"), times a
+    weight, plus a bias. weight, bias [n]
 
-    eps  another than the model's; then rows without the weight have no name
+    eps  replaces the model's; then rows without the weight have no name
     """
 
     weight: Tensor | None = None
@@ -108,7 +108,7 @@ class Norm:
     eps: float = 0.0
 
     def __call__(self, g: GraphBuilder, cur: Tensor, name: str = "", il: int = -1) -> Tensor:
-        """Normalize cur [n, ...] and name the result, if `name` is given. -> like cur"""
+        """Normalize cur [n, ...] and name the result if `name` is not empty. -> like cur"""
         rms = self.kind == "rms"
         eps = self.eps or (g.hp.f_norm_rms_eps if rms else g.hp.f_norm_eps)
         cur = rms_norm(cur, eps) if rms else norm(cur, eps)

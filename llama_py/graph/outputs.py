@@ -30,7 +30,7 @@ def read_rows(t: Tensor, n: int, copy: bool = True) -> F32:
 
 
 class Rows:
-    """Rows that come ubatch by ubatch, each to its place among `n`."""
+    """`n` rows, which arrive by ubatch and are stored in the batch's order."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -50,10 +50,10 @@ class Rows:
 
 
 class Outputs:
-    """Collects the logits, and where wanted the embeddings, of a batch (llama_context::decode).
+    """Logits and requested embeddings of a batch (llama_context::decode).
 
     logits, embd  one row per output of the batch, in the batch's order
-    by_seq        one row per sequence, where they are pooled
+    by_seq        one row per sequence, if they are pooled
     h_nextn       one row per token, or if masked per output
     layer_inp     by layer one row per token
     """

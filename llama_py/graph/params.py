@@ -22,16 +22,16 @@ GraphType = Literal["decoder", "decoder_mtp", "encoder"]
 
 @dataclass(frozen=True, slots=True)
 class GraphParams:
-    """All that a graph is built from besides the weights (llm_graph_params).
+    """Parameters that determine a graph, without the weights (llm_graph_params).
 
     mctx       the memory's context for this ubatch
-    n_outputs  tokens of the ubatch whose logits are wanted
+    n_outputs  number of the ubatch's tokens with logits
     gtype      the trunk, the NextN draft graph, or the encoder of an encoder-decoder
-    cvec       what is added to the layers' results
-    encoded    what the encoder made, for the decoder of an encoder-decoder
+    cvec       control vector, added to the layers' results
+    encoded    encoder result, for the decoder of an encoder-decoder
     loras      adapters that are added to weights
-    head       (builder, [n_embd, n]) -> logits, if it is another than the model's own
-    lent       what the model that it drafts for lends it, of a model that only drafts
+    head       (builder, [n_embd, n]) -> logits, if it replaces the model's LM head
+    lent       tensors of the target model, for a model that only drafts
     """
 
     hparams: HParams
@@ -48,14 +48,14 @@ class GraphParams:
 
     @property
     def cross(self) -> Cross:
-        """Result of the encoder; ContextError if nothing was encoded."""
+        """Result of the encoder; ContextError if it is missing."""
         if self.encoded is None:
             raise ContextError("this model decodes what it has encoded; call encode first")
         return self.encoded
 
     @property
     def borrowed(self) -> Borrowed:
-        """Tensors borrowed from another model; ContextError if there is none."""
+        """Tensors of the target model; ContextError if they are missing."""
         if self.lent is None:
             raise ContextError(
                 "this model can only draft for another; give it as model_draft (-md) of that one"

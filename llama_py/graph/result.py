@@ -19,20 +19,20 @@ Weights = Callable[[Sequence[Tensor]], Tensor]
 
 
 class GraphResult:
-    """A built graph with its inputs and the tensors that are read afterwards (llm_graph_result).
+    """A built graph with its inputs, and the tensors to read after a run (llm_graph_result).
 
     t_logits   [n_vocab, n_outputs]
-    t_embd     [n_embd, n_outputs] what the head is applied to
-    t_embd_pooled  [n_embd, n_seqs] one row a sequence, or with pooling "none" of each output
-    t_h_nextn  [n_embd, n_tokens or n_outputs] what seeds the NextN layer, where there is one
-    t_layer_inp  [n_embd, n_tokens] what layers get, by layer; the last: what comes of them
-    in_layer   nodes that are to run where this layer is, so that its device does not change early
-    on_host    nodes that are to run on the host
+    t_embd     [n_embd, n_outputs] input of the LM head
+    t_embd_pooled  [n_embd, n_seqs] one row per sequence, with pooling "none" per output
+    t_h_nextn  [n_embd, n_tokens or n_outputs] input of the NextN layer, if any
+    t_layer_inp  [n_embd, n_tokens] inputs of layers, by layer; the last: the final result
+    in_layer   nodes that must run on the layer's device, which prevents an early device change
+    on_host    nodes that must run on the host
     in_part    nodes of a device's part of a block, with the number of the device
     of_host_keys  ids of nodes that attend to keys on the host: the scheduler decides, in parts too
-    attention  nodes that attend without having weights in memory, by layer, and what builds these
-               of what the node reads
-    fused      nodes that could be other ones, by the form that decides (see llama_py.hparams.forms)
+    attention  attention nodes without stored weights, by layer, and a builder of the weights
+               from the node's sources
+    fused      nodes with alternatives, by the form that decides (see llama_py.hparams.forms)
     """
 
     def __init__(self, params: GraphParams) -> None:
@@ -57,7 +57,7 @@ class GraphResult:
         return inp
 
     def set_outputs(self) -> None:
-        """Mark results that are read after the run, so that it does not overwrite them."""
+        """Mark results that are read after the run, which must not overwrite them."""
         layers = map(self.t_layer_inp.get, self.params.cparams.embeddings_layer_inp)
         for t in (self.t_logits, self.t_embd, self.t_embd_pooled, self.t_h_nextn, *layers):
             while t is not None:
@@ -69,8 +69,7 @@ class GraphResult:
             inp.set_input(ubatch)
 
     def follow(self, ubatch: UBatch) -> None:
-        """Set inputs for the tokens after those of the last run, if nothing else used this memory
-        since."""
+        """Set inputs for the next tokens, if this memory was not used after the last run."""
         if self._follow is None:
             self._follow = [_follow(inp) for inp in self.inputs]
         for follow in self._follow:

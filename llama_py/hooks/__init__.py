@@ -7,8 +7,8 @@
     with ctx.patch("attn_norm-3", lambda x, at: 2 * x):
         ctx.decode(ids)
 
-Names are llama.cpp's, as `llama-py-graph dump` lists them, or TransformerLens's; see
-`llama_py.hooks.names`. All other nodes stay fused, and without hooks nothing costs anything.
+Use llama.cpp's names, which `llama-py-graph dump` lists, or TransformerLens's; see
+`llama_py.hooks.names`. All other nodes stay fused; contexts without hooks have no overhead.
 """
 
 from __future__ import annotations

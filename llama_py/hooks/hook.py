@@ -22,7 +22,7 @@ class At:
 
     name    requested name
     node    the tensor: its op, type, shape and sources. A patch may read the sources' values,
-            except those that the op itself changes
+            except values that the op itself changes
     ubatch  the tokens, positions and sequences that are being computed
     """
 
@@ -32,16 +32,16 @@ class At:
 
 
 class Hook(ABC):
-    """Wants the values of some nodes, for as long as its `with` lasts.
+    """Request for the values of some nodes within a `with` block.
 
-    patterns  their names, see llama_py.hooks.names
-    changes   whether it may write to them
+    patterns  names of nodes, see llama_py.hooks.names
+    changes   True if it may change the values
     """
 
     changes = False
 
     def __init__(self, patterns: Sequence[str], switch: Callable[[Hook, bool], None]) -> None:
-        """switch   puts it among a context's hooks, or takes it away"""
+        """switch   adds the hook to a context's hooks, or removes it"""
         self.patterns = [checked(p) for p in patterns]
         self._switch = switch
 

@@ -34,13 +34,13 @@ class RunsGraphs(Protocol):
         """True if a node has a part, or a copy, on each device."""
 
     def set_taps(self, taps: Wants | None) -> None:
-        """Plan each graph for the values that `taps` wants of it."""
+        """Plan each graph for the values that `taps` requests."""
 
 
 class Hooks:
     """Active hooks in order, and the taps that they need.
 
-    While there are some, the context's runner plans graphs for them, which it does not keep.
+    If any hook is active, the context's runner plans graphs with its taps, without caching.
     """
 
     def __init__(self, runner: RunsGraphs, graphs: Graphs) -> None:

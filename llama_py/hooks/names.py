@@ -1,12 +1,12 @@
 """Names of nodes: lookup in a graph.
 
-A name is a node's (`l_out-3`), a pattern of such (`l_out-*`, as `fnmatch` has them), or one of
+A name is a node's (`l_out-3`), a pattern of names (`l_out-*`, as in `fnmatch`), or any of
 TransformerLens's hook points (`blocks.3.hook_resid_post`, `blocks.*.hook_resid_post`; see
-llama_py.hooks.points). Of several nodes with one name the last is meant; `Qcur-3#0` is the first,
+llama_py.hooks.points). If several nodes have the name, it means the last; `Qcur-3#0` is the first,
 `Qcur-3#-2` the last but one.
 
-`kq_soft_max-3`, and `blocks.3.attn.hook_pattern`, are there with flash attention too, which never
-makes them: they are computed beside it.
+`kq_soft_max-3` and `blocks.3.attn.hook_pattern` are also available with flash attention. It does
+not store these weights, so additional nodes compute them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ WEIGHTS = "kq_soft_max-{il}"
 
 @dataclass(frozen=True, slots=True)
 class FoundNode:
-    """A node that was asked for.
+    """A node with a requested value.
 
-    key      what it is called for the one who asked
-    weights  builds what is meant instead of its own value: the weights of its attention
+    key      requested name
+    weights  builds the attention weights if they are requested in place of the node's value
     """
 
     key: str
@@ -99,7 +99,7 @@ class Names:
 
 
 def checked(pattern: str) -> str:
-    """Raise ContextError for an invalid name; return valid ones."""
+    """Raise ContextError for an invalid name; return a valid name."""
     if not isinstance(pattern, str) or not re.fullmatch(r"[^#]+(#-?\d+)?", pattern):
         raise ContextError(
             f"{pattern!r} is no name of nodes; l_out-3, l_out-*, Qcur-3#0 and"

@@ -17,8 +17,8 @@ Read = Callable[[FoundNode], Values]
 class Patch(Hook):
     """Hook that replaces a node's value; all later nodes read the new one.
 
-    change   called with each value and where it is; None leaves it as it is. Or the new value
-             itself.
+    change   called with each value and its context, and returns the new value or None to keep the
+             value. Or the new value itself.
     """
 
     changes = True

@@ -1,8 +1,8 @@
 """TransformerLens's hook points, and the node that has each value.
 
-Nodes have llama.cpp's names, which tell little of some values: what attention adds to the residual
-stream, say, is the unnamed product with `wo`. Such a value is looked for from a node with a name:
-it is what was added to make `ffn_inp-3`. Where a layer has no such value the rule gives None.
+Nodes have llama.cpp's names, but some values have no name: attention's term of the residual
+stream, for example, is the unnamed product with `wo`. A rule finds such a value from a named node:
+here, the other operand of `ffn_inp-3`. It returns None if the layer does not have the value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class NamedNodes(Protocol):
     """The nodes of a graph by name."""
 
     def named(self, name: str) -> Sequence[Tensor]:
-        """Return the nodes of a name in the order of the graph; none if there is no such node."""
+        """Return the nodes of a name in the order of the graph, or an empty sequence."""
 
 
 Rule = Callable[[NamedNodes, int], Tensor | None]
@@ -66,7 +66,7 @@ def rotated(*names: str) -> Rule:
 def resid_pre(nodes: NamedNodes, il: int) -> Tensor | None:
     """Return the previous layer's result; for the first layer its norm's input, unless an
     embedding."""
-    if il:  # there may be layers of nothing between
+    if il:  # layers in between may be empty
         before = (resid_post(nodes, i) for i in reversed(range(il)))
         return next((t for t in before if t is not None), None)
     normed, middle = ln1(nodes, il), resid_mid(nodes, il)
@@ -123,7 +123,7 @@ def ln1(nodes: NamedNodes, il: int) -> Tensor | None:
 
 
 def ln2(nodes: NamedNodes, il: int) -> Tensor | None:
-    """Return the node that reads the residual stream after attention, whatever its name."""
+    """Return the node that reads the residual stream after attention, under any name."""
     middle = resid_mid(nodes, il)
     for name in ("ffn_norm-{il}", "attn_post_norm-{il}"):
         norm = _norm_of(last(name)(nodes, il))
@@ -166,8 +166,7 @@ PATTERN = "attn.hook_pattern"  # which flash attention does not make; see llama_
 
 
 def _added(total: Tensor | None, residual: Tensor | None) -> Tensor | None:
-    """Return the operand of a sum that is not the residual stream, nor its rows that are
-    outputs."""
+    """Return the operand of a sum that is not the residual stream or its output rows."""
     if total is None or residual is None or total.op != "ADD":
         return None
     for i, operand in enumerate(total.src[:2]):
@@ -179,7 +178,7 @@ def _added(total: Tensor | None, residual: Tensor | None) -> Tensor | None:
 
 
 def _norm_of(t: Tensor | None) -> Tensor | None:
-    """Return the norm that a value was made from by weights and a bias."""
+    """Return the norm of a value that was then multiplied by weights and got a bias."""
     while t is not None and t.op in ("MUL", "ADD", "GET_ROWS"):
         t = t.src[0]
     return t if t is not None and t.op in NORMS else None

@@ -35,8 +35,8 @@ class Unembedding:
     def __call__(self, x: npt.ArrayLike) -> F32:
         """Compute logits [n, n_vocab] from rows of the residual stream [n, n_embd].
 
-        Raises ContextError for rows of another length, and for a model that has no head, or whose
-        head reads more than its last layer's result.
+        Raises ContextError for rows of another length, and if the model has no LM head, or the
+        head reads more than the last layer's result.
         """
         rows = np.ascontiguousarray(x, np.float32)
         if rows.ndim != 2 or not len(rows):
@@ -44,7 +44,7 @@ class Unembedding:
         parts = [rows[i : i + N_ROWS] for i in range(0, len(rows), N_ROWS)]
         found, planned = list[F32](), dict[int, tuple[Tail, Plan]]()
         for part in parts:
-            if len(part) not in planned:  # not kept: adapters may be set before the next call
+            if len(part) not in planned:  # not cached: adapters may be set before the next call
                 planned = {len(part): self._planned(len(part))}
             found.append(_run(*planned[len(part)], part))
         return np.concatenate(found)
@@ -71,7 +71,7 @@ class Tail:
 
     end     [n_embd, n] that layer's result, an input here
     logits  [n_vocab, n]
-    selecting  inputs that select output rows: all of them
+    selecting  inputs that select output rows: all rows
     """
 
     end: Tensor

@@ -37,7 +37,7 @@ def read(t: Tensor, devices: list[Device]) -> Values:
 
 
 def write(t: Tensor, values: Any, name: str) -> None:
-    """Put an array of the same shape, or one that fits it by broadcasting, in a tensor's place.
+    """Write an array to a tensor; its shape must be equal or broadcast to the tensor's.
 
     Raises ContextError for another shape, and for a tensor of a quantized type.
     """
@@ -57,7 +57,7 @@ def write(t: Tensor, values: Any, name: str) -> None:
 
 
 def _bf16(values: F32) -> npt.NDArray[np.uint16]:
-    """Round to BF16, ties to even; NaN stays NaN."""
+    """Round to BF16, ties to even; NaN is preserved."""
     bits = values.astype(np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), (bits >> 16) | 0x40, rounded).astype(np.uint16)

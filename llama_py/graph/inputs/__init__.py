@@ -1,6 +1,6 @@
-"""Graph inputs: leafs whose values are set before each run, and whether a built graph still fits.
+"""Graph inputs: leafs with values set before each run, and checks whether a built graph still fits.
 
-Each input knows its tensors, fills them from a ubatch (`set_input`), and says whether the tensors
-it made would be the same for other parameters (`can_reuse`); if so it is bound to their memory
+Each input has its tensors and fills them from a ubatch (`set_input`). `can_reuse` returns True if
+its tensors would be the same for other parameters, and binds the input to their memory
 context.
 """

@@ -14,10 +14,10 @@ from llama_py.graph.params import GraphParams
 
 
 class Switches:
-    """Tokens that switch, of a vocabulary: the i-th to adapter i + 1, and it is read as another.
+    """Control tokens of a vocabulary: the i-th switches to adapter i + 1, and is replaced.
 
-    slot      by token, its adapter; 0: it does not switch
-    read_as   by token, the one whose embedding it has
+    slot      by token, its adapter; 0: not a control token
+    read_as   by token, the token with the embedding to use
     """
 
     def __init__(self, n_vocab: int, tokens: Sequence[int], read_as: Sequence[int]) -> None:
@@ -32,8 +32,8 @@ class InputSwitch:
     """Inputs for finding each token's adapter: token ids, and a query, key and value per token.
 
 
-    tokens I32 [n_tokens]; q F32 [n_tokens] is 1; k F32 [n_tokens] is `gain` where a token
-    switches, -gain elsewhere; v F32 [n_tokens] is the adapter's number, 0 elsewhere
+    tokens I32 [n_tokens]; q F32 [n_tokens] is 1; k F32 [n_tokens] is `gain` for control tokens,
+    else -gain; v F32 [n_tokens] is the adapter's number, else 0
     """
 
     def __init__(self, switches: Switches, gain: float, n_tokens: int) -> None:

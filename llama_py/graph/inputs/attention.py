@@ -24,8 +24,8 @@ class InputAttnKV:
 
     part     name of the cache; `mctx` is its context for the ubatch
     k_idxs   I64 [n_tokens]
-    v_idxs   I64 [n_tokens], or one per element; None where the values are part of the keys
-    kq_mask  [n_kv, tokens of a stream, 1, n_stream]; sequences with a cache of their own are
+    v_idxs   I64 [n_tokens], or one per element; None if the values are part of the keys
+    kq_mask  [n_kv, tokens of a stream, 1, n_stream]; sequences with a separate cache are
              streams. F16 for fused ops, which require it, else F32
     k_rot, v_rot   rotations of heads, for quantized caches and for indexers
     """
@@ -61,7 +61,7 @@ class InputAttnKV:
                 self.mctx.set_input_rot(rot)
 
     def follow(self, ubatch: UBatch) -> None:
-        """Set inputs for the next token: it also sees its own cell, besides its predecessor's."""
+        """Set inputs for the next token: it sees its own cell and its predecessor's cells."""
         values, several = self._values, ubatch.n_each > 1
         if values is None or (several and not self.causal):
             self.set_input(ubatch)
@@ -74,15 +74,15 @@ class InputAttnKV:
             mask[tokens, rows[seen] % size] = 0
         elif len(rows) > 1:
             mask[each, rows % size] = 0
-        else:  # an index that is no array takes less
+        else:  # a scalar index is faster
             mask[0, rows.item() % size] = 0
         for t in idxs:
             put(t, rows.tolist())
 
     @cached_property
     def _values(self) -> tuple[list[memoryview], npt.NDArray[Any], npt.NDArray[np.intp]] | None:
-        """Rows to write to, the mask [n_tokens, n_kv], and the numbers of its rows; None where a
-        token sees not just one cell more."""
+        """Rows to write to, the mask [n_tokens, n_kv], and its row numbers; None if the next token
+        does not see exactly one cell more."""
         kv, mask = self.mctx.kv, host_array(self.kq_mask)
         if mask is None or kv.window is not None or self.alibi or kv.tensors.v_trans:
             return None
@@ -131,7 +131,7 @@ class InputAttnNoCache:
 
 
 class InputCross:
-    """Encoder results and the mask of those that each token may see
+    """Encoder results and the mask of results that each token may see
     (llm_graph_input_cross_embd, llm_graph_input_attn_cross).
 
     embd     F32 [n_embd, n_enc]

@@ -29,8 +29,8 @@ class Follows(Protocol):
     """An input that has less to do where token follows token."""
 
     def follow(self, ubatch: UBatch) -> None:
-        """Set inputs for the next token of each sequence, or as many more of one; the values set
-        last are still in the tensors."""
+        """Set inputs for the next token of each sequence, or the same number of further tokens of
+        one; the tensors still have their last values."""
 
 
 def new_input(name: str, type: GGMLType, *ne: int) -> Tensor:
@@ -41,7 +41,7 @@ def new_input(name: str, type: GGMLType, *ne: int) -> Tensor:
 
 
 def write(t: Tensor, values: npt.NDArray[Any]) -> None:
-    """Set an input; one that no node reads has no memory, so there is nothing to set."""
+    """Set an input; an input that no node reads has no memory and is skipped."""
     if t.buffer is not None:
         set_tensor(t, values)
 

@@ -17,13 +17,13 @@ FORCED = 1e30  # added to the score of a block that is always chosen
 
 
 class InputBlocks:
-    """n_pos positions are those of all sequences, up to a whole block.
+    """n_pos: number of positions of all sequences, rounded up to a whole block.
 
     bias      F32 [n_blocks, n_tokens] that makes a token's own blocks the best
-    pos_mask  F32 [n_pos, n_tokens] 0 where the token sees the position, else -inf
+    pos_mask  F32 [n_pos, n_tokens] 0 if the token sees the position, else -inf
     slots     I32 [n_pos, n_stream] the cell of each position
-    slots_f   the same as F32, where there is one token of each stream, else None
-    cell_blk  I32 [n_kv, n_stream] the block of each cell, where there are more
+    slots_f   the same as F32 if each stream has one token, else None
+    cell_blk  I32 [n_kv, n_stream] the block of each cell if streams have several tokens
     """
 
     def __init__(self, params: GraphParams, part: str, size: int, n_local: int) -> None:

@@ -57,10 +57,10 @@ class InputPosBucket:
 
 
 class InputPosBucketKV:
-    """Buckets of the cells of each token's stream as seen by it, pos_bucket I32 [n_kv, n_tokens]
-    (llm_graph_input_pos_bucket_kv).
+    """Buckets of the cells of each token's stream, relative to the token: pos_bucket I32
+    [n_kv, n_tokens] (llm_graph_input_pos_bucket_kv).
 
-    n_stream  sequences with a cache of their own, each with as many of the tokens
+    n_stream  number of sequences with a separate cache; each has the same number of tokens
     """
 
     def __init__(self, params: GraphParams, n_buckets: int) -> None:
@@ -74,7 +74,7 @@ class InputPosBucketKV:
 
     def set_input(self, ubatch: UBatch) -> None:
         n_kv, kv = self.pos_bucket.ne[0], self.mctx.kv
-        # -1 where a cell is empty; those are masked
+        # -1 in empty cells, which are masked
         p0 = np.stack([kv.cells[s].pos[:n_kv] for s in self.mctx.place.strm])[:, None]
         p1 = ubatch.pos[: ubatch.n_tokens].reshape(len(p0), -1, 1)
         write(self.pos_bucket, bucket(p0, p1, self.n_buckets, False))

@@ -24,12 +24,12 @@ def slopes_of(n_head: int) -> Rows:
 
 
 class InputDecay:
-    """Logarithms of decays, for a layer whose factor is 1. T tokens of each of B sequences.
+    """Logarithms of decays for a layer with factor 1. T tokens of each of B sequences.
 
     slopes  F32 [n_head]
     q       F32 [1, n_head, T, B] from before the ubatch to a token
     k       F32 [1, n_head, T, B] from a token to the ubatch's last one
-    diag    F32 [T, T, n_head, B] from one token (first axis) to another; -inf to earlier ones
+    diag    F32 [T, T, n_head, B] from one token (first axis) to another; -inf to earlier tokens
     """
 
     def __init__(self, params: GraphParams) -> None:

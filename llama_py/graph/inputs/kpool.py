@@ -16,7 +16,7 @@ from llama_py.graph.params import GraphParams
 from llama_py.memory.kept import INDEX
 from llama_py.memory.kpool import KPoolContext, PoolPlan, SeqPools
 
-MOST_GATHERED = 16  # tokens of a ubatch whose cells are gathered
+MOST_GATHERED = 16  # maximum tokens of a ubatch for gathering cells
 Cells = npt.NDArray[np.int64]
 
 
@@ -28,20 +28,20 @@ def kpool_context(params: GraphParams) -> KPoolContext:
 
 
 class InputKPool:
-    """n_pool pools of `size` tokens, of which n_top are chosen for each token; n_sel cells are
-    those of them and of the tokens since the last pool.
+    """n_pool pools of `size` tokens, with n_top chosen for each token; n_sel: number of cells of
+    the chosen pools and of the tokens after the last pool.
 
-    gathers    the chosen cells are read one by one; else a mask hides all others
+    gathers    read only the chosen cells; else a mask hides all others
     k_idxs     I64 [n_tokens] rows of the cache, which have key, gate and key of a pool
     cells      I32 [n_pool] the row that has a pool's key
-    members    I32 [size, n_pool] the cells of each pool's tokens, of no cell where it is not in use
-    mask       [n_pool, n_tokens] 0 where the token sees the pool, else -inf; F16 for the fused op
+    members    I32 [size, n_pool] the cells of each pool's tokens; invalid cells if unused
+    mask       [n_pool, n_tokens] 0 if the token sees the pool, else -inf; F16 for the fused op
     tails      I32 [size - 1, n_tokens] cells of the tokens since the last pool
-    live       F32 [n_sel, 1, 1, n_tokens] 0 for what is chosen, -inf where there is no more
-    new        I32 [size, n_new] rows of the tokens of pools whose keys are made
-    new_rows   I64 [n_new] the rows that these are written to; None where they are not kept
+    live       F32 [n_sel, 1, 1, n_tokens] 0 for chosen cells, -inf for the unused rest
+    new        I32 [size, n_new] rows of the tokens of pools without a cached key
+    new_rows   I64 [n_new] target rows of these keys; None if they are not cached
 
-    Of cells that are gathered, all streams' are counted; of others those of the token's stream.
+    Gathered cells are numbered over all streams; other cells within the token's stream.
     """
 
     def __init__(self, params: GraphParams, n_chosen: int, f16: bool) -> None:
@@ -132,7 +132,7 @@ class InputKPool:
         write(self.tails, tails)
 
     def _tails(self, seq: SeqPools, pos: Ints) -> tuple[Cells, npt.NDArray[np.bool_]]:
-        """Return the tokens since the last pool, newest first, and a mask of existing ones.
+        """Return the tokens since the last pool, newest first, and a mask of existing tokens.
         [tokens, size - 1]"""
         back = np.arange(self.size - 1)
         n_tail = (pos - seq.pos[0] + 1) % self.size
@@ -147,7 +147,7 @@ def _filled(x: Cells, n: int, value: int) -> Ints:
 
 
 def _by_first_seq(ubatch: UBatch) -> Iterator[tuple[int, Cells]]:
-    """Yield each sequence that is the first one of some tokens, with these tokens' indices."""
+    """Yield each sequence that is the first sequence of some tokens, with the tokens' indices."""
     firsts = np.array([ids[0] for ids in ubatch.seq_id])
     for seq_id in dict.fromkeys(firsts.tolist()):
         yield seq_id, np.flatnonzero(firsts == seq_id)

@@ -25,10 +25,10 @@ Ids = npt.NDArray[np.int64]
 class Hashes:
     """Groups of 2 to n_gram tokens, each with n_each rows of a table.
 
-    factors   of the tokens of a group, the last one first
-    firsts, counts   of each row: where its part of the table begins, and how long that is
-    end       the token that ends a text: nothing from it on backwards counts
-    image     what stands for an embedding
+    factors   factors of the tokens of a group, the last one first
+    firsts, counts   first row and number of rows of each head's part of the table
+    end       token that ends a text: it and all earlier tokens are ignored
+    image     token id for an embedding
     """
 
     n_gram: int
@@ -41,7 +41,7 @@ class Hashes:
 
     @property
     def n_heads(self) -> int:
-        """Rows of a token."""
+        """Table rows per token."""
         return (self.n_gram - 1) * self.n_each
 
     def rows(self, ids: Ids) -> npt.NDArray[np.int32]:
@@ -82,7 +82,7 @@ class InputNGrams:
         self, seq_id: int, pos: npt.NDArray[np.int32], n: int, by_order: bool
     ) -> npt.NDArray[np.int32]:
         """Return the n tokens before each of these positions of a sequence, the last first, from
-        the cells, which include the ubatch's. -> [positions, n]
+        the cells, which include the ubatch's cells. -> [positions, n]
 
         by_order  positions may repeat, so order tokens of the ubatch by their index
         """

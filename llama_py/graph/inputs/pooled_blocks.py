@@ -17,7 +17,7 @@ from llama_py.memory.cells import KVCells
 from llama_py.memory.kept import INDEX
 from llama_py.memory.kv import KVCacheContext
 
-FORCED = 1e9  # added to the score of what is always chosen
+FORCED = 1e9  # added to the scores of blocks that are always chosen
 
 Ints = npt.NDArray[np.int64]
 
@@ -26,11 +26,11 @@ Ints = npt.NDArray[np.int64]
 class PooledBlocks:
     """Complete blocks of the sequences in one stream.
 
-    owner   by block, the number of its sequence
-    first   by block, the place of its first cell within the sequence
+    owner   by block, the index of its sequence
+    first   by block, the index of its first cell within the sequence
     pos     by block, the four positions of that cell
     cells   by block, its cells in order [n, size]
-    of      by cell, its block; -1 for none
+    of      by cell, its block, or -1
     """
 
     owner: Ints
@@ -41,8 +41,8 @@ class PooledBlocks:
 
 
 class Line:
-    """The cells of a sequence in the order of their tokens: by position, or, where an image has
-    several cells of one position, by their rank."""
+    """Cells of a sequence in the order of their tokens: by position, or by rank if an image has
+    several cells of one position."""
 
     def __init__(self, cells: KVCells, seq_id: int, n_kv: int) -> None:
         self.cells = np.flatnonzero(cells.seq[seq_id, :n_kv])
@@ -76,7 +76,7 @@ class Line:
         return np.asarray(self.keys[[0, 1, 2, 0]][:, i])
 
     def blocks(self, size: int) -> Ints:
-        """Return the index in the sequence at which each complete block begins."""
+        """Return the start index in the sequence of each complete block."""
         starts = np.flatnonzero(self.places % size == 0)
         ends = starts + size - 1
         starts, ends = starts[ends < self.places.size], ends[ends < self.places.size]
@@ -95,7 +95,7 @@ def _rising(places: Ints) -> bool:
 
 
 def _up_to(keys: Ints, key: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Return True for keys [3, n] that do not come after `key`."""
+    """Return True for keys [3, n] up to and including `key`."""
     found = keys[2] <= key[2]
     for i in (1, 0):
         found = (keys[i] < key[i]) | ((keys[i] == key[i]) & found)
@@ -121,11 +121,11 @@ def blocks_of(lines: list[Line], size: int, n_kv: int) -> PooledBlocks:
 class InputPooledBlocks:
     """Blocks of `size` positions; the incomplete end of each sequence is one more block.
 
-    k_idxs     I64 [n_tokens] where the indexer's keys are written
+    k_idxs     I64 [n_tokens] cells for the indexer's keys
     cell_blk   I32 [n_kv, n_stream] the block of each cell
     blk_cells  I32 [size * n_blocks, n_stream] the cells of each block
     blk_pos    I32 [4 * n_blocks * n_stream] the positions of each block's first cell
-    bias       F32 [n_blocks, tokens of a stream, n_stream] what is added to a token's scores
+    bias       F32 [n_blocks, tokens of a stream, n_stream] added to a token's scores
     """
 
     def __init__(self, params: GraphParams, size: int) -> None:
@@ -162,7 +162,7 @@ class InputPooledBlocks:
             found = blocks_of(lines, self.size, self.n_kv)
             n = len(found.cells)
             blk_cells[s, :n], blk_pos[:, s, :n] = found.cells, found.pos
-            rest = min(n, self.n_blocks - 1)  # one more block, if there are cells in none
+            rest = min(n, self.n_blocks - 1)  # one more block for cells outside complete blocks
             cell_blk[s] = np.where(found.of < 0, rest, found.of)
             for number, line in enumerate(lines):
                 rows = np.flatnonzero(numbers == number)

@@ -11,7 +11,7 @@ from llama_py.graph.params import GraphParams
 
 
 class InputMean:
-    """F32 [n_tokens, n_seqs]: one over a sequence's length where a token is in it
+    """F32 [n_tokens, n_seqs]: 1 / length of the sequence for its tokens, else 0
     (llm_graph_input_mean)."""
 
     def __init__(self, params: GraphParams) -> None:

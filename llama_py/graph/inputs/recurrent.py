@@ -16,8 +16,8 @@ from llama_py.memory.slots import SlotContext
 class InputRS:
     """Rows of the recurrent states to start from (llm_graph_input_rs).
 
-    s_copy  I32 [n_rs] the cell each state comes from: first the states of the ubatch's n_seqs
-            sequences (s_copy_main), then those that only move (s_copy_extra)
+    s_copy  I32 [n_rs] source cell of each state: first the states of the ubatch's n_seqs
+            sequences (s_copy_main), then states that only move (s_copy_extra)
     """
 
     def __init__(self, params: GraphParams) -> None:
@@ -33,7 +33,7 @@ class InputRS:
         write(self.s_copy, np.array([self.mctx.s_copy(i) for i in range(n_rs)], np.int32))
 
     def follow(self, ubatch: UBatch) -> None:
-        """Keep the rows: states stay in place from one token to the next."""
+        """Keep the rows: states do not move between consecutive tokens."""
 
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = mctx = params.mctx.states(RecurrentContext)
@@ -46,10 +46,10 @@ class InputRS:
 
 
 class InputSlots:
-    """The slots that the states of a ubatch's sequences are in; they are offsets in the graph.
+    """Slots with the states of a ubatch's sequences; they are offsets in the graph.
 
-    seq      I32 [1, n_tokens] zeros: of the one state that a convolution is given, the number
-    starts   (sequence, whether it begins at position 0) of each
+    seq      I32 [1, n_tokens] zeros: index of the state for each token of a convolution
+    starts   (sequence, True if it begins at position 0) of each
     """
 
     def __init__(self, params: GraphParams) -> None:
@@ -61,7 +61,7 @@ class InputSlots:
         write(self.seq, np.zeros(ubatch.n_tokens, np.int32))
 
     def follow(self, ubatch: UBatch) -> None:
-        """Keep the zeros that were set before."""
+        """Keep the zeros of the last run."""
 
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = params.mctx.states(SlotContext)

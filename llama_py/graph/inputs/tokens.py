@@ -15,7 +15,7 @@ from llama_py.graph.params import GraphParams
 
 
 class InputEmbd:
-    """Token ids, and the embeddings that may come in their place (llm_graph_input_embd)."""
+    """Token ids, and input embeddings that may replace them (llm_graph_input_embd)."""
 
     def __init__(self, n_embd: int, n_tokens: int, names: tuple[str, str]) -> None:
         self.tokens = new_input(names[0], I32, n_tokens)
@@ -78,7 +78,7 @@ class InputPos:
         pos = ubatch.pos.tolist()
         if self._values is None:
             self.set_input(ubatch)
-        elif self.n_pos == 4:  # a fourth axis of its own stays where it is
+        elif self.n_pos == 4:  # a separate fourth axis is unchanged
             put(self._values, self.n_same * pos[: ubatch.n_tokens])
         else:
             put(self._values, pos)
@@ -168,7 +168,7 @@ class InputOutIds:
         write(self.out_ids, ids.astype(np.int32))
 
     def follow(self, ubatch: UBatch) -> None:
-        """Keep the indices: all tokens are outputs, as before."""
+        """Keep the indices: all tokens are still outputs."""
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.out_ids.ne[0] == params.n_outputs
