@@ -5,9 +5,9 @@ tokens.
     model.load_vision("mmproj.gguf")
     print(model.chat("What is this?", images=["cat.png"]))
 
-Read in this order: `image` (what is read), `resize`, `projectors` (one file a family: what is done
-to an image, and its graph of `layers` and `vit`), `encoder` (weights and memory), `prompt` (text
-with images, and how a context reads it), `messages` (images in conversations).
+Reading order: `image` (pixels of a file), `resize`, `projectors` (one file per family: its image
+preprocessing, and its graph of `layers` and `vit`), `encoder` (weights and memory), `prompt` (text
+with images, and their processing by a context), `messages` (images in conversations).
 """
 
 from __future__ import annotations

@@ -27,14 +27,14 @@ from llama_py.weights.placement import devices_in_use
 
 log = logging.getLogger("llama_py")
 
-N_GRAPHS = 4  # that are kept, by the size of their image
-KEPT_BYTES = 2**28  # of embeddings that are not computed again
+N_GRAPHS = 4  # cached graphs, by image size
+KEPT_BYTES = 2**28  # of cached embeddings
 
 
 class ImagePart(NamedTuple):
-    """An image as it is computed: one that was given, or a part of it.
+    """A preprocessed image, or a part of one.
 
-    pixels  F32 [height, width, 3];  key  by which the same are known again
+    pixels  F32 [height, width, 3];  key  identifies equal pixels for caching
     """
 
     pixels: F32
@@ -48,14 +48,14 @@ class ImagePart(NamedTuple):
 
 
 class ImageEncoder(Closing):
-    """An encoder of images, with its weights on devices.
+    """An image encoder with its weights on devices.
 
-        with Encoder("mmproj.gguf") as eyes:
-            parts = eyes.encode(Image.open("cat.png"))     # each F32 [n_tokens, n_embd_out]
+        with ImageEncoder("mmproj.gguf") as encoder:
+            parts = encoder.encode(Image.open("cat.png"))  # each F32 [n_tokens, n_embd_out]
 
     file        the open file
-    projector   the blocks that graphs are built of
-    flash_attn  whether attention is one node, with keys and values in F16, as in llama.cpp
+    projector   the blocks that build graphs
+    flash_attn  attention is one node with keys and values in F16, like in llama.cpp
     sizes       bytes of weights by device name
     """
 
@@ -83,7 +83,7 @@ class ImageEncoder(Closing):
         self.projector = kind(kind.HParams(self.file.metadata), weights)
         if isinstance(self.projector, Dynamic):
             self.projector.limit(min_tokens, max_tokens)
-        weights.skip(*self.file.tensors)  # those of other encoders, and what nobody reads
+        weights.skip(*self.file.tensors)  # tensors of other encoders and unused tensors
         weights.finish()
         self.flash_attn = flash_attn
         self.devices = devices_in_use(device)
@@ -119,7 +119,7 @@ class ImageEncoder(Closing):
         return [self.rows(part) for part in self.parts(image)]
 
     def rows(self, part: ImagePart) -> F32:
-        """Return the image tokens of a part, F32 [n_tokens, n_embd]. The latest ones are cached."""
+        """Return the image tokens of a part, F32 [n_tokens, n_embd]. Recent results are cached."""
         computing = self.computing(part)
         try:
             while True:
@@ -186,7 +186,7 @@ class ImageEncoder(Closing):
         return found
 
     def _place(self) -> None:
-        """Place the weights on their device, which is told their readers."""
+        """Place the weights on their device, which gets the nodes that read each weight."""
         readers: dict[int, list[Tensor]] = {id(t): [] for t in self._weights.all}
         try:
             nodes = self.graph(*self.projector.example()).gf.nodes
@@ -226,7 +226,7 @@ def check_kind(path: str | Path) -> None:
 
 
 def _name(file: GGUFFile) -> str:
-    """Return the name of a file's image encoder; ModelError if it has none."""
+    """Return the name of a file's image encoder; ModelError without one."""
     m = file.metadata
     if m.get("clip.has_vision_encoder") is not True:
         has_audio = m.get("clip.has_audio_encoder") is True

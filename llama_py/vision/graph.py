@@ -37,7 +37,7 @@ class ImageGraph:
         self.result: Tensor | None = None
 
     def cb(self, t: Tensor, name: str, il: int = -1) -> Tensor:
-        """Name a tensor as llama.cpp does, and return it."""
+        """Name a tensor like llama.cpp, and return it."""
         t.name = f"{name}-{il}" if il >= 0 else name
         return t
 

@@ -23,11 +23,11 @@ def colours(key: str) -> Any:
 class VisionHParams(Declared):
     """Hyperparameters of an encoder.
 
-    n_merge     patches that become one embedding, on a side
-    min_tokens, max_tokens  embeddings of one image, where its size decides; 0: it does not
-    n_embd_head  channels of a head
+    n_merge     side of the square of patches that are merged to one embedding
+    min_tokens, max_tokens  limits of the tokens per image with dynamic resolution; 0: fixed size
+    n_embd_head  dimensions of a head
     activation  "gelu", "silu" or "gelu_quick"
-    rope_theta  base of the frequencies with which positions turn heads
+    rope_theta  base of the RoPE frequencies
     """
 
     min_tokens: ClassVar[int] = 0
@@ -74,7 +74,7 @@ class VisionHParams(Declared):
         return self.image_size // self.patch_size
 
     def pixels(self, n_tokens: int) -> int:
-        """Return how many pixels an image of so many embeddings has."""
+        """Return the number of pixels for n_tokens embeddings."""
         return n_tokens * self.step**2
 
     def _check(self, keys: Keys) -> None:

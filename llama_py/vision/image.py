@@ -28,7 +28,7 @@ TILE = 322, 323  # tags of TIFF: the width and height of its tiles
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """Pixels, u8 [height, width, 3]; and a digest by which the same are known again."""
+    """Pixels, u8 [height, width, 3], and a digest that identifies equal images."""
 
     pixels: U8 = field(repr=False)
     digest: bytes = field(repr=False)
@@ -48,7 +48,7 @@ class Image:
 
     @classmethod
     def open(cls, path: str | Path) -> Image:
-        """Read a file. ModelError if it is no image that can be read."""
+        """Read a file. ModelError if it is not a readable image."""
         path = Path(path)
         try:
             if not path.is_file():
@@ -64,7 +64,7 @@ class Image:
 
     @classmethod
     def read(cls, data: bytes, what: str = "the image") -> Image:
-        """Read the bytes of a file. ModelError if they are no image that can be read."""
+        """Read the bytes of a file. ModelError if they are not a readable image."""
         return cls.of(_decoded(data, what))
 
     @classmethod
@@ -146,12 +146,12 @@ def _check(found: Any, data: bytes, what: str) -> None:
 
 
 def _rgb(found: Any) -> U8:
-    """Return pixels without transparency; of more than 8 bits, the highest."""
-    # Pillow has the 16 bits of a PPM, and in some versions those of a PNG, in 32.
+    """Return pixels without transparency; from more than 8 bits, the highest 8."""
+    # Pillow stores the 16 bits of a PPM, and in some versions of a PNG, in 32.
     if found.mode.startswith("I;16") or (found.mode == "I" and found.format in ("PNG", "PPM")):
         grey = (np.asarray(found).astype(np.uint16) >> 8).astype(np.uint8)
         rgb = np.empty((*grey.shape, 3), np.uint8)
-        rgb[...] = grey[:, :, None]  # other threads run meanwhile, unlike in np.repeat
+        rgb[...] = grey[:, :, None]  # releases the GIL, unlike np.repeat
         return rgb
     if found.mode in ("I", "F"):
         raise ValueError("its pixels have 32 bits, and nothing says which number is white")

@@ -95,7 +95,7 @@ class VisionQKV(NamedTuple):
 def attend(
     g: ImageGraph, qkv: VisionQKV, out: Linear, il: int, mask: Tensor | None = None
 ) -> Tensor:
-    """Attend from each position to all, or to those in the mask. -> [n_embd, n_pos]
+    """Attend from each position to all positions, or only to visible ones. -> [n_embd, n_pos]
 
     mask  F16 or F32 [n_pos, n_pos]
     """
@@ -117,7 +117,7 @@ def attend(
 
 
 class VisionProjections:
-    """Queries, keys and values of a layer: three matrices, or one of all; perhaps normed."""
+    """Queries, keys and values of a layer: three matrices or a joint one, with optional norms."""
 
     def __init__(self, w: Weights, n_embd: int, n_head: int, kind: NormKind) -> None:
         self.n_head, self.size = n_head, n_embd // n_head
@@ -129,7 +129,7 @@ class VisionProjections:
             ]
         info = w.info("attn_q_norm.weight")
         whole = info is not None and info.ne[0] == n_embd != self.size
-        self.norms_rows = whole and self.joint is None  # whole ones, not those of heads
+        self.norms_rows = whole and self.joint is None  # norms over whole rows instead of heads
         n = n_embd if self.norms_rows else self.size
         self.norms = [w.optional_norm(f"attn_{x}_norm", n, kind=kind) for x in "qk"]
 

@@ -20,9 +20,10 @@ from llama_py.chat.messages import IMAGE, has_images, parts_of
 from llama_py.vision.image import Image, bytes_of
 
 Message = Mapping[str, Any]
-Given = str | Path | bytes | Image  # a file, its bytes, or what was read of it
+Given = str | Path | bytes | Image  # a file, its bytes, or a decoded image
 
-# What stands for an image in a text that was made of messages. Nobody can write it into one.
+# Placeholder of an image in text that was rendered from messages. It is random, so clients cannot
+# inject it.
 PLACE = f"<__media_{secrets.token_hex(16)}__>"
 
 
@@ -34,7 +35,7 @@ def read_image(image: Given) -> Image:
 
 
 def image_part(image: Given) -> dict[str, Any]:
-    """Return the content part of an image; ModelError if it cannot be read."""
+    """Return the content part of an image; ModelError if it is unreadable."""
     read_image(image)
     if isinstance(image, Image):
         return {"type": IMAGE, IMAGE: image}
@@ -59,10 +60,9 @@ def marked(messages: Sequence[Message]) -> list[Message]:
 def images_of(messages: Sequence[Message], media_path: str | Path | None = None) -> list[Given]:
     """Return the images of messages as given, not decoded.
 
-    media_path  folder of files that URLs (file:NAME) may name; None: none
+    media_path  folder of files that URLs (file:NAME) may name; None: not allowed
 
-
-    Raises ModelError for an image that cannot be had.
+    Raises ModelError for an unavailable image.
     """
     parts = (part for m in messages for part in parts_of(m))
     return [_image(part, media_path) for part in parts if part.get("type") == IMAGE]

@@ -16,7 +16,7 @@ def turn_2d(
     """Rotate the first half of each head by one axis, the second half by the other. [n_embd_head,
     n_head, n_pos] -> same shape
 
-    odd  the second half uses the frequencies between those of the first
+    odd  the second half uses the frequencies between the first half's
     """
     half = cur.ne[0] // 2
     f32 = np.float32

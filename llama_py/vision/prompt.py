@@ -1,8 +1,8 @@
 """Prompts with images, and their processing by a context (mtmd.cpp:mtmd_tokenizer,
 mtmd-helper.cpp).
 
-An image stands in a prompt's ids as numbers below zero, one for each position that it takes: the
-same image has the same, so that what a sequence has of a prompt is found as of any other.
+An image is represented in a prompt's ids by negative numbers, one per position. Equal images have
+equal numbers, so the prefix cache matches them like tokens.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 class Picture:
     """A part of an image in a prompt.
 
-    n_tokens      rows that the text model gets
-    columns, rows   of them, where positions have several axes
-    n_axes        of positions
-    sees_all      whether each row is to see all others
+    n_tokens      image tokens for the text model
+    columns, rows   grid of the tokens, if positions have several axes
+    n_axes        number of position axes
+    sees_all      each token attends to all others
     """
 
     encoder: ImageEncoder = field(repr=False)
@@ -52,7 +52,7 @@ class Picture:
 
     @property
     def ids(self) -> list[int]:
-        """Negative numbers that stand for it, one per position."""
+        """Negative numbers that represent the image, one per position."""
         raw = hashlib.shake_256(self.part.key + bytes([self.n_axes])).digest(4 * self.n_pos)
         found: list[int] = (-1 - (np.frombuffer(raw, "<u4") >> 1).astype(np.int64)).tolist()
         return found
@@ -89,12 +89,12 @@ Chunk = list[int] | Picture
 
 
 class ImagePrompt(Mixed):
-    """A prompt's ids, and the tokens and images that they stand for: its `chunks`."""
+    """A prompt's ids, and the corresponding tokens and images: its `chunks`."""
 
     def __init__(
         self, chunks: Sequence[Chunk], before: Sequence[int] = (), n_beyond: int = 0
     ) -> None:
-        """Join chunks; before, n_beyond: of the sequence's earlier tokens."""
+        """Join chunks; before, n_beyond: see `Mixed`, for the sequence's earlier tokens."""
         super().__init__(id for c in chunks for id in (c.ids if isinstance(c, Picture) else c))
         self.chunks = list(chunks)
         self.before = list(before)
@@ -105,7 +105,7 @@ class ImagePrompt(Mixed):
 
     @property
     def media(self) -> dict[int, Picture]:
-        """The prompt's images by the position at which they begin."""
+        """The prompt's images by start position."""
         found, pos = dict[int, Picture](), len(self.before)
         for chunk in self.chunks:
             if isinstance(chunk, Picture):
@@ -134,9 +134,9 @@ class ImagePrompt(Mixed):
         return ImagePrompt([], [*self.before, *self], beyond)
 
     def read(self, ctx: Decoding, seq_id: int = 0) -> F32:
-        """Let a sequence go on with it. -> F32 [1, n_vocab], of the last token
+        """Continue a sequence with the prompt. -> F32 [1, n_vocab], logits of the last token
 
-        Raises ContextError, as `Context.decode`, where it does not fit.
+        Raises ContextError, like `Context.decode`, if it does not fit.
         """
         pos, logits = len(self.before), np.empty((0, 0), np.float32)
         for i, chunk in enumerate(self.chunks):
@@ -154,8 +154,8 @@ class ImagePrompt(Mixed):
 
 @contextmanager
 def attending_both_ways(ctx: Decoding, wanted: bool = True) -> Iterator[None]:
-    """Make tokens of a batch attend to later ones as well (llama_set_causal_attn), within
-    `with`."""
+    """Make tokens of a batch attend to later tokens as well within `with`
+    (llama_set_causal_attn)."""
     before = ctx.cparams
     ctx.cparams = replace(before, causal_attn=before.causal_attn and not wanted)
     try:
@@ -177,11 +177,10 @@ def image_prompt(
 ) -> ImagePrompt:
     """Return a prompt of a text with images in place of its markers, for a model.
 
-    n_most  number of cells, beyond which no further image is decoded
-    n_most  cells, beyond which no other image is decoded
+    n_most  maximum number of cells; beyond, no further image is decoded
 
-    Raises ModelError if there are not as many images as markers, or for what is no image;
-    TooLong where they take more cells than n_most.
+    Raises ModelError if images and markers differ in number, or an image is unreadable;
+    TooLong if the prompt takes more cells than n_most.
     """
     texts = text.split(marker)
     if len(texts) - 1 != len(images):

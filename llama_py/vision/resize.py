@@ -1,7 +1,7 @@
 """Resizing of images with Pillow's integer arithmetic (mtmd-image.cpp:img_tool::resize_pillow).
 
-Each pixel is a weighted sum of those below the filter, first along rows, then along columns, and
-rounded after both.
+Each pixel is a weighted sum of the pixels below the filter, first along rows, then along columns;
+both results are rounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ggml_py.errors import ModelError
 U8 = npt.NDArray[np.uint8]
 Size = tuple[int, int]  # width, height
 
-BITS = 32 - 8 - 2  # behind the point, of weights
+BITS = 32 - 8 - 2  # fractional bits of weights
 LARGEST = 65536
 
 
@@ -60,7 +60,7 @@ def _columns(image: U8, n: int, how: str) -> U8:
     rows = image.reshape(n_in, -1)
     out = np.empty((n, rows.shape[1]), np.uint8)
     for i, (first, weights) in enumerate(_weights(n_in, n, how)):
-        # Whole numbers below 2^53 are exact as float64, whose products are fast.
+        # Integers below 2^53 are exact as float64, and float64 products are fast.
         sums = weights @ rows[first : first + weights.size].astype(np.float64)
         whole = (sums.astype(np.int64) + (1 << (BITS - 1))) >> BITS
         out[i] = np.clip(whole, 0, 255)

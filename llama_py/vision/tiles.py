@@ -13,7 +13,7 @@ def tiles(image: U8, side: int, most: int, how: str) -> list[U8]:
     """Split an image into square tiles, row by row, followed by the whole image; it alone, if it is
     not larger.
 
-    side  side of a tile;  most  maximum tiles per side of the image;  how  one of FILTERS
+    side  side of a tile;  most  maximum tiles per side of the image;  how  a value of FILTERS
     """
     height, width = image.shape[:2]
     whole = resize(image, (side, side), how)
@@ -31,7 +31,7 @@ def tiles(image: U8, side: int, most: int, how: str) -> list[U8]:
 
 
 def best_size(size: Size, known: Sequence[Size]) -> Size:
-    """Choose the known size that shows most of an image of a size, and has least besides."""
+    """Choose the known size that shows most of an image, with the least empty area."""
     f32 = np.float32
 
     def shown(other: Size) -> int:

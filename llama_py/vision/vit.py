@@ -12,7 +12,7 @@ from llama_py.vision.hparams import VisionHParams
 from llama_py.vision.layers import VisionFeedForward, VisionProjections, attend, normed
 from llama_py.weights import Weights
 
-Turn = Callable[[Tensor], Tensor]  # what positions do to queries and keys
+Turn = Callable[[Tensor], Tensor]  # position encoding of queries and keys
 
 
 def feed_forward(w: Weights, hp: VisionHParams, swaps: bool) -> VisionFeedForward:

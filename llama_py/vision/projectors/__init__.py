@@ -29,7 +29,7 @@ def _is_one(kind: object) -> bool:
 
 
 def projector(name: str) -> type[Projector]:
-    """Return the encoder of this name; UnknownArchitecture lists the known ones."""
+    """Return the encoder of this name; UnknownArchitecture lists known names."""
     found = known_projectors().get(name)
     if found is None:
         raise UnknownArchitecture(

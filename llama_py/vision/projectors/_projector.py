@@ -1,7 +1,7 @@
 """Base class of image encoders: sizes, blocks, graph, and image preprocessing.
 
-A file of this folder defines subclasses of `Projector`, each with `name` set to what files say in
-clip.projector_type; nothing else in the project knows the name.
+A file of this folder defines subclasses of `Projector`, each with a `name`: the value of
+clip.projector_type in files. No other module uses the names.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ AnyHParams = VisionHParams  # within the class that name is the projector's own
 
 
 class Projector(ABC):
-    """The blocks of an encoder, and how graphs are built of them.
+    """The blocks of an encoder, and a builder of their graphs.
 
-    same_as   another whose blocks it has, if only the name differs
+    same_as   another encoder with the same blocks, if only the name differs
     HParams   the class of its hyperparameters
-    Graph     what its blocks are given
-    resize    how images get another size, one of `resize.FILTERS`
-    begin, end  what stands before and behind an image in the text, special tokens included
-    n_embd_out  channels of a row
+    Graph     the graph class for its blocks
+    resize    filter for resizing images, one of `resize.FILTERS`
+    begin, end  text before and after an image, special tokens included
+    n_embd_out  dimensions of an image token
     """
 
     name: ClassVar[str]
@@ -59,7 +59,7 @@ class Projector(ABC):
 
     def prepare(self, image: U8) -> list[F32]:
         """Return the images to compute, in the text model's order, F32 [height, width, 3]. By
-        default the image itself, centered in one of a fixed size."""
+        default the image, centered in a square of the fixed size."""
         side = self.hp.image_size
         return [self.normalized(fit(image, (side, side), self.resize))]
 
@@ -79,7 +79,7 @@ class Projector(ABC):
         return (width // self.hp.step) * (height // self.hp.step)
 
     def grid(self, width: int, height: int) -> Size:
-        """Return columns and rows of these tokens, for text models with several position axes."""
+        """Return columns and rows of the tokens, for text models with several position axes."""
         return self.n_tokens(width, height), 1
 
     def sees_all(self, n_embd: int) -> bool:

@@ -41,8 +41,8 @@ from llama_py.vision.vit import ViT
 from llama_py.weights import Weights
 
 LARGEST = float(np.finfo(np.float32).max)
-CAUSAL = (1536, 2560)  # channels of text models whose images see only what is before
-Limits = tuple[float, float, float, float]  # of what a matrix gets, and of what it gives
+CAUSAL = (1536, 2560)  # n_embd of text models with causal attention in images
+Limits = tuple[float, float, float, float]  # of a matrix's input, and of its result
 
 
 class Gemma4VisionHParams(VisionHParams):
@@ -88,7 +88,7 @@ class _Gemma4(Dynamic):
 
 
 class Limited(ImageGraph):
-    """Matrices whose input and result have limits."""
+    """Graph with limits on the inputs and results of matrices."""
 
     limits: Mapping[str, Limits]
 
@@ -144,7 +144,7 @@ class UnifiedHParams(Gemma4VisionHParams):
 
     def load(self, keys: Keys) -> None:
         self.patch_size, self.n_merge = self.patch_size * self.n_merge, 1
-        self.n_layer = 0  # there is no transformer
+        self.n_layer = 0  # no transformer
 
 
 class UnifiedEyes(_Gemma4):
@@ -180,7 +180,7 @@ class UnifiedEyes(_Gemma4):
 
 
 def _limits(w: Weights, stem: str) -> Limits:
-    """Return the limits that the file has beside a matrix, or none."""
+    """Return the limits that the file has for a matrix, else infinite limits."""
     usual = {
         "input_min": -LARGEST,
         "input_max": LARGEST,

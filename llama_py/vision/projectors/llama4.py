@@ -41,7 +41,7 @@ class Llama4Projector(Projector):
 
     def build(self, g: ImageGraph) -> Tensor:
         n, size = g.hp.n_embd, g.hp.patch_size
-        last = np.zeros(1, np.int32)  # what sees all has no place
+        last = np.zeros(1, np.int32)  # the class token has no position
         rows = g.positions("pos_h", np.concatenate([g.rows + 1, last]))
         columns = g.positions("pos_w", np.concatenate([g.columns + 1, last]))
 

@@ -27,7 +27,7 @@ HIDDEN = float(np.finfo(np.float32).min)
 
 
 class WindowedVisionHParams(MergingHParams):
-    """n_pattern  every so many layers one sees all"""
+    """n_pattern: period of layers with full attention"""
 
     n_pattern: int = uint("vision.n_wa_pattern")
 
@@ -73,14 +73,14 @@ class Qwen25Eyes(Merging):
 
 
 class Qwen25OmniEyes(Qwen25Eyes):
-    """The encoder of images of a file that has ears, too."""
+    """Image encoder of a file that also has an audio encoder."""
 
     name, same_as = "qwen2.5o", Qwen25Eyes.name
 
 
 def windows(nx: int, ny: int, size: int) -> tuple[I32, npt.NDArray[Any]]:
-    """Find where each row of the result is when those of a window come one after another; and
-    which patches see each other, four of which are a row: 0, or the least float.
+    """Group the result rows by window. Return each row's place in that order, and the mask of
+    patches that see each other (four patches per row): 0, or the lowest float.
     -> [nx * ny], [4 nx ny, 4 nx ny]"""
     y, x = np.divmod(np.arange(nx * ny), nx)
     window = y // size * -(-nx // size) + x // size
