@@ -1,8 +1,8 @@
 """Chat templates: convert messages to the text a model was trained to continue, like
 llama-server.
 
-template.py   `ChatTemplate`: a Jinja program out of a file, and what is done to messages for it
-sandbox.py    Jinja's sandbox with the meanings that llama.cpp's engine has
+template.py   `ChatTemplate`: a Jinja program from a file, and the conversion of messages for it
+sandbox.py    Jinja's sandbox with the semantics of llama.cpp's engine
 caps.py       a template's capabilities, found by trying
 messages.py   messages and tools in the form of the OpenAI API, whole
 families.py   special requirements of some templates

@@ -13,7 +13,7 @@ from typing import Any
 
 from llama_py.chat.peg.found import TaggedPart
 
-# The tags of expressions. Rules have a space in their names, so that no tool's name is one of them.
+# Tags of expressions. Names of rules have a space, so they differ from all names of tools.
 REASONING, CONTENT, TOOL = "reasoning", "content", "tool"
 TOOL_OPEN, TOOL_CLOSE, TOOL_ID = "tool-open", "tool-close", "tool-id"
 TOOL_NAME, TOOL_ARGS = "tool-name", "tool-args"
@@ -112,7 +112,7 @@ class Reader:
     def named(self, one: TaggedPart) -> None:
         arguments = self._arguments() or "{"
         self._now(name=one.text.rstrip(SPACES), arguments=arguments)
-        if self.call is not None:  # it can be seen from here on
+        if self.call is not None:  # visible from this point
             self.calls.append(self.call)
             self.call = None
 

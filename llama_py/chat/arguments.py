@@ -51,7 +51,7 @@ class Arguments:
 
     @property
     def enforced(self) -> Part:
-        """The schema of a grammar, whose references name its definitions."""
+        """The schema for a grammar; references name its definitions."""
         return bundled(self._kept[0])
 
     @property

@@ -1,8 +1,8 @@
 """Jinja sandbox with limits on the time and memory of a template.
 
-A template out of a file can loop in loops (`range` of `range`), double a text at every turn, ask
-for a billion spaces. What it makes is weighed where it is made: operators, calls, filters, lists
-and every turn of a loop go through here, by hooks of the sandbox and by rewriting the parsed
+A template from a file can nest loops (`range` of `range`), double a text in every iteration, or
+create a billion spaces. Each value is counted when it is created: operators, calls, filters, lists
+and every loop iteration are checked here, by hooks of the sandbox and by rewriting the parsed
 template.
 """
 
@@ -21,15 +21,15 @@ from jinja2.runtime import LoopContext
 from jinja2.sandbox import MAX_RANGE, SandboxedEnvironment, SandboxedFormatter
 from jinja2.visitor import NodeTransformer
 
-STEPS = 1_000_000  # turns of loops, calls, operators of one rendering
+STEPS = 1_000_000  # loop iterations, calls and operators of a rendering
 SECONDS = 10.0
-WEIGHT = 1 << 27  # characters and items of all values that are made
-LARGEST = 1 << 22  # and of one of them
-ITEMS = 1 << 18  # of one of them, with those within
-NUMBER = 1 << 20  # that a filter or a method may be given: a width, a count
-SLOW_FROM = 1 << 16  # characters of a text for filters that look at it again and again
+WEIGHT = 1 << 27  # characters and items of all values in a rendering
+LARGEST = 1 << 22  # limit of one value
+ITEMS = 1 << 18  # items of one value, nested items included
+NUMBER = 1 << 20  # limit of numeric arguments of filters and methods: a width, a count
+SLOW_FROM = 1 << 16  # characters at which filters with repeated scans are refused
 SLOW = ("pprint", "striptags", "urlize", "wordwrap")
-_WIDE = re.compile(r"\d{6}|\*")  # in what says how a value is formatted
+_WIDE = re.compile(r"\d{6}|\*")  # in format specifications
 
 
 class RenderBounds:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class ThoughtBudget:
-    """A logits processor: after n tokens of thoughts, it forces the tag that ends them.
+    """A logits processor that ends reasoning: after n tokens, it forces the end tag.
 
-    reasoning-budget.cpp: message, if any, comes before that tag.
+    reasoning-budget.cpp: message, if any, precedes that tag.
     """
 
     def __init__(
@@ -26,11 +26,11 @@ class ThoughtBudget:
 
         self.start, self.ends = ids(tags.start), [ids(end) for end in tags.ends]
         self.forced = ids(message + tags.ends[0])
-        self.left: int | None = n if begins_inside(tags, prompt) else None  # None: no thoughts
-        self.n, self.seen = n, -1  # tokens looked at
+        self.left: int | None = n if begins_inside(tags, prompt) else None  # None: no reasoning
+        self.n, self.seen = n, -1  # processed tokens
 
     def __call__(self, ids: Sequence[int], logits: Logits) -> Logits:
-        if self.seen < 0:  # the prompt, whose end begins_inside knows
+        if self.seen < 0:  # the prompt: begins_inside has checked its end
             self.seen = len(ids)
         for at in range(self.seen, len(ids)):
             self._look(ids[: at + 1])

@@ -1,6 +1,6 @@
 """Capabilities of a template, found by rendering small conversations that record their use.
 
-common/jinja/caps.cpp:caps_get. The values that a template is given note how they are used.
+common/jinja/caps.cpp:caps_get. The values passed to a template record their use.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MARK = "STRING_MARKER"
 
 @dataclass(frozen=True)
 class Caps:
-    """string_content, typed_content   contents that are texts, or lists of parts
-    system_role        messages of the system
-    tool_calls         calls of tools, in any way
-    object_arguments   arguments of calls that are dictionaries, and not JSON texts
+    """string_content, typed_content   contents may be strings, or lists of parts
+    system_role        system messages
+    tool_calls         tool calls, in any form
+    object_arguments   arguments of calls must be dictionaries instead of JSON strings
     parallel_tool_calls  several calls in a message
-    as_text            roles (or "calls") whose contents must be texts, though others are parts
+    as_text            roles (or "calls") that need string contents, unlike other messages
     """
 
     string_content: bool = True
@@ -42,7 +42,7 @@ def form_of(message: Mapping[str, Any]) -> str:
 
 
 class _Seen:
-    """Value that records the operations on it."""
+    """Value that records its operations."""
 
     ops: set[str]
 
@@ -99,7 +99,7 @@ def noted(value: Any) -> Any:
 
 
 def seen(value: Any) -> Any:
-    """Return a JSON value whose parts record their use."""
+    """Return a JSON value with parts that record their use."""
     if isinstance(value, dict):
         return NamedProbe({key: seen(v) for key, v in value.items()})
     if isinstance(value, list):
@@ -116,7 +116,7 @@ def at(value: Any, *path: Any) -> Any:
 
 
 class Trial:
-    """A conversation rendered by a sandbox that watches. `text` is None where it failed."""
+    """A conversation rendered by a recording sandbox. `text` is None after an error."""
 
     def __init__(self, watching: Callable[..., str], messages: list[Any], tools: Any = ()) -> None:
         self.messages, self.tools = seen(messages), seen(list(tools))
@@ -206,7 +206,7 @@ def caps_of(watching: Callable[..., str]) -> Caps:
 
 
 def _text_forms(watching: Callable[..., str], objects: bool) -> frozenset[str]:
-    """Return the forms of messages whose text parts are not rendered like the text itself."""
+    """Return the forms of messages that render text parts differently from the same string."""
     call = CALLED[1] if objects else {**CALLED[1], "tool_calls": [_as_text()]}
     called = [CALLED[0], call, *CALLED[2:]]
     found = set()
@@ -248,7 +248,7 @@ def _calls(watching: Callable[..., str]) -> tuple[bool, bool]:
 
 
 def _as_text(number: int = 1) -> dict[str, Any]:
-    """Return a call whose arguments are JSON text."""
+    """Return a call with arguments as a JSON string."""
     function = {**CALL, "arguments": '{"arg": "value"}'}
     return {"id": f"call0000{number}", "type": "function", "function": function}
 

@@ -18,8 +18,8 @@ class TextTokenizer(Protocol):
 def turn_end(template: ChatTemplate, tokenizer: TextTokenizer) -> str:
     """Return the text between a response and the next message, which ends a response.
 
-    Empty for templates that have a special token there, which ends an answer by itself, and for
-    those that put nothing between.
+    Empty if the template has a special token there, which is sufficient to end a response, or
+    has no text between messages.
     """
     end = template.answer_end
     plain = tokenizer.tokenize(end, False, False)

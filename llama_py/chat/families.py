@@ -14,7 +14,7 @@ from llama_py.chat.messages import Message, text_of
 
 Adjust = Callable[[list[Message]], list[Message]]
 
-# Refusals that llama.cpp takes out of templates: thoughts, or nothing, in an earlier answer.
+# Refusals that llama.cpp removes from templates: reasoning, or no content, in an earlier response.
 PATCHES = (
     (
         "<|channel|>",

@@ -1,7 +1,7 @@
-"""Python functions as tools: JSON schemas of their parameters, and calls of them.
+"""Python functions as tools: JSON schemas of their parameters, and calls.
 
 def degrees(city: str, unit: Literal["C", "F"] = "C") -> float:
-    '''How warm it is.
+    '''Return the current temperature.
 
     city: of any country
     '''
@@ -34,7 +34,7 @@ _PLAIN = {
     None: "null",
 }
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-# `name: what it is` and `name (int): ...` in a line of its own, `:param name: ...`.
+# `name: description` and `name (int): ...` in a separate line, `:param name: ...`.
 _TOLD = r"^\s*(?::param\s+(?:\S+\s+)?)?{name}(?:\s*\([^)]*\))?\s*:\s*(.+)$"
 
 
@@ -42,8 +42,8 @@ def tool_of(function: Function) -> Schema:
     """Return a tool: the function's name, the first paragraph of its docstring, and its parameters.
 
     Types are str, int, float, bool, None, Literal, Enum of str, list, dict, and unions of these;
-    without an annotation anything goes. Lines `name: text` of the docstring tell of a parameter.
-    Raises ModelError for other types, for *args and **kwargs, and for what has no name.
+    a parameter without annotation takes any type. Lines `name: text` of the docstring describe
+    parameters. Raises ModelError for other types, *args, **kwargs, and functions without a name.
     """
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
@@ -51,11 +51,11 @@ def tool_of(function: Function) -> Schema:
     told = inspect.getdoc(function) or ""
     try:
         hints = get_type_hints(function)
-    except Exception as e:  # of annotations that are texts
+    except Exception as e:  # from string annotations
         raise ModelError(f"tool {name}: its annotations mean nothing here: {e}") from None
     try:
         parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # some that are written in C
+    except ValueError:  # some functions written in C
         raise ModelError(f"tool {name}: its parameters are not known; wrap it") from None
     properties: Schema = {}
     required = []
@@ -83,11 +83,11 @@ def tools_of(tools: Sequence[Function | Mapping[str, Any]]) -> list[Mapping[str,
 
 
 def result_of(call: ToolCall, functions: Sequence[Function]) -> Schema:
-    """Call one of some functions as a model asked for it; the message with its result, a text or
-    else JSON (what JSON has no word for as `str` has it).
+    """Call the function that a model requested; return the message with its result, a string or
+    JSON (other types as `str`).
 
-    Raises ModelError where there is no such function, for a call that was cut and for arguments
-    that it does not take, and what the function raises.
+    Raises ModelError for an unknown function, a truncated call and invalid arguments, and the
+    exceptions of the function.
     """
     known = {getattr(function, "__name__", ""): function for function in functions}
     if call.name not in known:

@@ -1,9 +1,9 @@
 """Repairs of conversations that the API allows but a template refuses or cuts.
 
-System messages amid a conversation, two messages of one role in a row, several calls in a message:
-templates raise an error for some of these, or drop a message. A conversation that the template
-takes stays as it is, so that its prompt is llama.cpp's. For any other, repairs are tried in order;
-one is kept if the template then gets further.
+Examples are system messages in the middle, two messages of one role in sequence, and several calls
+in a message: templates raise errors for some of these, or drop a message. If the template accepts a
+conversation, it is unchanged, and its prompt equals llama.cpp's. Otherwise, repairs are tried in
+order; a repair is kept if the template then gets further.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ID_LENGTH = 9  # of Mistral's calls
 
 
 def render_history(messages: list[Message], render: Render) -> str:
-    """Return the prompt for messages, repaired if the template does not take them as they are.
+    """Return the prompt for messages, repaired if the template refuses them.
 
     Raises the ModelError of the unchanged messages if no repair helps.
     """
@@ -38,9 +38,9 @@ def render_history(messages: list[Message], render: Render) -> str:
 
 
 def _repaired(messages: list[Message], refused: ModelError, render: Render) -> str:
-    """Return the first prompt that the template makes; "" if there is none.
+    """Return the first prompt that the template renders, or "".
 
-    A repair after which the error is another is kept. Where none is left, they are combined.
+    A repair that changes the error is kept. If no other repair remains, they are combined.
     """
     left, kept = list(REPAIRS), set[Repair]()
     combined = False
@@ -76,8 +76,8 @@ def _attempt(messages: list[Message], render: Render) -> tuple[str, ModelError |
 def _drops_message(messages: list[Message], render: Render) -> bool:
     """Return True if a system message or a result is not in the prompt.
 
-    Only a conversation is looked at that has a system message amid it or no user message, or a
-    result that does not follow its call.
+    Checks only conversations with a system message in the middle, without a user message, or
+    with a result that does not follow its call.
     """
     places = [i for i, message in enumerate(messages) if message["role"] in SYSTEM]
     has_user = any(message["role"] == "user" for message in messages)
@@ -115,7 +115,7 @@ def gather_results(messages: list[Message]) -> list[Message]:
 
 
 def place_system(messages: list[Message]) -> list[Message]:
-    """Join the system messages at the head; later ones become user messages."""
+    """Join the first system messages; later ones become user messages."""
     n = next((i for i, m in enumerate(messages) if m["role"] not in SYSTEM), len(messages))
     found = messages[:n]
     if n > 1:
@@ -190,7 +190,7 @@ def begin_with_user(messages: list[Message]) -> list[Message]:
 
 
 def alternate(messages: list[Message]) -> list[Message]:
-    """Join messages of one role in a row; where that cannot be, an empty one stands between."""
+    """Join consecutive messages of one role, or insert an empty message between calls."""
     found: list[Message] = []
     for message in messages:
         last = found[-1] if found else {"role": ""}

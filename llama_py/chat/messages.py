@@ -20,7 +20,7 @@ RAW = "raw"  # the member for arguments of a call that are no JSON object
 
 
 def parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the parts of a message's content; none if it is a text."""
+    """Return the parts of a message's content; empty for a string."""
     content = message.get("content")
     if not isinstance(content, list | tuple):
         return []
@@ -60,7 +60,7 @@ def whole(message: Mapping[str, Any]) -> Message:
 
 def _call(call: Mapping[str, Any]) -> Message:
     function = call.get("function", call)
-    if isinstance(custom := call.get("custom"), Mapping):  # a call whose input is any text
+    if isinstance(custom := call.get("custom"), Mapping):  # a call with any text as input
         function = {"name": custom.get("name"), "arguments": custom.get("input")}
     if "name" not in function:
         raise ModelError(f"a tool call needs a function with a name, got {call}")
@@ -104,7 +104,7 @@ def fitted(messages: Sequence[Message], caps: Caps, developer: bool) -> list[Mes
 
 
 def with_content(message: Message, caps: Caps) -> Message:
-    """Return a message whose content is a text or a list of parts, as the template takes it."""
+    """Return a message with its content as a string or a list of parts, as the template needs."""
     content = message.get("content")
     texts_only = caps.string_content and not caps.typed_content
     has_text = texts_only or form_of(message) in caps.as_text

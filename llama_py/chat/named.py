@@ -12,7 +12,7 @@ from pathlib import Path
 from ggml_py.errors import ModelError
 from llama_py.params.near import did_you_mean
 
-DEFAULT = "chatml"  # of models that have none
+DEFAULT = "chatml"  # for models without a template
 FILE = Path(__file__).parents[1] / "data" / "templates.txt"
 
 
@@ -27,7 +27,7 @@ def source_of(text: str) -> str:
     """Return the text of a template: of a known name, or the text itself if it is not a single
     word. A text without `{` is also a template, the same for every conversation.
 
-    Raises ModelError, with all names, for a word that is none of them.
+    Raises ModelError, which lists all names, for an unknown name.
     """
     if "{" in text or len(text.split()) > 1:
         return text

@@ -1,7 +1,7 @@
 """Format of responses of text and reasoning, without tool calls or schema.
 
-It has what `ChatFormat` has, but needs neither grammars nor the formats of calls, which take a
-while to import.
+It has the interface of `ChatFormat`, but needs neither grammars nor the formats of calls, which
+take time to import.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class PlainReader:
-    """Reads an answer piece by piece.
+    """Reads a response in pieces.
 
     Attributes:
-        answer: The answer so far.
+        answer: The response received before now.
     """
 
     def __init__(self, thoughts: Thoughts | None = None, start: str = "") -> None:
-        """Read an answer that begins with a text of the prompt.
+        """Read a response that begins with a text of the prompt.
 
         Args:
             thoughts: Separates reasoning from content; None: all is content.
-            start: The part of the answer that the prompt has.
+            start: The part of the response that is in the prompt.
         """
         self._thoughts, self._start = thoughts, start
         self.answer = ChatAnswer()
@@ -61,7 +61,7 @@ class PlainFormat:
 
     Attributes:
         prompt: The text of the whole prompt.
-        tags: The template's tags around reasoning; None: it has none.
+            tags: The template's tags around reasoning, or None.
         thinks: The model may open reasoning itself.
         separates: Reasoning is separated from content.
     """

@@ -1,20 +1,19 @@
 """Jinja sandbox for untrusted templates from files.
 
-The meanings are those of llama.cpp's engine (common/jinja of llama-cpp-python 0.3.36) where they
-differ from Jinja's:
-
+It follows llama.cpp's engine (common/jinja of llama-cpp-python 0.3.36) if that differs from
+Jinja:
 * An undefined value has undefined attributes. Its methods and filters return an empty value
-  (EMPTY), those of none an empty list.
-* `none` and undefined values print nothing and add nothing to a text; `none|default('x')` is x.
-* A whole float is `2` by `tojson`, `string` and `safe`, `2.0` where it is printed.
+  (EMPTY), the methods of `none` an empty list.
+* `none` and undefined values print as empty text; `none|default('x')` is x.
+* A whole float is `2` by `tojson`, `string` and `safe`, `2.0` if printed.
 * `split()` splits at each space and keeps empty pieces; `%` has the sign of the dividend.
 
-These stay Jinja's, because model authors test with Jinja: a printed list or dictionary is Python's
-literal (llama.cpp joins a list's items and prints no dictionary), floats keep all digits (1000000,
-which llama.cpp writes as 1e+06; it cuts to six), `tojson(sort_keys=true)` works.
+It follows Jinja in these points, because model authors test with Jinja: a printed list or
+dictionary is Python's literal (llama.cpp joins a list's items and prints no dictionary), floats
+keep all digits (1000000, which llama.cpp writes as 1e+06; it cuts to six),
+`tojson(sort_keys=true)` works.
 
-A template may change lists and dictionaries: it is given copies. What it may do is bounded
-(bounds.py), so that one without end is an error.
+A template may change lists and dictionaries: it gets copies. Its resources are limited (bounds.py).
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from jinja2.runtime import Context
 
 from llama_py.chat.bounds import BoundedSandbox
 
-MOMENT = datetime.datetime(2026, 1, 1)  # at which time stands still
+MOMENT = datetime.datetime(2026, 1, 1)  # constant time for tests of templates
 
 
 class Missing(ChainableUndefined):
-    """An undefined value, or one of its attributes."""
+    """An undefined value or its attribute."""
 
     __slots__ = ("_attribute",)
 
@@ -49,7 +48,7 @@ class Missing(ChainableUndefined):
         self._attribute = attribute
 
     def __getattr__(self, name: str) -> Missing:
-        super().__getattr__(name)  # raises for names of Python's own protocols
+        super().__getattr__(name)  # raises for names of Python's protocols
         return Missing(
             self._undefined_hint, self._undefined_obj, self._undefined_name, attribute=name
         )
@@ -75,7 +74,7 @@ EMPTY: dict[str, type] = {
     **dict.fromkeys(("length", "sum", "wordcount"), int),
     **dict.fromkeys(("first", "last", "max", "min"), Missing),
 }  # fmt: skip
-# Methods of none that return an empty list (value.cpp:value_none_t::get_builtins).
+# Methods of `none` that return an empty list (value.cpp:value_none_t::get_builtins).
 OF_NONE = frozenset(("items", "map", "reject", "rejectattr", "select", "selectattr", "unique"))
 
 
@@ -154,7 +153,7 @@ def with_default(value: Any, default: Any = "", boolean: bool = False) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text; `safe` too, as nothing is escaped."""
+    """Return a value as text; also for `safe`, as values are not escaped."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return to_json(value) if number else str(value)
 
@@ -166,7 +165,7 @@ def to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Convert to JSON; unlike Jinja's, `<` and non-ASCII letters are kept, and 1.0 is `1`."""
+    """Convert to JSON; unlike Jinja's, keep `<` and non-ASCII letters, and write 1.0 as `1`."""
     return json.dumps(
         _plain(value),
         ensure_ascii=ensure_ascii,
@@ -224,7 +223,7 @@ def strftime_now(format: str) -> str:
 
 
 def chosen(items: Any) -> Any:
-    """Return a random item; undefined if there are none."""
+    """Return a random item; undefined for an empty list."""
     found = [*items]
     if not found:
         return Missing("there is nothing to choose from")

@@ -32,7 +32,7 @@ class AnswerDelta:
     error: str = ""
 
 
-Read = Callable[[tuple[TaggedPart, ...]], ChatAnswer]  # makes an answer of what was found
+Read = Callable[[tuple[TaggedPart, ...]], ChatAnswer]  # creates a response from matches
 
 
 def new_id() -> str:
@@ -41,10 +41,10 @@ def new_id() -> str:
 
 
 class AnswerParser:
-    """Reads one answer: `feed` its text piece by piece, then `finish`.
+    """Reads one response: `feed` its text in pieces, then `finish`.
 
-    An answer that is not in the format, such as a call of a tool that there is not, is what was
-    said, from where it no longer fits.
+    From the first text that does not match the format, such as a call of an unknown tool, a
+    response is content.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class AnswerParser:
         drops: tuple[str, ...] = (),
         problem_of: Callable[[ToolCall], str] | None = None,
     ) -> None:
-        """prompt: the end of the prompt that the expression begins with; ids: makes those of calls
-        that have none; late_ids: a call's own may follow its arguments; silent: what the
-        prompt has of the answer is in no delta; drops: what follows an answer is left out, but if
-        it begins with one of these; problem_of: returns why a call is wrong, "" if it is not."""
+        """prompt: the end of the prompt that the expression begins with; ids: creates ids of calls
+        without one; late_ids: a call's id may follow its arguments; silent: omit deltas for the
+        prompt's part of the response; drops: omit text after a response, unless it begins with a
+        given text; problem_of: returns why a call is wrong, or ""."""
         self._root, self._read, self._ids = root, read, ids
         self._late_ids, self._ended, self._drops = late_ids, False, drops
         self._problem_of = problem_of
         self._text = ParsedText(prompt)
         self._n_prompt = len(prompt)
-        self._wrong: int | None = None  # from where the text is not in the format
+        self._wrong: int | None = None  # start of text outside the format
         self._answer, self._told = ChatAnswer(), ChatAnswer()
-        self._ends: int = len(prompt)  # of what the answer has
+        self._ends: int = len(prompt)  # end of the text in the response
         self._cut = ""
         self._tail: TaggedPart | None = None
         if silent:
@@ -78,7 +78,7 @@ class AnswerParser:
 
     @property
     def answer(self) -> ChatAnswer:
-        """Response so far, as the deltas make it."""
+        """Current response, as the sum of the deltas."""
         return self._told
 
     def feed(self, text: str) -> list[AnswerDelta]:
@@ -129,7 +129,7 @@ class AnswerParser:
         self._text.text = before + text
 
     def _parsed(self, text: str) -> bool:
-        """Parse a text; if it matches the format so far, store its response and return True."""
+        """Parse a text; if it matches the format, store its response and return True."""
         now = self._text
         if len(text) < len(now.text):
             now.kept.clear()

@@ -1,7 +1,7 @@
 """Chat templates: rendering of messages in a sandbox.
 
 chat.cpp:common_chat_templates_apply_jinja, common_chat_template_direct_apply_impl. The template is
-a program out of a file, so it runs in a sandbox, and any error in it is a ModelError.
+an untrusted program, so it runs in a sandbox, and any error in the template is a ModelError.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from llama_py.support.stopping import checked
 if TYPE_CHECKING:
     from jinja2 import Template
 
-_FILE_NAME = "<template>"  # what Jinja calls a template made from a string
-MAX_WHY = 1000  # of an error
+_FILE_NAME = "<template>"  # Jinja's name for a template from a string
+MAX_WHY = 1000  # of an error message
 
 
 class ChatTemplate:
-    """A Jinja chat template. `bos` and `eos` are the texts of these tokens; tool_use is a template
-    that is used instead where there are tools."""
+    """A Jinja chat template. `bos` and `eos` are the texts of these tokens; tool_use is a
+    template that replaces this one if there are tools."""
 
     def __init__(
         self, source: str, bos: str = "", eos: str = "", tool_use: str | None = None
@@ -46,10 +46,10 @@ class ChatTemplate:
     ) -> str:
         """Render the prompt for `messages` ({"role": ..., "content": ...}).
 
-        tools are those of the OpenAI API; `extra` are more variables for the template, such as
-        `enable_thinking` (True, if the model can), `reasoning_effort`, or `preserve_reasoning`
-        (True: thoughts of all earlier answers are kept, where the template can). Raises
-        ModelError, with the template's line, for whatever goes wrong in the template.
+        tools have the form of the OpenAI API; `extra` are further variables for the template, such
+        as `enable_thinking` (True, if the model can), `reasoning_effort`, or `preserve_reasoning`
+        (True: include the reasoning of all earlier responses, if the template can). Raises
+        ModelError, with the template's line, for any error in the template.
         """
         if tools and self.tool_use is not None:
             return self.tool_use.render(messages, add_generation_prompt, tools, **extra)
@@ -87,7 +87,7 @@ class ChatTemplate:
             self.tool_use.check()
 
     def _names(self, extra: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the template's variables besides messages and tools."""
+        """Return the template's variables, without messages and tools."""
         from llama_py.chat import sandbox
 
         day = sandbox.now()
@@ -96,7 +96,7 @@ class ChatTemplate:
         if "enable_thinking" not in found:
             found["enable_thinking"] = self.thinking is not None
         names: dict[str, Any] = {}
-        if isinstance(keep, bool):  # under the names that templates have for it
+        if isinstance(keep, bool):  # under the names that templates use
             names = {"preserve_thinking": keep}
             gone = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
             names |= dict.fromkeys(gone, not keep)

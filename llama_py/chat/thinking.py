@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tags:
-    """start, ends   before and after thoughts; the first end is the usual one
-    answer           where an answer begins after them, if that is marked too
-    spaces           whether spaces between thoughts and answer belong to the tags
-    turn             the header of a message, which precedes `answer` after thoughts
+    """start, ends   before and after reasoning; the first end is the usual one
+    answer           mark of the response's start after reasoning, if any
+    spaces           spaces between reasoning and response belong to the tags
+    turn             the header of a message, which precedes `answer` after reasoning
     """
 
     start: str
@@ -37,10 +37,10 @@ ANSWER = {"role": "assistant", "content": "A_ASST_MSG I can help END_A"}
 THOUGHT = "REASON_PART I am thinking END_R"
 
 MARKER = r"(?:<[^<>\s]+>|\[[^\[\]\s]+\])"
-ANCHOR = 64  # characters by which the ends of two prompts are compared
+ANCHOR = 64  # length of compared prompt ends in characters
 WRAPPED = re.compile(rf"({MARKER})\s*{THOUGHT}\s*({MARKER})(\s*)")
 
-# Marks of templates and the tags that go with them, where they do not follow from its text.
+# Marks of templates and their tags, if the template's text does not reveal the tags.
 THINK = Tags("<think>", ("</think>",))
 KNOWN = (
     (("<|channel|>analysis", "<|message|>"),
@@ -196,7 +196,7 @@ def thinking_of(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking:
 
 
 def begun(text: str, tags: tuple[str, ...]) -> int:
-    """Return the length of the longest end of a text that may begin one of the tags."""
+    """Return the length of the longest end of a text that may begin a tag."""
     longest = max(map(len, tags))
     for n in range(min(len(text), longest - 1), 0, -1):
         if any(tag.startswith(text[-n:]) for tag in tags):

@@ -1,15 +1,15 @@
 """Tools, reasoning and JSON in chat: requests, grammars and parsers of responses.
 
-    form = format_of(model.chat_template, messages, tools=tools)
-    form.prompt                        # text
-    form.constraint(model.tokenizer)   # None, or what a Sampler is given
-    parser = form.parser()
-    deltas = parser.feed(text)         # piece by piece; then
+form = format_of(model.chat_template, messages, tools=tools)
+form.prompt                        # text
+form.constraint(model.tokenizer)   # None, or an argument for a Sampler
+parser = form.parser()
+    deltas = parser.feed(text)         # in pieces; then
     deltas += parser.rest()
-    parser.answer                      # what the deltas make
+    parser.answer                      # sum of the deltas
 
-One expression for each family of templates (`formats`) says both what may be written and what it
-means. chat.cpp:common_chat_templates_apply_jinja.
+One expression per family of templates (`formats`) defines both the allowed text and its
+meaning. chat.cpp:common_chat_templates_apply_jinja.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class ChatFormat:
     prompt      the text of the whole prompt
     form        the response's form
     asked       its requirements
-    tags        the template's tags around reasoning; None: it has none
-    arguments   of the tools that may be called;  response  the schema of the whole answer
+    tags        the template's tags around reasoning, or None
+    arguments   schemas of callable tools;  response  schema of the whole response
     """
 
     prompt: str
@@ -93,12 +93,12 @@ class ChatFormat:
 
     @cached_property
     def _schemas(self) -> list[object]:
-        """The schemas of which a part of the answer is JSON."""
+        """The schemas of JSON parts in the response."""
         return [one.schema for one in nodes_in(self.form.root) if isinstance(one, Schema)]
 
     @property
     def generation_prompt(self) -> str:
-        """The end of the prompt that belongs to the answer: thoughts that it begins, say."""
+        """The end of the prompt that belongs to the response, such as a reasoning tag."""
         return self.form.prompt
 
     @property
@@ -108,7 +108,7 @@ class ChatFormat:
 
     @property
     def ends_itself(self) -> bool:
-        """True if a grammar defines the end of the whole response: then nothing else should."""
+        """True if a grammar defines the end of the whole response; no other rule must end it."""
         return self._is_json or (self.form.grammar and not self.form.lazy)
 
     @property
@@ -118,12 +118,12 @@ class ChatFormat:
 
     @property
     def preserved_tokens(self) -> tuple[str, ...]:
-        """Texts that must be seen, though they may be control tokens."""
+        """Texts that must be visible, even if they are control tokens."""
         return self.form.preserved
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts that end the answer, besides the model's own tokens."""
+        """Texts that end the response, in addition to the model's end tokens."""
         return self.form.stops
 
     def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -133,9 +133,9 @@ class ChatFormat:
 
     @cached_property
     def thinking(self) -> Thinking | None:
-        """Start and end of the response's reasoning as `parse` reads it; None: it has none.
+        """Start and end of the response's reasoning for `parse`, or None.
 
-        Texts that end it for `parse`, such as the beginning of a call, are among its ends.
+        Its ends include texts that end it for `parse`, such as the beginning of a call.
         """
         tags, asked = self.tags, self.asked
         if tags is None:
@@ -180,7 +180,7 @@ class ChatFormat:
     def grammar(self) -> Grammar | None:
         """Grammar of the content, or of the text after a trigger; None: any text.
 
-        Raises GrammarError for a schema that cannot be kept.
+        Raises GrammarError for an unsupported schema.
         """
         if self._is_json:
             return compiled("json_schema", json.dumps(self.asked.schema))
@@ -200,14 +200,14 @@ class ChatFormat:
         return head
 
     def constraint(self, tokenizer: Tokenizer, most: int | None = None) -> Constraint | None:
-        """Return the constraint of an answer, which holds from its first token on.
+        """Return the constraint of a response, which applies from its first token.
 
         Args:
             tokenizer: The model's tokenizer.
-            most: Most tokens of the answer; reasoning before a required call takes at most half.
+            most: Maximum tokens; reasoning before a required call takes at most half.
 
         Raises:
-            GrammarError: The schema cannot be kept.
+            GrammarError: The schema is unsupported.
         """
         if self.grammar is None:
             return None
@@ -259,15 +259,15 @@ def format_of(
     """Return the request and parser of a response to messages.
 
     tool_choice   auto, none, required, or {"type": "function", "function": {"name": ...}}, which
-                  is one call
-    parallel_tool_calls  None: if the template takes several calls in a message
-    json_schema   the answer is JSON of this schema; True and {}: any object
-    reasoning_format  none: thoughts stay in what is said; else they are told from it
-    continue_final_message  the last message is the answer's beginning: True, or which of
-                  `content` and `reasoning_content` goes on
-    variables     for the template, as of ChatTemplate.render
+                  requires one call
+    parallel_tool_calls  None: if the template accepts several calls in a message
+    json_schema   the response is JSON of this schema; True and {}: any object
+    reasoning_format  none: reasoning is part of the content; else it is separated
+    continue_final_message  the last message is the response's beginning: True, or the field
+                  to continue: `content` or `reasoning_content`
+    variables     for the template, see ChatTemplate.render
 
-    Raises ModelError for what is none of these, and for what the template does not take.
+    Raises ModelError for invalid options, and for messages that the template refuses.
     """
     if tools and template.tool_use is not None:
         template = template.tool_use
@@ -320,7 +320,7 @@ def warn_once(warning: str) -> None:
 def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the schema of the OpenAI API's `response_format`; None for any text.
 
-    Raises ModelError for a type that is none of text, json_object and json_schema.
+    Raises ModelError for a type other than text, json_object and json_schema.
     """
     given = response_format or {}
     kind = given.get("type", "text")

@@ -3,7 +3,7 @@
 form.py       requirements for a response, and its form
 known.py      special formats, recognized by marks in their templates
 marks.py      formats that differ in marks only; json_calls.py: calls as JSON objects
-analysis/     detection of these marks by rendering small conversations
+analysis/     detection of marks by rendering small conversations
 schema.py     the parameters of a tool
 generic.py    tools for templates without tool calls
 

@@ -55,7 +55,7 @@ def _root(asked: AnswerRequest, is_open: bool) -> Expression:
     tail = seq(optional(form.content(until(END_ROLE))), optional(END_ROLE))
     if not asked.tools:
         return seq(start, tail, END)
-    tail = never(CALL) + tail  # a broken call is none of it
+    tail = never(CALL) + tail  # without a broken call
     one = choice(*(rule(f"tool {name}", _call(name, tool)) for name, tool in each(asked)))
     several = one + many(SPACE + one) if asked.parallel else one
     behind = tail if asked.lazy else As(tail, NOTHING)

@@ -92,8 +92,8 @@ def _all(parts: list[str | None]) -> str | None:
 
 
 def _regex(pattern: Any) -> str | None:
-    """Return a schema's `pattern`, which may match anywhere, as one of the whole text; None for
-    one that cannot be enforced, such as look-around: arguments are checked afterwards."""
+    """Return a schema's `pattern`, which may match anywhere, as a pattern for the whole text. None
+    if a grammar cannot enforce it, such as look-around: arguments are checked afterwards."""
     ways: list[list[str]] = [[]]
     depth = 0
     for piece in _PIECE.findall(pattern) if isinstance(pattern, str) else ():
@@ -113,7 +113,7 @@ def _regex(pattern: Any) -> str | None:
 
 
 def _whole(way: list[str]) -> str:
-    """Return an alternative of a pattern with any text where it is not anchored."""
+    """Return an alternative of a pattern, with any text at ends without an anchor."""
     first, last = way[:1] == ["^"], way[-1:] == ["$"]
     text = in_rust("".join(way[first : len(way) - last]))
     return f"{'' if first else _ANY}({text}){'' if last else _ANY}"

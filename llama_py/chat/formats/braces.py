@@ -42,7 +42,7 @@ from llama_py.chat.peg.nodes import (
 )
 from llama_py.chat.peg.values import BOOLEAN, NULL, NUMBER, of_schema
 
-MAX_DEPTH = 8  # of values in values whose schemas hold
+MAX_DEPTH = 8  # maximum nesting of values with enforced schemas
 TURN, QUOTE = "<|turn>model\n", '<|"|>'
 CHANNEL, LEFT = "<|channel>", "<channel|>"
 THOUGHT = f"{CHANNEL}thought"
@@ -186,7 +186,7 @@ def _called(one: TaggedPart) -> ToolCall | None:
 
 
 def _json(one: TaggedPart) -> str:
-    """Return a value as JSON, as far as it is complete."""
+    """Return the complete part of a value as JSON."""
     kind = one.name.removeprefix("braces ")
     if not one.text:
         return ""

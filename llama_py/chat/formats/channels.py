@@ -61,7 +61,7 @@ def _root(asked: AnswerRequest) -> Expression:
     channel = choice(COMMENTARY, f"{CHANNEL}analysis")
     before = form.thoughts(many(START + rule("any", choice(preamble, analysis))))
     if not asked.tools:
-        # Calls of tools that nobody offered.
+        # Calls of unknown tools.
         other = rule("other", atomic(seq(optional(channel), " to=", inner, END)))
         return seq(before, START, choice(final, other) if asked.schema is None else final)
     tools = []

@@ -42,7 +42,7 @@ THINK, THOUGHT = "<mm:think>", "</mm:think>"
 CALL, CALLED = f"{NS}<tool_call>", f"{NS}</tool_call>"
 OBJECT, ARRAY, ITEM = "arg-object", "arg-array", "arg-item"
 VALUES = (tags.ARG_VALUE, tags.ARG_STRING, OBJECT, ARRAY)
-MAX_DEPTH = 8  # of elements in elements; deeper ones are JSON
+MAX_DEPTH = 8  # maximum nesting of elements; deeper values are JSON
 
 
 def made(asked: AnswerRequest) -> AnswerForm:

@@ -40,8 +40,8 @@ class AnswerRequest:
     thinking   reasoning is enabled for the model
     prompt     the end of the prompt that the response begins with
     source     the template's
-    said       the message that is to be continued: its thoughts and what it says (None: no
-               thoughts are there, or no content: thoughts are continued)
+    said       the message to continue: its reasoning and its content (None: without content, so
+               reasoning continues)
     """
 
     tools: tuple[Tool, ...] = ()
@@ -81,7 +81,7 @@ class AnswerForm:
     prompt    the prompt's end
     grammar   a grammar applies; lazy: only after one of the triggers
     words     triggers; patterns: triggers as regular expressions, or their first groups
-    preserved  control tokens that must stay visible
+    preserved  control tokens that must remain visible
     stops     texts that end a response
     thinking  tags around reasoning, which has no triggers
     late_ids  the id of a call follows its arguments
@@ -110,11 +110,11 @@ def _tagged(name: str) -> Tagged:
 
 
 def _whole(name: str) -> Tagged:
-    """Name a part of which nothing is found before it is whole."""
+    """Name a part that is found only when complete."""
     return lambda item: atomic(tag(name, item))
 
 
-# What finds an expression as a part of an answer: thoughts, what is said, a call and its parts.
+# Parts that expressions find in a response: reasoning, content, a call and its parts.
 content, reasoning, call = map(_tagged, (tags.CONTENT, tags.REASONING, tags.TOOL))
 opened, closed = map(_whole, (tags.TOOL_OPEN, tags.TOOL_CLOSE))
 named, identified = map(_whole, (tags.TOOL_NAME, tags.TOOL_ID))
@@ -148,8 +148,8 @@ def calls_after(asked: AnswerRequest, said: Expression, calls: Expression) -> Ex
 
 
 def any_order(arguments: Sequence[tuple[Expression, bool]], between: Expression) -> Expression:
-    """Return arguments, each with a flag if it is required. Any order and missing ones are parsed;
-    a grammar has all required ones first."""
+    """Return arguments, each with a flag if it is required. The parser accepts any order and
+    missing arguments; the grammar requires the required ones first."""
     if not arguments:
         return NOTHING
     required = [one for one, is_required in arguments if is_required]

@@ -1,5 +1,5 @@
 """Tools for templates without tool calls: the system prompt describes them, and calls are JSON
-between tags, as many models were trained."""
+between tags, a format that many models were trained with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ To call one, write its name and its arguments as JSON between tags:
 def told(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
 ) -> list[Message]:
-    """Return the messages, the first of which describes the tools; calls and results are texts."""
+    """Return the messages with a description of the tools first; calls and results become text."""
     found = [as_text(whole(message)) for message in messages]
     if not tools:
         return found

@@ -1,4 +1,4 @@
-"""Calls as `<invoke name="...">` with a tag for each parameter that says whether it is a text.
+"""Calls as `<invoke name="...">` with a tag for each parameter, which specifies if it is a string.
 
 common/parsers/deepseek.cpp.
 """
@@ -33,8 +33,8 @@ CLOSE = f"</{DSML}parameter>"
 
 
 def made(asked: AnswerRequest) -> AnswerForm:
-    """Return the form. Later templates use another name for the block of calls, and start with the
-    end tag of reasoning if there is none."""
+    """Return the form. Later templates use another name for the block of calls, and start with
+    the end tag of reasoning if reasoning is empty."""
     later = "function_calls" not in asked.source
     block = "tool_calls" if later else "function_calls"
     begin, end = f"<{DSML}{block}>", f"</{DSML}{block}>"

@@ -39,9 +39,9 @@ COMMA = seq(SPACE, ",", SPACE)
 class CallKeys:
     """Keys of a call that is a JSON object.
 
-    name, arguments  keys of these; `function.name`: of an object within
-    id, made_id  keys of a call's id, if it has one: the API's, or one that the model makes
-    order        of the keys
+    name, arguments  keys of name and arguments; `function.name`: key of a nested object
+    id, made_id  keys of a call's id, if it has one: the API's, or the model's
+    order        order of the keys
     array        calls are in brackets
     by_name      `{"the tool's name": its arguments}`
     """

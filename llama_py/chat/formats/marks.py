@@ -1,6 +1,6 @@
 """Formats that differ only in marks: JSON or tagged arguments between texts.
 
-chat-auto-parser-generator.cpp; the marks are those that chat-diff-analyzer.cpp finds.
+chat-auto-parser-generator.cpp; chat-diff-analyzer.cpp finds the marks.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Marks:
 
     think, thought   before and after reasoning; without the first it begins the response
     say, said        around content, always (wrapped: with reasoning only)
-    calls            format of tool calls: none; `json` objects; a name, then JSON (`name`); or a
-                     name, then each argument in tags (`tags`)
+    calls            format of tool calls: `none`; `json` objects; a name, then JSON (`name`); or
+                     a name, then each argument in tags (`tags`)
     section          around all calls; each_call: around each
-    keys             of JSON calls
+    keys             keys of JSON calls
     name             around a call's name; then, before its arguments, `gap`; close: after them
     id               between name and arguments: before the id, and after it
     key, value       around an argument's name and its value
-    wrapper          calls may be in `{"type": "function", ...}` too
-    preserved, stops  as of Form
+    wrapper          calls may also be in `{"type": "function", ...}`
+    preserved, stops  like AnswerForm
     """
 
     think: str = ""
@@ -85,7 +85,7 @@ class Marks:
 
 
 def marked(marks: Marks, asked: AnswerRequest) -> AnswerForm:
-    """Return the form of responses with these marks."""
+    """Return the form of responses with the given marks."""
     calls = asked.tools if marks.calls != "none" else ()
     asked = replace(asked, tools=calls)
     start = marks.section[0] or marks.each_call[0]
@@ -264,7 +264,7 @@ def _function(
 
 
 def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Expression, bool]:
-    """Return the tagged arguments, required ones first and in order, and True if any is
+    """Return the tagged arguments, required arguments first and in order, and True if any is
     required."""
     required: list[Expression] = []
     others: list[Expression] = []

@@ -60,7 +60,7 @@ def by_id(asked: AnswerRequest) -> AnswerForm:
 
 
 SEP, EOM = "<|sep|>", "<|end_of_msg|>"
-ATTRIBUTES = As(until(SEP), characters('[ A-Za-z0-9_="]', 0, 40))  # an index, say
+ATTRIBUTES = As(until(SEP), characters('[ A-Za-z0-9_="]', 0, 40))  # such as an index
 
 
 def _begun(name: str) -> str:

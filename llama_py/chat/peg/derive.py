@@ -22,12 +22,12 @@ from llama_py.chat.peg.nodes import (
 )
 
 Items = tuple[Expression, ...]
-MAX_DEPTH = 200  # of repetitions of what may be empty, and the like
+MAX_DEPTH = 200  # of nested repetitions with empty items
 
 
 def flat(*nodes: Expression) -> Items:
-    """Flatten expressions to a sequence. Named ones stay whole unless they end with any text, which
-    ends at the start of the next."""
+    """Flatten expressions to a sequence. A rule remains whole unless it ends with any text, which
+    ends at the start of the next item."""
     found: list[Expression] = []
     for node in nodes:
         if isinstance(node, SequenceExpression):
@@ -84,7 +84,7 @@ def behind(text: str, items: Items) -> list[Items]:
 
 
 def likeliest(text: str, items: Items) -> list[Items]:
-    """Return the rests for which most of the text is matched literally and least as any text."""
+    """Return the rests with the longest literal match, so the least matched as any text."""
     found = _behind(text, items, 0)
     least = min((wild for _, wild in found), default=0)
     return [left for left, wild in found if wild == least]
@@ -129,11 +129,11 @@ def _ways(node: Expression) -> list[Items]:
         return [flat(node.item)]
     if isinstance(node, (SequenceExpression, Tag, Atomic, As, Later)):
         return [flat(node)]
-    return []  # JSON, say, which begins with no mark
+    return []  # such as JSON, which has no start mark
 
 
 def _behind_any(text: str, node: Until, rest: Items, depth: int) -> Left:
-    """Return rests after text before a tag: the tag may be in it, start at its end, or follow."""
+    """Return rests after text before a tag, which may be in it, start at its end, or follow."""
     places = [at for tag in node.tags if (at := text.find(tag)) >= 0]
     cut = min(places, default=len(text) - begins(text, node.tags))
     more = _behind(text[cut:], rest, depth + 1) if cut < len(text) else []

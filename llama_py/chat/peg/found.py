@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-FAIL, DONE, MORE = 0, 1, 2  # it is not there; it is; it may be, once more of the text is there
+FAIL, DONE, MORE = 0, 1, 2  # mismatch; match; undecided before more text arrives
 
 
 class TaggedPart(NamedTuple):
@@ -34,23 +34,23 @@ class TaggedPart(NamedTuple):
 
 
 class ParseResult(NamedTuple):
-    """state: FAIL, DONE or MORE; end: as far as the text was taken."""
+    """state: FAIL, DONE or MORE; end: end of the match."""
 
     state: int
     end: int
     found: tuple[TaggedPart, ...] = ()
 
 
-# Of a repetition: as far as it is for good, how often, how far was looked, and what was found.
+# State of a repetition: end of final items, their number, furthest position read, and matches.
 Begun = tuple[int, int, int, tuple[TaggedPart, ...]]
 
 
 @dataclass
 class ParsedText:
-    """Text so far, and the final matches in it.
+    """Received text, and its final matches.
 
-    far   position up to which the current parse has read; beyond the end, if the end itself
-          mattered: with more text there may be another result
+    far   position up to which the current parse has read; beyond the end if the result depends
+          on the end and may change with more text
     cut   position of omitted text that may become a tag, or -1
     """
 
@@ -76,7 +76,7 @@ def _beginnings(tags: tuple[str, ...]) -> frozenset[str]:
 
 
 def begins(text: str, tags: tuple[str, ...]) -> int:
-    """Return the length of the longest end of a text that may begin one of the tags."""
+    """Return the length of the longest end of a text that may begin a tag."""
     known, longest = _beginnings(tags), max(map(len, tags), default=1)
     for n in range(min(len(text), longest - 1), 0, -1):
         if text[-n:] in known:

@@ -26,7 +26,7 @@ SPACES = r"/ |\n{1,2}[ \t]{0,20}/"
 ANY = "(?s:.*)"
 SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~/")
 NUMBERS = r"/-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,16})?([eE][-+]?[0-9]{1,3})?/"
-MAX_WAYS = 64  # of what may follow a text
+MAX_WAYS = 64  # maximum alternatives after a text
 
 
 def lark_of(root: Expression, prompt: str, lazy: bool) -> str:
@@ -41,7 +41,7 @@ def lark_of(root: Expression, prompt: str, lazy: bool) -> str:
 
 
 def _triggers(root: Expression) -> list[Expression]:
-    """Return the rules with which a lazy grammar may begin."""
+    """Return the rules that may start a lazy grammar."""
     return [node.item for node in nodes_in(root) if isinstance(node, NamedRule) and node.trigger]
 
 
@@ -64,7 +64,7 @@ class _Writer:
         self._names: dict[object, str] = {}
 
     def sequence(self, items: Items) -> str:
-        """Write parts in sequence; the last ones, if they depend on their successor, with it."""
+        """Write parts in sequence; combine parts that depend on their successor with it."""
         found: list[str] = []
         text = ""
         for i, item in enumerate(items):
@@ -90,7 +90,7 @@ class _Writer:
             ways = [flat(item.item)]
             if item.low == 0 and not may_be_empty(ways[0]):
                 ways.append(())
-        else:  # again and again: any text is in it
+        else:  # unbounded: it includes any text
             ways = [(Until(()),)] if may_be_empty(rest) else [(Until(_tags(flat(item.item))),)]
         return _either([self.sequence((*way, *rest)) for way in ways])
 
@@ -130,7 +130,7 @@ class _Writer:
 
     def _named(self, key: object, line: str) -> str:
         if key not in self._names:
-            head, _, body = line.partition("{}")  # the first: a pattern may have some, too
+            head, _, body = line.partition("{}")  # first one only: a pattern may have braces
             self._names[key] = f"{head}{len(self._names)}"
             self.lines.append(self._names[key] + body)
         return self._names[key]

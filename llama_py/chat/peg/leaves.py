@@ -14,7 +14,7 @@ class EndOfText(Expression):
 
 
 class Matched(Expression):
-    """A leaf that takes as many characters as a pattern allows, `low` at least."""
+    """A leaf that matches the maximum number of characters of a class, at minimum `low`."""
 
     def __init__(self, characters: str, low: int, high: int) -> None:
         self.characters, self.low, self.high = characters, low, high
@@ -55,9 +55,9 @@ class Quoted(Expression):
 
 
 class Until(Expression):
-    """Everything before the first of some tags, or before what may become one; without tags, all.
+    """Text before the first of some tags, or before a possible start of a tag; without tags, all.
 
-    but: what it may not begin with; terminal: what it is in a grammar, in Lark (empty: any text)
+    but: forbidden start; terminal: its Lark terminal in a grammar (empty: any text)
     """
 
     def __init__(self, tags: tuple[str, ...], but: str = "", terminal: str = "") -> None:

@@ -9,8 +9,8 @@ MOST_PERMUTED = 6  # COMMON_CHAT_MAX_PERMUTE
 
 
 class NamedRule(Expression):
-    """An expression with a name: in a grammar it stands once. trigger: a grammar may begin with it,
-    within an answer."""
+    """An expression with a name, which a grammar defines once. trigger: a grammar may begin with
+    this rule, within a response."""
 
     def __init__(self, name: str, item: Expression, trigger: bool = False) -> None:
         self.name, self.item, self.trigger = name, item, trigger
@@ -20,7 +20,7 @@ class NamedRule(Expression):
 
 
 class Tag(Expression):
-    """Expression whose match is tagged with a name."""
+    """Expression that tags its match with a name."""
 
     def __init__(self, name: str, item: Expression) -> None:
         self.name, self.item = name, item

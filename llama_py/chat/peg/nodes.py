@@ -1,8 +1,8 @@
 """Expressions that define the pieces of a text (common/peg-parser.cpp).
 
-A choice takes its first alternative that fits, a repetition as much as there is. Where a text ends
-before an expression does, the result is MORE, with what was found so far. What was found without
-looking at the end of the text is not looked for again when the text has grown.
+A choice takes its first matching alternative, a repetition the maximum number of items. If a text
+ends before an expression does, the result is MORE, with the matches found before. Matches that did
+not depend on the end of the text are cached when the text grows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ UNBOUNDED = -1
 
 
 class Expression(ABC):
-    """An expression. `a + b`: one after the other, `a << b` with spaces between, `a | b`: one of
-    them; texts stand for themselves."""
+    """An expression. `a + b`: a sequence, `a << b`: a sequence with spaces between, `a | b`: a
+    choice; strings match themselves."""
 
     @abstractmethod
     def parse(self, text: ParsedText, at: int) -> ParseResult:
@@ -52,7 +52,7 @@ class Literal(Expression):
         rest = len(text.text) - at
         if rest < size and self.text.startswith(text.text[at:]):
             text.far = len(text.text) + 1
-            return ParseResult(MORE, at)  # what there is of it may be something else
+            return ParseResult(MORE, at)  # the partial match may be another text
         text.far = max(text.far, at + min(size, rest))
         return ParseResult(FAIL, at)
 
@@ -106,7 +106,7 @@ class RepeatExpression(Expression):
                 text.far = before
                 return ParseResult(MORE, place, tuple(found))
             n += 1
-            if settled:  # for good: it goes on from here when the text has grown
+            if settled:  # final: continue here when the text has grown
                 text.begun[id(self), at] = place, n, before, tuple(found) if more else known
                 known = text.begun[id(self), at][3]
         text.far = max(text.far, before)
@@ -117,7 +117,7 @@ class RepeatExpression(Expression):
 
 
 class Peek(Expression):
-    """Expression that must, or must not, come next, but is not consumed."""
+    """Expression that must, or must not, follow, but is not consumed."""
 
     def __init__(self, item: Expression, wanted: bool) -> None:
         self.item, self.wanted = item, wanted
@@ -130,7 +130,7 @@ class Peek(Expression):
 
 
 class Space(Expression):
-    """Spaces and new lines, or nothing. A grammar takes a few."""
+    """Optional spaces and newlines. A grammar limits their number."""
 
     _pattern = re.compile(r"[ \t\n\v\f\r]*")
 
@@ -142,7 +142,7 @@ class Space(Expression):
 
 
 class Atomic(Expression):
-    """An expression of which nothing is found before it is whole."""
+    """An expression that has no matches before it is complete."""
 
     def __init__(self, item: Expression) -> None:
         self.item = item
@@ -153,7 +153,7 @@ class Atomic(Expression):
 
 
 class As(Expression):
-    """An expression for which a grammar has another."""
+    """An expression with a separate grammar."""
 
     def __init__(self, item: Expression, grammar: Expression) -> None:
         self.item, self.grammar = item, grammar
@@ -163,7 +163,7 @@ class As(Expression):
 
 
 class Schema(Expression):
-    """JSON; a grammar takes only that of a schema."""
+    """JSON; a grammar only accepts JSON of a schema."""
 
     def __init__(self, item: Expression, schema: object) -> None:
         self.item, self.schema = item, schema
@@ -173,7 +173,7 @@ class Schema(Expression):
 
 
 class Later(Expression):
-    """An expression that is made when it is needed: it may be within itself."""
+    """An expression that is created when needed, so it may contain itself."""
 
     def __init__(self, make: Callable[[], Expression]) -> None:
         self._make = make
@@ -237,7 +237,7 @@ def atomic(item: Expression | str) -> Expression:
 
 
 def spaced(text: str) -> Expression:
-    """Return a text whose outer spaces are optional."""
+    """Return a text with optional outer spaces."""
     inner = text.strip()
     before, _, after = text.partition(inner) if inner else (text, "", "")
     return seq(*map(optional, before), inner, *map(optional, after))

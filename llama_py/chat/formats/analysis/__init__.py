@@ -1,11 +1,11 @@
 """Detection of a template's response format by rendering small conversations.
 
-trials.py   the conversations, and what differs between two of them (`diff.py`)
-thoughts.py, said.py, calls.py   the marks around parts of an answer
-json_objects.py, names.py, arguments.py, ids.py   those within calls
-patches.py  templates that do not show it
+trials.py   the conversations, and the differences of two results (`diff.py`)
+thoughts.py, said.py, calls.py   the marks around parts of a response
+json_objects.py, names.py, arguments.py, ids.py   marks within calls
+patches.py  templates that do not reveal their format
 
-chat-diff-analyzer.cpp; what is not found is "".
+chat-diff-analyzer.cpp; a missing mark is "".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def marks_in(source: str) -> Marks:
     """Return the marks of responses, from a template's text, without special tokens."""
     from llama_py.chat.sandbox import always_the_same
 
-    with always_the_same():  # two trials differ by what is tried, not by when
+    with always_the_same():  # trials must not differ by time or random values
         return _found(source)
 
 

@@ -14,7 +14,7 @@ from llama_py.chat.formats.analysis.thoughts import Around
 from llama_py.chat.formats.analysis.trials import FIRST, KEY, NAME, SECOND, Trials, called, said
 from llama_py.chat.formats.marks import Marks
 
-# A name in brackets of its own, with the spaces behind them.
+# A name in separate brackets, with the spaces after the brackets.
 _NAME = re.compile(
     rf"(<(?:(?!>|{NAME}).)*){NAME}(?!\s*<)[^>]*>\s*"
     rf"|(\[(?:(?!\]|{NAME}).)*){NAME}(?!\s*\[[^\]]*\])\s*",
@@ -24,7 +24,7 @@ _TWO_ENDS, _ONE_END = (re.compile(p) for p in (rf"({MARK}\s*)({MARK}\s*)\Z", rf"
 
 
 def with_calls(marks: Marks, trials: Trials, thoughts: Around) -> tuple[Marks, tuple[str, ...]]:
-    """Return the marks with those of calls, and further marks that must be visible, such as ids."""
+    """Return the marks with marks of calls, and further marks that must be visible, such as ids."""
     both = trials.answers(said(), called(FIRST))
     if both is None or not both.diff.right:
         return marks, ()
@@ -48,7 +48,7 @@ def _is_in_json(word: str, text: str) -> bool:
 
 
 def _around_calls(marks: Marks, text: str) -> Marks:
-    """Return up to two marks before the name or its brackets, and as many at the end."""
+    """Return up to two marks before the name or its brackets, and the same number at the end."""
     in_brackets = _NAME.search(text)
     name = in_brackets[0] if in_brackets else NAME
     before = (in_brackets[1] or in_brackets[2]) if in_brackets else ""
@@ -73,7 +73,7 @@ def _around_calls(marks: Marks, text: str) -> Marks:
 
 
 def _of_each(marks: Marks, trials: Trials) -> Marks:
-    """Return the marks around each of two calls separately from those around all calls."""
+    """Return separate marks around each of two calls and around all calls."""
     both = trials.answers(called(FIRST), called(FIRST, SECOND))
     if both is None:
         return marks

@@ -27,7 +27,7 @@ def segments(text: str) -> list[Segment]:
 
 
 def from_last_mark(text: str) -> str:
-    """Return the end of a text from its last mark on; "" if it has none."""
+    """Return the end of a text from its last mark; "" without a mark."""
     found = _LAST.search(text)
     return found[0] if found else ""
 
@@ -56,10 +56,10 @@ def diff(left: str, right: str) -> Diff:
 
 
 class _Matched:
-    """Segments taken off both ends of two lists, as long as they are the same.
+    """Equal segments, removed at both ends of two lists.
 
-    start, end  of what is left of a list: its first and its last segment
-    done        whether that last one is taken too
+    start, end  first and last remaining segment of each list
+    done        the last one is removed as well
     """
 
     def __init__(self, a: list[Segment], b: list[Segment]) -> None:

@@ -24,7 +24,7 @@ _BEFORE_JSON = re.compile(rf"(?:(?!{MARK})[^{{])*({MARK})", re.S)
 
 
 def with_id(marks: Marks, trials: Trials) -> tuple[Marks, tuple[str, ...]]:
-    """Return the marks with those of an id between name and arguments, and marks of ids
+    """Return the marks with marks of an id between name and arguments, and marks of ids
     elsewhere."""
     both = trials.answers(called(FIRST), called(call(BOTH, id=OTHER_ID)))
     if both is None or not (both.diff.left or both.diff.right):

@@ -35,7 +35,7 @@ def with_json(marks: Marks, trials: Trials, text: str) -> Marks:
 
 
 def _of_each(marks: Marks, trials: Trials) -> Marks:
-    """Return marks around each call: those that a second call repeats."""
+    """Return marks around each call: the marks that a second call repeats."""
     both, first = trials.answers(called(FIRST), called(FIRST, SECOND)), marks.section[0]
     if both is None or not first or first not in both.diff.right:
         return marks

@@ -1,6 +1,6 @@
-"""Templates that do not show their models' format, recognized by their texts.
+"""Templates that do not reveal their models' format, recognized by their texts.
 
-chat-diff-analyzer.cpp:workarounds; each makes other marks of those that were found.
+chat-diff-analyzer.cpp:workarounds; each function corrects the detected marks.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _wrapped(marks: Marks) -> Marks:
 
 
 def _trimmed(marks: Marks) -> Marks:
-    """Strip marks: models write nothing between tags where the template has newlines."""
+    """Strip marks: models omit the template's newlines between tags."""
     return replace(
         marks,
         think=marks.think.strip(),

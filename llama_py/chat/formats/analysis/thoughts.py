@@ -8,14 +8,14 @@ from typing import NamedTuple
 from llama_py.chat.formats.analysis.diff import MARK, SPACES, segments
 from llama_py.chat.formats.analysis.trials import FIRST, SAID, THOUGHT, Trials, said
 
-ANCHOR = 64  # characters by which the ends of two prompts are compared
+ANCHOR = 64  # length of compared prompt ends in characters
 _WRAPPED = re.compile(rf"({MARK}\s*){THOUGHT}(\s*{MARK}\s*)")
 _BEFORE_CALL = re.compile(rf"({MARK}\s*){THOUGHT}\s*({MARK}\s*)")
 _ENDED = re.compile(rf"{THOUGHT}\s*({MARK}\s*)?")
 
 
 class Around(NamedTuple):
-    """Text before and after reasoning, with spaces; "" if there is none."""
+    """Text before and after reasoning, with spaces; "" if missing."""
 
     start: str = ""
     end: str = ""

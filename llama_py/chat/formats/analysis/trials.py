@@ -95,7 +95,7 @@ class Trials:
             return None
 
     def answers(self, a: Message, b: Message, tools: bool = True) -> Compared | None:
-        """Compare conversations that end with these responses; None if one is refused."""
+        """Compare conversations with these responses at the end; None if either is refused."""
         texts = [self.text([USER, answer], tools=tools) for answer in (a, b)]
         return None if texts[0] is None or texts[1] is None else Compared(texts[0], texts[1])
 
