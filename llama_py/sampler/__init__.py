@@ -4,9 +4,9 @@
     id = sampler.sample(logits)
     sampler.accept(id)
 
-`chain` puts together what `stages` makes of the options: functions from `candidates` to candidates
-(`penalties`, `dry`, `filters`, `infill`), of which the last one draws (`draw`, `mirostat`,
-`adaptive`). A `constraint` may refuse what was drawn.
+`chain` combines the stages that `stages` creates from the options: functions from `candidates` to
+candidates (`penalties`, `dry`, `filters`, `infill`). The last stage draws (`draw`, `mirostat`,
+`adaptive`). A `constraint` may refuse the drawn token.
 """
 
 from llama_py.params import SamplingParams

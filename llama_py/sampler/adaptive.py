@@ -14,10 +14,10 @@ _SHARPNESS = np.float32(10)
 
 
 class AdaptiveP(Draw):
-    """Logits fall with the distance of a probability from the one that would take the average of
-    what was accepted to the target; a negative target leaves them as they are.
+    """Draw that lowers logits by the distance from a desired probability, which would move the
+    average of accepted tokens to the target; a negative target disables it.
 
-    decay  how much of the average stays with each token, 0 to 0.99
+    decay  fraction of the average that each token keeps, 0 to 0.99
     """
 
     def __init__(self, target: float, decay: float, random: Mt19937) -> None:
@@ -27,8 +27,8 @@ class AdaptiveP(Draw):
     def _start(self) -> None:
         one = np.float32(1)
         self._sum, self._weight = self.target / (one - self.decay), one / (one - self.decay)
-        self._before: F32 = np.empty(0, np.float32)  # probabilities of the candidates, as they were
-        self._drawn = np.float32(0)  # the probability that the drawn token had
+        self._before: F32 = np.empty(0, np.float32)  # probabilities before adaptation
+        self._drawn = np.float32(0)  # original probability of the drawn token
 
     def __call__(self, c: Candidates) -> Candidates:
         if self.target < 0:

@@ -20,10 +20,10 @@ Headers = tuple[tuple[tuple[int, ...], bool], ...]  # tokens; whether reasoning 
 class AfterThoughts:
     """Apply `inner` from the first token of the content.
 
-    Reasoning begins where the prompt opens it, or with its marker if the vocabulary has special
+    Reasoning begins if the prompt opens it, or with its marker if the vocabulary has special
     tokens for that; letters that spell a marker are content. Reasoning may be any text, but does
-    not end the answer. A token with text beyond the end of the reasoning is refused. If the format
-    marks the content, and the vocabulary has the mark, the content follows it.
+    not end the response. A token with text beyond the end of the reasoning is refused. If the
+    format marks the content, and the vocabulary has the mark, the content follows that mark.
     """
 
     def __init__(self, inner: Constraint, tokenizer: Tokenizer, thinking: Thinking) -> None:
@@ -41,10 +41,10 @@ class AfterThoughts:
         self.inner.reset()
         self.thinking, self.left = self.inside, self.most
         self.headers, self.at = (() if self.inside else self.first), 0
-        self.text = b""  # the end of the reasoning so far
+        self.text = b""  # the current end of the reasoning
         self.gap = b""  # white space since the reasoning
         self.may_gap = False
-        self.said = False  # whether `inner` has begun
+        self.said = False  # True if `inner` has begun
 
     def copy(self) -> AfterThoughts:
         other = copy.copy(self)
@@ -142,6 +142,6 @@ class AfterThoughts:
 
 
 def _headers(tokenizer: Tokenizer, text: str, thinks: bool) -> Headers:
-    """Return the tokens of a marker, if any of them is a special token."""
+    """Return the tokens of a marker if it has a special token."""
     ids = tuple(tokenizer.tokenize(text.rstrip(), False))
     return ((ids, thinks),) if any(map(tokenizer.is_special, ids)) else ()

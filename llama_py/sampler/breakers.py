@@ -9,7 +9,7 @@ from typing import TypeAlias
 from llama_py.support.stopping import checked
 from llama_py.tokenizer import Tokenizer
 
-# by the token that a breaker begins in, the tokens that follow it: none where it has all of it
+# by the first token of a breaker: the tokens that follow, () if that token includes the breaker
 Breakers: TypeAlias = Mapping[int, Sequence[tuple[int, ...]]]
 
 _MAX_BYTES = 40
@@ -17,7 +17,7 @@ _MAX_TAIL = 20
 
 
 def breakers_of(texts: Sequence[str], tokenizer: Tokenizer) -> Breakers:
-    """Return every token that contains one of the texts, or ends with the start of one."""
+    """Return every token that contains a text, or ends with the start of a text."""
     found: dict[int, list[tuple[int, ...]]] = {}
     wanted = [text.encode("utf-8", "surrogateescape")[:_MAX_BYTES] for text in texts if text]
     space = b" " if tokenizer.vocab.add_space_prefix else b""

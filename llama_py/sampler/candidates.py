@@ -19,14 +19,13 @@ F32: TypeAlias = NDArray[np.float32]
 Index: TypeAlias = NDArray[np.intp]
 S = TypeVar("S", bound="SamplerStage")
 
-_BLOCK = 256  # large enough that the block maxima are few, small enough that they tell a lot
+_BLOCK = 256  # few block maxima, which still give a good bound
 
 
 class Candidates(NamedTuple):
-    """Tokens that may come next (llama_token_data_array): `ids` and their `logits`, both [n].
+    """Possible next tokens (llama_token_data_array): `ids` and their `logits`, both [n].
 
-    Logits may be -inf. `sorted` says that the largest are first; where it is False they may be in
-    any order.
+    Logits may be -inf. If `sorted`, the largest are first; otherwise the order is undefined.
     """
 
     ids: Index
@@ -42,7 +41,7 @@ class Candidates(NamedTuple):
         return largest
 
     def best(self, k: int) -> Candidates:
-        """Return the k most likely candidates, sorted; of equal ones the first."""
+        """Return the k most likely candidates, sorted; equal logits keep their order."""
         if self.sorted:
             return self.take(slice(k), True)
         return self.take(largest(self.logits, k), True)
@@ -81,10 +80,10 @@ Filter: TypeAlias = Callable[[Candidates], Candidates]
 
 
 class SamplerStage(ABC):
-    """A part of the chain that remembers something; one that does not is a plain function.
+    """A stage of the chain with state; stages without state are plain functions.
 
-    Sampling changes random numbers only: the rest follows from what is accepted. What changes in
-    place is a deque or a Mt19937.
+    Sampling changes random numbers only; all other state changes in `accept`. State that changes
+    in place is a deque or a Mt19937.
     """
 
     @abstractmethod
@@ -105,10 +104,10 @@ class SamplerStage(ABC):
 
 
 def largest(values: F32, k: int) -> Index:
-    """Return the indices of the k largest values in descending order, equal ones in index order.
+    """Return the indices of the k largest values in descending order; equal values in index order.
 
-    The k-th largest of the blocks' maxima is a lower bound for the k-th largest value, so one pass
-    over the values leaves few to sort (40 of 248,320: 0.15 ms; np.argpartition takes 2 ms).
+    The k-th largest block maximum is a lower bound of the k-th largest value, so after one pass
+    only a few values must be sorted (40 of 248,320: 0.15 ms; np.argpartition takes 2 ms).
     """
     if k >= values.size:
         return np.argsort(-values, kind="stable")
@@ -117,7 +116,7 @@ def largest(values: F32, k: int) -> Index:
     if n_blocks > k:
         rest = values[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK).max(axis=1)
     bound = np.partition(rest, rest.size - k)[rest.size - k]
-    few = bound == -np.inf  # a grammar leaves few: the others need no order
+    few = bound == -np.inf  # a grammar allows few: the others need no order
     found = np.flatnonzero(values > bound if few else values >= bound)
     best = found[np.argsort(-values[found], kind="stable")[:k]]
     if not few or best.size == k:

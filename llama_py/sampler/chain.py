@@ -22,15 +22,15 @@ from llama_py.tokenizer import Tokenizer
 
 
 class Sampler:
-    """Chooses the next token: biases, what `params.samplers` names in that order, a draw.
+    """Chooses the next token: biases, the stages `params.samplers` in their order, a draw.
 
         params = SamplingParams(samplers="penalties;min_p;temperature", min_p=0.1, seed=1)
         sampler = Sampler(params, model.hparams.n_vocab, model.tokenizer)
         for piece in model.stream("Once", sampler=sampler): ...
 
-    The same seed and logits give the same tokens, those of llama.cpp. `seed` is the one in use,
-    also a random one. What changes with the text (penalties, DRY, Mirostat, adaptive-p, a
-    constraint) changes in `accept`: tokens that were drafted and refused leave no trace.
+    Results equal llama.cpp's for the same seed and logits. `seed` is the seed in use, also a
+    random one. State of the text (penalties, DRY, Mirostat, adaptive-p, a constraint) changes in
+    `accept`, so rejected draft tokens have no effect.
     """
 
     def __init__(
@@ -44,17 +44,16 @@ class Sampler:
 
         tokenizer   for stages that need texts: DRY's breakers, infill, ignore_eos, biases by text,
                     and tokens that the model's file forbids
-        constraint  constraint on every token; by default, the one in `params`
-        constraint  what every token must meet; by default, what `params` say of answers
+        constraint  constraint on every token; default: the constraint of `params`
 
-        Raises ModelError without a tokenizer where one is needed, and when `params.logit_bias`
-        names a token outside the vocabulary; GrammarError where no answer can meet a grammar.
+        Raises ModelError if a stage needs a tokenizer, or `params.logit_bias` has a token outside
+        the vocabulary; GrammarError if a grammar matches no response.
         """
         self.params, self.n_vocab = params, n_vocab
         self.seed = params.seed if params.has_seed else int.from_bytes(os.urandom(4), "little")
         setup = Setup(params, n_vocab, self.seed, tokenizer)
         self.constraint = constraint or _constraint(setup)
-        self._waits = False  # whether `begin` has put the constraint behind reasoning
+        self._waits = False  # True if `begin` applied the constraint after reasoning
         self._tokenizer = tokenizer
         self._ids = np.arange(n_vocab)
         self._bias = logit_bias(_biases(setup))
@@ -76,7 +75,7 @@ class Sampler:
         return id
 
     def candidates(self, logits: F32, constrained: bool = False) -> Candidates:
-        """Return the candidates that the chain leaves of `logits` [n_vocab].
+        """Return the candidates that remain after the chain, from `logits` [n_vocab].
 
         Args:
             logits: Logits of the next token, by token id.
@@ -98,7 +97,7 @@ class Sampler:
             self.constraint.accept(id)
 
     def begin(self, thinking: Thinking | None = None) -> None:
-        """Start another response: reset the constraint, after reasoning if there is some."""
+        """Start another response: reset the constraint, which applies after reasoning, if any."""
         if self.constraint is None:
             return
         if self._waits and isinstance(self.constraint, AfterThoughts):
@@ -141,7 +140,7 @@ class Sampler:
             raise ModelError(f"logits must have shape ({self.n_vocab},), they have {logits.shape}")
         c = Candidates(self._ids, logits)
         c = self._bias(c) if self._bias else c
-        if self.is_random or self._chain:  # else the choice looks at all of them anyway
+        if self.is_random or self._chain:  # otherwise the draw checks all logits
             check(c.logits.max())
         return c
 

@@ -10,7 +10,7 @@ from llama_py.sampler.candidates import Candidates
 
 
 class Ended(ModelError):
-    """A constraint allows no token: the answer ends here. complete: it is one that meets it."""
+    """A constraint allows no token, so the response ends. complete: it meets the constraint."""
 
     def __init__(self, message: str, complete: bool) -> None:
         super().__init__(message)
@@ -18,23 +18,23 @@ class Ended(ModelError):
 
 
 class Constraint(Protocol):
-    """Says which token may come next.
+    """Rule for the next token.
 
-    Most tokens that the chain chooses are allowed anyway, and to ask for one is quick. So a token
-    is drawn first, and only if it is refused all candidates are asked for, and drawn from once
-    more (common_sampler_sample).
+    The constraint allows most tokens that the chain chooses, and a check of one token is fast. So
+    a token is drawn first; if it is refused, all candidates are checked, and another token is
+    drawn (common_sampler_sample).
     """
 
     def allows(self, id: int) -> bool:
-        """Return True if the token may come next."""
+        """Return True if the token is allowed next."""
         ...
 
     def n_allowed(self, ids: Sequence[int]) -> int:
-        """Return how many of these tokens may come next, one after another."""
+        """Return how many of `ids` are allowed in sequence."""
         ...
 
     def apply(self, c: Candidates) -> Candidates:
-        """Set candidates that may not come next to -inf; they are the whole vocabulary in order."""
+        """Set forbidden candidates to -inf; `c` is the whole vocabulary in order."""
         ...
 
     def accept(self, id: int) -> None:

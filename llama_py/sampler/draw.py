@@ -15,14 +15,14 @@ class Draw(SamplerStage):
 
     @abstractmethod
     def draw(self, c: Candidates) -> int:
-        """Return the id of one of the candidates."""
+        """Return the id of a candidate."""
 
 
 class GreedyDraw(Draw):
-    """The most likely token, of equal ones the first."""
+    """Draw of the most likely token, the first if equal."""
 
     def __call__(self, c: Candidates) -> Candidates:
-        best = int(c.logits.argmax())  # the first NaN, if there is one
+        best = int(c.logits.argmax())  # the first NaN, if any
         check(c.logits[best])
         return c.take(slice(best, best + 1))
 
@@ -31,7 +31,7 @@ class GreedyDraw(Draw):
 
 
 class Dist(Draw):
-    """Draws each token as often as its probability says (llama_sampler_dist_apply)."""
+    """Draws tokens by their probability (llama_sampler_dist_apply)."""
 
     def __init__(self, random: Mt19937) -> None:
         self.random = random
@@ -43,13 +43,13 @@ class Dist(Draw):
         self.random.reset()
 
     def draw(self, c: Candidates) -> int:
-        drawn = self.random.double()  # also for one candidate: the numbers stay those of llama.cpp
+        drawn = self.random.double()  # also for one candidate, like llama.cpp
         with np.errstate(over="ignore"):
             return int(c.ids[place(np.exp(c.logits - c.max()), drawn)])
 
 
 def place(weights: F32, drawn: float) -> int:
-    """Return the first index up to which the weights sum to the share `drawn`, 0 <= drawn < 1."""
+    """Return the first index with cumulated weights of at least `drawn`, 0 <= drawn < 1."""
     total = np.cumsum(weights, dtype=np.float64)
-    share = max(drawn * total[-1], np.finfo(np.float64).tiny)  # nothing impossible
+    share = max(drawn * total[-1], np.finfo(np.float64).tiny)  # excludes weights of 0
     return int(np.searchsorted(total, share))

@@ -20,7 +20,7 @@ class Dry(Recent):
     tokens, if n is at least `allowed`.
 
     last_n    number of last tokens to search
-    breakers  a repetition does not reach back over one of these, and no single one is penalized
+    breakers  a repetition ends at a breaker, and breakers are not penalized
     """
 
     def __init__(
@@ -86,7 +86,7 @@ def _since_a_breaker(back: Sequence[int], breakers: Mapping[int, Sequence[tuple[
 def common_prefixes(a: Sequence[int]) -> list[int]:
     """Return how many elements a[k:] has in common with a, for each k (linear Z algorithm)."""
     z = [0] * len(a)
-    left, right = 0, 0  # the stretch that ends last, of those known to repeat the beginning
+    left, right = 0, 0  # the latest known repetition of the beginning
     for k in range(1, len(a)):
         n = min(right - k, z[k - left]) if k < right else 0
         while k + n < len(a) and a[n] == a[k + n]:

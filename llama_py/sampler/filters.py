@@ -1,7 +1,7 @@
 """Filters: functions from candidates to fewer, or changed, candidates (llama-sampler.cpp).
 
-Each maker takes a setting and returns the filter, or None where the setting turns it off.
-`min_keep` is how many candidates are left at least.
+Each function takes a setting and returns the filter, or None if the setting disables it.
+`min_keep` is the minimum number of remaining candidates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from llama_py.sampler.candidates import Candidates, Filter, SamplerStage, f32, largest
 from llama_py.sampler.mt19937 import Mt19937
 
-_TOP_P_TRIES = (1024, 32768)  # how many candidates are sorted before all of them are
+_TOP_P_TRIES = (1024, 32768)  # numbers of candidates to sort before sorting all
 
 
 def top_k(k: int) -> Filter | None:
@@ -24,7 +24,7 @@ def top_k(k: int) -> Filter | None:
 
 
 def top_p(p: float, min_keep: int = 0) -> Filter | None:
-    """Keep the fewest candidates, most likely first, whose probabilities add up to p."""
+    """Keep the smallest set of most likely candidates with a total probability of p."""
     if p >= 1:
         return None
 
@@ -58,8 +58,8 @@ def min_p(p: float, min_keep: int = 0) -> Filter | None:
 
 
 def typical_p(p: float, min_keep: int = 0) -> Filter | None:
-    """Keep the fewest candidates whose probabilities add up to more than p, nearest to the entropy
-    first.
+    """Keep the smallest set of candidates with a total probability above p, the nearest to the
+    entropy first.
 
     Impossible candidates have infinite surprise and add nothing to the entropy (llama.cpp's entropy
     is NaN then).
@@ -101,7 +101,7 @@ def top_n_sigma(n: float) -> Filter | None:
 
 
 class Xtc(SamplerStage):
-    """Drops by chance tokens above a threshold but for the least likely of them ("exclude top
+    """Randomly drops all tokens above a threshold except the least likely ("exclude top
     choices")."""
 
     def __init__(self, p: float, threshold: float, min_keep: int, random: Mt19937) -> None:
@@ -130,11 +130,11 @@ _LEAST, _MOST = 1e-37, 1e38  # a temperature, and a logit, that are still 32-bit
 
 
 def temperature(t: float, spread: float = 0.0, exponent: float = 1.0) -> Filter | None:
-    """Divide logits by t: below 1 likely tokens get likelier; at 0 only the most likely is left,
-    the first of equal ones.
+    """Divide logits by t: below 1, likely tokens become more likely; at 0, only the most likely
+    remains (the first if equal).
 
-    With a spread, t - spread where one candidate is certain to t + spread where all are equal: as
-    entropy / (largest possible entropy) to the power of `exponent` says.
+    With a spread, the temperature is between t - spread (one certain candidate) and t + spread
+    (all equal): the relative entropy to the power of `exponent`.
     """
     if spread <= 0:
         return None if t == 1 else lambda c: _divided(c, t)

@@ -14,7 +14,7 @@ from llama_py.tokenizer import Tokenizer
 
 
 class ByGrammar:
-    """Constraint that a response matches a grammar, and ends only where the grammar can."""
+    """Constraint by a grammar, which a response must match before it ends."""
 
     def __init__(
         self, grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = frozenset()
@@ -29,12 +29,12 @@ class ByGrammar:
         return self.n_allowed((id,)) == 1
 
     def n_allowed(self, ids: Sequence[int]) -> int:
-        """Return how many of these tokens may come next, one after another."""
+        """Return how many of `ids` are allowed in sequence."""
         if self._now.is_error() or not len(ids):
             return 0
-        if ids[0] in self.ends:  # asked for, llguidance does not say so once nothing may follow
+        if ids[0] in self.ends:  # llguidance refuses an end token after the complete grammar
             return int(self.complete)
-        known = list(takewhile(lambda id: id < self.n_tokens, ids))  # beyond them is an error
+        known = list(takewhile(lambda id: id < self.n_tokens, ids))  # larger ids raise an error
         return int(self._now.validate_tokens(known))
 
     def apply(self, c: Candidates) -> Candidates:

@@ -10,14 +10,14 @@ from ggml_py.errors import ModelError
 from llama_py.sampler.candidates import F32, Candidates, Filter
 from llama_py.tokenizer import Tokenizer
 
-_LEAST = np.float32(0.2)  # probability of a token of text that is kept
+_LEAST = np.float32(0.2)  # minimum probability of a text token to keep
 
 
 def infill(tokenizer: Tokenizer) -> Filter:
     """Keep end tokens if they are likely, otherwise likely tokens that are not a prefix of another.
 
 
-    ModelError if only the end is left, and the vocabulary has no token for it.
+    ModelError if only the end remains, and the vocabulary has no end token.
     """
 
     def keep(c: Candidates) -> Candidates:
@@ -41,7 +41,7 @@ def infill(tokenizer: Tokenizer) -> Filter:
 
 
 def _merged(c: Candidates, p: F32, tokenizer: Tokenizer) -> tuple[F32, F32]:
-    """Merge each token with one that begins with it: the likelier gets both probabilities."""
+    """Merge each token with tokens that it is a prefix of: the likelier gets the sum."""
     logits, p = c.logits.copy(), p.copy()
     pieces = [tokenizer.token_to_piece(int(id)) for id in c.ids]
     by_text = sorted(range(len(pieces)), key=pieces.__getitem__)

@@ -69,7 +69,7 @@ class Scan:
                 return
 
     def _step(self) -> bool:
-        """Goes on to the next tag; whether there was one."""
+        """Process the next tag; return False if none follows."""
         pattern = self.inside if self.thinks else self.outside
         match = pattern.search(self.text, self.at) if pattern else None
         if match is None:
@@ -97,7 +97,7 @@ class Lazily:
         triggers: Triggers,
         split: Callable[[bytes], list[int]],
     ) -> None:
-        """split: tokens of a text, none of which is longer."""
+        """split: returns the tokens of a text, without longer tokens."""
         self.inner, self.pieces, self.eog = inner, tokenizer.pieces, tokenizer.eog
         self._split, self._first = split, Scan(triggers)
         self.reset()

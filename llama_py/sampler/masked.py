@@ -11,7 +11,7 @@ from ggml_py.backend.registry import device
 from ggml_py.errors import BackendError
 from llama_py.sampler.candidates import F32
 
-# By a byte of a mask: what is added to the logits of its eight tokens, the lowest bit's first.
+# By byte of a mask: values to add to the logits of its eight tokens, lowest bit first.
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _ADDED = np.where(_BITS == 1, np.float32(0), np.float32(-np.inf))
 

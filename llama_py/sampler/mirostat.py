@@ -1,4 +1,4 @@
-"""Mirostat: keeps as many candidates as give a target surprise (arXiv:2007.14966).
+"""Mirostat: keeps the number of candidates that gives a target surprise (arXiv:2007.14966).
 
 Surprise is -log2 of a token's probability. `tau` is the target, `mu` the allowed surprise,
 corrected after each token by `eta` times the difference."""
@@ -13,7 +13,7 @@ from llama_py.sampler.candidates import F32, Candidates, f32
 from llama_py.sampler.draw import Draw, place
 from llama_py.sampler.mt19937 import Mt19937
 
-_MOST = 100  # candidates whose probabilities tell how fast they fall
+_MOST = 100  # candidates for estimating the decay of probabilities
 
 
 class _Mirostat(Draw):
@@ -47,7 +47,7 @@ class Mirostat(_Mirostat):
 
     def _k(self, c: Candidates) -> int:
         """Return the number of candidates as llama_sampler_mirostat_apply computes it in 32 bits: 1
-        if there is no rule, all if k exceeds every vocabulary (undefined in llama.cpp)."""
+        without a solution, all if k exceeds every vocabulary (undefined in llama.cpp)."""
         one, mu, n_vocab = np.float32(1), self.mu, np.float32(self.n_vocab)
         p = c.probabilities()[:_MOST]
         i = np.arange(1, p.size, dtype=np.float32)
@@ -62,7 +62,7 @@ class Mirostat(_Mirostat):
 
 
 class MirostatV2(_Mirostat):
-    """Version 2: those whose surprise is at most mu, and the most likely in any case."""
+    """Version 2: candidates with a surprise of up to mu, and always the most likely."""
 
     def __call__(self, c: Candidates) -> Candidates:
         c = c.sort()

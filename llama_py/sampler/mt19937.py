@@ -8,7 +8,7 @@ import numpy as np
 
 _ONE = 2.0**32
 _SIZE = 624  # words of a state
-_VERSION = 3  # of what Random.setstate takes
+_VERSION = 3  # version of Random.setstate's argument
 
 
 class Mt19937:

@@ -14,8 +14,8 @@ from llama_py.sampler.recent import Recent
 class Penalties(Recent):
     """Makes the last `last_n` accepted tokens less likely (llama_sampler_penalties_apply).
 
-    `repeat` divides a positive logit and multiplies one that is not, `frequency` is subtracted once
-    per occurrence, `presence` once.
+    `repeat` divides positive logits and multiplies others, `frequency` is subtracted for each
+    occurrence, `presence` once per token.
     """
 
     def __init__(self, last_n: int, repeat: float, frequency: float, presence: float) -> None:
@@ -28,7 +28,7 @@ class Penalties(Recent):
         count = np.fromiter(counts.values(), np.float32, len(counts))
         at, which = c.places(ids)
         old = c.logits[at]
-        with np.errstate(over="ignore", invalid="ignore"):  # the sampler looks at what comes of it
+        with np.errstate(over="ignore", invalid="ignore"):  # the sampler checks the result
             scaled = np.where(old <= 0, old * self.repeat, old / self.repeat)
             less = count[which] * self.frequency + self.presence
             return c.changed(at, scaled - less)

@@ -1,4 +1,4 @@
-"""Base class of sampler stages that depend on the text so far."""
+"""Base class of sampler stages that depend on earlier tokens."""
 
 from __future__ import annotations
 

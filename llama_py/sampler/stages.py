@@ -21,7 +21,7 @@ from llama_py.sampler.penalties import penalties
 from llama_py.tokenizer import Tokenizer
 
 ADAPTIVE = "adaptive_p"
-_CHANGE = ("penalties", "dry")  # what a greedy choice depends on
+_CHANGE = ("penalties", "dry")  # stages that affect a greedy choice
 _KEEP_THE_BEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
 
 
@@ -39,7 +39,7 @@ class Setup:
         return Mt19937(self.seed)
 
     def tokenizer(self, what: str) -> Tokenizer:
-        """Return the tokenizer; ModelError if there is none."""
+        """Return the tokenizer; ModelError without one."""
         if self.given is None:
             raise ModelError(
                 f"{what} needs the vocabulary: Sampler(params, n_vocab, model.tokenizer)"
@@ -55,7 +55,7 @@ def _penalties(s: Setup) -> Filter | None:
 def _dry(s: Setup) -> Filter | None:
     p = s.params
     if p.dry_multiplier == 0 or p.dry_penalty_last_n == 0:
-        return None  # breakers are looked for in the whole vocabulary
+        return None  # finding breakers takes a pass over the whole vocabulary
     texts = p.dry_sequence_breakers
     found = breakers_of(texts, s.tokenizer("dry_sequence_breakers")) if any(texts) else {}
     return dry(p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, found)
