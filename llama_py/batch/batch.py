@@ -22,12 +22,12 @@ END = 2**31 - 1  # one past any position
 class Batch:
     """Tokens, or rows of embeddings, to decode (llama_batch).
 
-    tokens   ids [n_tokens]; None when only `embd` is given
-    embd     F32 [n_tokens, n_embd_inp]: input embeddings, or (MTP) hidden states beside tokens
-    pos      position of each token; None: each sequence goes on where it stands.
+    tokens   ids [n_tokens]; None if the batch has only `embd`
+    embd     F32 [n_tokens, n_embd_inp]: input embeddings, or (MTP) hidden states of the tokens
+    pos      position of each token; None: each sequence continues after its last position.
              M-RoPE embeddings may give [n_pos, n_tokens]
     seq_ids  the sequences each token belongs to; None: sequence 0
-    outputs  whether each token's logits are wanted; None: as decode is told
+    outputs  True for tokens with logits; None: as specified by decode's arguments
     """
 
     tokens: Sequence[int] | I32 | None = None
@@ -45,10 +45,10 @@ class UBatch:
 
     token       I32 [n_tokens] or None;  embd  F32 [n_tokens, n_embd] or None
     pos         I32 [n_pos * n_tokens], section-major
-    seq_id      sequences of each token, ascending;  seq_id_unq  all of them, ascending
+    seq_id      sequences of each token, ascending;  seq_id_unq  all sequences, ascending
     output      bool [n_tokens]
-    batch_idxs  where in the batch each token came from
-    kind        that of its tokens, see BatchSplitter.set_kinds
+    batch_idxs  index of each token in the batch
+    kind        kind of the tokens, see BatchSplitter.set_kinds
     """
 
     equal_seqs: bool
@@ -72,7 +72,7 @@ class UBatch:
 
     @property
     def n_each(self) -> int:
-        """Tokens of each sequence, where all have as many."""
+        """Tokens per sequence, if equal for all."""
         return self.n_tokens // len(self.seq_id_unq)
 
     @property

@@ -47,7 +47,7 @@ class CheckedBatch:
     """A batch as arrays, after all checks.
 
     Raises ContextError for an empty batch, a token or sequence id out of range, and positions that
-    do not go on where `memory` stands.
+    do not continue the sequences in `memory`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class CheckedBatch:
         """Read and check a batch.
 
         outputs     tokens that are outputs, unless the batch specifies them
-        output_all  all tokens are outputs, whatever the batch specifies"""
+        output_all  all tokens are outputs, regardless of the batch"""
         self.n_pos = n_pos
         self._read_input(batch, n_vocab, n_embd)
         self._read_seq_ids(batch, n_seq_max)
@@ -205,7 +205,7 @@ class CheckedBatch:
             )
 
     def _check_coupled(self, memory: Positions | None) -> None:
-        """Raise ContextError if sequences that share tokens of this batch were not equal so far."""
+        """Raise ContextError if sequences that share tokens of this batch have diverged before."""
         self.has_cpl = any(len(ids) > 1 for ids in self._sets)
         if memory is None:
             return

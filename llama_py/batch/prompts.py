@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 Prompt = str | bytes | Sequence[int]
-MARKER = "<__media__>"  # where an image stands in a text
+MARKER = "<__media__>"  # placeholder of an image in a text
 
 
 class TooLong(ContextError):
-    """A prompt that a sequence of the context has no room for.
+    """A prompt that does not fit a sequence of the context.
 
-    n_prompt  its tokens;  n_ctx  those that there is room for
+    n_prompt  tokens of the prompt;  n_ctx  capacity of the sequence
     """
 
     def __init__(self, n_prompt: int, n_ctx: int) -> None:
@@ -54,21 +54,21 @@ class Medium(Protocol):
     def reading(
         self, ctx: Decoding, pos: int, seq_id: int, most: Callable[[], int]
     ) -> Generator[None, None, None]:
-        """Let a sequence that stands at a position go on with it, with pauses in which the context
-        may compute for others; at most() rows at a time, where it can be cut.
+        """Process the image as the continuation of a sequence at `pos`. Between parts of up to
+        most() rows, the context may compute other batches; some images are a single part.
 
-        ContextError, as `Context.decode`, where it does not fit.
+        Raises ContextError, like `Context.decode`, if it does not fit.
         """
 
 
 class Mixed(list[int]):
-    """The ids of a prompt that is more than tokens: an id below zero is a position of something
-    else (llama_py.vision.prompt).
+    """The ids of a prompt with images: a negative id is a position of an image
+    (llama_py.vision.prompt).
 
-    before    ids of the prompt that a sequence has already
-    n_tokens  cells that it takes, which may be more than positions
-    n_beyond  how many more, of all of the prompt
-    n_whole   rows of it that must be computed together
+    before    ids of the prompt that a sequence already has
+    n_tokens  number of cells, which may be more than positions
+    n_beyond  cells in excess of positions, for the whole prompt
+    n_whole   rows that must be computed together
     """
 
     before: list[int]
@@ -87,7 +87,7 @@ class Mixed(list[int]):
 
     @abstractmethod
     def read(self, ctx: Decoding, seq_id: int) -> F32:
-        """Let a sequence go on with it. -> F32 [1, n_vocab], of the last token"""
+        """Continue a sequence with the prompt. -> F32 [1, n_vocab], logits of the last token"""
 
 
 def n_cells(ids: Sequence[int]) -> int:
@@ -129,7 +129,7 @@ def text_of(text: str | bytes | bytearray) -> str:
 
 
 def ids_of(tokenizer: Tokenizer, prompt: Prompt, add_special: bool = True) -> list[int]:
-    """Return a prompt's tokens; ids are returned as they are. ModelError for other types."""
+    """Return a prompt's tokens; ids are unchanged. ModelError for other types."""
     if isinstance(prompt, Mixed):
         return prompt
     if isinstance(prompt, (str, bytes, bytearray)):

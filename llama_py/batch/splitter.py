@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class BatchSplitter(CheckedBatch):
-    """A checked batch, and what of it is not in a ubatch yet.
+    """A checked batch, and its remaining tokens.
 
-    apart  no ubatch of `split_equal` is to have tokens of two sequence sets
+    apart  each ubatch of `split_equal` has tokens of one sequence set only
     """
 
     apart = False
     _kinds: npt.NDArray[np.intp] | None = None
 
     def set_kinds(self, kinds: npt.NDArray[np.intp] | None) -> None:
-        """Set a kind per token [n_tokens], which no ubatch mixes; None if all are alike."""
+        """Set the kind of each token [n_tokens]; ubatches do not mix kinds. None: no kinds."""
         self._kinds = kinds
 
     def split_reset(self) -> None:
@@ -38,7 +38,7 @@ class BatchSplitter(CheckedBatch):
         self._taken = dict.fromkeys(self._sets, 0)
 
     def split_simple(self, n_ubatch: int) -> UBatch | None:
-        """Return the next n_ubatch tokens in batch order, whatever their sequences."""
+        """Return the next n_ubatch tokens in batch order, regardless of their sequences."""
         first = self._used.find(0)
         if first < 0:
             return None
@@ -142,7 +142,7 @@ class BatchSplitter(CheckedBatch):
             if sequential and chosen and ids[0] != chosen[-1][0] + 1:
                 continue
             if self._kinds is not None and chosen and self._next_kind(ids) != kind:
-                taken |= self._sets[ids]  # nothing of these sequences may come before it
+                taken |= self._sets[ids]  # the order within these sequences must not change
                 continue
             kind = self._next_kind(ids)
             chosen.append(ids)
@@ -201,7 +201,7 @@ def _keep_tails(
         keep += 1
     if keep:
         return length, sets[:keep]
-    # none does: the first one goes alone, to its end if it fits
+    # no set fits: use the first alone, to its end if possible
     return (left[0] if left[0] <= n_ubatch else left[0] - n_tail), sets[:1]
 
 
