@@ -31,8 +31,8 @@ from llama_py.graph.builder import GraphBuilder
 class Activation:
     """A function with its names in the graph, and its gated form act(gate) * up.
 
-    halves  the function takes gate and up in one tensor, and gives half of it
-    then    what is done to its result, with a name of its own
+    halves  the function takes gate and up in one tensor, and returns half its rows
+    then    name of a further function, and the function, for the result
     """
 
     name: str
@@ -74,12 +74,12 @@ SWIGLU = Activation("swiglu", swiglu, halves=True)
 
 
 def limited_silu(limit: float) -> Activation:
-    """Return SiLU whose result and second factor are clamped to `limit`; 0: plain SiLU."""
+    """Return SiLU with result and second factor clamped to `limit`; 0: plain SiLU."""
     return LimitedSilu("silu", silu, limit=limit) if limit > 1e-6 else SILU
 
 
 def clamped_silu(limit: float) -> Activation:
-    """Return SiLU of a clamped gate, times a factor within -limit..limit; 0: plain SiLU."""
+    """Return SiLU of a clamped gate, times a factor in [-limit, limit]; 0: plain SiLU."""
     if limit <= 1e-6:
         return SILU
     gated = partial(swiglu_clamp, limit=limit)

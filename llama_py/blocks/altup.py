@@ -1,4 +1,4 @@
-"""AltUp: a layer computes one of several parallel streams and corrects the others
+"""AltUp: a layer computes one stream of several parallel streams and corrects the others
 (arXiv 2301.13310; models/gemma3n.cpp). Streams are [n_embd, n_tokens, n_altup]."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class AltUpEnds:
 
 
 class AltUp:
-    """A layer's: how streams are predicted from one another, and corrected by what came of one."""
+    """A layer's prediction of streams from each other, and correction by the computed stream."""
 
     def __init__(self, w: Weights, n_embd: int, n: int) -> None:
         self.n_embd, self.n = n_embd, n

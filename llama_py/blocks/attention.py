@@ -48,11 +48,11 @@ class Projections:
         joined: bool = False,
         needed: Literal["qkv", "qk", "q"] = "qkv",
     ) -> None:
-        """Declare one joint matrix or up to three separate ones.
+        """Declare one joint matrix or up to three separate matrices.
         n_embd_head_q: dimensions of a query head that also carries a gate
         joined: it must be one matrix
-        needed: "qk": without a matrix of their own the values are the keys; "q": of three matrices
-                those of keys and values are not read
+        needed: "qk": without a separate matrix, the values are the keys; "q": separate matrices of
+                keys and values are not used
         """
         self.heads = (
             (n_embd_head_q or shape.n_embd_head_k, shape.n_head),
@@ -162,7 +162,7 @@ def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None 
 
 
 def attend_again(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
-    """Attend to what another layer stored. q [d, n_head, n_tokens] -> [d_v * n_head, n_tokens]"""
+    """Attend to another layer's cache. q [d, n_head, n_tokens] -> [d_v * n_head, n_tokens]"""
     rot = g.inp_attn(il).k_rot
     q = q if rot is None else rotate(q, rot)
     g.expand(q)
@@ -192,7 +192,7 @@ def attend_latent(
 
 
 def attend_within(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
-    """Attend to the tokens of the ubatch; nothing is stored. -> [d_v * n_head, n_tokens]"""
+    """Attend to the tokens of the ubatch, without a cache. -> [d_v * n_head, n_tokens]"""
     mask = g.inp_no_cache(g.hp.layers[il].window).kq_mask
     for t in qkv.q, qkv.k, qkv.v:
         g.expand(t)
@@ -215,12 +215,12 @@ def head_norms(w: Weights, hp: HParams, bias: Bias = False) -> HeadNorms:
 
 
 class Attention:
-    """Attention of many heads: project, norm queries and keys, turn, attend, project.
+    """Multi-head attention: project, norm queries and keys, apply RoPE, attend, project.
 
     An architecture overrides the step that differs.
 
     out_scaled  see `Weights.linear`, for the projection from heads
-    sinks       F32 [n_head] a score for each head of attending to nothing
+    sinks       F32 [n_head] an additional score per head without a value
     """
 
     parts_keep = KeysValues
@@ -245,7 +245,7 @@ class Attention:
         norms     of queries and keys, head by head
         factors   of RoPE's frequencies
         name      of the result
-        turned    what queries and keys are called after RoPE
+        turned    names of queries and keys after RoPE
         """
         shape = hp.layers[w.il]
         if not (shape.n_head and shape.n_head_kv):

@@ -44,8 +44,8 @@ HIDDEN = -1e30  # -inf as F16
 
 @dataclass(frozen=True, slots=True)
 class BlockSizes:
-    """n_embd_head  of a key that blocks are chosen by; size  positions of a block
-    n_chosen   blocks that a token attends to; n_local  of them those that end at its own"""
+    """n_embd_head  dimensions of index keys, which select blocks; size  positions of a block
+    n_chosen   blocks that a token attends to; n_local  number of its last blocks among these"""
 
     n_embd_head: int
     size: int
@@ -147,7 +147,7 @@ def _stream(seen: QKV, query: Tensor, keys: Tensor, i: int) -> _Stream:
 
 
 class _Chosen:
-    """Choice of blocks for each token, and attention to them."""
+    """Choice of blocks for each token, and attention to their cells."""
 
     def __init__(self, block: BlockAttention, g: GraphBuilder, inp: InputBlocks, il: int) -> None:
         self.g, self.inp, self.il, self.size = g, inp, il, block.sizes.size

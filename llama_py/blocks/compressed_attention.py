@@ -26,10 +26,10 @@ from llama_py.weights import Weights
 class CompressedSizes:
     """Sizes of compressed attention in one layer.
 
-    size       dimensions of a head; n_rot of them are rotated
+    size       dimensions of a head; RoPE rotates n_rot dimensions
     n_lora_q   rank of the query projection
     n_groups, n_lora_o   heads are projected group by group, to n_lora_o dimensions each
-    compressed  memory beside the window; None: none
+    compressed  memory in addition to the window, or None
     freq_base  RoPE base of compressed keys
     """
 

@@ -30,8 +30,8 @@ from llama_py.weights import Weights
 
 
 class CompressedIndexer:
-    """Queries of n_head heads, turned by positions and then by a Hadamard matrix; a key's score is
-    the weighted sum of what is positive of its products."""
+    """Queries of n_head heads, rotated by RoPE and then by a Hadamard matrix; a key's score is
+    the weighted sum of the positive parts of its products."""
 
     def __init__(
         self,

@@ -42,14 +42,14 @@ F16_SMALLEST_NORMAL = 6.103515625e-5
 GATING: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": soft_max,
     "sigmoid": sigmoid,
-    "softmax_weight": lambda logits: logits,  # softmax over the chosen ones only
+    "softmax_weight": lambda logits: logits,  # softmax over the chosen experts only
     "sqrt_softplus": lambda logits: sqrt(softplus(logits)),
 }
 GATING_FUNCS = tuple(GATING)  # by llama-hparams.h:llama_expert_gating_func_type, from 1
 
 Optional = Literal["no", "optional", "needed"]
 
-# What experts are chosen by, where it is not the probabilities; [n_expert, n_tokens] each.
+# Scores for choosing experts, if they are not the probabilities; [n_expert, n_tokens] each.
 CHOICE: dict[str, Callable[[Tensor], Tensor]] = {
     "logits": lambda logits: logits,
     "sigmoid": sigmoid,
@@ -60,13 +60,13 @@ CHOICE: dict[str, Callable[[Tensor], Tensor]] = {
 class ExpertSet:
     """The matrices of experts in a file.
 
-    n_embd  channels that experts see; 0: those of the model
-    count   number of experts; 0: those of the model
-    suffix  of the tensors' names
+    n_embd  input dimensions of experts; 0: the model's
+    count   number of experts; 0: the model's
+    suffix  suffix of the tensors' names
     merged  gate and up may be one tensor
-    gate    whether there is a matrix of gates
-    biased  whether matrices have biases
-    scaled  whether matrices may have scales
+    gate    presence of a gate matrix
+    biased  matrices have biases
+    scaled  matrices may have scales
     """
 
     n_embd: int = 0
@@ -80,13 +80,13 @@ class ExpertSet:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Rules by which the router chooses experts.
+    """Rules of the router for choosing experts.
 
-    gating     how the router's logits become probabilities, one of GATING
-    choose_by  one of CHOICE, of the logits; "": the best probabilities are chosen
-    bias       whether a tensor is added to the probabilities for the choice, not for the weights
-    bias_name  of this tensor in the file
-    router_bias, router_scaled  whether the router's matrix has a bias, and may have a scale
+    gating     function from the router's logits to probabilities, a key of GATING
+    choose_by  key of CHOICE, for the logits; "": the best probabilities are chosen
+    bias       presence of a tensor that is added to the probabilities for the choice only
+    bias_name  name of this tensor in the file
+    router_bias, router_scaled  the router's matrix has a bias, and may have a scale
     """
 
     gating: str = "softmax"
@@ -101,7 +101,7 @@ class Routing:
 class Weighing:
     """Weights of the chosen experts' results.
 
-    normed  weights are made to sum to one
+    normed  weights are normalized to sum to one
     scale   then multiplied by this, unless it is 0 or 1
     before  weights are applied before the experts, not after
     """
@@ -280,7 +280,7 @@ class Experts:
 
 
 class SharedExperts:
-    """Experts, and beside them one that every token goes through, perhaps with its own gate.
+    """Experts, and a shared expert that processes every token, optionally with a gate.
 
     mean  the result is half the sum
     """

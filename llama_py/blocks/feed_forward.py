@@ -86,7 +86,7 @@ class FeedForward:
         return cur
 
     def _product(self, g: GraphBuilder, w: Linear, x: Tensor) -> Tensor:
-        """Multiply, and add adapters unless there is a scale, which must not apply to them."""
+        """Multiply, and add adapters if there is no scale, which would apply to both."""
         res = w.product(g, x)
         return g.params.loras.add_to(res, w.weight, x) if w.scale is None else res
 
@@ -96,7 +96,7 @@ class FeedForward:
 
 
 class SharedFeedForward(FeedForward):
-    """The expert that every token goes through."""
+    """The expert that processes every token."""
 
     parts_keep = None
     stem = "ffn_{}_shexp"

@@ -27,7 +27,7 @@ def heads(x: Tensor, size: int, n_head: int, *rest: int, offset: int = 0, step: 
 
 
 def split(x: Tensor, sizes: Sequence[int], n_dims: int = 2) -> list[Tensor]:
-    """Split the rows of x into views of these sizes: [sum(sizes), ...] -> [size, ...] each."""
+    """Split the rows of x into views of `sizes`: [sum(sizes), ...] -> [size, ...] each."""
     parts, offset = [], 0
     for size in sizes:
         parts.append(view(x, (size, *x.ne[1:n_dims]), offset=offset))

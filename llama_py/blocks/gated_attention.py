@@ -17,7 +17,7 @@ from llama_py.weights import Bias, Weights
 
 
 class GatedAttention:
-    """Full attention; each query head comes with a gate for its result."""
+    """Full attention; each query head includes a gate for its result."""
 
     parts_keep = KeysValues
 
@@ -60,5 +60,5 @@ class GatedAttention:
 
     def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor | None:
         """Choose cells to attend to, I32 [n_chosen, tokens of a stream, 1, n_stream]; None: all
-        visible ones."""
+        visible cells."""
         return None

@@ -1,5 +1,4 @@
-"""Attention whose heads' results are gated (the part that models/afmoe.cpp and muse-glimmer.cpp
-share)."""
+"""Attention with gated results of heads (shared by models/afmoe.cpp and muse-glimmer.cpp)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from llama_py.weights import Weights
 
 
 class GatedHeads(Attention):
-    """Attention whose results are multiplied by a gate per dimension, computed from the input."""
+    """Attention with results multiplied by a gate per dimension, computed from the input."""
 
     parts_keep = KeysValues
 

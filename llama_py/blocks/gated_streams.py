@@ -22,12 +22,12 @@ from llama_py.weights import Weights
 
 
 class GatedStreams:
-    """Low-rank gates by which a block reads a token's streams and adds its result to them."""
+    """Low-rank gates for reading a token's streams and adding a block's result."""
 
     def __init__(
         self, w: Weights, stem: str, n_embd: int, n_stream: int, rank: int, writes: bool = True
     ) -> None:
-        """Declare the weights; `stem`: prefix of names; `writes`: False if nothing is added."""
+        """Declare the weights; `stem`: prefix of names; `writes`: False if no result is added."""
         self.n, width = n_stream, n_stream * n_embd
         self.norm = grouped_norm(w, f"{stem}_norm.weight", n_embd, n_stream)
         self.down = w.linear(f"{stem}_down", width, rank, scaled=False)
@@ -36,8 +36,7 @@ class GatedStreams:
 
     def read(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """Mix streams x [n_embd, n_stream, T] into the block's input [n_embd, T]. Also return the
-        weights [n_stream, T] of the block's result, or the streams themselves if nothing is
-        injected."""
+        weights [n_stream, T] of the block's result, or the streams if no result is added."""
         n_embd, n, n_tokens, _ = x.ne
         normed = mul(rms_norm(x, g.hp.f_norm_rms_eps), self.norm)
         normed = g.cb(reshape(normed, n_embd * n, n_tokens), "hc_norm", il)

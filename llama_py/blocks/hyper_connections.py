@@ -1,5 +1,5 @@
-"""Hyper-connections: blocks read one vector out of several residual streams, and write their result
-to all of them, which are mixed (models/deepseek4.cpp, arXiv 2512.24880)."""
+"""Hyper-connections: blocks read a mix of several residual streams; their result is added to all
+streams, which are mixed (models/deepseek4.cpp, arXiv 2512.24880)."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ HYPER_CONNECTIONS = Form(
 
 
 class Streams(NamedTuple):
-    """Residual streams and the weights for writing a block's result to them.
+    """Residual streams and the weights for writing a block's result.
 
     x     [n_embd, 4, n_tokens]
-    post  [4, n_tokens] how much of the result each gets
-    comb  [4 (to), 4 (from), n_tokens] how they are mixed
+    post  [4, n_tokens] weight of the result for each stream
+    comb  [4 (to), 4 (from), n_tokens] mixing weights
     """
 
     x: Tensor
@@ -53,8 +53,8 @@ class Streams(NamedTuple):
 
 
 class HyperConnections:
-    """The weights by which a block reads the residual streams and writes to them. All are functions
-    of the streams of a token, normed together."""
+    """Weights for reading and writing the residual streams. They depend on the streams of a token,
+    normed together."""
 
     def __init__(self, w: Weights, n_embd: int, stem: str, *, n_iter: int, eps: float) -> None:
         """Declare the weights; `n_iter`: steps that normalize mixing weights; `eps`: added."""
@@ -117,7 +117,7 @@ class HyperConnections:
 
 
 class HeadConnections:
-    """The weights by which the head reads the streams."""
+    """Weights for reading the streams before the LM head."""
 
     def __init__(self, w: Weights, n_embd: int, *, eps: float) -> None:
         self.eps = eps

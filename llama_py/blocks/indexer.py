@@ -57,8 +57,8 @@ class IndexerHeads:
 
 
 class Indexer:
-    """A key of each token and queries of n_head heads, turned by positions and then by a Hadamard
-    matrix; a cell's score is the weighted sum of what is positive of its products."""
+    """A key per token and queries of n_head heads, rotated by RoPE and then by a Hadamard matrix;
+    a cell's score is the weighted sum of the positive parts of its products."""
 
     def __init__(
         self, w: Weights, n_embd: int, n_lora_q: int, heads: IndexerHeads, few_names: bool = False

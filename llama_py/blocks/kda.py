@@ -50,7 +50,7 @@ class KDA(ABC):
         self.f_b = w.linear("ssm_f_b", self.size, self.n_inner, scaled=False)
 
     def stored(self, g: GraphBuilder) -> range:
-        """Return the distances, in tokens, at which convolution inputs are stored for rollback."""
+        """Return the distances, in tokens, of convolution inputs that are stored for rollback."""
         return range(n_snapshots(g))
 
     @property
@@ -114,7 +114,7 @@ class KDA(ABC):
 
 
 class BoundedKDA(KDA):
-    """lower_bound  decays are exp of this times a sigmoid; None: of a softplus"""
+    """lower_bound: decays are exp(lower_bound * sigmoid); None: exp of a softplus"""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ def forms() -> Mapping[str, Form]:
 
 
 def check(chosen: Mapping[str, str]) -> None:
-    """Raise ContextError for an unknown block or variant; "auto" leaves the choice open."""
+    """Raise ContextError for an unknown block or variant; "auto" is always valid."""
     for kind, name in chosen.items():
         known = forms().get(kind)
         if known is None:

@@ -107,10 +107,10 @@ class KPoolIndexer:
         g.expand(kpool_context(g.params).cpy_k(row, inp.k_idxs, il))
 
     def _pool_keys(self, g: GraphBuilder, inp: InputKPool, il: int) -> Tensor:
-        """Compute the keys of new pools and return those of all pools, [size, 1, n_pool]."""
+        """Compute the keys of new pools and return the keys of all pools, [size, 1, n_pool]."""
         size, pool, mctx = self.n.size, self.n.pool, kpool_context(g.params)
         n_new, n_pool = inp.new.ne[1], inp.n_pool
-        # in the order in which llama.cpp makes them, of which none is a node before it is read
+        # in llama.cpp's order; a view becomes a node only at its first use
         stored = mctx.get_k_rows(il, size, 2 * size)
         rows = get_rows(mctx.get_k_rows(il, 2 * size), reshape(inp.new, pool * n_new))
         rows = reshape(rows, 2 * size, pool, n_new)
@@ -154,8 +154,8 @@ def _scores(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def _only(mask: Tensor, cells: Tensor, inp: InputKPool) -> Tensor:
-    """Restrict a mask to the chosen cells, by writing zeros over -inf. Cells that are not live get
-    separate rows after the cache's, so that no row is written twice.
+    """Restrict a mask to the chosen cells, by writing zeros over -inf. Unused cells get separate
+    rows after the cache's, so that no row is written twice.
 
     mask [n_kv, T in all streams], cells I32 [n_sel, T] -> [n_kv, T]
     """

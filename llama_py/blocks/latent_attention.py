@@ -1,9 +1,9 @@
 """Latent attention (the part that models/deepseek2.cpp, kimi-linear.cpp and kimi-k3.cpp have in
 common).
 
-Keys and values of all heads are made of one latent vector per token. What is cached is the latent
-vector (queries and results are then projected into its space, "absorbed"), or, with the older files
-that have both projections in one matrix, the keys and values of every head.
+Keys and values of all heads are computed from one latent vector per token. The cache stores the
+latent vector (queries and results are then projected into its space, "absorbed"), or, for older
+files with both projections in one matrix, the keys and values of every head.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def absorbed(w: Weights) -> bool:
 
 
 class LatentAttention:
-    """Attention whose keys and values are computed from one latent vector per token.
+    """Attention with keys and values computed from one latent vector per token.
 
-    sinks      F32 [n_head] a score for each head of attending to nothing
-    few_names  leave steps before RoPE and the cache unnamed
+    sinks      F32 [n_head] an additional score per head without a value
+    few_names  do not name steps before RoPE and the cache
     """
 
     parts_keep: ClassVar[type | tuple[type, ...]] = KeysValues
@@ -75,9 +75,9 @@ class LatentAttention:
         name: str = "",
     ) -> None:
         """
-        turn      rotates channels of heads by position; None: none are
-        kq_scale  on products of queries and keys, if it is not 1 / sqrt(d_k)
-        name      of the projected result
+        turn      RoPE for dimensions of heads; None: no rotation
+        kq_scale  factor of products of queries and keys, if it is not 1 / sqrt(d_k)
+        name      name of the projected result
         """
         self.n, self.output, self.absorbed, self.name = n, output, absorbed, name
         self.turn, self.kq_scale = turn, kq_scale or (lambda _: inv_sqrt(n.d_k))
@@ -173,7 +173,7 @@ class LatentAttention:
         return g.cb(reshape(q, self.n.d_k, self.n.n_head, g.n_tokens), "q", il)
 
     def _absorbed(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
-        """Project queries into the latent space, where one key head also holds the values."""
+        """Project queries into the latent space, with one key head that includes the values."""
         n, n_tokens = self.n, g.n_tokens
         strides = (n.d_k, n.d_k * n.n_head)
         q_nope = self._step(g, view(q, (n.nope, n.n_head, n_tokens), strides), "q_nope", il)

@@ -50,7 +50,7 @@ class Shared(Protocol):
 
 
 class LatentExperts:
-    """Experts that work in a smaller space, beside what every token goes through."""
+    """Experts in a smaller space, added to the shared expert."""
 
     parts_keep = None
 

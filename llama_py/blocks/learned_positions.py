@@ -9,7 +9,7 @@ from llama_py.graph.inputs.tokens import PosLimit
 
 
 class LearnedPositions:
-    """weight [n_embd, n_ctx_train]; ContextError for a position behind its end."""
+    """weight [n_embd, n_ctx_train]; ContextError for a position beyond n_ctx_train."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight

@@ -28,7 +28,7 @@ from llama_py.weights import Weights
 
 class LightningAttention:
     """Linear attention over a whole ubatch: contributions of the earlier state and of its tokens.
-    The state is [d, d, n_head], values by keys; there is no convolution.
+    The state is [d, d, n_head], values by keys, without a convolution.
 
     T tokens of each of B sequences.
     """

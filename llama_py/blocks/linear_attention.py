@@ -67,7 +67,7 @@ class DeltaNetHParams(HParams):
 
     @property
     def value_sections(self) -> tuple[int, ...]:
-        """Channels of these runs."""
+        """Dimensions of the sections in `head_sections`."""
         return tuple(n * self.ssm_d_state for n in self.head_sections)
 
     @property
@@ -141,7 +141,7 @@ class DeltaProjections:
         return beta, g.cb(alpha, "alpha", il)
 
     def project_slot(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
-        """Return the inputs of a delta net whose state is in a slot."""
+        """Return the inputs of a delta net with its state in a slot."""
         return Projected(*self.slot_qkvz(g, cur, il), *self.slot_gates(g, cur, il))
 
     def slot_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
@@ -200,7 +200,7 @@ class LinearAttention:
         return reshape(cur, hp.n_embd, g.n_tokens)
 
     def conv_input(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
-        """Prepend earlier inputs of the convolution and store the new last ones.
+        """Prepend earlier inputs of the convolution and store the new last inputs.
         x [conv_dim, T, B] -> [d_conv - 1 + T, conv_dim, B]"""
         return build_conv_state(g, states, x, self.hp.ssm_d_conv, il)
 

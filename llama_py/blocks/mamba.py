@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 
 class SSMHParams(HParams):
-    """ssm_d_conv  width of the convolution; ssm_d_inner  channels; ssm_d_state  states of each;
-    ssm_dt_rank  rank of the time step, or heads; ssm_n_group  groups of channels whose inputs and
-    outputs are convolved too; conv_dim  channels of the convolution
+    """ssm_d_conv  width of the convolution; ssm_d_inner  dimensions; ssm_d_state  states of each;
+    ssm_dt_rank  rank of the time step, or heads; ssm_n_group  groups of dimensions with convolved
+    inputs and outputs; conv_dim  dimensions of the convolution
     """
 
     ssm_d_conv: int = uint("ssm.conv_kernel", least=1)
@@ -65,7 +65,7 @@ class SSMHParams(HParams):
 
     @property
     def conv_sections(self) -> tuple[int, int, int]:
-        """Channels of the scan's input, of B (into states) and of C (out of them)."""
+        """Dimensions of the scan's input, of B (into states) and of C (out of states)."""
         n = self.ssm_n_group * self.ssm_d_state
         return self.ssm_d_inner, n, n
 

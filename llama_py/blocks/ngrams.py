@@ -72,7 +72,7 @@ def ngram_rows(g: GraphBuilder, table: Tensor, hashes: Hashes) -> Tensor:
 
 
 class NGrams:
-    """A value of the rows, for each stream as far as the key of the rows fits it; then its
+    """Value of the rows, weighted for each stream by the match of the rows' key, plus a
     convolution over earlier tokens."""
 
     def __init__(self, w: Weights, n: NGramSizes) -> None:
@@ -130,8 +130,8 @@ class NGrams:
 
 
 def conv_state_at(g: GraphBuilder, states: Tensor, x: Tensor, width: int, il: int) -> Tensor:
-    """Prepend each sequence's last `width` inputs and store the new last ones, for every token that
-    a rollback can return to. x [C, T, B] -> [width + T, C, B]"""
+    """Prepend each sequence's last `width` inputs and store its new last inputs, for every token
+    that a rollback can return to. x [C, T, B] -> [width + T, C, B]"""
     n_seqs, row, channels = g.ubatch.n_seqs, states.ne[0], x.ne[0]
     before = reshape(read_states(g, states, row), width, channels, n_seqs)
     x = concat(g.cb(before, "conv_state_at", il), transpose(x), 0)

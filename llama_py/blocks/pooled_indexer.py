@@ -26,10 +26,10 @@ from llama_py.weights import Weights
 
 
 class PooledIndexer:
-    """Keys are kept as they are; those of a block are averaged, normed, and turned by the position
-    of the first. A block's score is the sum of what is positive of its products with the heads of a
-    token's query. A token attends to the cells of the best blocks, and to those after the last
-    whole block."""
+    """Keys are cached unchanged; the keys of a block are averaged, normed, and rotated by the first
+    position. A block's score is the sum of the positive parts of its products with the heads of a
+    token's query. A token attends to the cells of the best blocks, and to cells after the last
+    complete block."""
 
     def __init__(
         self, w: Weights, *, n_embd: int, n_head: int, size: int, n_chosen: int, n_pooled: int

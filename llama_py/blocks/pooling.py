@@ -17,7 +17,7 @@ from llama_py.weights import Weights
 @dataclass(frozen=True, slots=True)
 class Classifier:
     """Classifier of a pooled row: optional dense layer, activation, norm, projection to scores, and
-    a function of them."""
+    final function."""
 
     dense: Linear | None = None
     out: Linear | None = None
@@ -45,12 +45,12 @@ def classifier(w: Weights, hp: HParams) -> Classifier:
 
 
 def pool(g: GraphBuilder, classifier: Classifier | None) -> None:
-    """Set t_embd_pooled: the rows of t_embd made one per sequence, as cparams.pooling says.
+    """Set t_embd_pooled: the rows of t_embd, pooled per sequence by cparams.pooling.
 
-    none   as they are
+    none   unchanged
     mean   their mean;  cls, last  the first, the last token's
-    rank   scores by the model's classifier, of the first token, of the last where attention is
-           causal, or of the mean, as the model says
+    rank   scores by the model's classifier, which reads the first token, the last with causal
+           attention, or the mean, depending on the model
     """
     cur = g.res.t_embd
     assert cur is not None

@@ -1,4 +1,4 @@
-"""Residual streams that later layers mix anew (models/kimi-k3.cpp:res_mix)."""
+"""Residual streams that later layers mix again (models/kimi-k3.cpp:res_mix)."""
 
 from __future__ import annotations
 

@@ -78,15 +78,15 @@ def _exact_yarn(g: GraphBuilder, x: Tensor, how: Rope, offset: int) -> Tensor:
 
 
 class RopeFactors:
-    """Factors of each frequency, of long-context variants: `rope_freqs`, or for "longrope" (or
-    with `long`) those for short and for long contexts. F32 [n_rot / 2]"""
+    """Factors of each frequency, for long contexts: `rope_freqs`, or for "longrope" (or
+    with `long`) separate factors for short and long contexts. F32 [n_rot / 2]"""
 
     def __init__(
         self, w: Weights, hp: HParams, *, long: bool = False, n_rot: int = 0, unread: bool = False
     ) -> None:
         """Declare the factors that the file has.
         n_rot  rotated dimensions, if other than all layers' n_rot
-        unread  llama.cpp leaves `rope_freqs` out of its graph (`Weights.unread_tensor`)
+        unread  llama.cpp does not use `rope_freqs` (`Weights.unread_tensor`)
         """
         self.n_ctx_orig, n = hp.n_ctx_orig_yarn, (n_rot or hp.n_rot) // 2
         self.freqs = self.long = self.short = None

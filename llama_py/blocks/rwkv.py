@@ -22,9 +22,9 @@ GROUP_EPS = 64e-5  # of the norm of each head's result
 
 
 class RwkvHParams(HParams):
-    """wkv_head_size, wkv_n_head, wkv_n_inner   channels of a head, heads, channels of all heads
-    token_shift_count, n_shifts   how many inputs of the token before are kept: of time mix, and of
-                                  channel mix where there is one
+    """wkv_head_size, wkv_n_head, wkv_n_inner   dimensions of a head, heads, dimensions of all heads
+    token_shift_count, n_shifts   number of stored inputs of the previous token: for time mix, and
+                                  for channel mix, if any
     """
 
     n_shifts: ClassVar[int] = 2
@@ -51,7 +51,7 @@ class RwkvHParams(HParams):
 
 
 class ChannelMixHParams(RwkvHParams):
-    """Hyperparameters of a channel mix whose hidden dimensions can be split over devices."""
+    """Hyperparameters of a channel mix with hidden dimensions that devices can share."""
 
     def shared(self, share: Share) -> Self:
         hp = super().shared(share)
@@ -69,14 +69,14 @@ def load_shift(g: GraphBuilder, il: int, n_shifts: int) -> list[Tensor]:
 
 
 def store_shift(g: GraphBuilder, *inputs: Tensor, il: int) -> None:
-    """Keep the last token of the inputs [n_embd, T, B] (build_rwkv_token_shift_store), and those
-    that may be gone back to."""
+    """Store the last token of the inputs [n_embd, T, B] (build_rwkv_token_shift_store), and tokens
+    that a rollback can return to."""
     states = g.inp_rs.mctx.get_r_l(il)
     for slot in slots(g):
         last, *others = (tokens(x, x.ne[1] - 1 - slot, 1) for x in inputs)
         for other in others:
             last = concat(last, other, 1)
-        # llama.cpp copies the first n_seqs tokens from there on, whosever they are.
+        # llama.cpp copies the first n_seqs tokens from there on, of any sequence.
         if last.is_contiguous():
             last = view(last, (last.n_elements,))
         g.expand(cpy(last, cells_1d(g, states, len(inputs) * g.hp.n_embd, slot)))

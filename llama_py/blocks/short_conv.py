@@ -12,9 +12,9 @@ from llama_py.weights import Weights
 
 
 class ShortConv:
-    """c * conv(b * x), projected; b, c and x come of the input.
+    """c * conv(b * x), projected; b, c and x are projections of the input.
 
-    What is kept of a sequence are the last width - 1 products b * x, [width - 1, n].
+    The state of a sequence is the last width - 1 products b * x, [width - 1, n].
     """
 
     parts_keep = State
@@ -38,7 +38,7 @@ class ShortConv:
         return reshape(cur, self.n_embd, g.n_tokens)
 
     def _after_state(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
-        """Pad x [T, n, B] with the inputs before it and store those that the next ubatch needs,
+        """Pad x [T, n, B] with the inputs before it and store the next ubatch's inputs,
         also for the n_rs_seq tokens before the last. -> [width - 1 + T, n, B]
         """
         kept, n, n_seqs = self.width - 1, self.n, g.ubatch.n_seqs

@@ -1,4 +1,4 @@
-"""A SiLU with a bound, and the feed-forward with it (models/kimi-k3.cpp:kimi_k3_situ)."""
+"""A bounded SiLU, and its feed-forward (models/kimi-k3.cpp:kimi_k3_situ)."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class SlotAttention:
         return permute(l2_norm(x, eps), 0, 2, 1, 3)
 
     def _update(self, g: GraphBuilder, row: Tensor, conv: Tensor, state: Tensor, il: int) -> None:
-        """Write the slot; the state comes first, so that it can follow its op directly."""
+        """Write the slot; write the state first, directly after its op."""
         n_r, n_s = self.cells.hp.n_embd_r, self.cells.hp.n_embd_s
         conv, state = reshape(conv, n_r, 1), reshape(state, n_s, 1)
         if g.form(SLOT_UPDATE) == "concat":

@@ -30,12 +30,12 @@ from llama_py.hparams import HParams
 class Scores:
     """Parameters that turn products of queries and keys into attention weights.
 
-    kq_scale  on their products
-    sinks     F32 [n_head] one more score for each head, of nothing
+    kq_scale  factor of the products
+    sinks     F32 [n_head] an additional score per head without a value
     bias      F32 [n_kv, n_tokens, n_head, n_stream] added to the products
     v_mla     [d_v, d_mla, n_head] unpacks the values
     n_kv_max  maximum number of visible cells; 0: unknown
-    cap       (a, b): products x become b * tanh(a * x), where they are none of flash attention
+    cap       (a, b): products x become b * tanh(a * x), without flash attention
     """
 
     kq_scale: float
@@ -51,8 +51,8 @@ def mha(
 ) -> Tensor:
     """Compute softmax(kq_scale * q k + bias + mask) v for every head, and join the heads.
 
-    q [d, n_head, n_tokens], k [d, n_head_kv, n_kv, n_stream], v likewise (or transposed, as the
-    cache keeps it without flash attention) -> [d_v * n_head, n_tokens]
+    q [d, n_head, n_tokens], k [d, n_head_kv, n_kv, n_stream], v likewise (or transposed, the
+    cache's layout without flash attention) -> [d_v * n_head, n_tokens]
     """
     v_trans = v.nb[1] > v.nb[2] or v.ne[2] < k.ne[2]  # values of one dimension
     n_stream = k.ne[3]

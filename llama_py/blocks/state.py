@@ -18,9 +18,10 @@ def read_states(
     """Return the state that each sequence of the ubatch starts from (build_rs).
 
     s [state_size, cells] -> [state_size, n_seqs]
-    get_state_rows  makes the result of all states and the cells I32 [n_seqs] to read
-    On the way one cell is cleared, for sequences that start anew, and the states of sequences
-    that are not in the ubatch are moved out of its cells.
+    get_state_rows  returns the result from all states and the cells I32 [n_seqs] to read
+
+    Also clear one cell, for sequences that start again, and move the states of sequences that
+    are not in the ubatch out of its cells.
     """
     inp, n_seqs = g.inp_rs, g.ubatch.n_seqs
     mctx = inp.mctx
@@ -54,7 +55,7 @@ def first_cell(g: GraphBuilder, slot: int) -> int:
 
 
 def n_snapshots(g: GraphBuilder) -> int:
-    """Return the number of states stored per sequence: the latest and those for rollback."""
+    """Return the number of states per sequence: the latest, and states for rollback."""
     return g.cparams.n_rs_seq + 1
 
 
@@ -66,8 +67,8 @@ def slots(g: GraphBuilder) -> range:
 def store_states(
     g: GraphBuilder, s: Tensor, size: int, result: Tensor, first: int, flat: bool = False
 ) -> None:
-    """Store the states that follow a recurrence's outputs: slot i, the states i tokens back,
-    goes to group i of s.
+    """Store the states after a recurrence's outputs: slot i, the states i tokens back, is
+    written to group i of s.
 
     result  from element `first` on, newest first, [size, n_seqs] each
     flat    a single one is copied as one row
@@ -86,8 +87,8 @@ def store_states(
 def store_inputs(
     g: GraphBuilder, x: Tensor, width: int, cells: Callable[[int], Tensor], wanted: Iterable[int]
 ) -> None:
-    """Store the last `width` inputs of each channel, as of several tokens.
-    x [width + T, C, n_seqs], the first ones those of before
+    """Store the last `width` inputs of each channel, for several tokens.
+    x [width + T, C, n_seqs], earlier inputs first
 
     cells   the rows of the inputs as of `slot` tokens back
     wanted  the slots in their order; beyond the ubatch's tokens they get the earliest inputs

@@ -19,8 +19,8 @@ IDS, LAST_IDS = "adapter_ids", "adapter_ids of outputs"
 
 
 class SwitchHParams(HParams):
-    """n_adapters   besides none, which is number 0
-    n_lora_rank  of all of them
+    """n_adapters   number of adapters, without number 0: no adapter
+    n_lora_rank  rank of all adapters
     """
 
     n_adapters: int
@@ -28,11 +28,11 @@ class SwitchHParams(HParams):
 
 
 class Router:
-    """Finder of each token's adapter: the one chosen by the last switch token up to it.
+    """Search for each token's adapter: the last switch token up to that token chooses it.
     It is an attention head in a layer without weights; several matches give their mean number.
 
-    n_adapters  whose numbers are from 1; at a token before all that switch it is 0
-    il          of the layer that keeps keys and values
+    n_adapters  numbers start at 1; 0 before the first switch token
+    il          index of the layer that stores keys and values
     """
 
     def __init__(self, switches: Switches, gain: float, n_adapters: int, il: int) -> None:

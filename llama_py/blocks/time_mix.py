@@ -36,14 +36,14 @@ from llama_py.weights import Weights
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-MIXED = "wkvrg"  # what has a mixture of its own: decay, key, value, receptance, gate
+MIXED = "wkvrg"  # inputs with separate mixtures: decay, key, value, receptance, gate
 
 
 class TimeMixHParams(RwkvHParams):
     """Hyperparameters of RWKV-6 layers.
 
     time_mix_extra_dim, time_decay_extra_dim   ranks of token-dependent projections
-    rescale_every_n_layers   results are halved every so many layers; 0: never
+    rescale_every_n_layers   period in layers for halving results; 0: never
     wkv_n_head_kv   heads of keys and values
     """
 

@@ -70,8 +70,8 @@ class LowRank:
 
 
 class TimeMix7:
-    """The state's part of a layer (build_rwkv7_time_mix). Later layers add the first one's values
-    to theirs, so that devices cannot share one without the others: each stays whole."""
+    """The state's part of a layer (build_rwkv7_time_mix). Later layers add the first layer's
+    values, so devices cannot share single layers: each remains whole."""
 
     def __init__(self, w: Weights, hp: TimeMix7HParams, *, optional: bool = False) -> None:
         """Declare the weights; `optional`: the gate and the norm of heads may be missing."""

@@ -42,7 +42,7 @@ def l2_norm(g: GraphBuilder, x: Tensor) -> Tensor:
 def build_conv_state(
     g: GraphBuilder, states_all: Tensor, x: Tensor, d_conv: int, il: int
 ) -> Tensor:
-    """Prepend each sequence's last d_conv - 1 inputs and store the new last ones.
+    """Prepend each sequence's last d_conv - 1 inputs and store its new last inputs.
     x [channels, n_seq_tokens, n_seqs] -> [d_conv - 1 + n_seq_tokens, channels, n_seqs]
 
     With n_rs_seq > 0 the inputs as of each of the last n_rs_seq + 1 tokens are stored.
@@ -70,7 +70,7 @@ def build_recurrent_attn(
     g: GraphBuilder, states_all: Tensor, x: Delta, s: Tensor, il: int, flat: bool = False
 ) -> Tensor:
     """Run the delta net from state s [S, S, H, B], and store the new state or the last
-    n_rs_seq + 1 of them. -> [S, H, T, B]
+    n_rs_seq + 1 states. -> [S, H, T, B]
 
     flat  a single state of all sequences is copied as one row
     """

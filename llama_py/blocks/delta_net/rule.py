@@ -8,11 +8,11 @@ from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.forms import SLOTS, Form
 
-# fused: as one op. Else one token is computed by the rule as written down, and many
+# fused: as one op. Otherwise, one token is computed by the rule as defined, and many tokens
 #   chunked: in chunks, each a triangular system (arXiv 2412.06464);
 #   autoregressive: each by that rule, so that graphs grow with n_ubatch;
-#   blocks: in chunks of 64, whatever the gates, whose scores are put together of 4 x 4 blocks.
-# slots: as one op of another kind, over states that lie as in ik_llama.cpp (blocks/slots.py).
+#   blocks: in chunks of 64 for any gates, with scores combined from 4 x 4 blocks.
+# slots: as another op, with ik_llama.cpp's layout of states (blocks/slots.py).
 DELTA_NET = Form(
     "delta_net",
     ("fused", "chunked", "autoregressive", "blocks", SLOTS),

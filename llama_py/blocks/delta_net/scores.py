@@ -1,7 +1,7 @@
 """Scores of keys with keys and queries in a delta net's chunks, decayed by exp(g_i - g_j)
 for a token i and an earlier token j; g is the running sum of the gates.
 
-No exponent is ever positive: exp(g_i) / exp(g_j) would overflow where a gate closes.
+Exponents are never positive: exp(g_i) / exp(g_j) would overflow if a gate closes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ BLOCK = 16  # tokens of a block within a chunk
 
 
 class DeltaScores(Rule):
-    """Three ways to the same scores. All take, of chunks of CS tokens, q, k and k * beta
-    [S, CS, n_chunks, HB] and g [CS, 1 or S, n_chunks, HB], and give two [CS, CS, n_chunks, HB]: of
-    k * beta and of q with k. What is above the diagonal (keys after the token) means nothing.
+    """Three computations of the same scores. For chunks of CS tokens, they take q, k and k * beta
+    [S, CS, n_chunks, HB] and g [CS, 1 or S, n_chunks, HB], and return two [CS, CS, n_chunks, HB]:
+    k * beta and q with k. Values above the diagonal (keys after the token) are undefined.
     """
 
     def _decay_mask(self, g_i: Tensor, g_j: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """The gated delta net as ordinary ops, for devices without the fused one (delta-net-base.cpp).
 
-One token at a time it is the delta rule as written down; many tokens are cut into chunks, within
-which the rule is solved as a triangular system (arXiv 2412.06464), unless it is to be applied to
-each of them.
+One token is computed by the delta rule as defined; many tokens are split into chunks. In each, the
+rule is solved as a triangular system (arXiv 2412.06464), unless it must be applied to tokens
+separately.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Unfused(Rule):
     def autoregressive(self, x: Delta, s: Tensor) -> Outcome:
         """Apply the rule to one token: s *= exp(gate); s += beta (v - s k) k; o = s q / sqrt(S).
 
-        A gate per channel decays keys. llama.cpp lays it along the values here, unlike in chunks
-        and in the fused op, which is what it really uses.
+        A gate per dimension decays keys. llama.cpp applies it along the values here, unlike in
+        chunks and in the fused op, which it normally uses.
         """
         q, k, v, g, b = x
         _, n_head, _, n_seqs = v.ne
