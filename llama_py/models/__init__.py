@@ -1,10 +1,10 @@
 """Architectures, one file each, found by name and imported when a model needs them.
 
-The file of an architecture is its name with `-` as `_` (a name that has `_` itself is read there,
-as it stands after `arch =`). Files that start with `_` are shared parts.
-A package of its own brings one by an entry point: in its group `llama_py.models`, the name is the
-architecture's and the value a module with a subclass of `Architecture`. A script or a notebook
-has `register`.
+The file of an architecture is its name with `-` as `_` (names with `_` are read from the file, from
+`arch =`). Files that start with `_` are shared parts.
+A separate package adds an architecture by an entry point in the group `llama_py.models`: its name
+is the architecture's, its value a module with a subclass of `Architecture`. Scripts and notebooks
+use `register`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
-ROPE_PERIOD = 4  # the last of so many layers has no RoPE
+ROPE_PERIOD = 4  # the last layer of each period has no RoPE
 
 
 class AfMoeHParams(ScaledWindows, LeadingDenseHParams):

@@ -22,7 +22,7 @@ from llama_py.weights import Weights
 
 
 class ArcticHParams(RoutedHParams):
-    """feed_forward_length is that of experts; the dense part has as many channels as the model."""
+    """feed_forward_length is the experts' size; the hidden size of the dense part is n_embd."""
 
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = whole_rope = True

@@ -1,4 +1,4 @@
-"""Ling 1: experts in every layer, with shared ones (models/bailingmoe.cpp)."""
+"""Ling 1: experts in every layer, with shared experts (models/bailingmoe.cpp)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llama_py.weights import Weights
 
 
 class BailingMoeHParams(LeadingDenseHParams):
-    """All layers have experts, whatever leading_dense_block_count is."""
+    """All layers have experts, regardless of leading_dense_block_count."""
 
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = whole_rope = True

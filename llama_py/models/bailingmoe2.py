@@ -1,4 +1,4 @@
-"""Ling 2: experts after the first layers, with shared ones; queries and keys are normed head by
+"""Ling 2: experts after the first layers, with shared experts; queries and keys are normed head by
 head (models/bailingmoe2.cpp)."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BailingMoe2HParams(LeadingDenseHParams):
 
 
 class BailingMoe2(Decoder):
-    """NextN layers are left alone, as llama.cpp does."""
+    """NextN layers are ignored, like in llama.cpp."""
 
     arch = "bailingmoe2"
     HParams = BailingMoe2HParams

@@ -1,8 +1,8 @@
 """Ling 3: delta nets with a gate per dimension, some latent attention with a gate per head, experts
-after the first layers with shared ones, and a NextN layer that drafts (models/bailingmoe3.cpp).
+after the first layers with shared experts, and a NextN layer that drafts (models/bailingmoe3.cpp).
 
-Sizes of hidden channels may differ from layer to layer; llama.cpp takes those of the first. There
-may be several NextN layers; llama.cpp drafts with one only."""
+FFN sizes may differ from layer to layer; llama.cpp uses the first layer's. There may be several
+NextN layers; llama.cpp drafts with one only."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ UNNAMED_DRAFT = (
 
 
 class BailingMoe3HParams(AxesHParams, KimiHParams):
-    """gate_lower_bound   decays are exp of this times a sigmoid
+    """gate_lower_bound   decays are exp(gate_lower_bound * sigmoid)
     swiglu_clamp_exp, swiglu_clamp_shexp   limits of hidden values, by layer, of routed experts and
-                     of what all tokens go through; 0: none
+                    of the shared expert; 0: no limit
     """
 
     rope_type = ROPE_NORMAL
@@ -80,7 +80,7 @@ class BailingMoe3HParams(AxesHParams, KimiHParams):
 
 
 class BailingMoe3KDA(KDA):
-    """Decays and gates come out of one matrix each."""
+    """Decays and gates have one matrix each."""
 
     parts_keep = State
 

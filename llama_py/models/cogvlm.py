@@ -1,8 +1,8 @@
 """CogVLM's decoder: text and image tokens have separate matrices, but the same keys and values
 (models/cogvlm.cpp).
 
-All rows go through the last layer and the head, as in llama.cpp; there a context takes the first of
-them for those that were asked for, here these.
+All rows pass through the last layer and the head, like in llama.cpp. llama.cpp returns the first
+rows in place of the requested rows, which are returned here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from llama_py.weights import Weights
 
 
 class CogVLMHParams(WholeHParams):
-    """Positions turn heads in one way, whatever the file says."""
+    """RoPE has a fixed type, regardless of the file."""
 
     rope_type = ROPE_NEOX
 
@@ -71,7 +71,7 @@ class CogVLM(Decoder):
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        super().finish(g, cur, selected=True)  # none are left out
+        super().finish(g, cur, selected=True)  # all rows are computed
 
 
 class ImageFeedForward(FeedForward):
@@ -80,7 +80,7 @@ class ImageFeedForward(FeedForward):
 
 
 class TextOrImage:
-    """One block for tokens, another for embeddings that come in their place."""
+    """One block for tokens, another for input embeddings."""
 
     def __init__(self, text: Block, image: Block) -> None:
         self.text, self.image = text, image
@@ -92,7 +92,7 @@ class TextOrImage:
 
 
 class PlainRope(Attention):
-    """Turned as ggml_rope does: nothing of the context's RoPE counts."""
+    """Applies ggml_rope with the model's parameters; the context's RoPE options are ignored."""
 
     parts_keep = KeysValues
 

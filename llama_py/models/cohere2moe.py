@@ -1,5 +1,5 @@
-"""Command A with experts: Command R7B's layers with experts after the first ones, and a NextN layer
-that drafts (models/cohere2moe.cpp)."""
+"""Command A with experts: Command R7B's layers, with experts after the first layers, and a NextN
+layer that drafts (models/cohere2moe.cpp)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llama_py.weights import Weights
 
 
 class Cohere2MoeHParams(Cohere2HParams, LeadingDenseHParams):
-    """Positions turn heads within a window, in the first layers, and where is drafted."""
+    """RoPE applies in layers with a window, in the first layers, and in NextN layers."""
 
     whole_rope = True
     dense_first = True

@@ -1,4 +1,4 @@
-"""DeepSeek with experts, the first: they follow dense layers, with shared ones
+"""DeepSeek with experts, first version: experts after dense layers, with shared experts
 (models/deepseek.cpp)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeepSeek-OCR's decoder: no latent attention, experts after the first layers, with shared ones
+"""DeepSeek-OCR's decoder: no latent attention, experts after the first layers, with shared experts
 (models/deepseek2ocr.cpp, and its part of deepseek2.cpp)."""
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class OcrHParams(LeadingDenseHParams):
 
 
 class DeepseekOcr(Decoder):
-    """Heads of keys may be fewer than those of queries, and RoPE of any base; llama.cpp refuses
-    that."""
+    """There may be fewer heads of keys than of queries, and RoPE may have any base; llama.cpp
+    refuses both."""
 
     arch = "deepseek2-ocr"
     HParams = OcrHParams

@@ -1,11 +1,11 @@
 """DeepSeek-V4: four residual streams, attention to a window and to compressed keys beyond it, all
-or those that an indexer chooses; experts, in the first layers chosen by the token itself; a NextN
+or the best of an indexer; experts, in the first layers chosen by the token itself; a NextN
 layer that drafts (models/deepseek4.cpp).
 
-Where llama.cpp reads embeddings as wide as all streams out of memory that has one, they are one.
-Where llama.cpp goes back farther than it keeps states it is refused, and a copy of a sequence is
-of what was left when tokens were taken back. Tokens of several sequences may begin these, in
-batches of their own; llama.cpp can have them anywhere."""
+llama.cpp reads the memory of one embedding as embeddings of all streams; here it is one. If
+llama.cpp rolls back further than its stored states, this is refused here; a copied sequence has the
+state after a rollback. Tokens of several sequences may begin these, in separate batches; llama.cpp
+accepts them anywhere."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ from llama_py.models.trunks.streams import (
 )
 from llama_py.weights import Weights
 
-CHOSEN, ALL = 4, 128  # tokens of a key, where an indexer chooses among them, and where all are seen
-ROTATED = 64  # heads are rotated in blocks of so many channels, or of more
+CHOSEN, ALL = 4, 128  # tokens per key with an indexer, and without
+ROTATED = 64  # minimum size of the blocks that rotate heads
 
 
 class Deepseek4HParams(RoutedHParams):
-    """n_swa           tokens that are seen one by one
-    compress_ratios   tokens of a compressed key, by layer: 0 (none), 4 or 128
-    n_groups, n_lora_o   of the projection of heads
-    n_iter, stream_eps   of the weights that mix residual streams
-    n_layer_hash      layers whose experts a table has by token
-    swiglu_clamp_*    limits of hidden values of routed and of shared experts, by layer; 0: none
+    """n_swa           tokens in the window
+    compress_ratios   tokens of a compressed key, by layer: 0 (uncompressed), 4 or 128
+    n_groups, n_lora_o   sizes of the projection of heads
+    n_iter, stream_eps   parameters of the weights that mix residual streams
+    n_layer_hash      number of layers with a table from tokens to experts
+    swiglu_clamp_*    limits of hidden values of routed and of shared experts, by layer; 0: no limit
     """
 
     rope_type = ROPE_NORMAL
@@ -158,8 +158,8 @@ class Deepseek4HParams(RoutedHParams):
 
 
 class TableExperts(Experts):
-    """Tokens choose by a table, if there is one; embeddings in their place by probabilities, with a
-    bias of their own if there is one."""
+    """Choose experts of tokens by a table, if any; for input embeddings by probabilities, with a
+    separate bias, if any."""
 
     def __init__(self, w: Weights, hp: Deepseek4HParams, il: int) -> None:
         hashed, n_expert = il < hp.n_layer_hash, hp.n_expert

@@ -1,13 +1,13 @@
 """DFlash: layers that draft a block of tokens at once, from mask tokens. They store keys and values
-computed from the other model's hidden states; a block attends to these and to all of itself
+computed from the other model's hidden states; a block attends to these and to its own tokens
 (models/dflash.cpp).
 
 A head after it may choose each token by the one before it (DSpark), or convolutions along the
 block and scores of pairs of tokens (DFlash2). Layers may be DeepSeek-V4's, with several residual
 streams (`_dflash_streams.py`).
 
-Where blocks are of several lengths, and where a key or a tensor does not fit, llama.cpp ends the
-process; here that is an error.
+If blocks have different lengths, or a key or a tensor does not fit, llama.cpp ends the process;
+here that is an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ACTIVATIONS = {"silu": SILU, "gelu": GELU, "gelu_pytorch_tanh": GELU}
 
 
 class DFlashHParams(HParams):
-    """block_size  tokens of a block;  sample_from_anchor  whether its first is a guess too
+    """block_size  tokens of a block;  sample_from_anchor  the first is a draft token as well
 
     n_kernel, n_group   of convolutions;  selector_rank, selector_top_k   of the scores of pairs
     """

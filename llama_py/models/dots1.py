@@ -1,5 +1,5 @@
-"""dots.llm1: experts after the first layers, with shared ones; queries and keys are normed head by
-head (models/dots1.cpp)."""
+"""dots.llm1: experts after the first layers, with shared experts; queries and keys are normed head
+by head (models/dots1.cpp)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """EAGLE-3: one layer that drafts for another model, from a token and the previous token's hidden
 states of three layers, joined by a matrix (models/eagle3.cpp).
 
-Of a batch of which some tokens are outputs, their logits are given; llama.cpp gives those of its
-first tokens. A token of `d2t` that there is not is an error here, and so is `d2t` without a head:
+If only some tokens of a batch are outputs, their logits are returned; llama.cpp returns the logits
+of its first tokens. An unknown token in `d2t` is an error here, and so is `d2t` without a head:
 llama.cpp ends the process.
 """
 

@@ -1,6 +1,6 @@
 """ERNIE 4.5 with experts in some layers, plus a shared one (models/ernie4-5-moe.cpp).
 
-Here layers in between may be dense, as the keys say; llama.cpp cannot run such files."""
+The keys may define dense layers in between; llama.cpp cannot run such files."""
 
 from __future__ import annotations
 

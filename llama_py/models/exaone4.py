@@ -34,7 +34,7 @@ class Exaone4HParams(WindowedHParams):
 
 
 class Exaone4(Plain, LongDecoder):
-    """NextN layers are left alone, as llama.cpp does."""
+    """NextN layers are ignored, like in llama.cpp."""
 
     arch = "exaone4"
     HParams = Exaone4HParams

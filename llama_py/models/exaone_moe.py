@@ -31,7 +31,7 @@ class ExaoneMoeHParams(WindowedHParams, LeadingDenseHParams):
 
 
 class ExaoneMoe(LongDecoder):
-    """NextN layers are left alone, as llama.cpp does."""
+    """NextN layers are ignored, like in llama.cpp."""
 
     arch = "exaone-moe"
     HParams = ExaoneMoeHParams

@@ -48,7 +48,7 @@ class FalconH1Attention(Attention):
 class FalconH1Layer:
     """x + attention(norm(x)) + ssm(norm(x)), then x + feed_forward(norm(x))
 
-    both  attention and ssm at once, where devices share both: their sum is one
+    both  attention and ssm together, with one sum, if devices share both
     """
 
     side_by_side: ClassVar = ("attention", "ssm")

@@ -24,7 +24,7 @@ class Gemma2HParams(ScaledWindows, PostNormHParams):
 
 
 class Gemma2(GemmaDecoder):
-    """A window or a cap of 0 is none; llama.cpp divides by such a cap."""
+    """A window or a cap of 0 is disabled; llama.cpp divides by such a cap."""
 
     arch = "gemma2"
     HParams = Gemma2HParams

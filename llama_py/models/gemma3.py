@@ -26,7 +26,7 @@ class Gemma3(GemmaDecoder):
     hp: Gemma3HParams
 
     def embed(self, g: GraphBuilder) -> Tensor:
-        # embeddings of images come scaled
+        # embeddings of images are already scaled
         factor = self.hp.n_embd**0.5 if g.ubatch.token is not None else 1.0
         return g.cb(scale(super().embed(g), factor), "inp_scaled")
 

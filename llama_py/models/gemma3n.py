@@ -1,5 +1,5 @@
-"""Gemma 3n: several streams of which layers compute one, a separate input for each layer, and
-layers that attend to keys and values of an earlier one (models/gemma3n.cpp)."""
+"""Gemma 3n: layers compute one of several streams, with a separate input per layer; later layers
+attend to keys and values of an earlier layer (models/gemma3n.cpp)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from llama_py.weights import Weights
 
 # Sizes that all models share; their files are not asked.
 N_ALTUP, N_EMBD_PER_LAYER, LAUREL_RANK = 4, 256, 64
-N_LAYER_KV = 20  # layers with keys and values of their own
-N_LAYER_SPARSE = 10  # layers whose feed-forward keeps large gates only
+N_LAYER_KV = 20  # layers with separate keys and values
+N_LAYER_SPARSE = 10  # layers with large gates only in their feed-forward
 SPARSITY_STD = 1.6448533535003662  # 95 % of a normal distribution are below
 
 

@@ -1,5 +1,5 @@
 """Gemma 4: most layers use sliding-window attention, the others have larger heads; optionally a
-separate input for each layer, later layers that attend to keys and values of earlier ones, and
+separate input for each layer, later layers that attend to keys and values of earlier layers, and
 experts in parallel with the feed-forward (models/gemma4.cpp)."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from llama_py.weights import Weights
 
 
 class Gemma4HParams(SharedKVHParams):
-    """n_embd_per_layer  channels of each layer's own input; 0: there is none"""
+    """n_embd_per_layer  dimensions of each layer's separate input; 0: no input"""
 
     non_causal_type = "swa_only"
     n_layer_kv_shared: int = uint("attention.shared_kv_layers", 0, counts="last")
@@ -45,7 +45,7 @@ class Gemma4HParams(SharedKVHParams):
 
 
 class RoutedExperts:
-    """Experts whose router reads another input than they do."""
+    """Experts with another input for the router."""
 
     parts_keep = None
 
@@ -63,7 +63,7 @@ class RoutedExperts:
 
 
 class ExpertsBeside:
-    """Experts beside the feed-forward; results of both are normed, and added."""
+    """Experts in parallel with the feed-forward; both results are normed, and added."""
 
     def __init__(self, w: Weights, hp: Gemma4HParams) -> None:
         self.pre_norm_2 = w.norm("pre_ffw_norm_2", hp.n_embd)
@@ -173,7 +173,7 @@ class Gemma4(SharedKVDecoder):
         return g.cparams.embeddings_nextn_masked
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        # The normed state is what an assistant starts from.
+        # An assistant drafts from the normed state.
         cur = self.output_norm(g, cur, "h_nextn")
         g.res.t_h_nextn = cur
         if not selected:

@@ -1,9 +1,9 @@
 """Gemma 4's assistant: a few layers that draft for Gemma 4, from its token embeddings and hidden
-states. They attend to keys and values of that model's last two layers, and store none
+states. They attend to keys and values of that model's last two layers, without a separate cache
 (models/gemma4-assistant.cpp).
 
-Layers with a window attend to the model's last but one, others to its last. A model of which these
-are others, or have other heads, is refused here, where llama.cpp reads what is not there.
+Layers with a window attend to the model's last but one, others to its last. A model with other last
+layers or other heads is refused here; llama.cpp reads invalid memory.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from llama_py.weights import Weights
 
 
 class GemmaEmbeddingHParams(Gemma3HParams):
-    """dense_2, dense_3  channels in and out of two projections after pooling; 0: there is none"""
+    """dense_2, dense_3  input and output sizes of two projections after pooling; 0: disabled"""
 
     window_kind = "symmetric"
     causal_attn = cached = False

@@ -21,7 +21,7 @@ class Glm4HParams(AxesHParams):
 
 
 class Glm4(AxesDecoder):
-    """NextN layers are left alone, as llama.cpp does."""
+    """NextN layers are ignored, like in llama.cpp."""
 
     arch = "glm4"
     HParams = Glm4HParams

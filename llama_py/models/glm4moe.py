@@ -1,5 +1,5 @@
-"""GLM-4.5 and similar models, text and vision: experts after the first layers, with shared ones, a
-NextN layer that drafts (models/glm4-moe.cpp).
+"""GLM-4.5 and similar models, text and vision: experts after the first layers, with shared experts,
+a NextN layer that drafts (models/glm4-moe.cpp).
 
 llama.cpp cannot draft with a file of several position axes; here it can.
 """
@@ -72,7 +72,7 @@ class Glm4Moe(AxesDecoder, EarlyDrafter):
         )
 
     def feed_forward(self, w: Weights, il: int) -> Block:
-        """Return the feed-forward, whose dense down projection is computed in F32."""
+        """Return the feed-forward; a dense down projection is computed in F32."""
         block = expert_layer(w, self.hp, il, shared=self.hp.n_expert_shared > 0, bias="needed")
         dense = block.shared if isinstance(block, SharedExperts) else block
         if isinstance(dense, FeedForward):
@@ -81,7 +81,7 @@ class Glm4Moe(AxesDecoder, EarlyDrafter):
 
 
 class NamedAttention(Attention):
-    """Values, too, have another name in the draft graph."""
+    """Names values differently in the draft graph, like queries and keys."""
 
     parts_keep = KeysValues
 

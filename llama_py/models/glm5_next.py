@@ -2,9 +2,9 @@
 this or an earlier layer's indexer chooses; four residual streams, experts after the first layers
 (models/glm5-next.cpp).
 
-NextN layers are left alone: llama.cpp has no graph of them yet. Where it would crash it is as the
-weights say: queries, keys and values of a delta net may come by one matrix. Files of which the
-tokens since the last pool are not attended to are refused: llama.cpp gives NaN for the first ones.
+NextN layers are ignored: llama.cpp has no graph for them yet. If llama.cpp would crash, the weights
+decide: a delta net may have one matrix for queries, keys and values. Files without attention to the
+tokens after the last pool are refused: llama.cpp returns NaN for the first tokens.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ KEPT = (
     "attn_k_b.weight",
     "attn_v_b.weight",
 )
-MOST_STEPS = 1000  # each is several nodes where they are not one op
+MOST_STEPS = 1000  # each is several nodes if they are not fused
 
 
 class Glm5NextHParams(BoundedKimiHParams):
-    """indexer_...   heads of the indexer; indexer_kpool  tokens of a pool, indexer_top_k  that are
-                  chosen, in whole pools, beside those since the last pool
-    indexer_types   by layer: 1 has an indexer, 0 uses what the last one chose
-    swiglu_clamp_...   limits of gates of routed experts, and of shared ones, by layer; 0: none
+    """indexer_...   heads of the indexer; indexer_kpool  tokens of a pool, indexer_top_k  number of
+                 tokens to choose, in whole pools, in addition to those after the last pool
+    indexer_types   by layer: 1 has an indexer, 0 uses the choice of the last indexer
+    swiglu_clamp_...   limits of gates of routed and of shared experts, by layer; 0: no limit
     hc_eps, hc_n_iter  of the matrices that mix residual streams
     """
 
     usual_gating = "sigmoid"
-    f_norm_eps: float = number(EPS, 0.0, least=0)  # of the indexer
+    f_norm_eps: float = number(EPS, 0.0, least=0)  # the indexer's
     n_lora_q: int = uint("attention.q_lora_rank", least=1)
     n_embd_head_k_mla: int = uint("attention.key_length_mla", least=1)
     n_embd_head_v_mla: int = uint("attention.value_length_mla", least=1)
@@ -110,7 +110,7 @@ class Glm5NextHParams(BoundedKimiHParams):
         return max(sizes, default=0) * self.n_expert_shared
 
     def _indexers(self, keys: Keys) -> Iterator[int]:
-        """Yield for each layer the last one up to it with an indexer, or -1 for a delta net."""
+        """Yield for each layer the last layer up to it with an indexer, or -1 for a delta net."""
         last = -1
         for il in range(self.n_layer):
             if self.is_recr(il):
@@ -144,8 +144,8 @@ class Glm5NextKDA(BoundedKDA):
 
 
 class PoolAttention:
-    """Latent attention to the pools that an indexer chooses. The latent vectors are cached; those
-    of chosen cells are read one by one where a ubatch is small, else a mask hides the others."""
+    """Latent attention to the pools that an indexer chooses. The latent vectors are cached. Small
+    ubatches read only the chosen cells; otherwise a mask hides the others."""
 
     def __init__(self, w: Weights, hp: Glm5NextHParams) -> None:
         self.n = n = hp.latent(w.il)

@@ -33,7 +33,7 @@ class GlmDsaHParams(ChoosingHParams):
 
     usual_gating = "sigmoid"
     indexer_rope = ROPE_NORMAL
-    f_norm_eps = 0.0  # llama.cpp has none here
+    f_norm_eps = 0.0  # llama.cpp has no epsilon here
     indexer_types: tuple[int, ...] = uints(
         "attention.indexer.types", _indexer_types, count=trunk_layers
     )
@@ -47,7 +47,7 @@ class GlmDsaHParams(ChoosingHParams):
 
 
 class GlmAttention(SharingAttention):
-    """Attention whose chosen tokens are named by each layer that uses them."""
+    """Attention that names the chosen tokens in each layer that uses them."""
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
         chosen = super().choose(g, cur, small, il)

@@ -22,8 +22,8 @@ from llama_py.weights import Weights
 
 
 class ScaledHParams(HParams):
-    """residual_scale   on what attention and feed-forward give; 0: none
-    logits_divided   they must be
+    """residual_scale   factor of attention and feed-forward results; 0: no factor
+    logits_divided   logits must be divided
     """
 
     logits_divided: ClassVar[bool] = True
@@ -54,8 +54,8 @@ class SwitchedHParams(ScaledHParams):
 
 
 class GraniteHParams(SwitchedHParams):
-    """deepstack_mapping   by layer, which part of an embedding it gets, 0 being the whole model's;
-    -1: none
+    """deepstack_mapping   by layer, its part of an embedding; 0 is the whole model's part, -1: no
+    part
     """
 
     deepstack_mapping: tuple[int, ...] = ints("deepstack_mapping", -1, least=-1)
@@ -69,7 +69,7 @@ class GraniteHParams(SwitchedHParams):
 
 
 class Scaled(LongDecoder):
-    """Base of all Granite models and similar ones: scaled block results."""
+    """Base of Granite and similar models: scaled block results."""
 
     hp: ScaledHParams
     layer_sum = "ffn_out"
@@ -99,7 +99,7 @@ class Scaled(LongDecoder):
 
 
 class Stacked(Scaled):
-    """Granite whose input embeddings have parts for later layers."""
+    """Granite with parts for later layers in input embeddings."""
 
     hp: GraniteHParams
 
@@ -119,7 +119,7 @@ class Granite(Stacked):
 
 
 class WithPart:
-    """A layer that gets a part of what came in place of tokens, beside the layer before it."""
+    """A layer that adds a part of the input embeddings to the result of the preceding layer."""
 
     def __init__(self, layer: AnyLayer, part: int) -> None:
         self.layer, self.part = layer, part

@@ -1,7 +1,7 @@
 """Granite 4: state space models in layers without key heads, else Granite
 (models/granite-hybrid.cpp).
 
-The states' inner size may be any; llama.cpp ends where it is not twice the channels.
+The states' inner size may be any; llama.cpp requires twice n_embd.
 """
 
 from __future__ import annotations

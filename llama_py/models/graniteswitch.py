@@ -26,9 +26,9 @@ from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
-MAX_ADAPTERS = 2**11  # F16 has all numbers up to it
+MAX_ADAPTERS = 2**11  # largest integer range of F16
 MAX_RANK = 4096  # granite-switch.cpp's bound
-MAX_GAIN = 65504.0  # of F16
+MAX_GAIN = 65504.0  # largest F16
 TOKENS, READ_AS = (f"adapters.token_ids_{x}" for x in ("activate", "substitute"))
 
 
@@ -39,8 +39,8 @@ def _n_adapters(hp: GraniteSwitchHParams) -> int:
 class GraniteSwitchHParams(SwitchedHParams, SwitchHParams):
     """Hyperparameters; an extra layer without weights keeps the router's keys and values.
 
-    switch_tokens, read_as  tokens that choose an adapter, the first one the first; whose embeddings
-                            they have
+    switch_tokens, read_as  tokens that choose an adapter, in order; tokens with their
+                            embeddings
     router_gain   weight of switch tokens for the router, compared with other tokens
     """
 

@@ -1,7 +1,7 @@
 """Grok: scales and caps on products, embeddings and logits; a dense feed-forward may be parallel to
 the experts (models/grok.cpp).
 
-There is no flash attention for it, as in llama.cpp: what is capped is scaled before.
+Flash attention is not available, like in llama.cpp: capped products are scaled before the cap.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ HALF_ROOT = 2**0.5 / 2
 
 
 class GrokHParams(RoutedHParams):
-    """Defaults are those of the first Grok, whose files do not say.
+    """Defaults are the first Grok's, whose files omit the keys.
 
-    attn_out_scale, score_cap  on products of queries and keys, and what they are kept below
+    attn_out_scale, score_cap  factor of products of queries and keys, and their limit
     """
 
     rope_type = ROPE_NEOX

@@ -1,8 +1,8 @@
 """GroveMoE: a second, smaller set of experts, each for a group of the first set's
 (models/grovemoe.cpp).
 
-As there, the second set gets the result of the first, and an expert of it weighs as much as the
-expert of the first set that has its number.
+The second set gets the result of the first, and an expert of the second set has the weight of the
+first set's expert with the same number.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class GroveMoe(Qwen3):
 
 
 class GroupExperts(Experts):
-    """The second set: each stands for a group of the experts that are chosen."""
+    """The second set: each expert represents a group of the chosen experts."""
 
     def __init__(self, w: Weights, hp: GroveMoeHParams, router: Linear) -> None:
         self.n_each = hp.n_group_experts

@@ -20,9 +20,9 @@ from llama_py.weights import Weights
 class HrmTextHParams(HParams):
     """Layers are counted once for each turn.
 
-    n_hrm_layers_per_stack   that have weights, of each of the two stacks
+    n_hrm_layers_per_stack   number of layers with weights in each of the two stacks
     n_hrm_h_cycles   turns of the high stack
-    n_hrm_l_cycles   turns of the low stack before each of these
+    n_hrm_l_cycles   turns of the low stack before each turn of the high stack
     """
 
     rope_type = ROPE_NEOX

@@ -1,4 +1,4 @@
-"""Hunyuan with mixture of experts, a shared one beside them (models/hunyuan-moe.cpp)."""
+"""Hunyuan with mixture of experts, plus a shared expert (models/hunyuan-moe.cpp)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llama_py.weights import Weights
 
 
 class HunyuanMoeHParams(RoutedHParams):
-    """Hidden sizes of experts are feed_forward_length; the other key must be there."""
+    """The size of experts is feed_forward_length; the other key must exist."""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = whole_rope = True

@@ -16,9 +16,9 @@ from llama_py.weights import Weights
 
 
 class HunyuanHParams(AxesHParams):
-    """rope_scaling_alpha  makes the base of RoPE's frequencies larger
+    """rope_scaling_alpha  increases the base of RoPE's frequencies
 
-    A file with one expert has none."""
+    A file with one expert is dense."""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = whole_rope = True

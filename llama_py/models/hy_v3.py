@@ -48,7 +48,7 @@ class HyV3HParams(ExpertHParams):
 
 
 class HyV3(DraftingDecoder):
-    """Decoder whose layers are dense or have experts, optionally shared ones, by their tensors."""
+    """Decoder with dense layers or experts, optionally shared experts, depending on the tensors."""
 
     arch = "hy_v3"
     HParams = HyV3HParams

@@ -23,8 +23,8 @@ from llama_py.weights import Weights
 
 class HyV4HParams(ChoosingHParams):
     """n_stream   residual streams; stream_eps, stream_gain  of their weights
-    indexer_types   by layer: 1 has an indexer, 0 uses what the last one chose
-    swiglu_clamp_exp   limits of routed experts' gates, by layer; 0: none
+    indexer_types   by layer: 1 has an indexer, 0 uses the choice of the last indexer
+    swiglu_clamp_exp   limits of routed experts' gates, by layer; 0: no limit
     """
 
     usual_gating = "softmax"
@@ -77,7 +77,7 @@ class HyV4Attention(SharingAttention):
 
 
 class HyV4Streams:
-    """The weights by which a block reads the residual streams, and its result is added to each."""
+    """Weights for reading the residual streams, and for adding a block's result to each."""
 
     def __init__(self, w: Weights, hp: HyV4HParams, kind: str) -> None:
         """Declare the weights; `kind`: attn or ffn."""

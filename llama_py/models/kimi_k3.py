@@ -48,7 +48,7 @@ UNNAMED = (
 
 
 class KimiK3HParams(LatentExpertHParams, BoundedKimiHParams):
-    """attn_res_block_size  every so many layers the residual stream is banked; 0: never"""
+    """attn_res_block_size  period in layers for banking the residual stream; 0: never"""
 
     latent_stem = "ffn_routed"
     n_expert_latent: int = uint("expert_latent_length", 0)
@@ -94,7 +94,7 @@ class KimiK3KDA(BoundedKDA):
 
 
 class GatedLatentAttention(LatentAttention):
-    """Latent attention whose heads' results are gated."""
+    """Latent attention with gated results of heads."""
 
     parts_keep = KeysValues
 

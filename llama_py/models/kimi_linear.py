@@ -1,8 +1,8 @@
 """Kimi Linear: three delta net layers for each one with latent attention, experts after the first
 layers (models/kimi-linear.cpp).
 
-Where llama.cpp would crash it is as the weights say: queries may come by way of a small vector
-(attn_q_a, attn_q_b), and layers may have no shared experts.
+If llama.cpp would crash, the weights decide: queries may be projected to a small vector first
+(attn_q_a, attn_q_b), and layers may lack shared experts.
 """
 
 from __future__ import annotations

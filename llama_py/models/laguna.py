@@ -43,7 +43,7 @@ class LagunaHParams(WindowedHParams, LeadingDenseHParams):
 
 
 class SoftplusGate(Attention):
-    """Attention whose results are multiplied by a softplus of the input, per head or per
+    """Attention with results multiplied by a softplus of the input, per head or per
     dimension."""
 
     parts_keep = KeysValues

@@ -86,7 +86,7 @@ class Lfm2(Decoder):
 
     def declare_ends(self, w: Weights) -> None:
         hp = self.hp
-        self.output_norm = w.norm("token_embd_norm", hp.n_embd)  # what files call it
+        self.output_norm = w.norm("token_embd_norm", hp.n_embd)  # the name in files
         self.output = w.output(hp.n_embd, hp.n_vocab)
         dense = w.optional_linear("dense_2", hp.n_embd, hp.n_embd_out, bias=True, scaled=False)
         self.dense_out = () if dense is None else (dense,)

@@ -23,7 +23,7 @@ class LladaMoeHParams(ExpertHParams):
 
 
 class LladaMoe(Decoder):
-    """norm_w  weights of the chosen experts are made to sum to one"""
+    """norm_w  normalize the weights of the chosen experts to sum to one"""
 
     arch = "llada-moe"
     HParams = LladaMoeHParams

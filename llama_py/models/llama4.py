@@ -26,13 +26,13 @@ from llama_py.weights import Weights
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-N_CHUNK = 8192  # tokens of a chunk, and of a step of the temperature; files do not tell
+N_CHUNK = 8192  # tokens of a chunk, and of a step of the temperature; not in files
 N_EXPERT_MAVERICK = 128  # the larger model does not norm queries and keys
-ROPE_PERIOD = 4  # the last of so many layers has no RoPE
+ROPE_PERIOD = 4  # the last layer of each period has no RoPE
 
 
 class Llama4HParams(ScaledWindows):
-    """sliding_window = 0 makes neither chunks nor layers without RoPE; else it is N_CHUNK."""
+    """sliding_window = 0 disables chunks and layers without RoPE; otherwise it must be N_CHUNK."""
 
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = whole_rope = True
@@ -119,7 +119,7 @@ class Llama4Attention(Attention):
 
 
 class ExpertLayer(Layer):
-    """The normed input of experts has no name; what attention gave is called so."""
+    """Layer that names attention's result like a norm, and omits the name of the experts' input."""
 
     def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
         attended = ffn_inp.src[0]

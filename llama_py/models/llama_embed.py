@@ -1,6 +1,6 @@
 """Llama for embeddings: attention within a batch, without a cache (models/llama-embed.cpp).
 
-There a cache is made that nothing reads; with one for each sequence their batches are split by it.
+The reference creates an unused cache; if each sequence has a separate one, it splits batches.
 """
 
 from __future__ import annotations

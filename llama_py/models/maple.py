@@ -16,7 +16,7 @@ from llama_py.weights import Weights
 
 
 class MapleHParams(ExpertHParams, ScaledWindows):
-    """swiglu_clamp_exp  limits of experts' gates and values, by layer; 0: none"""
+    """swiglu_clamp_exp  limits of experts' gates and values, by layer; 0: no limit"""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True

@@ -46,7 +46,7 @@ DRAFT_NAMES = {
 
 
 class Mimo2HParams(FlaggedWindows):
-    """value_scale  on what attention gives; 0: none"""
+    """value_scale  factor of attention results; 0: no factor"""
 
     rope_type = ROPE_NEOX
     required_heads = True
@@ -56,7 +56,7 @@ class Mimo2HParams(FlaggedWindows):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        # in all layers as many channels are turned as in the first
+        # RoPE rotates the same number of dimensions in all layers
         self.n_rot = self.n_rot_swa = self.n_rot_swa if self.swa_layers[0] else self.n_rot
 
 
@@ -90,7 +90,7 @@ class Mimo2Attention(Attention):
 
 
 class Mimo2NextN(UnnormedNextN):
-    """NextN layer whose last norm may have another name."""
+    """NextN layer with an alternative name for its last norm."""
 
     def __init__(
         self, w: Weights, hp: HParams, layer: AnyLayer, kind: NormKind, ends: NextNEnds
@@ -101,7 +101,7 @@ class Mimo2NextN(UnnormedNextN):
 
 
 class Mimo2(UnnormedDrafter, EarlyDrafter):
-    """Decoder whose layers are dense or have experts, by their tensors; draft layers are dense."""
+    """Decoder with dense layers or experts, depending on the tensors; draft layers are dense."""
 
     arch = "mimo2"
     HParams = Mimo2HParams

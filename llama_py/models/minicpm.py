@@ -1,7 +1,7 @@
 """MiniCPM 1 and 2: scales like Granite's (models/minicpm.cpp).
 
-Where an old file does not say by what logits are divided it is n_embd / 256, as in training;
-llama.cpp takes the inverse of that.
+If an old file lacks the divisor of logits, it is n_embd / 256, as in training; llama.cpp uses the
+inverse.
 """
 
 from __future__ import annotations

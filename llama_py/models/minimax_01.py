@@ -3,8 +3,8 @@ experts in every layer; residuals add a block's normed input, not the value befo
 (models/minimax-01.cpp).
 
 llama.cpp writes the decays of sequences that share tokens with others out of bounds, and divides by
-zero for a model of one layer; here each sequence has its own, and such a model is refused. States
-of earlier tokens are kept to go back to, which llama.cpp does not do for this model.
+zero for a model of one layer; here each sequence has separate decays, and such a model is refused.
+States of earlier tokens are stored for rollback, which llama.cpp does not do for this model.
 """
 
 from __future__ import annotations

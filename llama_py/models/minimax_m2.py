@@ -14,7 +14,7 @@ from llama_py.weights import Weights
 
 
 class MiniMaxM2HParams(RoutedHParams):
-    """Hidden sizes of experts are feed_forward_length; the other key must be there."""
+    """The size of experts is feed_forward_length; the other key must exist."""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True

@@ -16,7 +16,7 @@ from llama_py.weights import Weights
 
 
 class MinimaxM3HParams(LeadingDenseHParams):
-    """indexer_...   of the keys that blocks are chosen by, and how many blocks of which size are"""
+    """indexer_...   sizes of the index keys that choose blocks; number and size of blocks"""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True

@@ -61,7 +61,7 @@ class Mpt(LayerNormDecoder):
 
 
 class DividedFeedForward(FeedForward):
-    """Feed-forward whose activations may be divided by factors F32 [n_ff]."""
+    """Feed-forward with optional divisors F32 [n_ff] of its activations."""
 
     parts_keep = None
     act_scales: Tensor | None = None

@@ -18,7 +18,7 @@ from llama_py.weights import Weights
 class NanbeigeHParams(HParams):
     """Layers are counted once for each loop.
 
-    n_layer_phys   those that have weights
+    n_layer_phys   number of layers with weights
     """
 
     rope_type = ROPE_NORMAL
@@ -60,7 +60,7 @@ class Nanbeige(LongDecoder):
         self.layers = [self.layer(w.layer(il % n), il) for il in range(self.hp.n_layer)]
 
     def layer(self, w: Weights, il: int) -> Layer:
-        """Declare a layer; like in llama.cpp scales of matrices are read in the first loop only."""
+        """Declare a layer; like in llama.cpp, only the first loop uses the scales of matrices."""
         hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
         first = il < hp.n_layer_phys
         return Layer(

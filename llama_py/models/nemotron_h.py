@@ -1,8 +1,8 @@
 """Nemotron-H: each layer is a state space model, attention without RoPE, or a feed-forward,
 optionally with experts in a smaller space (models/nemotron-h.cpp).
 
-A control vector moves every layer's result; llama.cpp moves what feed-forwards give, and no other
-layer's.
+A control vector applies to every layer's result; llama.cpp applies it to feed-forward layers
+only.
 """
 
 from __future__ import annotations

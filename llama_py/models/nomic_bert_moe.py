@@ -12,7 +12,7 @@ from llama_py.weights import Weights
 
 
 class NomicBertMoeHParams(BertHParams):
-    """moe_every_n_layers  every so many layers the second has experts; 0: none has"""
+    """moe_every_n_layers  the second layer of each such period has experts; 0: dense layers only"""
 
     rope_type = ROPE_NEOX
     moe_every_n_layers: int = uint("moe_every_n_layers", 0)

@@ -1,8 +1,8 @@
 """Phi 3 and 4: gate and up are one matrix; factors of frequencies for short and for long contexts
 (models/phi3.cpp).
 
-A window that the file says is not used, as in llama.cpp: converters did not say which layers have
-one.
+A window in the file is not used, like in llama.cpp: converters did not specify the layers with
+windows.
 """
 
 from __future__ import annotations

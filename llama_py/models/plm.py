@@ -1,6 +1,6 @@
 """PLM: latent attention, a feed-forward without a gate (models/plm.cpp).
 
-llama.cpp cannot run it: it stores values of which there is one row for several tokens.
+llama.cpp cannot run it: it stores values with one row for several tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Qwen1.5 and 2 with mixture of experts, and a shared one that has a gate (models/qwen2moe.cpp)."""
+"""Qwen1.5 and 2 with mixture of experts, and a gated shared expert (models/qwen2moe.cpp)."""
 
 from __future__ import annotations
 

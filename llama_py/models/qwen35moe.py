@@ -1,5 +1,5 @@
 """Qwen3.5 and 3.6 with mixture of experts: delta nets, every fourth layer full attention, and a
-shared expert beside the chosen ones (models/qwen35moe.cpp)."""
+shared expert in addition to the chosen ones (models/qwen35moe.cpp)."""
 
 from __future__ import annotations
 

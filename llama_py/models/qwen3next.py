@@ -22,8 +22,8 @@ class Qwen3NextHParams(HybridMoeHParams):
 
 
 class Qwen3NextProjections(DeltaProjections):
-    """Queries, keys, values and gates may come from one matrix, in old files; betas and alphas from
-    one or from two (ik_llama.cpp)."""
+    """Projections; in old files one matrix for queries, keys, values and gates. Betas and alphas
+    have one matrix or two (ik_llama.cpp)."""
 
     def declare(self, w: Weights) -> None:
         hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
@@ -92,7 +92,7 @@ class Qwen3NextProjections(DeltaProjections):
 
 
 class SplitGatedAttention(GatedAttention):
-    """Gated attention whose joint rows are, in the trunk, split by heads first."""
+    """Gated attention that splits joint rows by heads first, except in draft graphs."""
 
     parts_keep = KeysValues
 

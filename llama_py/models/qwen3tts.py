@@ -14,7 +14,7 @@ from llama_py.graph.linear import Linear
 from llama_py.models.qwen3vl import Qwen3VL
 from llama_py.weights import Weights
 
-N_VOCAB_OUT = 3072  # files do not tell
+N_VOCAB_OUT = 3072  # not in files
 
 
 class Qwen3TTS(Qwen3VL):

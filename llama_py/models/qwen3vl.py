@@ -15,8 +15,8 @@ from llama_py.weights import Weights
 
 
 class Qwen3VLHParams(Qwen3HParams):
-    """n_deepstack_layers  parts of an image's embeddings after the first; one is added to the
-    result of each of so many layers"""
+    """n_deepstack_layers  number of parts of an image's embeddings after the first; one part is
+    added to the result of each of the first layers"""
 
     rope_type = ROPE_IMROPE
     whole_rope = True
@@ -34,7 +34,7 @@ class Qwen3VLHParams(Qwen3HParams):
 
 
 class Qwen3VL(Qwen3):
-    """llama.cpp cannot run one whose last layer is among the first ones with such a part."""
+    """llama.cpp cannot run a model that adds parts of images in its last layer."""
 
     arch = "qwen3vl"
     HParams = Qwen3VLHParams

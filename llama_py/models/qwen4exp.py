@@ -1,13 +1,13 @@
 """Qwen4, experimental: delta nets, every fourth layer attention to chosen blocks of positions;
-several residual streams, to which one layer adds n-gram embeddings; experts with a shared one
+several residual streams, with n-gram embeddings added in one layer; experts with a shared expert
 (models/qwen4exp.cpp).
 
-Biases of queries, keys and values count where a file has them; llama.cpp leaves them out. Of cells
-with equal scores the first are chosen, in llama.cpp any of them. Blocks may have any size, and be
-at any position; llama.cpp ends where they have more than 64 positions, or positions are not below
-the cells in use. A sequence that shares a part of a block with another has the block all the same;
-in llama.cpp its cells are then seen by all tokens. A control vector moves every stream; llama.cpp
-leaves it out."""
+Biases of queries, keys and values apply if a file has them; llama.cpp ignores them. Among cells
+with equal scores, the first are chosen; llama.cpp chooses any. Blocks may have any size, and any
+position; llama.cpp ends if a block has more than 64 positions, or if positions are not below the
+cells in use. A sequence that shares a part of a block with another still has the block; in
+llama.cpp all tokens then see its cells. A control vector applies to every stream; llama.cpp
+ignores it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ END_OF_ROWS = 2**31 - 1
 
 
 class Qwen4ExpHParams(HybridMoeHParams):
-    """n_stream, hc_rank   residual streams, and the rank of the gates that read them
-    compress_ratios   by layer, positions of a block that attention chooses; 0: it sees all
-    ngram_layer   the one that adds embeddings of n-grams; -1: none does
+    """n_stream, hc_rank   residual streams, and the rank of the gates for reading
+    compress_ratios   by layer, positions of a block that attention chooses; 0: full attention
+    ngram_layer   layer that adds embeddings of n-grams, or -1
     """
 
     rope_type = ROPE_IMROPE
@@ -124,7 +124,7 @@ def _wide(keys: Keys, key: str, n: int) -> tuple[int, ...]:
 
 
 class Qwen4ExpLinear(LinearAttention):
-    """Inputs are kept as of every token that can be gone back to; results are gated by sigmoids."""
+    """Stores inputs for rollback to every token of the range; sigmoids gate the results."""
 
     def conv_input(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
         return conv_state_at(g, states, x, self.hp.ssm_d_conv - 1, il)

@@ -16,8 +16,8 @@ from llama_py.models.trunks.decoder import Decoder
 from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
-N_WINDOW = 4096  # tokens; files only tell whether there are windows
-ROPE_PERIOD = 4  # the first of so many layers has no RoPE
+N_WINDOW = 4096  # tokens; files only specify if windows are used
+ROPE_PERIOD = 4  # the first layer of each period has no RoPE
 
 
 class SmallThinkerHParams(ScaledWindows):

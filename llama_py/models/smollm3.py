@@ -8,7 +8,7 @@ from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, WholeHParams
 from llama_py.weights import Weights
 
-ROPE_PERIOD = 4  # the last of so many layers has no RoPE
+ROPE_PERIOD = 4  # the last layer of each period has no RoPE
 
 
 class SmolLm3HParams(WholeHParams):

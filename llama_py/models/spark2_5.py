@@ -29,7 +29,7 @@ class Spark25HParams(ScaledWindows):
 
 
 class GatedByHead(Attention):
-    """Attention whose heads are multiplied by a sigmoid of the input."""
+    """Attention with heads multiplied by a sigmoid of the input."""
 
     parts_keep = KeysValues
 

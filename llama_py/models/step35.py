@@ -1,6 +1,6 @@
-"""Step 3.5 and 3.7: a gate on what each head finds, experts beside a shared one after the first
-layers, limits of hidden values by layer; most layers see a window of tokens, with more heads and
-all of them turned; NextN layers that draft (models/step35.cpp).
+"""Step 3.5 and 3.7: a gate on each head's result, experts plus a shared expert after the first
+layers, limits of hidden values by layer; most layers have a sliding window, with more heads and
+full RoPE; NextN layers that draft (models/step35.cpp).
 
 llama.cpp does not shift a context of this model; here it can."""
 
@@ -63,8 +63,8 @@ DRAFT_NAMES = {
 
 class Step35HParams(FlaggedWindows):
     """swiglu_clamp_exp, swiglu_clamp_shexp  limits of hidden values, by layer, of routed experts
-    and of what all tokens go through; 0: none. The file counts twice the channels that positions
-    turn where there is no window."""
+    and of the shared expert; 0: no limit. The file counts twice the dimensions that RoPE rotates in
+    layers without a window."""
 
     rope_type = ROPE_NEOX
     required_heads = True
@@ -94,7 +94,7 @@ class Step35HParams(FlaggedWindows):
 
 
 class HeadGate(Attention):
-    """Attention whose heads are multiplied by a sigmoid of the input, if the layer has the gate."""
+    """Attention with heads multiplied by a sigmoid of the input, if the layer has the gate."""
 
     parts_keep = KeysValues
 
@@ -132,7 +132,7 @@ class HeadGate(Attention):
 
 
 class Step35(UnnormedDrafter):
-    """Decoder whose layers are dense or have experts, by their tensors."""
+    """Decoder with dense layers or experts, depending on the tensors."""
 
     arch = "step35"
     HParams = Step35HParams

@@ -1,5 +1,5 @@
-"""Talkie: norms without weights, also of embeddings, a fraction of which is added to each layer's
-result (models/talkie.cpp)."""
+"""Talkie: norms without weights, also for embeddings; a fraction of the embeddings is added to each
+layer's result (models/talkie.cpp)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Talkie(Decoder):
 
 
 class WithEmbeddings:
-    """A layer to whose result the embeddings are added, times a factor."""
+    """A layer that adds the scaled embeddings to its result."""
 
     def __init__(self, w: Weights, layer: AnyLayer) -> None:
         self.layer, self.factor = layer, w.tensor("layer_output_scale.weight", 1)

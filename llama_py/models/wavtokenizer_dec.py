@@ -1,5 +1,5 @@
 """WavTokenizer's decoder: converts sound codes to the spectrum of each frame, by convolutions along
-the text (models/wavtokenizer-dec.cpp). Its results are embeddings; there are no logits."""
+the text (models/wavtokenizer-dec.cpp). Its results are embeddings; it has no logits."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class FrameAttention:
 
 
 class ConvNext:
-    """x + gamma * feed_forward(norm(conv(x))), each channel convolved by itself."""
+    """x + gamma * feed_forward(norm(conv(x))), with a separate convolution per dimension."""
 
     def __init__(self, w: Weights, hp: WavTokenizerHParams) -> None:
         n, n_ff = hp.n_embd_conv, hp.n_ff[0]

@@ -1,8 +1,8 @@
 """Base class of architectures: hyperparameters, blocks with weights, graph, and memory of layers.
 
 
-A file of this folder defines one subclass of `Architecture` with `arch` set to what files call it
-in general.architecture; nothing else in the project knows the name.
+A file of this folder defines one subclass of `Architecture` with `arch` set to the value of
+general.architecture in files; no other module uses the name.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ AnyHParams = HParams  # within the class that name is the architecture's own
 
 
 class Architecture(ABC):
-    """The blocks of a model, and how graphs are built of them.
+    """The blocks of a model, and a builder of their graphs.
 
     HParams   the class of its hyperparameters
-    sizes     what llama.cpp calls a model of so many layers, or of (layers, n_embd); `size_name`
-    names     what tensors of shared blocks are called in its graphs, where it is something else
-    draft_names   and in its draft graph
-    gtypes    the graphs it has: a trunk, perhaps an encoder before it
+    sizes     llama.cpp's names for models by n_layer, or by (n_layer, n_embd); `size_name`
+    names     other names for tensors of shared blocks in its graphs
+    draft_names   other names in its draft graph
+    gtypes    its graphs: a trunk, and an encoder before it, if any
     has_trunk     False for a file of NextN layers alone
-    reads_images  whether it has weights of its own for embeddings that come in place of tokens
-    in_slots      whether its states can be rows of slots (llama_py.memory.slots)
-    quantize_rules  which types its matrices get when it is quantized
-    draft_rules   how it drafts, where it can only draft for another
-    diffusion     how it writes by unmasking, if it does
-    start_token   what a decoder begins with that has read a text
-    classifier    what a reranker applies to a pooled row
-    dense_out     what embeddings go through after pooling
-    parts         where devices share a layer (llama_py.loading.split): by layer and kind of what it
-                  keeps the model of each device's part; None for a device without one
+    reads_images  True if it has separate weights for input embeddings
+    in_slots      True if its states can be rows of slots (llama_py.memory.slots)
+    quantize_rules  types of its matrices after quantization
+    draft_rules   draft method, for a model that can only draft
+    diffusion     parameters of generation by unmasking, if supported
+    start_token   first token of a decoder after an encoded text
+    classifier    classifier of a reranker, for a pooled row
+    dense_out     projections of embeddings after pooling
+    parts         if devices share a layer (llama_py.loading.split): by layer and type of memory
+                  the model of each device's part; None for a device without a part
     """
 
     arch: ClassVar[str]
@@ -68,7 +68,7 @@ class Architecture(ABC):
     dense_out: Sequence[Linear] = ()
 
     def __init__(self, hp: AnyHParams, w: Weights, load_mtp: bool = False) -> None:
-        """Declare every tensor of the file; with load_mtp those of the NextN layers too."""
+        """Declare every tensor of the file; with load_mtp also the NextN layers' tensors."""
         self.hp = hp
         self.load_mtp = load_mtp
         self.parts: dict[tuple[int, type], Sequence[Architecture | None]] = {}
@@ -84,8 +84,8 @@ class Architecture(ABC):
 
     @classmethod
     def size_name(cls, hp: AnyHParams) -> str:
-        """Return llama.cpp's name for a model of this size, such as "8B" or "35B.A3B"; "?B" if it
-        has none (llama-model.cpp:llm_type_name)."""
+        """Return llama.cpp's name for a model of this size, such as "8B" or "35B.A3B", or "?B"
+        (llama-model.cpp:llm_type_name)."""
         both = hp.n_layer, hp.n_embd
         return cls.sizes.get(both) or cls.sizes.get(hp.n_layer, "?B")
 
@@ -94,7 +94,7 @@ class Architecture(ABC):
         raise ContextError(f"models of architecture {self.arch!r} have no encoder")
 
     def build_draft(self, g: GraphBuilder) -> None:
-        """Build a NextN layer, one of those after the trunk."""
+        """Build a NextN layer, a layer after the trunk."""
         raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
 
     def keeps(self, il: int) -> Kept:
@@ -148,7 +148,7 @@ class Architecture(ABC):
 
     @classmethod
     def way_to_draft(cls, names: Iterable[str]) -> str:
-        """Return the draft method for a file with tensors of these names."""
+        """Return the draft method for a file with tensors of the given names."""
         return cls.draft_rules.way
 
     def lends(self) -> Borrowed:
@@ -156,9 +156,8 @@ class Architecture(ABC):
         return Borrowed()
 
     def reads(self, kept: Mapping[int, Kept]) -> Mapping[int, int]:
-        """Return, by layer, the layer of the other model whose keys and values it attends to;
-        `kept`: the
-        other model's memory specs. ContextError if they do not fit."""
+        """Return, by layer, the layer of the other model with the keys and values to attend to;
+        `kept`: the other model's memory specs. ContextError if they do not fit."""
         return {}
 
     def stand_in(self) -> Borrowed | None:

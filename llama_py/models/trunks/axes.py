@@ -1,4 +1,4 @@
-"""Decoders whose files define several position axes, for images, by RoPE sections
+"""Decoders with several position axes, for images, if the file has RoPE sections
 (llama-hparams.cpp:use_mrope)."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from llama_py.models.trunks.decoder import Decoder
 
 
 class AxesHParams(HParams):
-    """RoPE is of the class's type where there are no sections for two axes."""
+    """RoPE is of the class's type if the file has no sections for two axes."""
 
     rope_sections: tuple[int, ...] = uints("rope.dimension_sections", 0, count=lambda _: 4)
 

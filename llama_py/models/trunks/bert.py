@@ -30,7 +30,7 @@ class BertHParams(HParams):
 class PostNormLayer:
     """Sums are normed: x = norm(x + attention(x)), then norm(x + feed_forward(x)).
 
-    attn_norm_2  x is added to the first sum once more, and that normed by this
+    attn_norm_2  x is added to the first sum again, and the result gets this norm
     """
 
     attention: Block

@@ -25,7 +25,7 @@ class Block(Protocol):
 
 
 class BlockSum(Protocol):
-    """Several blocks whose results are added."""
+    """Several blocks with one sum of their results."""
 
     def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
         """Apply the block to several inputs [n_embd, n] and the layer's number. -> [n_embd, n]"""
@@ -40,11 +40,11 @@ class AnyLayer(Protocol):
 
 @dataclass(slots=True)
 class Layer:
-    """x + attention(norm(x)), then x + feed_forward(norm(x)); results may be normed once more.
+    """x + attention(norm(x)), then x + feed_forward(norm(x)); results may be normed again.
 
     attention, feed_forward   blocks; None for a layer without
-    post_ffn_il   whether the last norm, and its result, are called by the layer's number
-    residual_scale   on what attention and feed-forward give; 0: none
+    post_ffn_il   the last norm, and its result, have the layer's number in their names
+    residual_scale   factor of attention and feed-forward results; 0: no factor
     """
 
     attn_norm: Norm | None
@@ -109,7 +109,7 @@ class Layer:
 
 
 class EarlyNormLayer(Layer):
-    """The normed input comes before anything else of the layer."""
+    """Layer that expands the normed input before its other nodes."""
 
     def attn_normed(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
         return g.expand(super().attn_normed(g, x, il))
@@ -129,12 +129,12 @@ class LateSelectLayer(Layer):
 
 @dataclass(slots=True)
 class ParallelLayer:
-    """x + attention(norm(x)) + feed_forward(norm(x)), with the same norm, or with one of their own.
+    """x + attention(norm(x)) + feed_forward(norm(x)), with the same norm or separate norms.
 
-    attn_norm_2, ffn_norm   what attention, or the feed-forward, gets instead, of x
-    order      what is added to what: x, attention's and feed-forward's results
-    sum_name   what the first sum is called
-    both       attention and feed-forward at once, where devices share both: their sum is one
+    attn_norm_2, ffn_norm   separate norms of x for attention and for the feed-forward
+    order      order of the sums of x, attention's and feed-forward's results
+    sum_name   name of the first sum
+    both       attention and feed-forward together, with one sum, if devices share both
     """
 
     side_by_side: ClassVar = ("attention", "feed_forward")
@@ -153,12 +153,12 @@ class ParallelLayer:
         normed = attended
         if self.attn_norm_2 is not None:
             attended = self.attn_norm_2(g, x, "attn_norm_2", il)
-        if self.both is not None and not last:  # where rows are selected between the two
+        if self.both is not None and not last:  # otherwise rows are selected between the two
             if self.ffn_norm is not None:
                 normed = self.ffn_norm(g, x, "ffn_norm", il)
             return add(self.both(g, attended, normed, il), x)
         attended = self.attention(g, attended, il)
-        if last and self.ffn_norm is None:  # only outputs go on
+        if last and self.ffn_norm is None:  # only output rows remain
             attended, x, normed = g.outputs(attended, x, normed)
         elif last:
             attended, x = g.outputs(attended, x)
@@ -176,10 +176,10 @@ class ParallelLayer:
 
 
 class Decoder(Architecture):
-    """Tokens to logits through layers of one kind; an architecture makes the layers.
+    """Tokens to logits through layers of one kind; an architecture declares the layers.
 
-    layer_sum    what a layer's result is called before a control vector is added
-    output_bias  whether the head may have one
+    layer_sum    name of a layer's result before the control vector
+    output_bias  the head may have a bias
     """
 
     layer_sum: ClassVar[str] = ""
@@ -221,7 +221,7 @@ class Decoder(Architecture):
         for il, layer in enumerate(self.layers):
             g.res.t_layer_inp[il] = self.layer_input(g, cur, il)
             before, cur = cur, layer(g, cur, il, early and il == end)
-            if cur is not before:  # there are layers of nothing
+            if cur is not before:  # layers may be empty
                 cur = self.after_layer(g, g.layer_out(cur, il, self.layer_sum), il)
         g.res.t_layer_inp[end + 1] = self.layer_input(g, cur, end + 1)
         self.finish(g, cur, early)
@@ -283,10 +283,10 @@ class EarlyScaleDecoder(Decoder):
 
 
 class LongDecoder(Decoder):
-    """One whose file may have factors for the frequencies of positions.
+    """Decoder with optional factors of RoPE frequencies in its file.
 
-    long_factors  those for short and for long contexts, whatever scaling the file says
-    freqs_unread  llama.cpp leaves them out of its graph
+    long_factors  factors for short and for long contexts, regardless of the file's scaling
+    freqs_unread  llama.cpp does not use the factors
     """
 
     long_factors: ClassVar[bool] = False

@@ -21,9 +21,8 @@ ROWS = "d2t"
 
 
 def target_layers(keys: Keys, rule: str, n: int = 0) -> tuple[int, ...]:
-    """Read the layers of the other model whose inputs this one uses; n: required number, or 0 for
-    any.
-    `rule` describes it in the error."""
+    """Read the layers of the other model with the inputs that this model needs; n: required number,
+    or 0 for any. `rule` describes it in the error."""
     key = "target_layers"
     count = keys.count(key)
     if not 0 < count <= MAX_LAYERS or n not in (0, count):
@@ -33,10 +32,9 @@ def target_layers(keys: Keys, rule: str, n: int = 0) -> tuple[int, ...]:
 
 
 class Scattered:
-    """A head that knows some tokens only: their logits at their places among those of all, which
-    are -inf elsewhere.
+    """A head for some tokens only; all other tokens get logits of -inf.
 
-    rows  I64 [n] the token of each
+    rows  I64 [n] token id of each row
     """
 
     def __init__(self, w: Weights, n_vocab: int) -> None:
@@ -65,9 +63,9 @@ class Scattered:
 
 
 class Ends:
-    """Embeddings and head of a model that may lack either: then they are the other model's.
+    """Embeddings and head of a model, which may borrow either from the other model.
 
-    n_tokens  those that its own head knows
+    n_tokens  number of tokens in its head
     """
 
     def __init__(self, w: Weights, hp: HParams) -> None:

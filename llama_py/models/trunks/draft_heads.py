@@ -48,10 +48,10 @@ def blocks_of(g: GraphBuilder) -> tuple[int, int]:
 
 
 class MarkovHead:
-    """Logits that depend on the token before, each position after the one before it; and perhaps
-    how sure the draft is of each position.
+    """Logits that depend on the previous token, computed position by position; optionally the
+    confidence of each position.
 
-    first  the first position of a block that is a guess
+    first  the first position of a block with a draft token
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MarkovHead:
         prev = view_2d(tokens, 1, n_blocks, n * tokens.nb[0], 0)
         prev = cont(prev, n_blocks)
         if n > self.block:
-            if g.params.borrowed.stands_in:  # what reads its matrices
+            if g.params.borrowed.stands_in:  # to find the nodes that read its matrices
                 before, bias = self._bias(g, prev)
                 g.expand(bias)
                 if (sure := self._sure(g, 0, n, before)) is not None:
@@ -142,9 +142,9 @@ def _in_order(cur: Tensor, n_blocks: int, n: int) -> Tensor:
 
 
 class BlockConv:
-    """A convolution along a block before and after something, whose weights depend on the token.
+    """A convolution along a block, before and after another block; its weights depend on tokens.
 
-    base  [n_embd, kernel, 2] weights, to which each group of channels adds its own
+    base  [n_embd, kernel, 2] weights; each group of dimensions adds its weights
     """
 
     def __init__(self, w: Weights, stem: str, n_embd: int, kernel: int, group: int) -> None:

@@ -87,11 +87,11 @@ class ChoosingHParams(LatentHParams):
         )
 
     def indexer_of(self, il: int) -> int:
-        """Return the layer whose indexer chooses for layer il; -1 if none does."""
+        """Return the layer with the indexer that chooses for layer il, or -1."""
         return il if il < self.n_layer else -1
 
     def last_indexers(self, keys: Keys, types: tuple[int, ...]) -> tuple[int, ...]:
-        """Return for each layer the last one up to it with an indexer; HParamsError if none."""
+        """Return the last layer with an indexer for each layer; HParamsError if missing."""
         if not types[0]:
             raise keys.error(
                 "attention.indexer.types",
@@ -138,16 +138,16 @@ class ChoosingAttention(LatentAttention):
 
 
 class SharingAttention(ChoosingAttention):
-    """Latent attention whose indexer also chooses for later layers, so devices do not share it.
+    """Latent attention with an indexer that also chooses for later layers; devices do not share it.
 
-    chooser  the layer whose indexer chooses; -1: none does
+    chooser  the layer with the indexer, or -1
     """
 
     def declare_indexer(self, w: Weights, hp: ChoosingHParams) -> None:
         self.chooser = hp.indexer_of(w.il)
         if self.chooser == w.il:
             super().declare_indexer(w, hp)
-        else:  # files may have one in every layer
+        else:  # files may have an indexer in every layer
             w.skip(*INDEXER_TENSORS)
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:

@@ -14,7 +14,7 @@ from llama_py.weights import Weights
 class Encoder(Decoder):
     """Tokens to embeddings: no head, no memory, no control vectors.
 
-    result  what the embeddings are called
+    result  name of the embeddings
     """
 
     names: Mapping[str, str] = {"l_out": ""}

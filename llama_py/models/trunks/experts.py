@@ -23,7 +23,7 @@ from llama_py.weights import Weights
 
 
 def skip_dense(w: Weights) -> None:
-    """Skip matrices of a dense layer, which a file may have beside the experts."""
+    """Skip matrices of a dense layer, which a file may have in addition to the experts."""
     parts = "weight", "scale", "input_scale"
     w.skip(*(f"ffn_{x}.{y}" for x in ("gate", "up", "down") for y in parts))
 
@@ -42,7 +42,7 @@ class RoutedHParams(HParams):
 
 
 class ExpertHParams(RoutedHParams):
-    """Hidden sizes of routed experts, by layer, and of shared ones."""
+    """Hidden sizes of routed experts, by layer, and of shared experts."""
 
     n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length", 0)
     n_ff_shexp: int = uint("expert_shared_feed_forward_length", 0)
@@ -54,10 +54,10 @@ class ExpertHParams(RoutedHParams):
 
 
 class LeadingDenseHParams(HParams):
-    """Experts after the first layers, and how they are weighed (deepseek2.cpp and others).
+    """Experts after the first layers, and their weighing (deepseek2.cpp and others).
 
-    gating  how logits become probabilities, one of experts.GATING
-    usual_gating  where the file does not say; "": it must
+    gating  function from logits to probabilities, a key of experts.GATING
+    usual_gating  default if the file omits it; "": required
     """
 
     usual_gating: ClassVar[str] = ""
@@ -102,8 +102,8 @@ def expert_layer(
 
     shared      add shared experts
     bias        see `Routing`
-    experts     matrices of the routed ones; others have scales if these have
-    routed_act  of routed experts; None: act
+    experts     matrices of routed experts; shared experts have scales if these have
+    routed_act  activation of routed experts; None: act
     """
     if il < hp.n_layer_dense_lead:
         return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=act, scaled=experts.scaled)

@@ -30,9 +30,9 @@ class PostNormHParams(WindowedHParams):
 
 
 class GemmaDecoder(Decoder):
-    """Results of attention and of the feed-forward are normed, too.
+    """Results of attention and of the feed-forward are normed as well.
 
-    post_ffn_il  as of `Layer`
+    post_ffn_il  like `Layer`
     """
 
     post_ffn_il: ClassVar[tuple[bool, bool]] = (False, True)

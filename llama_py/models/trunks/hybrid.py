@@ -35,7 +35,7 @@ class MixedHParams(HParams):
 
 
 class IntervalHParams(HParams):
-    """Layers are recurrent as a list says, or all but every full_attention_interval-th."""
+    """Recurrent layers are listed in the file, or all except every full_attention_interval-th."""
 
     usual_interval: ClassVar[int] = 4
 
@@ -71,8 +71,8 @@ class HybridMoeHParams(ExpertHParams, HybridHParams):
 class OperatorLayer:
     """x + operator(norm(x)), then x + feed_forward(norm(x)).
 
-    name      what the operator's result is called
-    ffn_name  what the feed-forward's input is called in the end
+    name      name of the operator's result
+    ffn_name  final name of the feed-forward's input
     """
 
     norm: Norm
@@ -121,8 +121,8 @@ class DeltaAttention:
 
 
 class DeltaLayer(EarlyNormLayer):
-    """A layer of linear attention. Where states are in slots, its first half computes one sequence
-    after the other, and names are ik_llama.cpp's."""
+    """A layer of linear attention. If states are in slots, its first half computes sequences
+    separately, and names are ik_llama.cpp's."""
 
     def _attended(
         self, g: GraphBuilder, attention: Block, residual: Tensor, il: int, last: bool

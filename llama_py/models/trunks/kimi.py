@@ -55,8 +55,8 @@ class KimiHParams(LatentHParams):
 
 
 class BoundedKimiHParams(KimiHParams):
-    """gate_lower_bound  decays are exp of this times a sigmoid; None: of a softplus, as in Kimi
-    Linear"""
+    """gate_lower_bound  decays are exp(gate_lower_bound * sigmoid); None: exp of a softplus, as in
+    Kimi Linear"""
 
     def load(self, keys: Keys) -> None:
         super().load(keys)

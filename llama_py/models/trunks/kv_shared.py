@@ -1,4 +1,4 @@
-"""Later layers that attend to keys and values of earlier ones; values are also normed
+"""Later layers that attend to keys and values of earlier layers; values are also normed
 (models/gemma3n.cpp, gemma4.cpp)."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from llama_py.weights import Weights
 
 
 class SharedKVHParams(WindowedHParams):
-    """n_layer_kv_from_start  layers with keys and values of their own; of these the last with a
-    window, and the last without, are what later ones attend to"""
+    """n_layer_kv_from_start  number of layers with separate keys and values; later layers attend to
+    the last one with a window, or the last one without"""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
@@ -48,7 +48,7 @@ class SharedKVHParams(WindowedHParams):
                 )
 
     def kv_of(self, il: int) -> int:
-        """Return the layer whose keys and values layer il attends to."""
+        """Return the layer with the keys and values of layer il's attention."""
         n = self.n_layer_kv_from_start
         return il if il < n else n - (2 if self.swa_layers[il] else 1)
 
@@ -87,11 +87,11 @@ class NormedValues(Attention):
 
 
 class AttendedLater(NormedValues):
-    """Attention whose keys and values later layers also use, so that it is not divided."""
+    """Attention with keys and values that later layers also use, so devices do not share it."""
 
 
 class QueriesOnly(NormedValues):
-    """Attention to an earlier layer's keys and values; its own matrices for these are ignored."""
+    """Attention to an earlier layer's keys and values; the layer's own matrices are ignored."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Attend to an earlier layer's keys and values: [n_embd, n_tokens] -> same shape."""
@@ -118,6 +118,6 @@ class SharedKVDecoder(Decoder):
         return super().keeps(il) if other == il else (SameAs(other),)
 
     def embed(self, g: GraphBuilder) -> Tensor:
-        # embeddings of images come scaled
+        # embeddings of images are already scaled
         factor = self.hp.n_embd**0.5 if g.ubatch.token is not None else 1.0
         return g.cb(scale(super().embed(g), factor), "inp_scaled")

@@ -24,13 +24,13 @@ from llama_py.weights import Weights
 
 
 class LatentSizesHParams(HParams):
-    """n_lora_kv  of the latent vector; n_lora_q of the queries', where they have one
-    n_embd_head_k_mla, n_embd_head_v_mla   of a head's keys and values once unpacked; the last n_rot
-                channels of the keys are one part that all heads share
+    """n_lora_kv  rank of the latent vector; n_lora_q: rank of the queries, or 0
+    n_embd_head_k_mla, n_embd_head_v_mla   dimensions of a head's unpacked keys and values; the last
+                n_rot dimensions of the keys are one part that all heads share
     """
 
     required_heads = True
-    least_nope: ClassVar[int] = 1  # channels of a head that are not turned
+    least_nope: ClassVar[int] = 1  # dimensions of a head without RoPE
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_lora_kv: int = uint("attention.kv_lora_rank", least=1)
     n_lora_q: int = uint("attention.q_lora_rank", 0)
@@ -91,7 +91,7 @@ class YarnLatentHParams(LatentHParams):
 
 
 class LatentDecoder(Decoder):
-    """absorbed  whether latent vectors are kept, not each head's keys and values"""
+    """absorbed  the cache has latent vectors instead of each head's keys and values"""
 
     hp: LatentSizesHParams
 

@@ -26,16 +26,16 @@ NAMES = {
 
 
 class FactorTurn:
-    """RoPE with factors of frequencies, of which each device that shares a layer has its own.
+    """RoPE with factors of frequencies; each device that shares a layer has separate factors.
 
-    Splitting finds them as an attribute; what a bound method or a closure holds it does not see.
+    Splitting finds attributes only, not the contents of bound methods or closures.
     """
 
     def __init__(self, factors: RopeFactors | None) -> None:
         self.factors = factors
 
     def __call__(self, g: GraphBuilder, x: Tensor, layer: int, offset: int) -> Tensor:
-        # with a parameter `il` it would be taken for a block of its own
+        # a parameter named `il` would mark it as a separate block
         factors = None if self.factors is None else self.factors(g.cparams)
         return rope(g, x, layer, factors, offset=offset)
 

@@ -23,9 +23,9 @@ class LayerNormHParams(HParams):
 class LayerNormDecoder(Decoder):
     """Attention, then a feed-forward, each after such a norm.
 
-    norm_bias, qkv_bias, out_bias, ffn_bias   which biases there are: of norms, of the projections
-                 to and from heads, of the feed-forward
-    act, gated   of the feed-forward, whose result is called ffn_name
+    norm_bias, qkv_bias, out_bias, ffn_bias   presence of biases: in norms, in the projections
+                 to and from heads, in the feed-forward
+    act, gated   activation of the feed-forward; ffn_name  name of its result
     """
 
     HParams: ClassVar[type[AnyHParams]] = LayerNormHParams

@@ -1,4 +1,4 @@
-"""A selective state space whose heads decay as one, chosen by small normed vectors
+"""A selective SSM with one decay per head, chosen by small normed vectors
 (models/plamo2.cpp:build_plamo2_mamba_layer)."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from llama_py.hparams import HParams
 from llama_py.models.trunks.decoder import AnyLayer, Decoder, Layer
 from llama_py.weights import Weights
 
-# Trunk names of what the draft graph calls otherwise; "" leaves a tensor to its automatic name.
+# Names in the trunk with other names in the draft graph; "" keeps a tensor's automatic name.
 DRAFT_NAMES = {
     "attn_norm": "mtp_attn_norm",
     "Qcur_full": "mtp_Qcur_full",
@@ -127,14 +127,14 @@ class NextN:
 
 
 class EarlyNextN(NextN):
-    """Outputs are selected right after attention, unless all rows are wanted."""
+    """Outputs are selected right after attention, unless all rows are needed."""
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return g.cparams.embeddings_nextn_masked or not g.cparams.embeddings_nextn
 
 
 class UnnormedNextN(NextN):
-    """NextN layer whose last norm's input, not its result, seeds the next draft."""
+    """NextN layer with the input of the last norm, not its result, as the next draft's input."""
 
     def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
         every, cur = cur, g.cb(cur if early else g.outputs(cur)[0], "h_nextn")
@@ -151,7 +151,7 @@ def normed(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
 
 
 class SeedingDecoder(Decoder):
-    """Decoder whose normed hidden state feeds the head and the draft layers."""
+    """Decoder with a normed hidden state for the head and the draft layers."""
 
     def selects_early(self, g: GraphBuilder) -> bool:
         return g.cparams.embeddings_nextn_masked
@@ -169,8 +169,8 @@ class DraftingDecoder(SeedingDecoder):
 
     A file may have the trunk, the NextN layers, or both.
 
-    nextn       the class of these layers
-    nextn_ends  tensors around them
+    nextn       the class of the NextN layers
+    nextn_ends  tensors before and after the layers
     """
 
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
@@ -178,7 +178,7 @@ class DraftingDecoder(SeedingDecoder):
     nextn_ends: ClassVar[NextNEnds] = NextNEnds()
 
     def nextn_layer(self, w: Weights, il: int) -> AnyLayer:
-        """Make layer il, one of those after the trunk; here it is as those of the trunk."""
+        """Declare layer il after the trunk; by default like a layer of the trunk."""
         return self.layer(w, il)
 
     def declare_trunk(self, w: Weights) -> None:

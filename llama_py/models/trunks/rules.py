@@ -11,11 +11,11 @@ class QuantizeRules:
     """Rules by which llama.cpp chooses types for an architecture's matrices.
 
     low_mix         down and output projections get fewer bits than others'
-    more_stacks     three-dimensional are not the matrices of experts alone
-    never, least_q8 parts of names of tensors that keep their type, or get 8 bits at least
-    is_70b          True if it treats a model of (layers, heads, key heads) as 70B, whose
-                    values get more bits
-    counted_layers  number of layers it counts, from all of the file's and the NextN layers
+    more_stacks     other tensors than matrices of experts have three dimensions
+    never, least_q8 parts of names of tensors that keep their type, or get 8 bits or more
+    is_70b          True if it treats a model of (layers, heads, key heads) as 70B, with
+                    more bits for values
+    counted_layers  number of layers it counts, from the file's layers and the NextN layers
     """
 
     low_mix: bool = False
@@ -31,8 +31,8 @@ class DraftBlock:
     """Block of tokens that a model drafts at once.
 
     size     tokens of a block
-    first    position of the first draft token: 0, or 1 where the last token of the text is only
-             looked at
+    first    position of the first draft token: 0, or 1 if the last token of the text is input
+             only
     chained  each token is chosen by the one before it
     sure     `h_nextn` has the confidence of each token
     n_pairs  `h_nextn` has this many candidates per token, with scores of pairs
@@ -50,10 +50,10 @@ class DraftRules:
     """Rules of a draft-only model.
 
     way               the draft method that runs it; "" for a model that works alone
-    target_layers     layers of the other model whose input it reads
+    target_layers     layers of the other model with the inputs that it needs
     block             block of tokens that it drafts at once, if it does
-    shares_memory     it attends to what the other model keeps (`Architecture.reads`)
-    continues_states  each of its tokens comes with a hidden state
+    shares_memory     it attends to the other model's cache (`Architecture.reads`)
+    continues_states  each token has an input hidden state
     """
 
     way: str = ""
@@ -67,8 +67,8 @@ class DraftRules:
 class Diffusion:
     """Parameters of generation by unmasking (llama_py.text.diffusion).
 
-    mask    the special token that stands for what is not yet written
-    shifts  a position's logits are those of the token before, unless the file says otherwise
+    mask    the special token for unwritten positions
+    shifts  a position's logits belong to the token before, unless the file specifies otherwise
     """
 
     mask: str = "mask"

@@ -1,4 +1,4 @@
-"""Decoders without attention, whose tokens are mixed with the one before them (models/rwkv6.cpp,
+"""Decoders without attention, which mix each token with the preceding one (models/rwkv6.cpp,
 rwkv7.cpp, rwkv6qwen2.cpp, arwkv7.cpp)."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RwkvDecoder(Decoder):
 
 @dataclass(slots=True)
 class ShiftedLayer:
-    """x + time_mix(norm(x)), where it also sees the token before, then x + feed_forward(norm(x))"""
+    """x + time_mix(norm(x)), which also reads the token before, then x + feed_forward(norm(x))"""
 
     norm: Norm
     time_mix: TimeMix
