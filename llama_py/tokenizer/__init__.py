@@ -4,7 +4,7 @@
     ids = tokenizer.tokenize("Hello")
     text = tokenizer.detokenize(ids)
 
-Nothing but the metadata is read: a file without weights will do.
+It reads the metadata only, so a file without weights is sufficient.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
 
 
 class Tokenizer:
-    """A vocabulary and the way texts are cut into its tokens. Made by `load_tokenizer`.
+    """A vocabulary and the conversion of texts to its tokens. Created by `load_tokenizer`.
 
-    `special_ids` is name (`bos`, `eos`, `eot`, `eom`, `unk`, `sep`, `pad`, `mask`, `fim_pre`, ...)
-    to id, of those that the file has; `eog` are the ids that end generation. Bytes of a text that
-    are not UTF-8 are lone surrogates (`surrogateescape`), as in Python's own file names and
-    arguments.
+    `special_ids` maps names (`bos`, `eos`, `eot`, `eom`, `unk`, `sep`, `pad`, `mask`, `fim_pre`,
+    ...) to the ids that the file has; `eog` are the ids that end generation. Bytes that are not
+    UTF-8 are lone surrogates (`surrogateescape`), like in Python's file names and arguments.
     """
 
     def __init__(self, model: TextModel, meta: Mapping[str, Any]) -> None:
@@ -50,7 +49,7 @@ class Tokenizer:
         self._meta = meta
         self.vocab = model.vocab
         self.types, self.special_ids, self.eog = classify(model.vocab)
-        self._plain: dict[int, bytes] = {}  # pieces that were asked for
+        self._plain: dict[int, bytes] = {}  # cached pieces
         self._shown: dict[int, bytes] = {}
 
     @classmethod
@@ -114,7 +113,7 @@ class Tokenizer:
         return self._type(id) in (TokenType.CONTROL, TokenType.UNKNOWN)
 
     def is_special(self, id: int) -> bool:
-        """Return True for control and user-defined tokens, which stand for no ordinary text."""
+        """Return True for control and user-defined tokens, which are not ordinary text."""
         return self._type(id) in (TokenType.CONTROL, TokenType.USER_DEFINED)
 
     def tokenize(
@@ -122,8 +121,8 @@ class Tokenizer:
     ) -> list[int]:
         """Return the ids of a text (llama-vocab.cpp:impl::tokenize).
 
-        `add_special` adds BOS, EOS and SEP where the model wants them. Without `parse_special` the
-        texts of control tokens are plain text; user-defined tokens are found either way.
+        `add_special` adds BOS, EOS and SEP if the model uses them. Without `parse_special`, the
+        texts of control tokens are plain text; user-defined tokens are always found.
         """
         first, last = (self.vocab.first, self.vocab.last) if add_special else ((), ())
         ids = [self.special_ids[name] for name in first]
@@ -133,7 +132,7 @@ class Tokenizer:
         return ids + [self.special_ids[name] for name in last]
 
     def token_to_piece(self, id: int, special: bool = False) -> bytes:
-        """Return the bytes a token adds to a text; none for a control token, unless `special`.
+        """Return the bytes of a token in a text; b"" for a control token, unless `special`.
 
         Raises TokenizerError for an id outside the vocabulary.
         """
@@ -146,7 +145,7 @@ class Tokenizer:
         return piece
 
     def token_bytes(self, id: int) -> bytes:
-        """Return the bytes a token stands for, including control tokens."""
+        """Return the bytes of a token, including control tokens."""
         return self.token_to_piece(id, special=True)
 
     @cached_property
@@ -156,7 +155,7 @@ class Tokenizer:
 
     @property
     def suppressed(self) -> list[int]:
-        """Tokens that the file says are never to be generated (`suppress_tokens`)."""
+        """Tokens that must not be generated, as listed in the file (`suppress_tokens`)."""
         ids = self._meta.get(PREFIX + "suppress_tokens", ())
         return [int(id) for id in ids if 0 <= id < self.n_vocab]
 
@@ -171,14 +170,14 @@ class Tokenizer:
         """Return the text of ids; bytes that are not UTF-8 become U+FFFD.
 
         special         show control tokens
-        remove_special  leave out the BOS and the EOS that `tokenize` adds
-        clean_spaces    remove spaces before punctuation, if the tokenizer model wants that, like
+        remove_special  omit the BOS and the EOS that `tokenize` adds
+        clean_spaces    remove spaces before punctuation, if the tokenizer model does that, like
                         llama.cpp; False: keep them, so that text -> ids -> text gives the same text
-                        if the tokenizer model keeps all of a text. None: True for WordPiece,
-                        which adds these spaces itself, False for others
+                        if the tokenizer model preserves texts. None: True for WordPiece, which adds
+                        these spaces, False for others
 
-        The space that `tokenize` puts before a text is taken off, also (unlike in llama.cpp) if
-        there was a BOS before it.
+        The space that `tokenize` adds before a text is removed, also (unlike in llama.cpp) after a
+        BOS.
         """
         ids, vocab = list(ids), self.vocab
         if remove_special and ids and self.add_bos and ids[0] == self.bos:

@@ -1,8 +1,8 @@
 """Character classes like llama.cpp's, by Unicode 15.1, independent of the Python version.
 
-`category` is one letter (`L`, `M`, `N`, `P`, `S`, `Z`, `C`, or `-` where nothing is assigned).
-Regular expressions see `kinds`, one byte a character, as unicode.cpp:unicode_regex_split has them:
-ASCII is itself, any other white space is a vertical tab, and there is a byte for each category.
+`category` is one letter (`L`, `M`, `N`, `P`, `S`, `Z`, `C`, or `-` for unassigned code points).
+Regular expressions match `kinds`, one byte per character, like unicode.cpp:unicode_regex_split:
+ASCII is unchanged, any other white space is a vertical tab, and each category has a byte.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FILE = Path(__file__).parents[1] / "data" / "unicode.txt"
 
 HAN = "一-鿿㐀-䶿\U00020000-\U0002a6df\U0002a700-\U0002ebef\uf900-\ufaff\U0002f800-\U0002fa1f"
 
-# Bytes of kinds: others, and those of categories; Han that are letters, and that are not.
+# Bytes in `kinds`: others, categories, Han that are letters, and Han that are not.
 _OTHER, _SPACE, _HAN_LETTER, _HAN_OTHER = 0xD0, 0x0B, 0xD6, 0xD7
 _KIND_OF = {"N": 0xD1, "L": 0xD2, "P": 0xD3, "M": 0xD4, "S": 0xD5}
 
-# What a class of kinds has, to stand between [ and ]. `U` and `W`: letters but small ASCII ones,
-# and but capital ones, for llama.cpp tells the cases apart in ASCII only.
+# Contents of a character class of kinds, between [ and ]. `U` and `W`: letters except lowercase
+# and except uppercase ASCII letters, because llama.cpp distinguishes case in ASCII only.
 CLASSES = {
     "N": r"0-9\xd1",
     "L": r"A-Za-z\xd2\xd6",
@@ -36,9 +36,9 @@ CLASSES = {
     "Han": r"\xd6\xd7",
 }
 
-PIECE = 1 << 18  # characters converted by one call that nothing interrupts
+PIECE = 1 << 18  # characters per call, between which other threads can run
 
-_SPACES = re.compile("[^\\S\x1c-\x1f]")  # Python takes four control characters for spaces
+_SPACES = re.compile("[^\\S\x1c-\x1f]")  # Python treats four control characters as spaces
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -89,7 +89,7 @@ def _kinds_of(text: str) -> bytes:
 
 
 def by_pieces(convert: Callable[[str], str], text: str) -> str:
-    """Convert a text whose characters do not depend on each other, so that other threads run."""
+    """Convert a text in pieces, between which other threads run; characters are independent."""
     return "".join(convert(text[i : i + PIECE]) for i in range(0, len(text), PIECE))
 
 

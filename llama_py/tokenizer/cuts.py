@@ -1,7 +1,7 @@
 """Steps of a pre-tokenizer that split a text into words (unicode.cpp:unicode_regex_split).
 
-Each step cuts the words of the one before: into the matches of a pattern and what is between them,
-or into groups of three digits. A word is known by where it ends.
+Each step splits the words of the previous one: into the matches of a pattern and the text between
+matches, or into groups of three digits. The end of a word identifies it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PatternCut(CutStep):
 
 
 class Kinds(CutStep):
-    r"""A step that cuts by a pattern of kinds of characters; \p{X} stands for a category."""
+    r"""A step that splits by a pattern of kinds of characters; \p{X} is a category."""
 
     @cached_property
     def _compiled(self) -> re.Pattern[bytes]:
@@ -74,8 +74,8 @@ class Kinds(CutStep):
 class Threes(Kinds):
     """Step that splits matches into groups of three from the right.
 
-    `before`: cut before each whole group; else after each group, the first of which takes what
-    stands before the digits.
+    `before`: split before each complete group; else after each group, and the first includes
+    the text before the digits.
     """
 
     def __init__(self, pattern: str, before: bool = False) -> None:
@@ -99,7 +99,7 @@ class Threes(Kinds):
 
 
 def words(text: str, steps: Sequence[CutStep]) -> list[str]:
-    """Split a text into words by these steps."""
+    """Split a text into words by the steps in sequence."""
     views, ends = Views(text), [len(text)]
     for step in steps:
         ends = step.ends(views, ends)

@@ -1,7 +1,7 @@
 """Pre-tokenizers: split a text into words before merging, by `tokenizer.ggml.pre`.
 
-A pre-tokenizer is a list of cuts, made one after the other, and what else llama.cpp derives from
-its name (llama-vocab.cpp:llm_tokenizer_bpe, impl::load). The patterns are llama.cpp's.
+A pre-tokenizer is a list of cuts, applied in sequence, and other properties that llama.cpp derives
+from its name (llama-vocab.cpp:llm_tokenizer_bpe, impl::load). The patterns are llama.cpp's.
 
 To add one: an entry in `PRE_TOKENIZERS`.
 """
@@ -14,21 +14,21 @@ from typing import Any
 
 from llama_py.tokenizer.cuts import CutStep, Kinds, PatternCut, Threes, words
 
-_FALCONS_END = 11  # what BOS and EOS are where the file does not say it
+_FALCONS_END = 11  # BOS and EOS if the file does not specify them
 
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """Pre-tokenizer; flags apply if the file has no key for them.
+    """Pre-tokenizer; flags apply if the file lacks their key.
 
     ignore_merges  a word that is a token is that token
-    add_bos        a text starts with BOS; `always`: whatever the file says
-    clean_spaces   llama.cpp takes spaces before punctuation away when it joins tokens
-    default_bos    BOS if the file has none
-    as_bytes       tokens are of GPT-2's characters for bytes; else they are text, in which a space
-                   is U+2581 (if `escape`), and a character without a token is tokens of bytes
+    add_bos        a text starts with BOS; `always`: regardless of the file
+    clean_spaces   llama.cpp removes spaces before punctuation when it joins tokens
+    default_bos    BOS if the file does not specify its id
+    as_bytes       tokens consist of GPT-2's characters for bytes; else of text, with U+2581 for a
+                   space (if `escape`), and a character without a token becomes tokens of bytes
     newlines       a row of newlines that is a token is that token
-    lowercase      letters are lowered, if the model supports it
+    lowercase      letters are lowercased, if the model supports it
     """
 
     cuts: tuple[CutStep, ...]
@@ -45,7 +45,7 @@ class PreTokenizer:
 
     @property
     def default_ids(self) -> dict[str, int]:
-        """Special tokens, where the file does not name them."""
+        """Special tokens, if the file does not specify them."""
         bos = {} if self.default_bos is None else {"bos": self.default_bos}
         return {"eos": _FALCONS_END} | bos
 

@@ -65,7 +65,7 @@ _TEXTS_OF_NAME: Mapping[str, tuple[str, ...]] = {
     "fim_sep": ("<|file_sep|>",),
 }
 
-# The ids of these names end generation, and so do tokens with these texts.
+# These ids end generation, and tokens with these texts as well.
 _ENDING_NAMES = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 _ENDING_TEXTS = (
     "<|eot_id|>",
@@ -92,7 +92,7 @@ _ENDING_TEXTS = (
     "[e~[",
 )
 
-# Where answers have channels, their markers are part of the answer, so they are shown.
+# Markers of channels are part of a response, so they are shown.
 _SHOWN_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
 _C_SPACES = " \t\n\v\f\r"  # isspace
@@ -132,7 +132,7 @@ def _spare_inner_ends(vocab: Vocab, types: list[int], ending: set[int]) -> None:
 
 @dataclass(frozen=True)
 class Special:
-    """A token found in a text before all else; `lstrip`, `rstrip`: it eats the spaces beside it."""
+    """A token found in a text before others; `lstrip`, `rstrip`: it strips adjacent spaces."""
 
     id: int
     text: str

@@ -57,8 +57,8 @@ class TokenType(IntEnum):
 class Defaults:
     """Defaults of a tokenizer model for missing keys (llama-vocab.cpp:impl::load).
 
-    always_bos  a text starts with BOS whatever the file says
-    first, last special tokens around a text, if they do not go by the file's flags
+    always_bos  a text starts with BOS, regardless of the file
+    first, last special tokens around a text, if they do not depend on the file's flags
     """
 
     add_bos: bool = False
@@ -77,11 +77,11 @@ class Defaults:
 class Vocab:
     """Texts are str; bytes that are not UTF-8 are lone surrogates (`surrogateescape`).
 
-    `ids` is text to id. `special_ids` is name (`bos`, `eos`, `eot`, `unk`, `fim_pre`, ...) to id; a
-    name that neither the file nor the tokenizer model gives is absent. `first` and `last` are the
-    names of those that a text's ids start and end with. `add_bos`, `add_eos` and `add_sep` are the
-    file's flags: these stand between two texts, too. `clean_spaces`: llama.cpp takes spaces before
-    punctuation away when it joins tokens. `adds_spaces`: tokens have such spaces though texts do
+    `ids` is text to id. `special_ids` is name (`bos`, `eos`, `eot`, `unk`, `fim_pre`, ...) to id,
+    without names that are missing in the file and the tokenizer model. `first` and `last` name the
+    special tokens at the start and end of a text. `add_bos`, `add_eos` and `add_sep` are the file's
+    flags, which also apply between two texts. `clean_spaces`: llama.cpp removes spaces before
+    punctuation when it joins tokens. `adds_spaces`: tokens have such spaces although texts do
     not.
     """
 
@@ -101,7 +101,7 @@ class Vocab:
 
     @property
     def unk(self) -> int:
-        """The id for what no token stands for; TokenizerError if there is none."""
+        """The id for text without a token; TokenizerError if it is missing."""
         if "unk" not in self.special_ids:
             raise TokenizerError(
                 f"a part of the text has no token, and {PREFIX}unknown_token_id, which would stand "
@@ -110,7 +110,7 @@ class Vocab:
         return self.special_ids["unk"]
 
     def ids_of(self, texts: Iterable[str]) -> list[int]:
-        """Return the ids of those texts that are tokens."""
+        """Return the ids of the texts that are tokens."""
         return [self.ids[text] for text in texts if text in self.ids]
 
 

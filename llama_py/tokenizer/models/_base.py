@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from ggml_py.errors import TokenizerError
 from llama_py.tokenizer.vocab import TokenType, Vocab
 
-SPACE = "\u2581"  # stands for a space inside tokens
-LONG = 256  # characters of a word whose ids are not kept for the next time
+SPACE = "\u2581"  # replaces a space inside tokens
+LONG = 256  # minimum characters of a word that is not cached
 
 
 class TextModel(ABC):
@@ -46,7 +46,7 @@ class TextModel(ABC):
 
 
 def _byte(text: str) -> bytes:
-    """Return the byte that a text such as `<0x0A>` stands for."""
+    """Return the byte that a text such as `<0x0A>` represents."""
     try:
         return bytes.fromhex(text[3:5])
     except ValueError:

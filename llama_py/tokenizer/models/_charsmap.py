@@ -13,12 +13,12 @@ _KEY = PREFIX + "precompiled_charsmap"
 
 
 class Charsmap:
-    """Replaces the beginning of a text, as llama-vocab.cpp:llm_tokenizer_ugm does.
+    """Replaces the beginning of a text, like llama-vocab.cpp:llm_tokenizer_ugm.
 
-    The data is a size in bytes, so many bytes of a double array (S. Kanda, 2018, Space- and
-    Time-Efficient String Dictionaries), and the replacements, each with a zero at its end. A unit
-    of the array is a base in bits 10 to 30 (times 256 if bit 9 is set), a bit 8 that says whether
-    a key ends here, and the byte that leads here; or bit 31, and where a replacement starts.
+    The data is a size in bytes, a double array of that size (S. Kanda, 2018, Space- and
+    Time-Efficient String Dictionaries), and the replacements, each terminated by a zero. A unit
+    of the array is a base in bits 10 to 30 (times 256 if bit 9 is set), bit 8 (a key ends here),
+    and the byte of the transition; or bit 31, and the start of a replacement.
     """
 
     def __init__(self, value: Any) -> None:

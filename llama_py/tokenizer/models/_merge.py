@@ -15,9 +15,9 @@ Rank = Callable[[str, int, int, int], float | None]
 
 
 class MergeQueue:
-    """Pairs of symbols by their ranks, and of equal ranks from the left.
+    """Pairs of symbols by rank, equal ranks from the left.
 
-    Each rank has a heap of its own, which needs no sorting at first: pairs come from the left.
+    Each rank has a separate heap, which needs no sorting at first: pairs are added from the left.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class MergeQueue:
         heappush(pairs, pair)
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the best pair and remove it, until there is none; pairs may be pushed meanwhile."""
+        """Yield and remove the best pair until the queue is empty; more pairs may be pushed."""
         while self._ranks:
             pairs = self._pairs[self._ranks[0]]
             pair = heappop(pairs)
@@ -44,9 +44,9 @@ class MergeQueue:
 def merged(text: str, rank: Rank) -> list[str]:
     """Merge a text's characters to symbols; of equal ranks the leftmost pair merges first.
 
-    Time goes with the length, times its logarithm.
+    The time is n log n in the length.
     """
-    # A symbol is known by its start; `end[i]` 0: merged away.
+    # The start of a symbol identifies it; `end[i]` 0: merged.
     n = len(text)
     end = array("q", np.arange(1, n + 1, dtype=np.int64).tobytes())
     before = array("q", np.arange(-1, n - 1, dtype=np.int64).tobytes())
@@ -59,7 +59,7 @@ def merged(text: str, rank: Rank) -> list[str]:
     for i in checked(range(n - 1)):
         ask(i, i + 1, i + 2)
     for left, right, stop in checked(queue):
-        # Stale: one of the two has been merged since.
+        # Stale: one symbol of the pair was merged before.
         if end[left] != right or end[right] != stop:
             continue
         end[left], end[right] = stop, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-# Nodes by the next byte or character, or, of those where nobody has been yet, a list of their keys
+# Nodes by the next byte or character, or, for unvisited nodes, a list of their keys
 # and values; under None the value of the key that ends here.
 Trie: TypeAlias = dict[Any, Any]
 

@@ -37,10 +37,10 @@ def _spelled(text: str) -> str:
 
 
 class BytePairs(TextModel):
-    """Texts to ids as llama.cpp's llm_tokenizer_bpe_session does.
+    """Texts to ids like llama.cpp's llm_tokenizer_bpe_session.
 
-    Merges are the Rust library's, built on first use (0.4 s for a vocabulary of 250,000), where it
-    merges as llama.cpp: where all bytes and all that is merged are tokens. Else they are our own.
+    The Rust library merges, created on first use (0.4 s for a vocabulary of 250,000), if its
+    result equals llama.cpp's: all bytes and merged texts are tokens. Otherwise this module merges.
     """
 
     names = ("gpt2",)
@@ -64,7 +64,7 @@ class BytePairs(TextModel):
         return self._encode(text.replace(" ", SPACE) if self._pre.escape else text)
 
     def normal(self, text: str) -> bytes:
-        """Return a normal token's bytes; characters that stand for no byte are kept."""
+        """Return a normal token's bytes; characters that represent no byte are kept."""
         if not self._pre.as_bytes:
             return super().normal(text)
         return b"".join(_BYTE_OF.get(c) or c.encode("utf-8", "surrogateescape") for c in text)
@@ -115,7 +115,7 @@ class BytePairs(TextModel):
         return ids
 
     def _ids_of_symbol(self, symbol: str) -> Iterator[int]:
-        """Yield a symbol's id; if it is no token, the ids of those of its bytes that are tokens."""
+        """Yield a symbol's id; if it is no token, the ids of its bytes that are tokens."""
         ids = self.vocab.ids
         if symbol in ids:
             yield ids[symbol]
@@ -126,14 +126,13 @@ class BytePairs(TextModel):
                 yield ids[name]
 
     def _name_of_byte(self, byte: int) -> str:
-        """Return the name of a byte whose symbol is not a token: the byte itself, or its written
-        form."""
+        """Return the text of a byte without a symbol: the byte, or its written form."""
         raw = bytes([byte]).decode("utf-8", "surrogateescape")
         return raw if self._pre.as_bytes else f"<0x{byte:02X}>"
 
     @cached_property
     def _ranks(self) -> dict[tuple[str, str], int]:
-        """Ranks of merges; the first of equal ones counts, and invalid ones are ignored."""
+        """Ranks of merges; the first of equal merges counts, and invalid merges are ignored."""
         found: dict[tuple[str, str], int] = {}
         for i, merge in enumerate(self._merges):
             cut = merge.find(" ", 1)

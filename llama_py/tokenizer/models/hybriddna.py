@@ -1,7 +1,7 @@
 """Byte-level BPE with sections of DNA (`tokenizer.ggml.model` = hybriddna).
 
-As llama-vocab.cpp:llm_tokenizer_hybriddna_session: between `<dna>` and `</dna>` every six letters
-are a token. In a GGUF file such a token ends with U+E000, which tells it from a word.
+Like llama-vocab.cpp:llm_tokenizer_hybriddna_session: between `<dna>` and `</dna>`, each group of
+six letters is a token. In a GGUF file such a token ends with U+E000, unlike a word.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LENGTH = 6
 
 
 class HybridDna(BytePairs):
-    """Model with DNA tokens; all is plain text if the vocabulary lacks one of their three
+    """Model with DNA tokens; all text is plain if the vocabulary lacks any of their three
     markers."""
 
     names = ("hybriddna",)

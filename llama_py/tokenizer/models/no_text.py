@@ -1,4 +1,4 @@
-"""Placeholder for files without a vocabulary (`tokenizer.ggml.model` = none, no_vocab), and for
+"""Placeholder for files without a vocabulary (`tokenizer.ggml.model` = none, no_vocab), and
 tests."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NoText(TextModel):
 
 
 class HashTokenizer(TextModel):
-    """Tiny models of tests (`test`): five bytes are a token, by a number made of them."""
+    """Tokenizer for tiny models of tests (`test`): five bytes are a token, by their hash."""
 
     names = ("test",)
 

@@ -1,7 +1,7 @@
 """PLaMo 2 (`tokenizer.ggml.model` = plamo2): the segmentation with the best score.
 
-As llama-vocab.cpp:llm_tokenizer_plamo2, whose table of suffixes finds the tokens that start at a
-character; here a trie does.
+Like llama-vocab.cpp:llm_tokenizer_plamo2, which finds the tokens that start at a character with a
+table of suffixes; here a trie does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 
 
 class Suffixes(TextModel):
-    """A character without a token becomes its bytes' tokens, which all must be there."""
+    """A character without a token becomes its bytes' tokens, which must all exist."""
 
     names = ("plamo2",)
 
@@ -67,15 +67,15 @@ class Suffixes(TextModel):
         return text.encode("utf-8", "surrogateescape")
 
     def _best(self, text: str) -> tuple[list[int], list[int]]:
-        """Find, by position, where the first token of the best way from there ends, and its id or
-        -1."""
+        """Find the end of the first token of the best segmentation from each position, and its id
+        or -1."""
         root, scores, n = self._trie, self._scores, len(text)
         costs, ends, tokens = [0] * (n + 1), [0] * n, [-1] * n
         for at in checked(range(n - 1, -1, -1)):
             best, end, token = costs[at + 1] - _UNKNOWN, at + 1, -1
             for stop, id in matches(root, text, at):
                 cost = costs[stop] - scores[id]
-                if cost <= best:  # of equals the longest
+                if cost <= best:  # prefer the longest if equal
                     best, end, token = cost, stop, id
             costs[at], ends[at], tokens[at] = best, end, token
         return ends, tokens
@@ -91,7 +91,7 @@ class Suffixes(TextModel):
 
     @cached_property
     def _scores(self) -> list[int]:
-        with np.errstate(over="ignore"):  # what is no f32 is infinite
+        with np.errstate(over="ignore"):  # values outside f32 become infinite
             scores = np.array(self.vocab.scores, np.float64).astype(np.float32)
         return [_rounded(score * 1e4) for score in scores.tolist()]
 

@@ -1,6 +1,6 @@
 """RWKV's World tokenizer (`tokenizer.ggml.model` = rwkv): the longest token, byte by byte.
 
-As llama-vocab.cpp:llm_tokenizer_rwkv_session. In a GGUF file a token's text is escaped as in
+Like llama-vocab.cpp:llm_tokenizer_rwkv_session. In a GGUF file a token's text is escaped like
 Python's `b"..."`.
 """
 
@@ -21,7 +21,7 @@ _ESCAPED = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 class WorldTokenizer(TextModel):
-    """A byte that starts no token is the unknown token; there is no BOS and no EOS in texts."""
+    """A byte that starts no token is the unknown token; texts have no BOS and no EOS."""
 
     names = ("rwkv",)
 

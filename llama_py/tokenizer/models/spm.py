@@ -1,8 +1,8 @@
 """SentencePiece merging by score with byte fallback (`tokenizer.ggml.model` = llama).
 
-As llama-vocab.cpp:llm_tokenizer_spm_session: any two neighbours whose texts together are a token
-may merge, also when one of them is no token itself; the best score goes first, of equals the
-leftmost. The `tokenizers` library ranks pairs of tokens only, so it cannot express this.
+Like llama-vocab.cpp:llm_tokenizer_spm_session: any two adjacent texts that form a token may merge,
+also if one is no token; the best score is merged first, the leftmost if equal. The `tokenizers`
+library ranks pairs of tokens only, so it cannot express this.
 """
 
 from __future__ import annotations

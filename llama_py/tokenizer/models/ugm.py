@@ -25,7 +25,7 @@ _REPLACEMENT = "\ufffd".encode()
 
 
 class Unigram(TextModel):
-    """Characters without a token become unknown tokens, neighbours together one."""
+    """Characters without a token become unknown tokens, one for adjacent characters."""
 
     names = ("t5",)
 
@@ -48,7 +48,7 @@ class Unigram(TextModel):
         return ids[::-1]
 
     def _best(self, data: bytes) -> tuple[list[int], list[int]]:
-        """Find, by position, where the last token of the best way to get there starts, and its
+        """Find the start of the last token of the best segmentation up to each position, and its
         id."""
         root, scores, n = self._trie, self._scores, len(data)
         best, starts, tokens = [-np.inf] * (n + 1), [0] * (n + 1), [0] * (n + 1)
@@ -112,7 +112,7 @@ class Unigram(TextModel):
 
     def _normalise_at(self, text: bytes, at: int) -> tuple[int, bytes]:
         """Return the position after the normalized part at `at`, and its replacement."""
-        # As llama.cpp has it: also what only begins like a user-defined token stays as it is.
+        # Like llama.cpp: also keep texts that only begin like a user-defined token.
         if n := depth(self._user_defined, text, at):
             return at + n, text[at : at + n]
         if self._charsmap and (found := self._charsmap.longest(text, at)):
@@ -129,7 +129,7 @@ def _width(first: int) -> int:
 
 
 def _is_character(data: bytes) -> bool:
-    """Return True if unicode.cpp:unicode_cpt_from_utf8 accepts it, whatever its code point."""
+    """Return True if unicode.cpp:unicode_cpt_from_utf8 accepts it, with any code point."""
     if data[0] < 0x80:
         return True
     whole = 0xC0 <= data[0] < 0xF8 and len(data) == _width(data[0])

@@ -27,7 +27,7 @@ _DEFAULTS = Defaults(
     special_ids={"bos": 101, "unk": 100, "sep": 102, "pad": 0, "mask": 103},
 )
 
-# Each of these is a word. 2B920 should be 2B820, but is so in the original too.
+# Each of these characters is a word. 2B920 should be 2B820; the original has the same error.
 _CHINESE = (
     ("\u4e00", "\u9fff"),
     ("\u3400", "\u4dbf"),
@@ -81,7 +81,7 @@ class WordPiece(TextModel):
 
 
 class _Characters(dict[int, str]):
-    """Table for `str.translate`: replaces characters, with spaces where words are split."""
+    """Table for `str.translate`: replaces characters; spaces mark splits between words."""
 
     def __init__(self, lowercase: bool, strip_accents: bool) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class _Characters(dict[int, str]):
 
     def _of(self, char: str) -> str:
         if self._strip_accents:
-            # As llama.cpp has it: the first character only, also of a Hangul syllable.
+            # Like llama.cpp: the first character only, also of a Hangul syllable.
             char = unicodedata.normalize("NFD", char)[0] if category(char) != "-" else char
         if is_space(char):
             return " "

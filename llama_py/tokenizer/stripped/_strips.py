@@ -11,14 +11,14 @@ from llama_py.tokenizer.vocab import PREFIX
 
 @dataclass(frozen=True)
 class Strips:
-    """Special tokens that eat the spaces beside them, of files that say one of these words.
+    """Special tokens that strip adjacent spaces, for files with one of these words.
 
     arch, pre, name  words: in general.architecture, in tokenizer.ggml.pre, in general.name (in
-                     small letters)
-    left             texts of tokens that eat the spaces before them
-    right            of those that eat the spaces after them; `all_right`: every special token does
-    spared           but these
-    order            where several would hold, the lowest does
+                     lowercase)
+    left             texts of tokens that strip the spaces before them
+    right            texts of tokens that strip later spaces; `all_right`: all special tokens do
+    spared           exceptions
+    order            priority if several match: the lowest applies
     """
 
     arch: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Spaces that Jina Embeddings 2 tokenizers (except English ones) strip around tokens."""
+"""Spaces that Jina Embeddings 2 tokenizers (except English) strip around tokens."""
 
 from llama_py.tokenizer.stripped._strips import Strips
 
