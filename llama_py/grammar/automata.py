@@ -1,7 +1,7 @@
-"""Regular parts of a grammar as automata: their first characters, and how one continues where
-another ends.
+"""Regular parts of a grammar as automata: their first characters, and continuations of one after
+the end of another.
 
-Repetitions count as any number of times: an automaton takes at least what its part does.
+Bounded repetitions become unbounded: an automaton accepts all texts of its part, and more.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def _add(a: Automaton, node: Node, rules: Rules) -> Ends:
 
 @dataclass
 class Intersection:
-    """Overlap of two automata. same: both match some non-empty text. beyond: characters with which
-    the second continues after a text of the first."""
+    """Overlap of two automata. same: both match some non-empty text. beyond: characters that
+    continue the second after a text of the first."""
 
     same: bool = False
     beyond: Ranges = ()

@@ -12,18 +12,18 @@ from llama_py.grammar.compiled import Grammar, compiled
 
 
 def chosen(params: Any) -> Grammar | None:
-    """Return the grammar that SamplingParams specify; None if there is none.
+    """Return the grammar that SamplingParams specify, or None.
 
-    Raises GrammarError for one that is wrong, or for several; OSError for a file that is not there.
+    Raises GrammarError for an invalid grammar, or for several; OSError for a missing file.
     """
     given = text_of(params)
     return compiled(*given) if given is not None else None
 
 
 def text_of(params: Any) -> tuple[str, str] | None:
-    """Return the kind and the text of the constraint of SamplingParams; None if there is none.
+    """Return the type and the text of the constraint of SamplingParams, or None.
 
-    Raises GrammarError and OSError as `chosen`.
+    Raises GrammarError and OSError like `chosen`.
     """
     given = {name: getattr(params, name) for name in params.constraints}
     if not given:

@@ -6,7 +6,7 @@ from typing import Any
 
 from llama_py.grammar.places import Part, beside, schemas
 
-# Keywords with which an object's author describes properties without naming them.
+# Keywords that describe an object's properties without their names.
 _OPEN = {"additionalProperties", "patternProperties", "minProperties", "propertyNames"}
 _OBJECT = {*_OPEN, "properties", "required", "maxProperties", "unevaluatedProperties"}
 _BESIDE = {
@@ -25,11 +25,11 @@ _BESIDE = {
 
 
 def closed(schema: Part) -> Part:
-    """Add `"additionalProperties": false` to each object whose properties are all named.
+    """Add `"additionalProperties": false` to each object with named properties only.
 
-    Several schemas may describe one object: `properties` beside `anyOf`, `oneOf`, `allOf` or
-    `$ref`, branches in branches. The outermost of them is closed, and takes the properties that
-    any of them names. Values that meet the result meet the schema.
+    Several schemas may describe one object: `properties` together with `anyOf`, `oneOf`, `allOf` or
+    `$ref`, and nested branches. The outermost schema is closed, and gets the properties that any of
+    the others names. Values that match the result match the schema.
     """
     for part in _alone(schema):
         names = _named(part, schema)
@@ -60,7 +60,7 @@ def _takes_free_keys(part: Part) -> bool:
 
 
 def _alone(schema: Part) -> list[Part]:
-    """Return the schemas that describe an object, and that no other schema stands beside."""
+    """Return the schemas that describe an object alone, without another schema for it."""
     seen: dict[tuple[int, bool], Part] = {}
     left: list[tuple[Any, bool]] = [(schema, True)]
     while left:

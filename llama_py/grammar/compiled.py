@@ -18,19 +18,19 @@ from llama_py.grammar.place import error_at
 from llama_py.grammar.schema import kept, listed
 from llama_py.grammar.trial import trial
 
-MAX_CHARACTERS = 256 << 10  # so that what nests, nests in the stack that there is
+MAX_CHARACTERS = 256 << 10  # limits nesting to the available stack
 log = logging.getLogger("llama_py")
-LLGUIDANCE = "%llguidance"  # a grammar that begins so is Lark, as in llama.cpp
+LLGUIDANCE = "%llguidance"  # prefix of a Lark grammar, like in llama.cpp
 
 
 @dataclass(frozen=True)
 class Grammar:
     """A grammar, checked. kind: grammar (GBNF), lark, regex or json_schema.
 
-    form    llguidance's
-    tokens  in it, `<[@0]>`, `<[@1]>`, ... stand for these
+    form    grammar in llguidance's form
+    tokens  tokens that `<[@0]>`, `<[@1]>`, ... in the form represent
     left_out  JSON pointers of a schema's assertions that it does not enforce
-    free_keys  whether objects may have keys that the schema does not name
+    free_keys  objects may have keys that the schema does not name
     """
 
     kind: str
@@ -45,7 +45,7 @@ def compiled(kind: str, text: str) -> Grammar:
     """Check a text of a kind: `grammar` (GBNF; Lark, if it begins with %llguidance), `lark`,
     `regex` or `json_schema`.
 
-    Raises GrammarError, in one line that says where and what to do.
+    Raises GrammarError, in one line with the position and the remedy.
     """
     if len(text) > MAX_CHARACTERS:
         raise GrammarError(

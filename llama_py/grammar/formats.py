@@ -1,7 +1,7 @@
 """Formats and patterns that llguidance interprets differently from JSON schema.
 
-Its `format` takes February 29 of every year, the year 0, and second 61 of any minute. Its `pattern`
-is a Rust regular expression, but a schema's is one of ECMA-262.
+Its `format` accepts February 29 of every year, the year 0, and second 61 of any minute. Its
+`pattern` is a Rust regular expression, but JSON schema uses ECMA-262.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEAP = f"([0-9]{{2}}{_FOURTH}|{_FOURTH}00)"
 _DATE = f"({_YEAR}-(0[13-9]|1[0-2])-[0-9]{{2}}|{_YEAR}-02-([01][0-9]|2[0-8])|{_LEAP}-02-29)"
 _TIME = "[0-9]{2}:[0-9]{2}:[0-5]"
 _PATTERNS = {"date": f"^{_DATE}$", "time": f"^{_TIME}", "date-time": f"^{_DATE}.{_TIME}"}
-# Escapes that Rust shares, and the parts whose meaning differs: `.` counts outside a class only.
+# Escapes that Rust shares, and parts with another meaning: `.` is special outside a class only.
 _PIECE = re.compile(r"\\(?P<escape>.)|(?P<open>\[)|(?P<close>\])|(?P<any>\.)", re.S)
 _SPACE = r"[\s--\x85]\x{FEFF}"  # ECMA-262: WhiteSpace and LineTerminator
 _RUST = {
@@ -37,7 +37,7 @@ def in_rust(pattern: str) -> str:
 
     def put(match: re.Match[str]) -> str:
         nonlocal in_class
-        if in_class and match[0] in (".", "["):  # they stand for themselves
+        if in_class and match[0] in (".", "["):  # literal inside a class
             return "\\" + match[0]
         in_class = bool(match["open"]) or (in_class and not match["close"])
         return _RUST.get(match[0], match[0])

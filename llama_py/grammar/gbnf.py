@@ -36,10 +36,10 @@ _TIMES = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 def parse(text: str) -> Rules:
-    """Return the rules of a grammar by name; of equal names the last counts.
+    """Return the rules of a grammar by name; the last of equal names counts.
 
-    Raises GrammarError, with line and column, for what is no grammar, for rules that are missing,
-    and without a rule `root`.
+    Raises GrammarError, with line and column, for an invalid grammar, missing rules, or a missing
+    rule `root`.
     """
     if len(text) > MAX_CHARACTERS:
         raise GrammarError(

@@ -59,7 +59,7 @@ def _problem(schema: str, value: str) -> str:
         return f"an object has the key {repeated[0]!r} several times"[:MAX_SHOWN]
     try:
         error = next(iter(_validator(json.loads(schema)).iter_errors(found)), None)
-    except Exception as e:  # a malformed schema, or one that refers to another document
+    except Exception as e:  # a malformed schema, or a reference to another document
         return f"{UNCHECKED}{type(e).__name__}: {e}".partition("\n")[0][:MAX_SHOWN]
     if error is None:
         return ""

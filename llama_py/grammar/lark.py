@@ -14,7 +14,7 @@ from llama_py.grammar.shape import AltOf, Leaf, Part, RepeatCount, RuleSizes, Se
 
 @dataclass(frozen=True)
 class Lark:
-    """A grammar in which `<[@0]>`, `<[@1]>`, ... are these tokens."""
+    """A grammar with the placeholders `<[@0]>`, `<[@1]>`, ... for tokens."""
 
     text: str
     tokens: tuple[TokenOf, ...]

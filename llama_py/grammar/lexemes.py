@@ -1,8 +1,8 @@
-"""Splitting of a grammar into lexemes for which the longest match is always right.
+"""Splitting of a grammar into lexemes with a longest match that is always right.
 
-llguidance's lexer takes the longest text that a lexeme matches and never looks back; GBNF has no
-lexer: `"a"* "ab"` means what it says. So lexemes that could end where another goes on, with what
-may follow them, are cut into their parts, at last into single characters, of which none goes on.
+llguidance's lexer takes the longest text that a lexeme matches, without backtracking. GBNF has no
+lexer: `"a"* "ab"` is literal. So if a lexeme could end while another continues, it and its possible
+successors are split into their parts, finally into single characters, which cannot continue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from llama_py.grammar.nodes import Ranges, Ref, Rules, TokenOf, meet, merged
 from llama_py.grammar.shape import AltOf, Leaf, Part, Regular, RepeatCount, RuleSizes, SeqOf
 
 MAX_ROUNDS = 12
-MAX_STEPS = 200_000  # of looking for what to cut, about a second
+MAX_STEPS = 200_000  # of the search for lexemes to split, about a second
 
 
 def cut(rules: Rules) -> RuleSizes:
@@ -46,7 +46,7 @@ class _Look:
         ]
         self.begins = [a.begins for a in self.automata]
         self.first, self.empty = dict.fromkeys(shape.rules, 0), dict.fromkeys(shape.rules, False)
-        self.after = [0] * len(shape.leaves)  # what may follow a leaf
+        self.after = [0] * len(shape.leaves)  # FOLLOW of each leaf
         self.after_rule = dict.fromkeys(shape.rules, 0)
         self._fill()
 
@@ -128,7 +128,7 @@ class _Look:
         return bits, empty
 
     def _follow(self, part: Part, after: int) -> Iterator[str]:
-        """Update FOLLOW of a part and yield the rules whose FOLLOW grew."""
+        """Update FOLLOW of a part and yield the rules with a larger FOLLOW."""
         if isinstance(part, Leaf):
             self.after[part.number] |= after
         elif isinstance(part, Ref):

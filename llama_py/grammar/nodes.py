@@ -13,7 +13,7 @@ ANY: Ranges = ((0, MOST),)
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One of these characters."""
+    """One character in any of the ranges."""
 
     ranges: Ranges
 
@@ -24,7 +24,7 @@ class TokenOf:
 
     which: int | str
     but: bool
-    at: int  # where it stands
+    at: int  # position in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def refs(node: Node) -> Iterator[Ref]:
 
 
 def merged(ranges: list[tuple[int, int]]) -> Ranges:
-    """Sort and merge ranges, so that none touches the next."""
+    """Sort and merge adjacent or overlapping ranges."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1] + 1:

@@ -11,13 +11,13 @@ Part: TypeAlias = dict[str, Any]
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _ONE = ("items", "additionalProperties", "additionalItems")
-# Keywords whose schemas hold for the same value as the schema that has them.
+# Keywords with schemas for the same value as the schema that has them.
 _BRANCHES = ("anyOf", "oneOf", "allOf")
 _CONDITIONS = ("if", "then", "else")
 
 
 def located(schema: Part) -> Iterator[tuple[str, Part]]:
-    """Yield the schema, those in it and those it refers to, with their JSON pointers."""
+    """Yield the schema, nested and referenced schemas, with their JSON pointers."""
     left: list[tuple[str, Any]] = [("", schema)]
     seen: set[int] = set()
     while left:
@@ -32,7 +32,7 @@ def located(schema: Part) -> Iterator[tuple[str, Part]]:
 
 
 def schemas(schema: Part) -> Iterator[Part]:
-    """Yield the schema, those in it and those it refers to."""
+    """Yield the schema, nested and referenced schemas."""
     return (part for _, part in located(schema))
 
 
@@ -62,7 +62,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def target(ref: Any, root: Part) -> Any:
-    """Return the value in `root` that a reference names; None if it names none."""
+    """Return the value in `root` that a reference names, or None."""
     if not isinstance(ref, str) or not ref.startswith("#"):
         return None
     if ref[1:2] not in ("", "/"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_py.grammar.nodes import Alt, Chars, Node, Ranges, Ref, Repeat, Rules, Seq
 
-_SURROGATES = (0xD800, 0xDFFF)  # no characters of their own
+_SURROGATES = (0xD800, 0xDFFF)  # not characters
 _NOTHING = r"[^\x{0}-\x{10FFFF}]"
 
 

@@ -20,8 +20,8 @@ from llama_py.grammar.widen import UNSATISFIABLE, widened, without_values
 MAX_DEPTH = 100
 MAX_ALONE = 2000  # characters
 MAX_SHOWN = 8  # pointers in a message
-MAX_PARTS = 200  # that are tried to find the wrong one
-# Between parts of the answer: nothing, a space, or a new line and what indents it.
+MAX_PARTS = 200  # to try in the search for the wrong one
+# Between parts of the response: empty, a space, or a newline and indentation.
 SPACE = r"| |\n[ \t]{0,20}"
 ONE_OF = "oneOf constraints are not supported"
 SLOW = "make it simpler"  # ends the errors of schemas that take too long or too much
@@ -31,12 +31,12 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class EnforcedSchema:
-    """A schema as far as a grammar can enforce it.
+    """The part of a schema that a grammar can enforce.
 
     Attributes:
-        form: llguidance's form.
+        form: The schema in llguidance's form.
         schema: The enforced schema, as JSON.
-        options: llguidance's options for it.
+        options: llguidance's options for the schema.
         left_out: JSON pointers of the assertions that the grammar does not enforce.
     """
 
@@ -54,11 +54,11 @@ class EnforcedSchema:
 
 @lru_cache(256)
 def kept(text: str, lenient: bool = False) -> EnforcedSchema:
-    """Return a schema as far as a grammar can enforce it.
+    """Return the part of a schema that a grammar can enforce.
 
     Args:
         text: The schema as JSON.
-        lenient: Whether malformed schemas are replaced by a wider one as well.
+            lenient: If True, replace malformed schemas by a wider one as well.
 
     Raises:
         GrammarError: The text is not JSON, the schema is malformed, or no value meets it.
@@ -172,7 +172,7 @@ def _read(text: str) -> Part:
 
 
 def _parts(schema: Any) -> Iterator[tuple[Path, Any]]:
-    """Yield all values with their paths, outer ones first."""
+    """Yield all values with their paths, outer values first."""
     left: list[tuple[Path, Any]] = [((), schema)]
     for path, value in left:
         yield path, value

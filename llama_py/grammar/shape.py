@@ -1,7 +1,7 @@
 """Division of a grammar into rules and lexemes, which llguidance matches as regular expressions.
 
-A lexeme is as large as it may be: regular neighbours are one. Those in `cut` are not, but their
-parts are.
+A lexeme has the maximum size: adjacent regular parts are one lexeme. Expressions in `cut` are
+split into their parts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RepeatCount:
 
 
 class Regular:
-    """Measure of which parts are regular and small enough, cached per grammar."""
+    """Measures regular parts of sufficiently small size, cached per grammar."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -86,8 +86,8 @@ class Regular:
 
 
 class RuleSizes:
-    """rules   of parts; the first is the root
-    leaves  lexemes and tokens by number; texts: their regular expressions
+    """rules   rules of parts; the first is the root
+    leaves  lexemes and tokens by number; texts: regular expressions of the leaves
     """
 
     def __init__(self, regular: Regular, cut: Collection[str], cut_all: bool = False) -> None:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-STACK = 256 << 20  # bytes, of which few are ever touched: llguidance follows references by calls
+STACK = 256 << 20  # bytes, mostly untouched: llguidance follows references by recursion
 SECONDS = 20
 MEMORY = 2 << 30
-SMALL = 4 << 10  # characters of what cannot take long ...
-FEW = 3  # ... with so few expressions that all hold at once
+SMALL = 4 << 10  # characters of a grammar that cannot take long ...
+FEW = 3  # ... with at most this number of simultaneous expressions
 
-# Texts are bounded by these as they are matched.
+# Limits for matching texts.
 LIMITS: dict[str, Any] = {
     "step_max_items": 500_000,
     "max_lexer_states": 50_000,
@@ -48,7 +48,7 @@ thread.join()
 def trial(form: str) -> str:
     """Return the error of a grammar in llguidance's form; "" if it is valid.
 
-    One that may take long is tried in a process that can be ended.
+    A grammar that may take long is checked in a separate process with a time limit.
     """
     alone = sum(form.count(sign) for sign in ("pattern", "format", "&", "~"))
     if len(form) > SMALL or alone > FEW:

@@ -178,7 +178,7 @@ class UniqueKeys:
         return tried[text]
 
     def _next(self, matcher: Any, place: JSONEnd) -> Iterable[int]:
-        """Return the tokens of a mask; before a key, those with its quote if there are any."""
+        """Return the tokens of a mask; before a key, only tokens with its quote, if any."""
         bits = np.frombuffer(matcher.compute_bitmask(), np.uint8)
         ids = map(int, np.flatnonzero(np.unpackbits(bits, bitorder="little")))
         if place.part == "key":

@@ -13,7 +13,7 @@ from llama_py.grammar.trial import limits, roomy
 from llama_py.grammar.unique import TokenTexts, UniqueKeys
 from llama_py.tokenizer import Tokenizer
 
-NO_EXTENSION = "NoExtension"  # llguidance's word for it
+NO_EXTENSION = "NoExtension"  # llguidance's term
 BEFORE = "\x02"  # a character that is part of no other token
 NONE: frozenset[int] = frozenset()
 _PIECES: WeakKeyDictionary[Tokenizer, TokenTexts] = WeakKeyDictionary()
@@ -40,7 +40,7 @@ class _GuidanceTokens:
         self._puts_space = tokenizer.vocab.add_space_prefix
 
     def __call__(self, text: bytes | str) -> list[int]:
-        """Tokenize the text to come next, without a space before it."""
+        """Tokenize text that follows earlier text, without a space before it."""
         shown = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
         ids = self._tokenizer.tokenize(shown, False, False)
         if not self._puts_space or not ids:
@@ -70,7 +70,7 @@ def matcher(grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = NONE
     """Return an LLMatcher, or UniqueKeys, at the start of a response; shown: control tokens as
     texts.
 
-    Raises GrammarError for tokens that the vocabulary lacks, and where no answer can begin.
+    Raises GrammarError for tokens that the vocabulary lacks, and if no response can begin.
     """
     kind, form = matcher_class(), grammar.form
     for i, token in enumerate(grammar.tokens):

@@ -42,14 +42,14 @@ UNSATISFIABLE = "Unsatisfiable"  # begins the errors of schemas that no value me
 
 
 def widened(schema: Part, lenient: bool) -> list[str]:
-    """Change a schema into one that llguidance can hold.
+    """Change a schema into a form that llguidance supports.
 
     Args:
         schema: The schema, which is changed.
-        lenient: Whether malformed values and references to other documents are left out as well.
+        lenient: If True, remove malformed values and references to other documents as well.
 
     Returns:
-        JSON pointers of the assertions that were left out.
+        JSON pointers of the removed assertions.
     """
     left_out: list[str] = []
     root = json.loads(json.dumps(schema))
@@ -85,7 +85,7 @@ def without_values(schema: Part) -> list[str]:
 
 
 def _is_idle(key: str, part: Part) -> bool:
-    """Return True if a keyword asserts nothing where it stands."""
+    """Return True if a keyword has no effect in its schema."""
     if key in ("then", "else"):
         return "if" not in part
     if key == "if":
@@ -132,7 +132,7 @@ def _values(part: Part) -> Iterator[str]:
     if isinstance(known, dict):
         for name in [name for name in known if not _takes_pattern(name)]:
             del known[name]
-            part.pop("additionalProperties", None)  # it does not hold for these properties
+            part.pop("additionalProperties", None)  # it would apply to these properties as well
             yield f"patternProperties/{escaped(name)}"
     for key in [key for key in ("const", "enum") if _has_wide(part.get(key))]:
         given = part.pop(key)
