@@ -2,13 +2,13 @@
 
     with GGUFFile.open("model.gguf") as file:
         file.metadata[f"{file.architecture}.block_count"]   # 40
-        file.tensors["token_embd.weight"].data   # uint8 view of the file, nothing is copied
+            file.tensors["token_embd.weight"].data   # uint8 view of the file, without a copy
 
 A file is: magic, version, n_tensors, n_kv | key-values | tensor infos | padding | tensor data.
-What is accepted is what llama.cpp accepts (gguf.cpp:gguf_init_from_reader): no key or tensor twice,
-the data in the order of the infos, each padded to `general.alignment`, without gaps. But arrays of
-arrays can be read, while tensors without elements, names that are not UTF-8 and a head of more than
-128 MiB are refused.
+The reader accepts the files that llama.cpp accepts (gguf.cpp:gguf_init_from_reader): unique keys
+and tensors, the data in the order of the infos, each padded to `general.alignment`, without gaps.
+In addition, it accepts arrays of arrays; it refuses tensors without elements, names that are not
+UTF-8, and headers of more than 128 MiB.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ _FOREIGN = (
 class TensorInfo:
     """One tensor of the file.
 
-    `ne` is in ggml's order ([n_embd, n_vocab]: ne[0] fastest), padded with ones to 4. `offset` is
-    in bytes from the start of the file, in a split model from the start of the tensor's own part.
-    `data` is a read-only uint8 view, [nbytes], of the mapped file, which stays mapped as long as
-    the view lives; `mapped` is that file's mapping and `path` its name, None for bytes that come
-    from elsewhere.
+    `ne` is in ggml's order ([n_embd, n_vocab]: ne[0] fastest), padded with 1 to four dimensions.
+    `offset` is in bytes from the start of the file or of the tensor's shard. `data` is a read-only
+    uint8 view, [nbytes], of the mapped file, which remains mapped until the view is deleted.
+    `mapped` is that file's mapping and `path` its name, or None for bytes from another
+    source.
     """
 
     name: str
@@ -91,7 +91,7 @@ class TensorInfo:
     path: Path | None = field(default=None, repr=False, compare=False)
 
     def let_go(self) -> None:
-        """Give back memory of the mapped bytes: a device has a copy of its own."""
+        """Release memory of the mapped bytes after a device has copied them."""
         if self.mapped is not None:
             let_go(self.mapped, self.offset, self.offset + self.nbytes)
 
@@ -117,12 +117,12 @@ class GGUFFile:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], use_mmap: bool = True) -> GGUFFile:
-        """Open a GGUF file, or a split model given any one of its parts.
+        """Open a GGUF file, or a split model by any of its shards.
 
-        use_mmap  False: read all of it now. A mapped file that another program cuts short later
-                  ends this one (SIGBUS), for what is gone cannot be read
+        use_mmap  False: read the whole file now. If another program truncates a mapped file later,
+                  reading it ends this process (SIGBUS)
 
-        Raises GGUFError (one line: path, what is wrong, what to do) for anything but a good file.
+        Raises GGUFError (one line: path, problem, remedy) for an invalid file.
         """
         given = _read_part(Path(path), use_mmap)
         split = read_split(given.path, given.metadata)
@@ -157,7 +157,7 @@ class GGUFFile:
 
     @property
     def architecture(self) -> str:
-        """`general.architecture`; GGUFError when the file has none."""
+        """`general.architecture`; GGUFError if the file does not have it."""
         name = self.metadata.get("general.architecture")
         if not isinstance(name, str):
             raise GGUFError(
@@ -174,8 +174,8 @@ class GGUFFile:
         self._metadata = self.metadata.replaced(values)
 
     def forget_data(self) -> None:
-        """Let tensors be there in name only, from now on: with type and shape, and zeros for bytes.
-        Nothing of them is read then, nor kept mapped."""
+        """Replace the data of tensors by zeros; keep their names, types and shapes.
+        The file is unmapped, and its data is no longer read."""
         names_only = {
             name: replace(t, data=np.broadcast_to(np.uint8(0), t.nbytes), mapped=None)
             for name, t in self.tensors.items()
@@ -183,7 +183,7 @@ class GGUFFile:
         self._tensors = names_only
 
     def close(self) -> None:
-        """Let go of metadata and tensors. Values and `TensorInfo`s taken before stay good."""
+        """Release metadata and tensors. Values and `TensorInfo`s in use remain valid."""
         self._metadata, self._tensors = None, {}
 
     def __enter__(self) -> GGUFFile:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME, GGMLType
 
-GUESSED = 1024  # added to the number of a file that does not say it (LLAMA_FTYPE_GUESSED)
+GUESSED = 1024  # added to the number if the file does not specify it (LLAMA_FTYPE_GUESSED)
 
 
 @dataclass(frozen=True)
 class FileType:
-    """A mix of types.
+    """A file type: a mix of tensor types.
 
-    name    as it is asked for
+    name    name for users
     number  general.file_type
-    type    what a tensor gets unless there is a rule for it; None: all stay as they are
-    words   what llama.cpp calls it (llama-model-loader.cpp:llama_ftype_name)
+    type    type of a tensor unless a rule applies; None: all tensors are copied
+    words   llama.cpp's name (llama-model-loader.cpp:llama_ftype_name)
     """
 
     name: str
@@ -61,7 +61,7 @@ FILE_TYPES = {
     for name, number, of, *words in _TABLE
 }
 COPY = FileType("COPY", 0, None)
-READ_ONLY = FileType("NVFP4", 39, BY_NAME["nvfp4"], "NVFP4")  # others quantize to it
+READ_ONLY = FileType("NVFP4", 39, BY_NAME["nvfp4"], "NVFP4")  # other programs quantize to this type
 
 
 def file_type(text: str) -> FileType:
@@ -81,7 +81,7 @@ def file_type(text: str) -> FileType:
 
 
 def tensor_type(text: str) -> GGMLType:
-    """Return the tensor type with this name, in any case; ValueError if there is none."""
+    """Return the tensor type with this name, in any case; ValueError if it is unknown."""
     found = next((t for t in BY_NAME.values() if t.name.lower() == text.strip().lower()), None)
     if found is None:
         raise ValueError(f"{text!r} is no type of tensors; there are {', '.join(BY_NAME)}")
@@ -89,11 +89,11 @@ def tensor_type(text: str) -> GGMLType:
 
 
 def guessed(tensors: Mapping[str, GGMLType]) -> int:
-    """Return general.file_type of a file without it: the most frequent tensor type, of equals the
+    """Return general.file_type of a file without it: the most frequent tensor type, if equal the
     first to reach that count (llama_model_loader's constructor).
 
     tensors  types by name
-    Raises GGUFError if there are none.
+    Raises GGUFError for an empty mapping.
     """
     if not tensors:
         raise GGUFError("there are no tensors to quantize; give the GGUF file of a model")
@@ -109,7 +109,7 @@ def guessed(tensors: Mapping[str, GGMLType]) -> int:
 
 
 def words_of(number: int) -> str:
-    """Return llama.cpp's name of general.file_type: "Q4_K - Medium", "(guessed) all F32"."""
+    """Return llama.cpp's text for general.file_type: "Q4_K - Medium", "(guessed) all F32"."""
     found = next((t.words for t in _KNOWN if t.number == number & ~GUESSED), None)
     return ("(guessed) " if number & GUESSED else "") + (found or "unknown, may not work")
 

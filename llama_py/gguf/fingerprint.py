@@ -1,4 +1,4 @@
-"""Fingerprint of a model, which ties saved states to it."""
+"""Fingerprint of a model, which identifies it in saved states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAMPLE = 64  # bytes of each tensor; two trainings of a model differ early
 
 def fingerprint(file: GGUFFile) -> str:
     """Return 32 hex digits of a model's metadata, tensor types and shapes, and the first bytes of
-    each tensor: little more than the header is read."""
+    each tensor; this reads little more than the header."""
     found = blake2b(digest_size=16)
     for key, value in file.metadata.items():
         raw = value.tobytes() if isinstance(value, np.ndarray) else b""

@@ -30,20 +30,20 @@ Counts = Literal["", "all", "first", "last"]
 
 
 class Keys:
-    """Typed getters over metadata; `key` is written without the architecture's prefix, or with "/"
-    before it where it has none.
+    """Typed getters for metadata; `key` is written without the architecture's prefix, or with a
+    leading "/" if it has no prefix.
 
     A getter with a default makes the key optional. Each raises HParamsError, which has the full key
-    and its value, for a missing key, a wrong type and a value that makes no sense.
+    and its value, for a missing key, a wrong type and an invalid value.
     """
 
     def __init__(self, metadata: Mapping[str, Any], arch: str) -> None:
         self.metadata = metadata
         self.arch = arch
-        self.per_layer: set[str] = set()  # full keys that were read with one value per layer
+        self.per_layer: set[str] = set()  # full keys with one value per layer
 
     def full(self, key: str) -> str:
-        """Return a key as it stands in the file."""
+        """Return the full key in the file."""
         return key[1:] if key.startswith("/") else f"{self.arch}.{key}"
 
     def has(self, key: str) -> bool:
@@ -72,7 +72,7 @@ class Keys:
     def flags(
         self, key: str, n: int, default: bool | None = None, longer: bool = True
     ) -> tuple[bool, ...]:
-        """Return one flag per layer, n of them, from an array or from one flag for all.
+        """Return n flags, one per layer, from an array or from one flag for all layers.
 
         longer: Accept arrays of more than n flags, like llama.cpp's `get_arr`.
         """
@@ -110,7 +110,7 @@ class Keys:
         raw = self._get(key, default)
         if not isinstance(raw, list | np.ndarray):
             return (self.scalar(key, default, convert),) * n
-        if longer:  # llama.cpp writes as many as its arrays have
+        if longer:  # llama.cpp copies the first n
             raw = raw[:n]
         if len(raw) != n:
             raise self.error(key, f"it must have {n} items, not {len(raw)}")
@@ -152,7 +152,7 @@ def as_base(value: Any) -> float | None:
 
 
 def as_divisor(value: Any) -> float | None:
-    """Convert zero, which means none, or a number with an inverse in f32."""
+    """Convert zero, which disables the divisor, or a number with an inverse in f32."""
     number = as_float(value)
     return number if number is not None and (not number or abs(number) >= LOWEST_BASE) else None
 
@@ -184,12 +184,12 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Reading of an attribute: key, conversion, default and check.
+    """Reader of an attribute: key, conversion, default and check.
 
-    default  None: the file must have the key; a function takes what was read before it
-    count    number of values, from those read before; None for a single one
-    longer   there may be more of them
-    counts   which layers the number counts: "all", the "first" or the "last"; "" for other numbers
+    default  None: the key is required; a function gets the fields read before
+    count    function of the fields read before that returns the number of values; None: one value
+    longer   the array may be longer
+    counts   the layers that the number counts: "all", the "first" or the "last"; "" for others
     """
 
     key: str
@@ -229,7 +229,7 @@ class Field:
         return "at least 0" if self.least == 0 else f"at least {self.least}"
 
 
-Default = Any  # a value of the field's type, or a function of what was read before
+Default = Any  # a value of the field's type, or a function of the fields read before
 
 
 def uint(
@@ -255,7 +255,7 @@ def base(key: str, default: Default = None) -> Any:
 
 
 def divisor(key: str, default: Default = None) -> Any:
-    """Declare a divisor, such as a cap or scale; 0 for none."""
+    """Declare a divisor, such as a cap or scale; 0 disables it."""
     return Field(key, as_divisor, default)
 
 
@@ -306,7 +306,7 @@ def numbers(key: str, default: Default = None) -> Any:
 
 
 class Declared:
-    """Reads the fields of its class and of those above it, in the order they are written.
+    """Reads the fields of its class and its base classes, in the order of declaration.
 
     A class may declare a field again, or replace it by a value.
     """

@@ -22,7 +22,7 @@ from llama_py.gguf.pages import let_go
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _SCALARS = {kind: struct.Struct("<" + code) for kind, code in _CODES.items()}
 _BOOL, STRING, ARRAY = 7, 8, 9
-# What the types are called.
+# Names of the types.
 KINDS = {
     "u8": 0,
     "i8": 1,
@@ -44,7 +44,7 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _U32_U64 = struct.Struct("<IQ")
 
-# Limits on what a file may ask for. A sparse file of any size costs nothing to make.
+# Limits for values in a file. A sparse file of any size takes no disk space.
 _MAX_HEAD = 2**27  # bytes before the tensor data; the largest vocabularies take 2**24
 _MAX_KEY_BYTES = 65535  # of the GGUF specification
 _MAX_NESTING = 4  # arrays in arrays; known files have one level
@@ -59,9 +59,9 @@ class Metadata(Mapping[str, MetaValue]):
     """The key-values in file order. Arrays are decoded when first asked for, then kept.
 
     A numeric array is a read-only 1-D ndarray, an array of strings a `list[str]`, an array of
-    arrays a list of these. To llama.cpp a string (a token above all) is just bytes, so bytes that
-    are not UTF-8 do not raise: they come as lone surrogates, and
-    `text.encode("utf-8", "surrogateescape")` gives the exact bytes of any string back.
+    arrays a list of arrays. llama.cpp treats a string (such as a token) as bytes, so bytes that
+    are not UTF-8 do not raise: they become lone surrogates, and
+    `text.encode("utf-8", "surrogateescape")` returns the exact bytes of any string.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Metadata(Mapping[str, MetaValue]):
 
     @property
     def stored(self) -> dict[str, bytes]:
-        """Type and bytes of each value, as they are in the file."""
+        """Type and bytes of each value, in the file's format."""
         return {key: self._data[start:end] for key, (start, end) in self._places.items()}
 
     def kind(self, key: str) -> str:
@@ -106,7 +106,7 @@ class Metadata(Mapping[str, MetaValue]):
         return len(value) if isinstance(value, list | np.ndarray) else 0
 
     def replaced(self, values: Mapping[str, MetaValue]) -> Metadata:
-        """Return metadata with some values replaced; `stored` and `kind` stay the file's."""
+        """Return metadata with some values replaced; `stored` and `kind` are unchanged."""
         return Metadata({**self._values, **values}, self._places, self._data)
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class Metadata(Mapping[str, MetaValue]):
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """An array whose bytes (item type, count, items) were checked, but not yet decoded."""
+    """An array with checked bytes (item type, count, items) that is not decoded yet."""
 
     data: mmap.mmap
     start: int
@@ -131,10 +131,10 @@ class StoredArray:
 
 
 class Cursor:
-    """A position in the bytes of the file at `path`; every step checks that the bytes are there.
+    """A position in the bytes of the file at `path`; every step checks the remaining size.
 
-    `what` names the thing being read in the GGUFError of a step past `end`: the end of the file,
-    or of the head (key-values and tensor infos) that a file may have.
+    `what` names the element in the GGUFError of a step past `end`: the end of the file, or of
+    the maximum header (key-values and tensor infos).
     """
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
@@ -149,7 +149,7 @@ class Cursor:
         return GGUFError(f"{self.path}: {message}")
 
     def skip(self, n: int, what: str) -> int:
-        """Step over n bytes; returns where they start."""
+        """Step over n bytes; return their start."""
         start = self.pos
         if n > self.end - start:
             raise self.error(f"{what} at byte {start} takes {n} bytes, {self.past}; {DAMAGED}")
@@ -166,7 +166,7 @@ class Cursor:
         return int(self.scalar(_U64, what))
 
     def count(self, what: str, min_size: int) -> int:
-        """Read the number of `what`; GGUFError if they do not fit at `min_size` bytes each."""
+        """Read the number of `what`; GGUFError if they exceed the file at `min_size` bytes each."""
         n = self.u64(f"the number of {what}")
         self.check_room(n, what, min_size)
         return n
@@ -249,7 +249,7 @@ def _read_value(cursor: Cursor, what: str) -> MetaValue | StoredArray:
 
 
 def _skip_array(cursor: Cursor, what: str, depth: int) -> None:
-    """Step over an array (item type u32, count u64, items), checking all of it."""
+    """Step over an array (item type u32, count u64, items), checking all items."""
     if depth > _MAX_NESTING:
         raise cursor.error(
             f"{what} at byte {cursor.pos} has more than {_MAX_NESTING} levels of arrays; {DAMAGED}"

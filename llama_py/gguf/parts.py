@@ -38,7 +38,7 @@ def read_split(path: Path, metadata: Mapping[str, object]) -> PartNumber | None:
 
 
 def part_paths(path: Path, split: PartNumber) -> list[Path]:
-    """Return the paths of all shards, given any one of them.
+    """Return the paths of all shards, given the path of any shard.
 
     Raises GGUFError when the file's name does not fit its `split.*` keys, or parts are missing.
     """
@@ -60,7 +60,7 @@ def part_paths(path: Path, split: PartNumber) -> list[Path]:
 
 
 def check_part(path: Path, found: PartNumber | None, expected: PartNumber) -> None:
-    """Raise GGUFError unless the part at `path` is the one that its name says."""
+    """Raise GGUFError if the shard at `path` differs from the one in its name."""
     if found is None or (found.no, found.count) != (expected.no, expected.count):
         is_part = f"part {found.no + 1} of {found.count}" if found else "a model in one file"
         raise GGUFError(

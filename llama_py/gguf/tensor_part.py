@@ -1,4 +1,4 @@
-"""Part of a file's tensor, or all of it, on a device."""
+"""A file's tensor on a device, in whole or in part."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class TensorCut:
     ranges: tuple[Range, ...] = ()
 
     def data(self) -> Bytes:
-        """Return the part's bytes, copied only if they do not lie together."""
+        """Return the part's bytes, copied only if they are not contiguous."""
         return bytes_of(self.info, self.dim, self.ranges)
 
     def file_part(self) -> FilePart | None:
-        """Return the position of these bytes in a file; None if they are in none."""
+        """Return the position of these bytes in a file, or None."""
         info = self.info
         if info.path is None:
             return None
@@ -43,11 +43,11 @@ class TensorCut:
 
 
 def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Bytes:
-    """Return the file's bytes of ranges of a dimension; contiguous ones are not copied."""
+    """Return the file's bytes of ranges of a dimension; contiguous bytes are not copied."""
     if dim is None:
         return info.data
     axis, ranges = _axis(info, dim, ranges)
-    if not any(info.data.strides):  # there in name only
+    if not any(info.data.strides):  # data was forgotten
         n = sum(b - a for a, b in ranges)
         return info.data[: info.nbytes // _shape(info)[axis] * n]
     return ranges_of(info.data, _shape(info), axis, ranges)

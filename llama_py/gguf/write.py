@@ -24,7 +24,7 @@ def encode(kind: str, value: Any) -> bytes:
 
     kind   "str", "bool", "u32", "f32", ..., or of an array "arr[u32]"
 
-    Raises GGUFError for a kind that there is not, or a value that is none of that kind.
+    Raises GGUFError for an unknown kind, or a value of another kind.
     """
     if kind.startswith("arr[") and kind.endswith("]"):
         item = kind[4:-1]
@@ -64,7 +64,7 @@ def content(
 ) -> Iterator[bytes | memoryview]:
     """Yield a whole file in pieces, one per tensor.
 
-    stored   key-values as `encode` gives them, or as they are in a file (`Metadata.stored`)
+    stored   key-values in the format of `encode` or of a file (`Metadata.stored`)
     """
     tensors = list(tensors)
     alignment = alignment_of(stored)
