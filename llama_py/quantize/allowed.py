@@ -10,7 +10,7 @@ from llama_py.gguf.file import TensorInfo
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT
 from llama_py.quantize.model import QuantizedModel
 
-# Small, or read as they are. Of parts of a name, and whole names.
+# Small tensors, or tensors that are not multiplied. Parts of names, and whole names.
 KEPT = (
     "_norm.weight",
     "ffn_gate_inp.weight",
@@ -83,7 +83,7 @@ def is_allowed(t: TensorInfo, model: QuantizedModel, leave_output: bool) -> bool
 def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:
     """Return the type, or a fallback if rows are not a multiple of its block.
 
-    Raises GGUFError where nothing is known that would do.
+    Raises GGUFError if no fallback is known.
     """
     if t.ne[0] % type.block_size == 0:
         return type

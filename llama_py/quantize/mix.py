@@ -1,6 +1,6 @@
 """Types of tensors in a mix (llama-quant.cpp:llama_tensor_get_type_impl).
 
-Rules go by what a tensor is for, by how many of its kind came before it, and by the model.
+Rules depend on a tensor's use, on the number of earlier tensors of its kind, and on the model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llama_py.gguf.file import TensorInfo
 from llama_py.quantize.model import QuantizedModel
 
 VERY_LOW = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ2_S", "IQ2_M", "IQ1_M"}
-TWO_BITS = {"IQ2_S", "IQ2_M"}  # of these, those with more
+TWO_BITS = {"IQ2_S", "IQ2_M"}  # the larger types of these
 EMBEDDINGS = ("token_embd.weight", "per_layer_token_embd.weight")
 OUTPUT = "output.weight"
 _KINDS = (
@@ -45,11 +45,11 @@ def more_bits(i: int, n: int) -> bool:
 
 
 class Mix:
-    """Chooses types, asked for tensors in the order in which they are written.
+    """Chooses types for tensors, in the order in which they are written.
 
     ftype    the name of the file's type
     default  its type
-    output   of the output, if it is given; embedding of the embeddings
+    output   type of the output, if given; embedding: type of the embeddings
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Mix:
         return BY_NAME[name] if name else self.default
 
     def _count(self, kind: str) -> int:
-        """Return how many of a category came before, and count it."""
+        """Return the number of earlier tensors of a category, and count this one."""
         n = self.seen.get(kind, 0)
         self.seen[kind] = n + 1
         return n

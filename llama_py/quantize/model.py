@@ -15,9 +15,9 @@ from llama_py.models.trunks.rules import QuantizeRules
 
 @dataclass(frozen=True)
 class QuantizedModel:
-    """n_gqa   heads that share a key and a value; 0 for none
-    is_70b  whether it is one of those that llama.cpp calls so, whose values get more bits
-    rules   of its architecture
+    """n_gqa   query heads per key and value head; 0: unknown
+    is_70b  True if llama.cpp treats it as a 70B model, with more bits for values
+    rules   rules of its architecture
     """
 
     arch: str
@@ -47,7 +47,7 @@ class QuantizedModel:
 
 
 def _first(value: Any, default: Any) -> Any:
-    """Return the number, or that of layer 0."""
+    """Return the number, or the number of layer 0."""
     if isinstance(value, np.ndarray | list):
         value = value[0] if len(value) else default
     return default if value is None else int(value)

@@ -45,7 +45,7 @@ class TensorJob:
 
     source  tensor in the file; its bytes are copied if `type` is its type
     name    new name
-    part    number of its shard, if shards are kept
+    part    index of its shard, if shards are kept
     fell_back  the chosen type does not fit its rows
     """
 
@@ -145,7 +145,7 @@ class _Choice:
 def metadata(
     file: GGUFFile, wishes: Wishes, work: Sequence[TensorJob], imatrix: Imatrix | None
 ) -> dict[str, bytes]:
-    """Return key-values of the new file, new or changed ones last, like llama.cpp."""
+    """Return key-values of the new file; new or changed values are last, like in llama.cpp."""
     stored = file.metadata.stored
     number = wishes.type.number
     if wishes.type.copies:
@@ -191,7 +191,7 @@ def _encoded(value: bool | int | float | str) -> bytes:
 
 
 def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
-    """Raise GGUFError if a tensor needs importance and has none, or of the wrong size."""
+    """Raise GGUFError if a tensor's required importance is missing or has the wrong size."""
     for job in work:
         found = None if imatrix is None else imatrix.weights(job.source.name)
         if job.wants_imatrix and found is None:
@@ -209,7 +209,7 @@ def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
 
 
 def out_path(path: Path, n: int, n_parts: int) -> Path:
-    """Return the path of shard n, if shards are kept."""
+    """Return the path of shard n."""
     from llama_py.gguf.parts import part_name
 
     prefix = str(path).removesuffix(".gguf")

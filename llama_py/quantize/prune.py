@@ -25,12 +25,12 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 def renamed(names: Iterable[str], pruned: Iterable[int]) -> dict[str, str]:
-    """Return new names by old ones, in order, without the pruned layers.
+    """Return new names by old names, in order, without the pruned layers.
 
-    Raises GGUFError for a layer that there is not.
+    Raises GGUFError for an unknown layer.
     """
     names, gone = list(names), set(pruned)
-    layers = range(n_layers(names))  # there are some without tensors
+    layers = range(n_layers(names))  # some may not have tensors
     missing = gone - set(layers)
     if missing:
         raise GGUFError(
@@ -54,20 +54,20 @@ def n_layers(names: Iterable[str]) -> int:
 
 
 def order(name: str) -> tuple[int, str]:
-    """Return the key that sorts names by layer, those of none first
+    """Return the key that sorts names by layer, names without a layer first
     (llama-model-loader.h:weight_name_comparer)."""
     found = re.match(r"blk\.(\d+)\.", name)
     return int(found[1]) if found else -1, name
 
 
 def pruned_metadata(file: GGUFFile, pruned: Collection[int]) -> dict[str, bytes]:
-    """Return the stored values of the keys that must change so that they describe the other layers.
+    """Return the stored values of the keys that must change to describe the remaining layers.
 
     Counts of layers become smaller and lists lose the values of the pruned layers. A list replaces
-    an interval that is true no more.
+    an interval that is no longer true.
 
     Raises:
-        GGUFError: No values describe the remaining layers as they are now.
+        GGUFError: No values describe the remaining layers without changing them.
     """
     kind = architecture(file.architecture)
     old = kind.HParams(file.metadata, kind.arch)
@@ -105,13 +105,13 @@ def _counts(
 
 
 def declared_counts(cls: type) -> list[Field]:
-    """Return the fields of a class that count layers, overridden ones too."""
+    """Return the fields of a class that count layers, including overridden fields."""
     everywhere = {f.key: f for base in cls.__mro__ for _, f in fields(base) if f.counts}
     return list(everywhere.values())
 
 
 def _lists(metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]) -> dict[str, MetaValue]:
-    """Return new values of the keys that were read with one value per layer."""
+    """Return new values of the keys with one value per layer."""
     found: dict[str, MetaValue] = {}
     for key in sorted(old.per_layer_keys & set(metadata)):
         value = metadata[key]
@@ -136,7 +136,7 @@ def _listed(metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]) -> d
 def _problem(
     file: GGUFFile, values: Mapping[str, MetaValue], old: HParams, kept: Sequence[int]
 ) -> str:
-    """Return why these values do not describe the layers that are kept, "" if they do."""
+    """Return why these values do not describe the remaining layers, or ""."""
     kind = architecture(file.architecture)
     gone = set(range(old.n_layer_all)) - set(kept)
     names = renamed(file.tensors, gone & set(range(n_layers(file.tensors))))
@@ -152,7 +152,7 @@ def _problem(
 
 
 def _changed(old: HParams, new: HParams, kept: Sequence[int]) -> str:
-    """Return what would change in a layer that is kept, "" if nothing does."""
+    """Return the first change in a remaining layer, or ""."""
     number = {il: i for i, il in enumerate(kept)}
     for i, il in enumerate(kept):
         before, after = (asdict(hp.layers[at]) for hp, at in ((old, il), (new, i)))

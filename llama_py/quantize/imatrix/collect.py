@@ -20,7 +20,7 @@ from llama_py.quantize.imatrix.file import Counts, Imatrix, ImatrixEntry
 
 Sums = npt.NDArray[np.float64]
 
-FEWEST = 16  # tokens; products of fewer are left out, as llama.cpp does
+FEWEST = 16  # minimum tokens; smaller products are ignored, like in llama.cpp
 OUTPUT = "output.weight"
 
 
@@ -33,11 +33,10 @@ class _Sums:
 
 
 class Collector:
-    """Sums by weight, of all that is run while its taps are in use (`Context.tapped`).
+    """Sums by weight, for all graphs that run while its taps are active (`Context.tapped`).
 
-    process_output  also of the output matrix
-
-    Experts count the tokens that came to them, other matrices all.
+    process_output  include the output matrix
+    Counts of experts are the tokens routed to them; counts of other matrices are all tokens.
     """
 
     def __init__(self, devices: Sequence[Device], process_output: bool = False) -> None:
@@ -52,7 +51,7 @@ class Collector:
         products = [t for t in computed if self._is_wanted(t)]
         inputs = {id(t): id(t.src[1]) for t in products}  # as built: several devices read copies
         readers = Counter(inputs.values())
-        left = readers.copy()  # products that this run has yet to compute, in any order
+        left = readers.copy()  # products that this run has not computed yet, in any order
         known: dict[int, Sums] = {}  # sums of squares by input
 
         def tell(t: Tensor) -> None:
@@ -78,8 +77,8 @@ class Collector:
     def see(self, t: Tensor, known: Sums | None) -> Sums | None:
         """Add the inputs of a product that was just computed, and return their sums of squares.
 
-        known  these sums, if another product of the same inputs was seen before
-        Experts have none, since each gets other tokens.
+        known  these sums, if another product of the same inputs was seen before; None for
+               experts, since each gets other tokens
 
         Raises ContextError for values that are not finite, or of another size than before.
         """
@@ -140,7 +139,7 @@ class Collector:
             raise ContextError(f"{name}: gets values that are not finite; is the model damaged?")
 
     def n_chunks(self, size: int) -> int:
-        """Return of how many chunks of so many tokens most entries are."""
+        """Return the maximum count of the entries in chunks of `size` tokens."""
         return max((int(e.counts.max()) for e in self.entries.values()), default=0) // size
 
     def add(self, other: Imatrix, size: int) -> None:

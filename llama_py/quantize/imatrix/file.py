@@ -51,7 +51,7 @@ class Imatrix:
     old: bool = False
 
     def weights(self, name: str) -> Floats | None:
-        """Mean squares of a tensor's inputs, 1 where none were seen; None for another tensor."""
+        """Mean squares of a tensor's inputs, 1 for unseen experts; None for an unknown tensor."""
         entry = self.entries.get(name)
         if entry is None:
             return None
@@ -65,7 +65,7 @@ class Imatrix:
         return found
 
     def restricted(self, include: Sequence[str], exclude: Sequence[str]) -> Imatrix:
-        """Return the entries whose name contains one of `include` and none of `exclude`."""
+        """Return the entries with names that contain any of `include`, but not of `exclude`."""
         kept = {
             name: entry
             for name, entry in self.entries.items()
