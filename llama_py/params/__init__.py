@@ -416,5 +416,5 @@ class AnswerParams(GenerateParams, SamplingParams):
     call = "model.generate(prompt, {})"
 
     def part(self, kind: type[P]) -> P:
-        """Return the fields of one of its base classes."""
+        """Return the fields of a base class."""
         return kind(**{f.name: getattr(self, f.name) for f in fields(kind)})

@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Logits = npt.NDArray[np.float32]  # [n_vocab]
-    LogitsProcessor = Callable[[Sequence[int], Logits], Logits]  # (tokens so far, logits)
+    LogitsProcessor = Callable[[Sequence[int], Logits], Logits]  # (all tokens, logits)
 
 
 class Thinking(NamedTuple):
-    """The thoughts that an answer begins with, or may begin with.
+    """Reasoning at the beginning of a response, or its possible beginning.
 
-    start, ends  the tags around them
-    answer       what marks the content of an answer without them
-    after        what marks it after them
-    spaces       white space that may follow them: this, or True: any
-    inside       the answer begins in them: the prompt has the tag
-    may_begin    whether the model may open them itself
-    most         most tokens of them; None: no limit
+    start, ends  tags before and after the reasoning
+    answer       mark of the content in a response without reasoning
+    after        mark of the content after reasoning
+    spaces       white space that may follow the reasoning: this string, or True: any
+    inside       the prompt has the start tag, so the response begins with reasoning
+    may_begin    the model may start reasoning
+    most         maximum reasoning tokens; None: no limit
     """
 
     start: str
@@ -45,7 +45,7 @@ class Chooser(Protocol):
 
 @runtime_checkable
 class Answers(Protocol):
-    """Interface of a sampler that is told of each response's start, and checks drafts."""
+    """Interface of a sampler that is notified of each response's start, and checks drafts."""
 
     def begin(self, thinking: Thinking | None = None) -> None: ...
 

@@ -76,5 +76,5 @@ class DiffusionParams(Params):
 
     @property
     def wanted(self) -> bool:
-        """True if any of these options is set."""
+        """True if any option is set."""
         return bool(self.steps or self.eps or self.block_length)

@@ -1,4 +1,4 @@
-"""Engine whose computation a graph follows: llama.cpp, or the authors' code in transformers."""
+"""Reference engine for the graph's computation: llama.cpp, or the authors' code in transformers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def warn_of_differences(
     """Log how llama.cpp's graph of a file differs from the code of the model's authors.
 
     Args:
-        where: The file.
-        like: One of `LIKE`.
-        computed: What llama.cpp computes otherwise.
-        ignored: Names of tensors that llama.cpp leaves out, and that are ignored.
-        restored: Names of tensors that llama.cpp leaves out, and that are applied all the same.
+            where: The file.
+            like: A value of `LIKE`.
+            computed: Differences of llama.cpp's computation.
+                ignored: Names of tensors that llama.cpp and this graph ignore.
+            restored: Names of tensors that llama.cpp does not use, but this graph does.
     """
     if restored:
         log.warning(

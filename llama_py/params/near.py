@@ -1,11 +1,11 @@
-"""Suggestions of known words for unknown ones."""
+"""Suggestions of known words for an unknown word."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-FEW = 12  # words that are all told
-ALIKE = 0.6  # the part of two words that is the same
+FEW = 12  # maximum words for a complete list
+ALIKE = 0.6  # minimum equal fraction of two words
 MOST = 3
 
 
@@ -23,13 +23,13 @@ def nearest(given: str, known: Iterable[str], alike: float = ALIKE, best: float 
 
 
 def did_you_mean(given: str, known: Iterable[str], alike: float = ALIKE, best: float = 1) -> str:
-    """Return `did you mean q8_0 or q5_0?`; "" if nothing is similar."""
+    """Return `did you mean q8_0 or q5_0?`; "" without similar words."""
     words = nearest(given, known, alike, best)
     return f"did you mean {' or '.join(words)}?" if words else ""
 
 
 def some_of(known: Sequence[str]) -> str:
-    """Return `f32, f16, q4_0 and 23 others`; all of them if they are few."""
+    """Return `f32, f16, q4_0 and 23 others`; a complete list if it is short."""
     if len(known) <= FEW:
         return ", ".join(known)
     return f"{', '.join(known[:MOST])} and {len(known) - MOST} others"

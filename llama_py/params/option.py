@@ -5,8 +5,8 @@
         n_ubatch: int = option(512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH")
 
 `ContextParams(n_ubatch="all")` raises, and commands take `-ub N`, `--ubatch-size N` and
-LLAMA_ARG_UBATCH=N (llama_py_tools.command.options). Nothing here imports NumPy or a backend, so
-that --help is quick.
+LLAMA_ARG_UBATCH=N (llama_py_tools.command.options). This module does not import NumPy or a backend,
+which makes --help fast.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _CHECK: dict[type, ValueRule] = {int: integers(), float: numbers(), bool: one_of
 
 @dataclass(frozen=True)
 class Option:
-    """Declaration of an option besides name, type and default.
+    """Declaration of an option, without name, type and default.
 
-    flags    none: only for Python; one without a dash: a positional argument
-    env      environment variable; empty: none
+    flags    empty: only for Python; a flag without a dash: a positional argument
+    env      environment variable, or ""
     check    rule for the value, unless it is the default
     parse    text -> value; raises ValueError with the problem
     metavar  placeholder for the value in the help
     off      flags that make a bool False
-    many     the flag may be given again: values of `parse`, a tuple or dict, are put together
-    choices  the texts that may be given, where only those may
-    nargs    how many words the flag takes, as argparse has it; such a flag has no variable
-    secret   the value is never shown: neither in a response, nor in a log or a repr
+    many     the flag may be repeated: values of `parse`, a tuple or dict, are combined
+    choices  complete list of allowed texts, if any
+    nargs    number of words of the flag, like in argparse; such a flag has no variable
+    secret   the value is never printed in a response, a log or a repr
     """
 
     flags: tuple[str, ...]
@@ -73,9 +73,9 @@ def option(
     """Declare a field. `flags` and `off` are separated by spaces; a default that is a type is
     called.
 
-    env    the name after LLAMA_ARG_, where it is not that of the longest `--flag`; with a `/`
-           before it the whole name
-    check  by default an integer, a number or a bool is wanted if the default is one
+    env    the name after LLAMA_ARG_, if it differs from the longest `--flag`; with a leading `/`
+           the whole name
+    check  default: an integer, a number or a bool, like the field's default
     choices  a check by values, which the help shows
     """
     names = tuple(flags.split())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from llama_py.params.near import did_you_mean
 
-# Those of OpenAI's API, transformers, vLLM, ollama and llama-cpp-python.
+# Names in OpenAI's API, transformers, vLLM, ollama and llama-cpp-python.
 _OTHERS = {
     "max_tokens": "max_new_tokens max_completion_tokens max_output_tokens num_predict max_length",
     "temp": "do_sample",

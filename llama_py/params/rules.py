@@ -27,7 +27,7 @@ class ValueRule:
     words: tuple[str, ...] = ()
 
     def hint(self, value: Any) -> str:
-        """Return `; did you mean q8_0?`; "" if nothing is similar."""
+        """Return `; did you mean q8_0?`; "" without a similar word."""
         given = (value,) if isinstance(value, str) else value
         if not self.words or not isinstance(given, (tuple, list)):
             return ""
@@ -77,7 +77,7 @@ def integers(low: float = -math.inf, high: float = math.inf) -> ValueRule:
 
 
 def one_of(values: Collection[Any]) -> ValueRule:
-    known = tuple(values)  # a value that cannot be hashed is none of them
+    known = tuple(values)  # unhashable values do not match
     words = tuple(map(str, known))
     return ValueRule(f"one of {some_of(words)}", lambda value: value in known, words=words)
 

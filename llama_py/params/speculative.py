@@ -14,7 +14,7 @@ from llama_py.params.option import Params, option
 from llama_py.params.rules import ValueRule, integers, numbers
 
 FOLDER = Path(__file__).parents[1] / "decoding" / "drafting" / "drafters"
-# Every file of the folder is a way to draft; of those that share code, files with `_` have it.
+# Every file of the folder is a draft method; files with `_` have shared code.
 _FILES = sorted(module.name for module in pkgutil.iter_modules([str(FOLDER)]))
 DRAFTERS = tuple(name.replace("_", "-") for name in _FILES if not name.startswith("_"))
 NONE = "none"
@@ -140,7 +140,7 @@ class SpeculativeParams(Params):
 
     @property
     def drafts(self) -> bool:
-        """True if tokens are drafted, by a named method or that of `model_draft`."""
+        """True if tokens are drafted, by a named method or the method of `model_draft`."""
         return bool(self.drafters) or self.model_draft is not None
 
     @property

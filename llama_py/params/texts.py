@@ -43,7 +43,7 @@ def on_off_auto(text: str) -> str:
 
 
 def above_zero(text: str) -> int | None:
-    """Parse an integer; None for 0, which leaves the choice open."""
+    """Parse an integer; None for 0, the automatic choice."""
     return integer(text) or None
 
 
@@ -85,7 +85,7 @@ def forms(text: str) -> dict[str, str]:
 
 def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
     """Parse `general.name=str:a,x.count=int:3` to values by key; values with commas are quoted."""
-    import csv  # few need it, and all would wait for it
+    import csv  # rarely used, and slow to import
 
     found: dict[str, bool | int | float | str] = {}
     for item in next(csv.reader([text]), []):
@@ -106,7 +106,7 @@ def shares(text: str) -> tuple[float, ...]:
 
 def logit_bias(text: str) -> dict[int | str, float]:
     """Parse `15043+1` or `15043-1.5` (or `-inf`), a bias of a token id's logit; other texts, such
-    as ` Hello+1`, or quoted ones, bias all of their tokens."""
+    as ` Hello+1`, and quoted texts bias all their tokens."""
     found = _BIASED.fullmatch(text)
     if found is None or re.fullmatch(r"[+-]\d+", found[1]):
         raise ValueError(f"expected a logit bias like 15043+1 or Hello-1, got {text!r}")
@@ -129,10 +129,10 @@ _URL = re.compile(r"(\w+://)(?:[^/\s@]*@)?([^\s?#'\"]*)(?:[?#][^\s'\"]*)?")
 
 
 def without_credentials(text: str) -> str:
-    """Return a text whose URLs have no name, no password and no query."""
+    """Return a text with all names, passwords and queries removed from its URLs."""
     return _URL.sub(r"\1\2", text)
 
 
 def shown_url(url: str) -> str:
-    """Return a URL, which may be a wrong one, without what may be secret in it."""
+    """Return a URL, valid or not, without its possibly secret parts."""
     return without_credentials("%20".join(url.split()))
