@@ -68,7 +68,7 @@ class PlacedDirections:
     def __init__(
         self, directions: Directions, devices: Sequence[Device], n_embd: int, layers: range | None
     ) -> None:
-        """Place the directions on the devices of their layers; layers: which ones, None for all.
+        """Place the directions on the devices of their layers; layers: range to apply, None: all.
 
         Raises ContextError for another n_embd.
         """
@@ -89,6 +89,6 @@ class PlacedDirections:
         return f"<control vector {self._crc:08x}>"
 
     def apply_to(self, cur: Tensor, il: int) -> Tensor:
-        """Add the direction of layer il, if there is one, to cur [n_embd, n_tokens]."""
+        """Add the direction of layer il, if any, to cur [n_embd, n_tokens]."""
         direction = self._tensors.get(il)
         return cur if direction is None else add(cur, direction)

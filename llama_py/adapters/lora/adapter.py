@@ -1,12 +1,12 @@
-"""An adapter out of a GGUF file, on the devices of the weights that it changes
+"""An adapter from a GGUF file, on the devices of the weights that it changes
 (llama-adapter.cpp:llama_adapter_lora_init_impl).
 
 It changes a weight W [n_in, n_out] to W + scale * (B A): `NAME.lora_a` is A [n_in, rank] and
-`NAME.lora_b` is B [rank, n_out]; experts have one of each, along dimension 2. Of token embeddings
-[n_embd, n_vocab] A is [rank, n_vocab] and B [rank, n_embd]: rows of A are taken, then times B.
+`NAME.lora_b` is B [rank, n_out]; experts have separate A and B, along dimension 2. For token
+embeddings [n_embd, n_vocab], A is [rank, n_vocab] and B [rank, n_embd]: rows of A, times B.
 
-Where devices have parts of W, each has a pair of its own: of columns of W the same columns of A,
-whose products are parts of a sum; of rows of W the same rows of B.
+If devices have parts of W, each has a separate pair. For columns of W it has the same columns of A,
+and the products are partial sums; for rows of W it has the same rows of B.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ ALPHA = "adapter.lora.alpha"
 INVOCATION = "adapter.alora.invocation_tokens"
 ENDS = (".lora_a", ".lora_b")
 TABLE = "token_embd.weight"  # read by rows: its A is not transposed
-UNREAD = "_norm.weight"  # norms that some converters leave in; llama.cpp passes over them too
-N_TOKENS = 8  # of the products that a device is asked about
+UNREAD = "_norm.weight"  # norms from some converters; llama.cpp ignores them as well
+N_TOKENS = 8  # tokens of the products in checks of device support
 
-Base = Mapping[str, Sequence[TensorCut]]  # a model's weights by name, and where they are
+Base = Mapping[str, Sequence[TensorCut]]  # a model's weights by name, with their placement
 
 
 @dataclass(frozen=True, slots=True)
 class LoraPair:
-    """A and B of one weight, or of a device's part of it; `table` if it is read by rows."""
+    """A and B of a weight, or of a device's part; `table` if the graph reads rows of A."""
 
     parts: tuple[TensorCut, TensorCut]
     table: bool
@@ -61,7 +61,7 @@ class LoraPair:
         return self.b.ne[0]
 
     def nodes(self) -> Iterator[tuple[TensorCut, Tensor]]:
-        """Yield each part with a node like those that will read it."""
+        """Yield each part with a node like the nodes that will read it."""
         ids = Tensor(I32, (1, N_TOKENS))
         for part in self.parts:
             t = part.tensor
@@ -78,9 +78,9 @@ class Adapter:
     """A loaded adapter (llama_adapter_lora).
 
     path, alpha         alpha 0: the scale does not depend on the rank
-    invocation_tokens   of an activated adapter (aLoRA), which works from these tokens on; else ()
-    pairs               by the name of the weight, or of a part of it
-    task, prompt_prefix what the file says about its use, "" if nothing
+    invocation_tokens   tokens from which an activated adapter (aLoRA) applies; else ()
+    pairs               by the name of the weight or part
+    task, prompt_prefix task and prompt prefix in the file, or ""
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Adapter:
     ) -> None:
         """base, host: the weights of the model of that architecture, and its last device.
 
-        Raises GGUFError for what is no adapter, WeightsError for one of another model.
+        Raises GGUFError for an invalid adapter, WeightsError for an adapter of another model.
         """
         self.path = str(path)
         with GGUFFile.open(path) as file:
@@ -128,7 +128,7 @@ class Adapter:
 
     def _place(self, host: Device) -> None:
         """Place each part with its weight, or on the host if that device cannot multiply this type.
-        Bytes stay as in the file, like in llama.cpp: they are few.
+        The layout is the file's, like in llama.cpp: adapters are small.
         """
         sizes: dict[str, int] = {}
         for pair in self.pairs.values():
@@ -209,7 +209,7 @@ def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str
 def _pairs(
     path: str, name: str, found: Mapping[str, TensorInfo], base: Base
 ) -> Iterator[tuple[TensorCut, LoraPair]]:
-    """Yield the matrices of each place where the weight is."""
+    """Yield the matrices for each placement of the weight."""
     missing = [end for end in ENDS if end not in found]
     if missing:
         shown = printable(name)

@@ -14,10 +14,10 @@ from llama_py.adapters.lora.adapter import Adapter, LoraPair
 
 @dataclass(frozen=True, slots=True)
 class Loras:
-    """Adapters with their scales, none of them zero. Graphs with equal ones have equal nodes.
+    """Adapters with their scales, without zeros. Equal adapters give graphs with equal nodes.
 
-    Unlike llama.cpp's they apply to every weight that a graph multiplies with or takes rows of,
-    also where its graphs multiply past them (latent attention, delta nets of Kimi).
+    Unlike llama.cpp's they apply to every weight that a graph multiplies or takes rows of, also
+    if llama.cpp's graphs omit them there (latent attention, delta nets of Kimi).
     """
 
     used: tuple[tuple[Adapter, float], ...] = ()
@@ -34,7 +34,7 @@ class Loras:
     def add_to(self, res: Tensor, weight: Tensor, x: Tensor) -> Tensor:
         """Add the adapters' terms to res = weight x: [n_in, n] -> [n_out, n].
 
-        A change of token embeddings does not change the head that is tied to them.
+        A change of token embeddings does not change a tied head.
         """
         for pair, factor in self._pairs(weight, False):
             res = add(res, scale(mul_mat(pair.b, mul_mat(pair.a, x)), factor))

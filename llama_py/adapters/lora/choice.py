@@ -1,4 +1,4 @@
-"""Choice of adapters per sequence, and the token from which each applies.
+"""Choice of adapters per sequence, and the first token to which each applies.
 
 An activated adapter (aLoRA, arXiv 2504.12397) applies from its invocation tokens on; tokens
 before them are computed without it (llama.cpp: tools/server/server-context.cpp).
@@ -25,7 +25,7 @@ Kinds = npt.NDArray[np.intp]
 class Heard:
     """Invocations found in a sequence.
 
-    starts   position from which each activated adapter applies
+    starts   first position of each activated adapter
     end      the position after the last token seen;  tail  the last tokens before it
     """
 
@@ -53,7 +53,7 @@ class AdapterChoice:
         self._heard: dict[int, Heard] = {}
 
     def set(self, adapters: Mapping[Adapter, float], seq_id: int | None) -> None:
-        """Set the adapters of one sequence; without a sequence, of all, single ones included."""
+        """Set the adapters of one sequence; None: of all sequences, replacing individual ones."""
         for adapter, factor in adapters.items():
             if not math.isfinite(factor):
                 raise ContextError(f"the scale of {adapter.path} is {factor}; it must be finite")
