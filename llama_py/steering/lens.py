@@ -23,12 +23,12 @@ WIDTH = 10
 
 
 def logit_lens(ctx: Context, prompt: Prompt, points: Sequence[str] = RESIDUAL) -> LogitLens:
-    """Read a prompt into an empty context, and what each layer made of it as logits.
+    """Process a prompt in an empty context; return the result of each layer as logits.
 
     prompt  a text or token ids
-    points  hook points or nodes of rows [n_embd]; without, embeddings and each layer's result
+    points  hook points or nodes of rows [n_embd]; default: embeddings and each layer's result
 
-    Raises ContextError as `capture` and `Context.unembed` do.
+    Raises ContextError like `capture` and `Context.unembed`.
     """
     ids = ids_of(ctx.model.tokenizer, prompt) if isinstance(prompt, (str, bytes)) else list(prompt)
     ctx.clear()

@@ -17,7 +17,7 @@ from llama_py.steering.vector import ControlVector
 
 Rows = npt.NDArray[np.float32]
 Pairs = Sequence[tuple[Prompt, Prompt]]
-SAME = 1e-6  # rows that differ by less are those of what both prompts begin with
+SAME = 1e-6  # maximum difference of rows in the common beginning of two prompts
 N_CTX_LEAST = 64
 
 
@@ -30,14 +30,14 @@ def train(
 ) -> ControlVector:
     """Return the direction from the second prompts to the first, for each layer.
 
-    Both prompts of a pair are run, the shorter one with spaces at its end; that of layer N is made
-    of the differences of what layer N reads, which layer N - 1 gave.
+    Both prompts of a pair are run, the shorter one padded with spaces at its end. The direction
+    of layer N uses the differences in its input, the result of layer N - 1.
 
-    model   or a context of it, whose sequences are forgotten
+    model   or a context, whose sequences are cleared
     pairs   of texts, or of token ids
     method  "pca" or "mean", see llama_py.steering.reduce; directions have the length 1
     tokens  "all": a difference for each token; "last": of the last tokens only, and no spaces
-    progress  called with (pairs done, all of them, "")
+    progress  called with (finished pairs, all pairs, "")
 
     Raises ContextError for pairs that do not differ, or prompts that do not fit.
     """
@@ -116,7 +116,7 @@ def _differences(
 
 
 def _changed(a: Rows, b: Rows, tokens: str) -> Rows:
-    """Return the rows in which two prompts differ."""
+    """Return differences of the rows that differ between two prompts."""
     if a.ndim != 2:
         raise ContextError(f"this model's residual stream is {a.shape}, not [n_tokens, n_embd]")
     rows = a[-1:] - b[-1:] if tokens == "last" else a - b

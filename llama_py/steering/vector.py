@@ -23,10 +23,10 @@ HINT, COUNT = f"{ARCHITECTURE}.model_hint", f"{ARCHITECTURE}.layer_count"
 
 @dataclass(frozen=True, eq=False)
 class ControlVector:
-    """A direction for each layer but the first: `2 * happy - sad` is one, too.
+    """A direction for each layer except the first. `2 * happy - sad` is also a ControlVector.
 
-    directions  float32 [n_layer - 1, n_embd], of layer 1 first; zeros leave a layer as it is
-    model_hint  the architecture that it is for, "" if nobody knows
+    directions  float32 [n_layer - 1, n_embd], from layer 1; zeros do not change a layer
+    model_hint  architecture that it was trained with, or ""
     """
 
     directions: Directions = field(repr=False)

@@ -1,7 +1,7 @@
 """Activations of sparse autoencoders, one function per architecture (SAELens: saes/*_sae.py).
 
 All get the prepared rows x [n, d_in], the weights by SAELens's names and the configuration, and
-give features [n, d_sae], most of which are zero.
+return features [n, d_sae], mostly zeros.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def decoder_norm(w: Weights) -> F32:
 
 
 Encode = Callable[[F32, Weights, SAEConfig], F32]
-# with the weights that each needs besides W_enc, W_dec and b_dec, which all have
+# with the weights that each needs in addition to W_enc, W_dec and b_dec
 ARCHITECTURES: dict[str, tuple[Encode, tuple[str, ...]]] = {
     "standard": (standard, ("b_enc",)),
     "topk": (topk, ("b_enc",)),

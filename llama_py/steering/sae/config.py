@@ -17,15 +17,15 @@ OLD_NAMES = {"hook_point": "hook_name", "activation_fn_str": "activation_fn"}
 
 @dataclass(frozen=True, kw_only=True)
 class SAEConfig:
-    """The fields that say how to compute, with SAELens's names.
+    """Fields that define the computation, with SAELens's names.
 
     architecture   standard, topk, jumprelu or gated (llama_py.steering.sae.activations)
-    k              of topk: features of a row that are kept
-    apply_b_dec_to_input   whether the decoder's bias is taken off the input first
-    normalize_activations  what is done with rows before: nothing, "layer_norm", or
+    k              number of nonzero features per row (topk)
+    apply_b_dec_to_input   subtract the decoder's bias from the input first
+    normalize_activations  normalization of rows: "none", "layer_norm", or
                            "constant_norm_rescale" to the length sqrt(d_in)
-    rescale_acts_by_decoder_norm   of topk: features count as if the decoder's rows had length 1
-    hook_name      where its rows come from
+    rescale_acts_by_decoder_norm   scale features as if the decoder's rows had length 1 (topk)
+    hook_name      source of the rows
     """
 
     d_in: int
@@ -51,7 +51,7 @@ def config_of(found: Mapping[str, Any], d_in: int, d_sae: int) -> SAEConfig:
     """Return the configuration of a SAELens cfg.json, old or since version 6; sizes are the
     weights'.
 
-    Raises ModelError for what is not known here.
+    Raises ModelError for unsupported configurations.
     """
     cfg = {OLD_NAMES.get(key, key): value for key, value in found.items()}
     cfg |= {k: v for k, v in (cfg.get("metadata") or {}).items() if k not in cfg}

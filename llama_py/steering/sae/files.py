@@ -18,7 +18,7 @@ Arrays = dict[str, npt.NDArray[np.float32]]
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FILES = (WEIGHTS, "sae.safetensors", "params.npz")
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
-# others' names for what SAELens calls so
+# other names of SAELens's weights
 NAMES = {
     "w_enc": "W_enc",
     "w_dec": "W_dec",
@@ -34,7 +34,7 @@ SCOPE = {"res": "hook_resid_post", "mlp": "hook_mlp_out", "att": "attn.hook_z"}
 def read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     """Read configuration and weights of a folder, or of a file next to its configuration.
 
-    Raises ModelError for what is no such file, or if the safetensors library is missing.
+    Raises ModelError for an invalid file, or if the safetensors library is missing.
     """
     given = Path(path)
     file = next((given / f for f in FILES if (given / f).is_file()), given)
@@ -87,7 +87,7 @@ def _read_npz(file: Path) -> Arrays:
 
 
 def _of_scope(file: Path) -> dict[str, Any]:
-    """Return a configuration for Gemma Scope, which has none, from path and repository."""
+    """Return a configuration for Gemma Scope, which lacks one, from path and repository."""
     cfg: dict[str, Any] = {"architecture": "jumprelu", "apply_b_dec_to_input": False}
     layer = re.search(r"layer_(\d+)", str(file))
     kind = re.search(r"gemma-scope-\w+-\w+-(res|mlp|att)\b", str(file))
@@ -97,7 +97,7 @@ def _of_scope(file: Path) -> dict[str, Any]:
 
 
 def _of_sparsify(cfg: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Read a folder `layers.5`, in which rows come from that layer's result."""
+    """Read a folder `layers.5`, with rows from that layer's result."""
     layer = re.search(r"layers\.(\d+)$", file.parent.name)
     found = {"architecture": "topk", "k": cfg.get("k", 0)}
     return {**found, "hook_name": f"blocks.{layer[1]}.hook_resid_post"} if layer else found

@@ -21,9 +21,9 @@ Change = Callable[[npt.NDArray[Any], Any], F32]
 class SAE:
     """Features of rows [n, d_in], in NumPy; with SAELens's names and semantics.
 
-    cfg       how to compute
-    W_enc     float32 [d_in, d_sae], W_dec [d_sae, d_in], b_dec [d_in] and what the architecture
-              needs besides (b_enc, threshold, ...) are attributes
+    cfg       parameters of the computation
+    W_enc     float32 [d_in, d_sae], W_dec [d_sae, d_in], b_dec [d_in] and the architecture's
+              other weights (b_enc, threshold, ...) are attributes
     """
 
     W_enc: F32
@@ -31,7 +31,7 @@ class SAE:
     b_dec: F32
 
     def __init__(self, cfg: SAEConfig, weights: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Store the weights; ModelError for missing ones or other sizes."""
+        """Store the weights; ModelError for missing weights or other sizes."""
         if cfg.architecture not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
             raise ModelError(f"the architecture {cfg.architecture!r} is not known; {known} are")
@@ -51,9 +51,9 @@ class SAE:
     def load(cls, path: str | Path, hook_name: str = "") -> SAE:
         """Load a folder with cfg.json and safetensors weights, or Gemma Scope's params.npz.
 
-        hook_name  where its rows come from, if the files do not say it
+        hook_name  source of its rows, if the files do not specify it
 
-        Raises ModelError for what is no such file, or a kind of SAE that is not known.
+        Raises ModelError for an invalid file, or an unsupported kind of SAE.
         """
         found, arrays = files.read(path)
         if "W_enc" not in arrays or "W_dec" not in arrays:
@@ -61,7 +61,7 @@ class SAE:
         d_in = arrays["b_dec"].size if "b_dec" in arrays else min(arrays["W_dec"].shape)
         arrays["W_enc"] = _turned(arrays["W_enc"], d_in, 0)
         arrays["W_dec"] = _turned(arrays["W_dec"], d_in, 1)
-        if (factor := arrays.pop("scaling_factor", None)) is not None:  # of features, when decoded
+        if (factor := arrays.pop("scaling_factor", None)) is not None:  # factor of decoded features
             arrays["W_dec"] = arrays["W_dec"] * factor[:, None]
         cfg = config_of(found, d_in, arrays["W_enc"].shape[1])
         return cls(replace(cfg, hook_name=hook_name or cfg.hook_name), arrays)
