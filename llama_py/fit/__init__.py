@@ -1,12 +1,12 @@
 """Planning of model and context options that fit into memory (common/fit.cpp).
 
-`fit` looks for the best answer in sizes alone (`shares`), makes model and context as they would be
-then, on devices that only plan (`llama_py.fit.planning`), and searches again with these sizes:
-its result has been planned, not estimated.
+`fit` searches for the best answer by sizes alone (`shares`), plans the model and the context of the
+answer (`llama_py.fit.planning`), and searches again with the planned sizes: its result is planned,
+not estimated.
 
-Best is, in this order: all of the model on the devices before the host; all but experts, of as few
-layers as can be, the first ones; as many layers as can be, from the output on. A context that is
-left open is as large as it can be for that.
+Priorities: first, the whole model on the devices before the host; second, all except the experts of
+a minimum of layers, from the first; third, the maximum number of layers, from the output. A context
+of unspecified size is the largest that fits.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from llama_py.fit.sizes import ModelSizes, sizes_of
 from llama_py.gguf.file import GGUFFile
 from llama_py.hparams.cparams import N_CTX_STEP
 
-MARGIN = 1 << 30  # bytes that are left free on each device (llama.cpp's fit_params_target)
-N_CTX_MIN = 4096  # tokens of a sequence, for which layers rather leave (fit_params_min_ctx)
+MARGIN = 1 << 30  # bytes to leave free on each device (llama.cpp's fit_params_target)
+N_CTX_MIN = 4096  # minimum tokens per sequence, preferred to more layers (fit_params_min_ctx)
 MOST_PLANS = 6
-GUESS = 1 << 29  # of compute buffers, before one was planned
+GUESS = 1 << 29  # compute buffers before the first plan
 
 Plan = Callable[[FitAnswer], tuple[PlannedContext, dict[str, Any]]]
 
@@ -36,10 +36,10 @@ class Fit:
     """Result of `fit` and its sizes.
 
     answer   layers by device, layers with experts on the host, cells of the context
-    options  of ModelParams, besides the devices, that give it
-    ctx      the context as it would be
-    left     free bytes of each device; some are below 0 if nothing fits
-    fits     every margin is kept
+    options  fields of ModelParams for this result, without the devices
+    ctx      the planned context
+    left     free bytes of each device; negative if the model does not fit
+    fits     True if every margin remains free
     """
 
     answer: FitAnswer
@@ -59,14 +59,14 @@ def fit(
     model: Mapping[str, Any] | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """Return the best placement of a file; only its metadata is read.
+    """Return the best placement of a file; read only its metadata.
 
     devices    with memory, the last being the host
-    n_ctx      cells of the context; None: as many as fit, at least n_ctx_min for each sequence
-    margins    bytes to leave free on each device, MARGIN where not given
+    n_ctx      cells of the context; None: the maximum, at minimum n_ctx_min per sequence
+    margins    bytes to leave free on each device; default: MARGIN
     model, context   other options of ModelParams and ContextParams
 
-    Where nothing fits, what misses least, with `fits` False.
+    If no placement fits, return the plan with the smallest lack of memory, with `fits` False.
     """
     how, more = dict(model or {}), dict(context or {})
     every = [*margins, *[MARGIN] * len(devices)][: len(devices)]
@@ -119,7 +119,7 @@ class _Search:
         for n in range(MOST_PLANS - 1):
             answer, may_fit = best(self._shares(), self.contexts)
             better = answer.rank > chosen.answer.rank
-            hopeless = n > 0 and not may_fit  # the second miss is told
+            hopeless = n > 0 and not may_fit  # the estimate missed twice
             if answer in tried or hopeless or (chosen.fits and not better):
                 break
             tried.add(answer)

@@ -12,9 +12,9 @@ from llama_py.weights.placement import EXPERTS
 @dataclass(frozen=True, slots=True)
 class FitAnswer:
     """n_layers   of each device but the host, counted back from the output, which is one
-    on_host    layers on devices whose experts are on the host
+    on_host    layers on devices with their experts on the host
     n_all      layers of the model, the output included
-    n_moe      of them, those that have experts
+    n_moe      number of layers with experts
     """
 
     n_layers: tuple[int, ...]
@@ -25,7 +25,7 @@ class FitAnswer:
 
     @property
     def devices(self) -> list[int]:
-        """The number of each layer's device, at the end of the output's; the host is the last."""
+        """The number of each layer's device, then the output's; the host is the last."""
         host = len(self.n_layers)
         kept = [host] * (self.n_all - sum(self.n_layers))
         return kept + [i for i, n in enumerate(self.n_layers) for _ in range(n)]

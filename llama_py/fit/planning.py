@@ -47,9 +47,9 @@ class PlannedModel(Loaded):
 
 
 class PlannedContext(Context):
-    """A context of such a model: its memory is counted.
+    """A context of a planned model: it counts its memory.
 
-    graphs  the largest ones, with their layouts, and why each tensor is where it is
+    graphs  the largest graphs, with their layouts, and the cause of each tensor's placement
     """
 
     def _reserve(self) -> None:
@@ -70,7 +70,7 @@ def stand_ins(devices: Sequence[str | Device], free: Sequence[int | None] = ()) 
     """Return planning devices like these, the last being the host, with `free` bytes of memory
     each, or the device's own.
 
-    A device that is not on this machine is one of which its backend knows what it can run.
+    A device that this machine lacks is a placeholder if its backend knows the ops it can run.
     Raises BackendError for a name that no backend knows.
     """
     found = [_find(d) if isinstance(d, str) else d for d in devices]
@@ -78,7 +78,7 @@ def stand_ins(devices: Sequence[str | Device], free: Sequence[int | None] = ()) 
 
 
 def _find(name: str) -> Device:
-    """Return a device of this machine, or a placeholder for one that it lacks."""
+    """Return a device of this machine, or a placeholder if it lacks the device."""
     try:
         return registry.device(name)
     except BackendError:

@@ -3,9 +3,9 @@
     found = fit_ranks(header_of("model.gguf"), [64 << 30, 64 << 30], n_ctx=8192)
     found.use[1]          # bytes of rank 1: {"model": ..., "context": ..., "compute": ...}
 
-How it is divided is given: whole layers, shared ones, or stages (`split_mode`, `parallel`). Shares
-follow the memory that each has; where a rank has too little nevertheless, and others have room, it
-gets less. All is planned as it will be (`llama_py.fit.planning`).
+The caller specifies the division: whole layers, split layers, or stages (`split_mode`, `parallel`).
+Shares follow the memory of each rank. If a rank still has too little, and others have free memory,
+its share is reduced. All sizes are planned (`llama_py.fit.planning`).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def by_rank(breakdown: Mapping[str, Mapping[str, int]]) -> list[Use]:
 
 @dataclass(frozen=True, slots=True)
 class RanksFit:
-    """options  of ModelParams, besides the devices, that give it
-    ctx      the context as it would be
+    """options  fields of ModelParams for this result, without the devices
+    ctx      the planned context
     use      bytes by rank and use
-    left     bytes that are left of each rank's memory; some are below 0 if nothing fits
-    fits     whether every margin is kept
+    left     remaining bytes of each rank's memory; negative if the model does not fit
+    fits     True if every margin remains free
     """
 
     options: dict[str, Any]
@@ -72,16 +72,16 @@ def fit_ranks(
     context: Mapping[str, Any] | None = None,
     repack: bool = True,
 ) -> RanksFit:
-    """Return the memory of each rank for a file, of which only the metadata is read.
+    """Return the memory of each rank for a file; read only its metadata.
 
     memory     bytes available to each rank
-    n_ctx      cells of the context; None: as many as fit, at least n_ctx_min for each sequence
-    margin     bytes of them to leave free
-    model, context   options of ModelParams and ContextParams; without `tensor_split` that is sought
+    n_ctx      cells of the context; None: the maximum, at minimum n_ctx_min per sequence
+    margin     bytes of memory to leave free
+    model, context   options of ModelParams and ContextParams; a missing `tensor_split` is chosen
     repack     weights are repacked
 
-    Raises BackendError for a division that is not of so many. Where nothing fits, what misses
-    least, with `fits` False.
+    Raises BackendError for a division that does not match the number of ranks. If no division
+    fits, return the one that lacks the least memory, with `fits` False.
     """
     plan = _Plans(file, memory, margin, dict(model or {}), dict(context or {}), repack)
     if n_ctx is not None:
@@ -121,7 +121,7 @@ class _Plans:
         return placement_of(devices, ModelParams(**{**self.model, "tensor_split": shares}))
 
     def _model(self, shares: Sequence[float]) -> PlannedModel:
-        """Return the model with these shares, made once per shares."""
+        """Return the model with these shares, cached for the last shares."""
         key = tuple(shares)
         if key not in self._models:
             self._models = {key: PlannedModel(self.file, self._placement(shares), **self.model)}
@@ -135,7 +135,7 @@ class _Plans:
         return RanksFit({"tensor_split": tuple(shares)}, ctx, use, left, fits)
 
     def best(self, n_ctx: int) -> RanksFit:
-        """Return the plan whose shares lack the least memory."""
+        """Return the plan that lacks the least memory."""
         given = self.model.get("tensor_split")
         if given:
             return self.of(n_ctx, given)
@@ -145,7 +145,7 @@ class _Plans:
         for _ in range(MOST_PLANS):
             if best.fits:
                 break
-            # what a rank has in any case is not in its share
+            # a rank also has memory that its share does not change
             used = [max(sum(u.values()), 1) for u in best.use]
             moved = [s * r / u for s, r, u in zip(shares, room, used, strict=True)]
             shares = _rounded(moved)

@@ -1,4 +1,4 @@
-"""Distribution of layers by size: the best answer that fits, or the one that lacks least."""
+"""Distribution of layers by size: the best answer that fits, or the nearest one."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class LayerShares:
         return answer
 
     def with_experts(self, answer: FitAnswer) -> FitAnswer:
-        """Add experts to the devices of an answer, as many as fit, last layers first. Boundaries
-        move if more fit that way."""
+        """Add the maximum number of experts to the devices of an answer, last layers first. Move
+        boundaries if more fit then."""
         best = self._filled(answer.n_layers, answer.n_ctx)
         for i in range(len(answer.n_layers) - 1):
             start = best.n_layers
@@ -76,14 +76,14 @@ class LayerShares:
         return best
 
     def _fit(self, n_layers: Sequence[int], n_ctx: int) -> bool:
-        """Return True if the devices have room for these layers without experts."""
+        """Return True if these layers, without experts, fit the devices."""
         return all(
             room >= 0 and self.allows(i, cached)
             for i, (room, cached) in enumerate(self._rest(n_layers, n_ctx))
         )
 
     def _rest(self, n_layers: Sequence[int], n_ctx: int) -> list[tuple[int, int]]:
-        """Return each device's room beside its layers without experts, and the bytes of their
+        """Return each device's free bytes after its layers without experts, and the bytes of their
         caches."""
         found, end, caches = [], self.n_all - sum(n_layers), self.caches(n_ctx)
         for i, n in enumerate(n_layers):
@@ -106,7 +106,7 @@ class LayerShares:
         return self.made(n_layers, n_ctx, frozenset(on_host))
 
     def caches(self, n_ctx: int) -> Sequence[int]:
-        """Return bytes of each layer's cache where the layer is; 0 if caches are on the host."""
+        """Return bytes of each layer's cache on the layer's device; 0 if caches are on the host."""
         return [0] * self.n_all if self.sizes.on_host else self.sizes.caches_of(n_ctx)
 
     def allows(self, i: int, size: int) -> bool:
@@ -119,9 +119,9 @@ class LayerShares:
 
 
 def best(shares: LayerShares, contexts: Sequence[int]) -> tuple[FitAnswer, bool]:
-    """Return the best answer that fits and True, else the one that lacks least and False.
+    """Return the best answer that fits and True, else the nearest answer and False.
 
-    contexts   cells that may be chosen, upwards
+    contexts   possible numbers of cells, ascending
     """
     for kept in dict.fromkeys((frozenset(), shares.moe)):
         if _whole(shares, contexts[0], kept) is not None:
@@ -148,7 +148,7 @@ def _whole(shares: LayerShares, n_ctx: int, kept: frozenset[int]) -> FitAnswer |
 
 
 def _most_layers(shares: LayerShares, n_ctx: int) -> FitAnswer:
-    """Place as many layers on devices as fit, their experts on the host."""
+    """Place the maximum number of layers on devices, their experts on the host."""
     none = shares.made([0] * (len(shares.room) - 1), n_ctx, frozenset())
     n = bisect_right(
         range(1, shares.n_all + 1),

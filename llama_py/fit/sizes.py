@@ -27,8 +27,8 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 @dataclass(slots=True)
 class LayerSizes:
-    """Bytes of weights. dense, experts: on another device than the host; host_*: on the host, which
-    may lay them out in more bytes; widest_*: the largest tensor of them."""
+    """Bytes of weights. dense, experts: on another device than the host; host_*: on the host, where
+    a repacked layout may need more; widest_*: the largest tensor."""
 
     dense: int = 0
     experts: int = 0
@@ -52,10 +52,10 @@ class LayerSizes:
 class ModelSizes:
     """Bytes of a model's weights and caches.
 
-    layers   weights by layer, at the end those of the output
-    always   by device, weights that are there in any case
-    caches   of the context, for so many cells in all: bytes by layer
-    on_host  whether caches are on the host
+    layers   weights by layer, then the output's
+    always   by device, weights that are always placed there
+    caches   function from the context's cells to bytes by layer
+    on_host  caches are on the host
     """
 
     layers: list[LayerSizes]
@@ -89,7 +89,7 @@ class ModelSizes:
 
 
 def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> ModelSizes:
-    """Measure a model that was made with everything on the devices before the host."""
+    """Measure a model that was planned with everything on the devices before the host."""
     place, layers = model.placement, model.layer_devices
     found = [LayerSizes() for _ in layers]
     always = [0] * len(place.devices)
@@ -100,7 +100,7 @@ def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> ModelSizes:
         device, cause = place.choice(t, readers, layers)
         uses = tuple(dict.fromkeys(n.op for n in readers))
         on_host = _host_size(t, uses, host)
-        if cause not in ("layer", "output", "first layer"):  # a rule, a table, what is not able
+        if cause not in ("layer", "output", "first layer"):  # a rule, a table, an unsupported op
             always[number[id(device)]] += on_host if device is host else t.nbytes
             continue
         layer = _LAYER.search(t.name)
