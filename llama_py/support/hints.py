@@ -37,7 +37,7 @@ ELSEWHERE = {"Model": MODEL, "Context": CONTEXT}
 
 
 class Hinting:
-    """AttributeError says where another object of the library has the attribute."""
+    """Names another object of the library that has a missing attribute in AttributeError."""
 
     if not TYPE_CHECKING:  # or every name would be one
 
@@ -50,4 +50,4 @@ class Hinting:
                         name=name,
                         obj=self,
                     )
-            return object.__getattribute__(self, name)  # raises what it raised
+            return object.__getattribute__(self, name)  # raises the original error

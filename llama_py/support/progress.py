@@ -14,7 +14,7 @@ from ggml_py.machine.building import BuildStage
 
 BAR = 16  # characters
 TICK = 0.25  # seconds between two drawings
-QUIET, EVERY = 2.0, 10.0  # seconds until the first line where there is no terminal, and to the next
+QUIET, EVERY = 2.0, 10.0  # seconds to the first line without a terminal, and between lines
 
 Progress = Callable[[int, int, str], None]
 
@@ -28,7 +28,7 @@ def on_terminal() -> bool:
 
 
 class TerminalLine:
-    """The line of the terminal that is drawn anew; any thread may do that."""
+    """A line of the terminal that is drawn repeatedly, by any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -71,10 +71,10 @@ def bar(done: int, total: int) -> str:
 
 
 class Kernels:
-    """Display of kernels that are compiled (ggml_py.machine.building): how many are done, of all.
+    """Display of the compilation of kernels (ggml_py.machine.building): finished kernels, of all.
 
-    before     called before something is drawn
-    elsewhere  what is called with a line now and then where there is no terminal; None: nothing
+    before     called before drawing
+    elsewhere  called with an occasional line if there is no terminal; None: quiet
     """
 
     TITLE = "compiling kernels, first use only"
@@ -85,10 +85,10 @@ class Kernels:
         elsewhere: Callable[[str], None] | None = None,
     ) -> None:
         self.before, self.elsewhere = before, elsewhere
-        self._earlier = 0  # kernels of which it was not known how many will follow
+        self._earlier = 0  # kernels of stages before the total was known
         self._stage = BuildStage(0, 0)
         self._since = self._start = 0.0
-        self._lock = threading.RLock()  # of what is drawn, against `close`
+        self._lock = threading.RLock()  # protects drawing against `close`
         self._ends: threading.Event | None = None
 
     def __call__(self, stage: BuildStage) -> None:
@@ -109,7 +109,7 @@ class Kernels:
             self.elsewhere(self.text())
 
     def text(self) -> str:
-        """Return `compiling kernels, first use only: 12 of 39 |####   | 7 s`, the time so far."""
+        """Return `compiling kernels, first use only: 12 of 39 |####   | 7 s` with elapsed time."""
         s, done = self._stage, self._earlier + self._stage.done
         if not s.total:
             return f"{self.TITLE}: {done} so far" if done else f"{self.TITLE} ..."

@@ -30,7 +30,7 @@ def described(params: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def describe(function: F, params: Callable[..., Any]) -> F:
-    """Let help and `inspect.signature` tell a function's **options: the fields of `params`."""
+    """Show a function's **options in help and `inspect.signature`: the fields of `params`."""
     signature = inspect.signature(function)
     plain = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     names = {p.name for p in plain}

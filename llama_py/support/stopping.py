@@ -24,7 +24,7 @@ def stopped_by(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_stopped() -> None:
-    """Raise the error of the caller's check, if there is one."""
+    """Raise the error of the caller's check, if any."""
     check = _check.get()
     if check is not None:
         check()

@@ -13,13 +13,13 @@ ABANDONED = 600  # seconds since it was last written to
 
 
 def replace_file(path: str | Path, parts: Iterable[bytes | memoryview]) -> int:
-    """Let a file have these bytes, one part after the other; returns how many there are.
+    """Write the parts in sequence to a file atomically; return their total size.
 
-    They are written to another file beside it, which takes its name once all is on the disk.
-    OSError, and the old file as it was, if that fails. Others may write the same file: the last
-    one to finish stays.
+    They are written to another file in the folder, which is renamed once all bytes are on the
+    disk. After an OSError, the old file is unchanged. If several processes write the same file,
+    the last one wins.
     """
-    path = Path(path).resolve()  # of a link, what it stands for
+    path = Path(path).resolve()  # resolve links
     _sweep(path)
     part = path.with_name(f"{path.name}.{os.urandom(8).hex()}{PART}")
     try:
