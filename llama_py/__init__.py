@@ -13,7 +13,7 @@ or, one step lower:
     for piece in llama_py.stream(ctx, "Once upon a time", max_tokens=64):
         print(piece.text, end="", flush=True)
 
-Importing this package loads nothing; names are imported when they are first used.
+Importing this package does not load its modules; names are imported at their first use.
 """
 
 from __future__ import annotations

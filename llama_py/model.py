@@ -16,7 +16,7 @@ from llama_py.loading.model import Loaded
 from llama_py.params import AnswerParams, ContextParams, GenerateParams, ModelParams, SamplingParams
 from llama_py.support.signature import describe, described, takes
 
-# What makes text of logits is imported by the methods: who computes only needs none of it.
+# The methods import the modules for text, which contexts without text do not need.
 if TYPE_CHECKING:
     from llama_py.chat.answer import ChatAnswer
     from llama_py.text.chat_prompt import ChatPrompt, ChatReader, Message, Tool
@@ -48,10 +48,10 @@ class Model(Loaded):
     def generate(self, prompt: Prompt, **options: Any) -> str:
         """Generate the text that follows a prompt; options are the fields of AnswerParams.
 
-        What the prompt has in common with the one before is not computed again. Raises ContextError
-        if it is longer than what the model was trained with, and AnswerError, which has the text,
-        if an answer of a `json_schema` does not meet what no grammar enforces of it (with the
-        jsonschema package; `Piece.error` of `stream`).
+        The prefix cache is used between calls. Raises ContextError if the prompt is longer than
+        the model's training context, and AnswerError, which has the text, if a response violates
+        the part of its `json_schema` that no grammar enforces (with the jsonschema package; see
+        `Piece.error` of `stream`).
         """
         from llama_py.text.generate import join_pieces
 
@@ -68,7 +68,7 @@ class Model(Loaded):
         self, prefix: str, suffix: str, extra: Sequence[Mapping[str, str]] = (), **options: Any
     ) -> str:
         """Generate the text between two texts, if the model was trained for it; `extra`: other
-        texts, as in `llama_py.text.infill.infill_ids`. TokenizerError for other models."""
+        texts, see `llama_py.text.infill.infill_ids`. TokenizerError for other models."""
         from llama_py.text.generate import join_pieces
         from llama_py.text.infill import infill_ids
 
@@ -188,19 +188,18 @@ class Model(Loaded):
         ...}, ...], through the model's chat template, without the model's reasoning.
 
         With tools, functions or descriptions in the form of the OpenAI API, it is a `ChatAnswer`:
-        what is said, thoughts, and calls. A grammar enforces the schemas of their arguments as far
-        as it can; `ToolCall.error` is the problem of a call that fails (with the jsonschema
-        package). `format_of` in `llama_py.chat.tools` describes the rest. `message()` of the answer
-        is a message for the next call, so is what `llama_py.chat.functions.result_of` gives for a
-        call.
+        content, reasoning, and tool calls. A grammar enforces the schemas of their arguments as far
+        as it can; `ToolCall.error` is the problem of an invalid call (with the jsonschema package).
+        See `format_of` in `llama_py.chat.tools` for the other parameters. `message()` of the answer
+        is a message for the next call, and so is the result of
+        `llama_py.chat.functions.result_of` for a tool call.
 
         images (files, their bytes, or `llama_py.vision.Image`s) come before the last message's
         text; a message's content may also have them as parts, {"type": "image_url", "image_url":
-        {"url": "data:image/png;base64,..."}}, or file:NAME of the folder media_path. The model must
-        see (`load_vision`).
+        {"url": "data:image/png;base64,..."}}, or file:NAME of the folder media_path. The model
+        needs a vision encoder (`load_vision`).
 
-        What is in common with the call before is not computed again. AnswerError is raised as by
-        `generate`.
+        The prefix cache is used between calls. AnswerError is raised like by `generate`.
         """
         from llama_py.text.generate import join_pieces
 

@@ -1,1 +1,1 @@
-"""Data files of the package: the demonstration model (README.md beside this file)."""
+"""Data files of the package: the demonstration model (README.md in this folder)."""
