@@ -12,8 +12,8 @@ from typing import Any
 
 
 def places(table: str) -> dict[str, str]:
-    """Return new places by former ones, from lines with a room and its modules: `name`,
-    `former:name`."""
+    """Return new module paths by former paths. Each line of the table has a room and its modules:
+    `name` or `former:name`."""
     found = {}
     for room, *modules in map(str.split, table.strip().splitlines()):
         for former, _, name in (module.partition(":") for module in modules):
@@ -41,9 +41,9 @@ MOVED = {"backward": "gradients", "buffer": "tensor"} | places("""
 
 
 class Finder:
-    """Finds moved modules of a package for `import`, and warns of those that are not `stable`.
+    """Import hook for moved modules of a package; it warns unless a module is in `stable`.
 
-    moved  new places by former ones, within the package; a package takes its modules along
+    moved  new paths by former paths, within the package; submodules move with their package
     """
 
     def __init__(

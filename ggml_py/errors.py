@@ -1,19 +1,19 @@
 """Exception tree: every error that a user can cause, with the remedy in its message.
 
 GGMLError
-├── ShapeError         an op was given tensors that break its rule (shape, type or layout)
+├── ShapeError         tensors break a rule of an op (shape, type or layout)
 ├── UnsupportedOp      no backend at hand can run this node; the message has every backend's reason
-├── OutOfRange         an index among an op's data names a row that is not there
-├── AllocError         memory for a graph could not be had
+├── OutOfRange         an index among an op's data names a row that does not exist
+├── AllocError         memory for a graph cannot be allocated
 ├── BackendError       a backend is missing, did not load, or its device failed
 │   └── BoundsError        a kernel touched memory that is not its node's
 └── ModelError         a model file or a request that does not fit the model
     ├── GGUFError          the bytes are not a GGUF file this reader can trust
     ├── UnknownArchitecture
-    ├── HParamsError       a metadata key is missing or has a value that makes no sense
-    ├── WeightsError       tensors missing, unused or of a wrong shape, all told at once
-    ├── TokenizerError
-    ├── GrammarError       a grammar, schema or expression that is none, or too large
+        ├── HParamsError       a metadata key is missing or has an invalid value
+        ├── WeightsError       tensors missing, unused or of a wrong shape, all in one message
+        ├── TokenizerError
+        ├── GrammarError       a malformed or too large grammar, schema or expression
     ├── AnswerError        an answer that does not meet its JSON schema
     └── ContextError       a prompt or batch that does not fit the context
 """
@@ -36,7 +36,7 @@ class OutOfRange(GGMLError, IndexError):
 
 
 class AllocError(GGMLError, MemoryError):
-    """Memory for a graph, a cache or a weight could not be had."""
+    """Memory for a graph, a cache or a weight cannot be allocated."""
 
 
 class BackendError(GGMLError, RuntimeError):
@@ -44,8 +44,8 @@ class BackendError(GGMLError, RuntimeError):
 
 
 class BoundsError(BackendError):
-    """A kernel loaded or stored outside of its node's tensors: node, kernel, what, and where. Found
-    only while LLAMA_PY_CHECK_BOUNDS=1.
+    """A kernel accessed memory outside its node's tensors: node, kernel, access and place. Checked
+    only with LLAMA_PY_CHECK_BOUNDS=1.
     """
 
 
@@ -68,7 +68,7 @@ class HParamsError(ModelError):
 
 
 class WeightsError(ModelError):
-    """Tensors that are missing, unused or of a wrong shape, told in one message."""
+    """Tensors that are missing, unused or of a wrong shape, all in one message."""
 
 
 class TokenizerError(ModelError):
@@ -76,8 +76,8 @@ class TokenizerError(ModelError):
 
 
 class GrammarError(ModelError):
-    """A grammar, JSON schema or regular expression that is none, is too large, or that no answer
-    can meet; line and column are in the message where they are known."""
+    """A grammar, JSON schema or regular expression that is malformed, too large, or impossible to
+    satisfy; the message has line and column if they are known."""
 
 
 class AnswerError(ModelError):

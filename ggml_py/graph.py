@@ -82,7 +82,7 @@ class Graph:
         return [t for t in self.nodes if t.flags & FLAG_COMPUTE and t.op not in views]
 
     def find(self, name: str) -> Tensor:
-        """Return the last node or leaf of that name; KeyError if there is none."""
+        """Return the last node or leaf of that name; raise KeyError if it does not exist."""
         for t in (*reversed(self.nodes), *self.leafs):
             if t.name == name:
                 return t

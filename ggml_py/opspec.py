@@ -19,12 +19,12 @@ class OpSpec:
     fields      parameter names, in order
     layout      struct that packs them into ggml's 64 bytes of op_params
     inplace     the result may take over the bytes of a dying source of equal layout
-    view        the result is only a view of its source: nothing is computed
-    writes      numbers of the sources that the op changes besides making its result
+    view        True if the result is only a view of its source
+    writes      numbers of the sources that the op changes in addition to its result
     at_weights  it must run on its weight's device; False if that weight is too small to decide
-    batch       the dimensions of its result whose product is the size of its batch
-    reads       bytes of its sources that a node reads at most; None: all (traffic.py)
-    flops       multiplications and additions of a node; None where they do not take its time
+    batch       dimensions of the result; their product is the batch size
+    reads       maximum bytes that a node reads from its sources; None: all (traffic.py)
+    flops       multiplications and additions of a node; None if they are not its main cost
     rounds      (i, j): if source i has 16 bits or fewer, kernels may round source j alike; or ()
     """
 

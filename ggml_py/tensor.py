@@ -18,7 +18,7 @@ MAX_NAME = 63  # bytes; ggml keeps 64 with the terminating zero
 FLAG_INPUT = 1
 FLAG_OUTPUT = 2
 FLAG_COMPUTE = 16
-FLAG_WEIGHT = 32  # a leaf that decides where its readers run (ggml: its buffer's usage)
+FLAG_WEIGHT = 32  # a leaf that decides the device of its readers (ggml: its buffer's usage)
 
 Bytes = npt.NDArray[np.uint8]
 Shape = tuple[int, int, int, int]
@@ -54,7 +54,7 @@ def contiguous_strides(t: GGMLType, ne: Shape) -> Shape:
 
 
 def clip_name(name: str) -> str:
-    """name cut to what ggml keeps: 63 bytes."""
+    """Cut the name to ggml's limit of 63 bytes."""
     if len(name) <= MAX_NAME and name.isascii():
         return name
     return name.encode()[:MAX_NAME].decode(errors="ignore")
@@ -65,7 +65,7 @@ class Tensor:
 
     ne, nb      elements and byte strides, fastest dimension first
     params      typed op parameters, in the order the op declares them (`param("eps")` by name)
-    view_src    the tensor whose bytes this one looks at (always the root), `view_offs` bytes in
+    view_src    the tensor that owns the viewed bytes (always the root), at `view_offs` bytes
     layout      "" for ggml's own bytes, else the name a backend gave to its repacked form
     """
 

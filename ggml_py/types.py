@@ -1,7 +1,7 @@
 """Tensor types: ggml's ids, names, block sizes and bytes (ggml.h:enum ggml_type,
 ggml.c:type_traits).
 
-The table is data, not code: what a type *means* is in `ggml_ref/quants` and `ggml_cpu/quants`.
+The table is data, not code: `ggml_ref/quants` and `ggml_cpu/quants` implement the formats.
 """
 
 from __future__ import annotations

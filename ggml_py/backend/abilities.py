@@ -1,4 +1,4 @@
-"""Protocols of optional abilities of devices, besides running one node after another."""
+"""Protocols of optional abilities of devices, in addition to running nodes one by one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fuses(Protocol):
 
 
 def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
-    """Return the device's steps for consecutive nodes, several of them fused if it can.
+    """Return the device's steps for consecutive nodes, fused if the device can.
 
     uses  of values in the whole graph
     """
@@ -35,7 +35,7 @@ def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
 
 @runtime_checkable
 class LaysOut(Protocol):
-    """A device that gives weights a layout of its own, and can tell before it does."""
+    """A device that repacks weights, and can return their layout in advance."""
 
     def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
         """Return the layout that `prepare_weight` would give a weight, and its bytes; None: it is
@@ -44,7 +44,7 @@ class LaysOut(Protocol):
 
 @runtime_checkable
 class LimitsBuffers(Protocol):
-    """A device whose buffers may be no larger than some part of its memory."""
+    """A device that limits the size of one buffer to a part of its memory."""
 
     def largest(self, total: int | None = None) -> int | None:
         """Return the maximum bytes of one buffer, for `total` bytes of memory if given; None:
@@ -67,7 +67,7 @@ class MasksLogits(Protocol):
 class KernelTime:
     """One run of one kernel for a node, from start to end in nanoseconds of the device's clock.
 
-    threads  when each thread began it, and had done its part, where they are known
+    threads  begin and end in each thread, if known
     """
 
     node: Tensor
@@ -79,7 +79,7 @@ class KernelTime:
 
 @runtime_checkable
 class Profiles(Protocol):
-    """A device that can tell how long its kernels take."""
+    """A device that can measure the run times of its kernels."""
 
     def profiling(self) -> AbstractContextManager[list[KernelTime]]:
-        """Return a context; kernels that run in it are added to its list."""
+        """Yield a list that receives the kernels run within the context."""

@@ -15,14 +15,14 @@ class KeepsKernels(Protocol):
     less time than one after the other."""
 
     def begin(self, types: Iterable[str]) -> None:
-        """Begin compiling kernels for weights of these types, if they are likely to be needed."""
+        """Begin compiling kernels for weights of these types, if they will probably be used."""
 
     def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
-        """Return a function that checks if kernels for these nodes must still be compiled; it does
-        not keep the nodes, which need no memory."""
+        """Return a function that checks if kernels for these nodes must still be compiled. It does
+        not keep the nodes, and the nodes need no memory."""
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
-        """Compile all kernels for these nodes; BackendError if one fails."""
+        """Compile all kernels for these nodes; raise BackendError if one fails."""
 
     def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
         """Compile the kernels for all following calls of `prepare_weight`."""
@@ -38,7 +38,7 @@ class BuildsAhead(Protocol):
 
 @runtime_checkable
 class HasTarget(Protocol):
-    """A device whose kernels are compiled for some kind of machine."""
+    """A device that compiles its kernels for a specific machine."""
 
     @property
     def target(self) -> str:
@@ -53,4 +53,4 @@ class NotesKernels(Protocol):
         """Store under a key, for later processes, which kernels these need."""
 
     def has_noted(self, key: str) -> bool:
-        """Return True if kernels were noted under a key and all of them are cached."""
+        """Return True if the cache holds all kernels of a key's list."""

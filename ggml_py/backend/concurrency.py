@@ -13,7 +13,7 @@ class Event(Protocol):
     """Event in a device's queue of work."""
 
     def wait(self) -> object:
-        """Return when the device has come that far."""
+        """Wait until the device has reached this event."""
 
 
 @runtime_checkable
@@ -33,10 +33,10 @@ CPUs = Sequence[Collection[int]]
 
 @runtime_checkable
 class TellsBatches(Protocol):
-    """A device that may run graphs of several tokens on other threads than those of one."""
+    """A device that may use different threads for batches than for single tokens."""
 
     def set_batch_threads(self, n: int | None) -> None:
-        """Set the number of threads for batches; None: as `set_threads`."""
+        """Set the number of threads for batches; None: the number of `set_threads`."""
 
     def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
         """Pin thread i to CPU cpus[i % len(cpus)], or unpin all without `cpus`; for batches to
@@ -48,14 +48,14 @@ class Pauses(Protocol):
     """A program that can be run in parts."""
 
     def run_in_parts(self) -> Iterator[None]:
-        """Run the program with pauses in which the device may run other programs."""
+        """Run the program with pauses during which the device may run other programs."""
 
 
 @runtime_checkable
 class Meets(Protocol):
-    """A program whose threads wait for each other.
+    """A program whose threads synchronize at barriers.
 
-    n_barriers  how often, in one run
+    n_barriers  barriers per run
     """
 
     n_barriers: int

@@ -1,8 +1,8 @@
 """The protocols that every backend has: devices, their memory, and programs of nodes
 (ggml-backend-impl.h).
 
-A backend package exports one function named in the entry-point group `ggml_py.backends`; it takes
-nothing and returns the list of its devices.
+A backend package exports one function in the entry-point group `ggml_py.backends`. The function has
+no parameters and returns the list of its devices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ggml_py.tensor import Buffer as Buffer
 from ggml_py.tensor import Bytes as Bytes
 from ggml_py.tensor import Tensor
 
-Work = Tensor | Fused[Any]  # what a program runs at a time
+Work = Tensor | Fused[Any]  # unit of work in a program
 
 
 class Program(Protocol):
@@ -33,10 +33,10 @@ class Program(Protocol):
 class CompileOptions:
     """Options for compiling nodes.
 
-    progress    called as progress(done, total, what) while kernels are being built
-    fuse        several nodes may be run as one step (False when every node's value is
-                wanted)
-    many        the nodes are of a graph of several tokens (`TellsBatches`)
+    progress    called as progress(done, total, kernel) while kernels are compiled
+    fuse        several nodes may run as one step; False if every node's value is
+                needed
+    many        the graph processes several tokens (`TellsBatches`)
     """
 
     progress: Callable[[int, int, str], None] | None = None
@@ -50,7 +50,7 @@ class Device(Protocol):
 
     name: str
     description: str
-    kind: str  # "cpu", "gpu", "accel" (works beside the CPU), "ref" or "null"
+    kind: str  # "cpu", "gpu", "accel" (runs in addition to the CPU), "ref" or "null"
     alignment: int
 
     def memory(self) -> tuple[int, int]:
@@ -70,14 +70,14 @@ class Device(Protocol):
         """Return True if kernels of this device can use a tensor in that buffer directly."""
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Give a weight, whose bytes are in place, the layout that the ops which read it want.
+        """Repack a loaded weight into the layout that its readers' kernels need.
 
         Called once per weight.
         """
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
-        """Freeze nodes into a program. All their tensors are allocated. Only a device that `Fuses`
-        is given steps of several nodes."""
+        """Freeze nodes into a program. All their tensors are allocated. Steps of several nodes
+        require a device that `Fuses`."""
 
     def set_threads(self, n: int) -> None:
         """Set the number of host threads, if the device uses them."""

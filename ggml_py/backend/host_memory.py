@@ -1,7 +1,7 @@
-"""Zeroed memory of the host, in large pages where the OS has them.
+"""Zeroed host memory, in huge pages if the OS has them.
 
-Weights are read from end to end once a token: with pages of 4 KiB every one costs a walk through
-the page tables, and the prefetchers of most CPUs stop at its end.
+Every token reads each weight once from start to end. With pages of 4 KiB, each page needs a
+page-table walk, and the prefetchers of most CPUs stop at its end.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ggml_py.tensor import Bytes
 LARGE = 2 << 20  # bytes of a large page, on most machines
 ALIGNMENT = 64
 AREA = 32 << 20  # bytes of large pages that several tensors share
-SHORT = AREA // 4  # bytes of what shares them at most
+SHORT = AREA // 4  # maximum bytes of a tensor that shares an area
 
 
 def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> Bytes:
     """Return memory whose first byte is aligned; pages are allocated on first touch.
 
-    Raises AllocError if there is none.
+    Raises AllocError if the memory is not available.
     """
     try:
         if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
@@ -45,17 +45,17 @@ def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> Bytes:
 
 
 class SharedPages:
-    """Memory for many tensors side by side, so that large pages hold those, too, that are smaller
-    than one. An area of them is there until all that is in it is gone."""
+    """Memory that packs many tensors side by side, so that tensors smaller than a huge page use
+    huge pages. An area is released after its last tensor."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._owner: ref[Bytes] | None = None  # of the area that has room
-        self._next = self._end = 0  # bytes of it
+        self._owner: ref[Bytes] | None = None  # of the area with free bytes
+        self._next = self._end = 0  # offsets in the area
         self._expected = 0
 
     def expect(self, sizes: Iterable[int]) -> None:
-        """Announce sizes that will be taken: the next area is as large as they need."""
+        """Announce sizes of later requests: the next area is large enough for all of them."""
         with self._lock:
             self._expected = sum(need for size in sizes if (need := _aligned(size)) <= SHORT)
 
@@ -97,8 +97,8 @@ def _large_pages(size: int, alignment: int) -> Bytes:
 
 
 def zero(data: Bytes) -> None:
-    """Let all bytes be 0. Of what `aligned_bytes` made, Linux takes the pages back, and gives zeros
-    on the next touch: a cache of gigabytes that nothing was written to stays untouched."""
+    """Set all bytes to 0. Linux releases the pages of `aligned_bytes` and returns zeros on the
+    next touch, so a cache of gigabytes without data uses no memory."""
     given = give_back(data)
     data[: given.start] = 0
     data[given.stop :] = 0
@@ -129,7 +129,7 @@ def _area(data: Bytes) -> mmap.mmap | None:
 
 
 class _Area(mmap.mmap):
-    """Anonymous memory: no file is behind it."""
+    """Anonymous memory map, without a file."""
 
 
 def _address(raw: Bytes) -> int:

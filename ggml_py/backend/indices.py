@@ -1,7 +1,7 @@
 """Errors for index data that names no row.
 
-No backend reads or writes the row that such an index would name; the rest of what was being
-computed is worthless.
+Backends do not access the row of an invalid index. The remaining results of the computation are
+undefined.
 """
 
 from __future__ import annotations

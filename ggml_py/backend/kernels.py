@@ -18,7 +18,7 @@ from ggml_py.tensor import Tensor
 
 When = Callable[[Tensor], str]
 Form = tuple[object, ...]
-FORMS = 4096  # whose kernels are remembered
+FORMS = 4096  # cached lookups
 K = TypeVar("K")
 
 
@@ -27,7 +27,7 @@ def always(_: Tensor) -> str:
 
 
 def form_of(node: Tensor) -> Form:
-    """Return the facts about a node by which a kernel may accept it."""
+    """Return the facts about a node that decide which kernels accept it."""
     sources = [None if s is None else (s.type.name, s.ne, s.nb, s.layout) for s in node.src]
     return node.op, node.params, node.type.name, node.ne, node.nb, *sources
 
@@ -37,7 +37,7 @@ class KernelEntry(Generic[K]):
     """Entry of a kernel in the table.
 
     when     returns "" for a node that the kernel takes, by its form, else the reason why not
-    rank     of several kernels that take a node, the one of highest rank runs
+    rank     the kernel of highest rank runs if several accept a node
     first    the only type that it takes the first source of; "": any
     """
 
@@ -48,10 +48,10 @@ class KernelEntry(Generic[K]):
 
 
 class KernelTable(Generic[K]):
-    """Kernels by op, highest rank first. No two of one rank may take the same node. Which one takes
-    it follows from its form, and layers have nodes of the same forms.
+    """Kernels by op, highest rank first. Two kernels of one rank may not accept the same node.
+    A node's form decides its kernel; layers have nodes of the same forms.
 
-    declare  called with an op before its kernels are looked at first: adds those not there yet
+    declare  called with an op before its first lookup; adds the missing kernels
     """
 
     def __init__(self, backend: str, declare: Callable[[str], None] | None = None) -> None:
@@ -107,7 +107,7 @@ class KernelTable(Generic[K]):
         return found
 
     def get(self, node: Tensor) -> K:
-        """Return the kernel for a node; UnsupportedOp with every reason if there is none."""
+        """Return the kernel for a node; raise UnsupportedOp with every reason if no kernel fits."""
         kernel = self.find(node)
         if kernel is None:
             raise UnsupportedOp(f"{self.backend} cannot run {describe(node)}: {self.why_not(node)}")
@@ -131,14 +131,14 @@ class KernelTable(Generic[K]):
 
 
 def import_families(package: ModuleType) -> None:
-    """Import every file of a package and of its folders, so that their declarations are known."""
+    """Import every file of a package and of its folders, which declares their kernels."""
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         import_module(module.name)
 
 
 def import_family(package: ModuleType, op: str) -> None:
-    """Import the file of a package that has the name of the one with the op's builder, or all files
-    of the folder of that name; there may be none."""
+    """Import the file or folder of a package that has the name of the module with the op's
+    builder, if it exists."""
     if op not in OPS:
         return
     family = OPS[op].builder.__module__.removeprefix("ggml_py.ops.").split(".")[0]

@@ -26,7 +26,7 @@ class NullBuffer:
         return np.zeros(size, np.uint8)
 
     def clear(self, value: int = 0) -> None:
-        """Do nothing: there are no bytes."""
+        """Ignore the value: the buffer has no bytes."""
 
 
 class OwnedBuffer(NullBuffer):
@@ -38,7 +38,7 @@ class OwnedBuffer(NullBuffer):
 
 
 def reader_of(tensors: Iterable[Tensor], name: str) -> Tensor:
-    """Make a node that computes nothing and reads tensors: until then they stay as they are."""
+    """Make a node that only reads tensors, so that they are unchanged until it runs."""
     node = Tensor(src=tuple(tensors), name=name)
     node.buffer = NullBuffer(0)
     return node
@@ -49,11 +49,11 @@ class NullProgram:
         self.nodes = nodes
 
     def run(self) -> None:
-        """Do nothing: the program computes no values."""
+        """Return without computing values."""
 
 
 class NullQueue:
-    """The methods of an `AsyncDevice` where nothing is computed."""
+    """The methods of an `AsyncDevice` without computation."""
 
     def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
         """Discard the bytes and return an event."""
@@ -63,14 +63,14 @@ class NullQueue:
 
 
 class NullEvent:
-    """An event that has come: nothing was started."""
+    """An event that is already complete."""
 
     def wait(self) -> None:
-        """Return at once: nothing runs."""
+        """Return at once: the event is complete."""
 
 
 class NullDevice:
-    """Device that accepts every op and computes nothing."""
+    """Device that accepts every op without computing it."""
 
     name = "null"
     description = "no memory, no kernels"
@@ -99,11 +99,11 @@ class NullDevice:
         return NullProgram([t for t in nodes if isinstance(t, Tensor)])
 
     def set_threads(self, n: int) -> None:
-        """Ignore the number: nothing runs."""
+        """Ignore the number: the device has no threads."""
 
 
 class SeparateDevice(NullDevice):
-    """A device with memory that nothing else can read, and that can read no other."""
+    """A device with separate memory, which other devices cannot read and vice versa."""
 
     def alloc(self, size: int) -> Buffer:
         return OwnedBuffer(size, self)

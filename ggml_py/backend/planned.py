@@ -1,8 +1,8 @@
-"""Devices that plan like real ones but compute nothing, to measure models of any size.
+"""Devices that plan like real devices without computing, to measure models of any size.
 
-A planned device answers as the one it stands for: which nodes it runs, as which steps, which memory
-it reads, what layout weights get. Its memory only counts bytes, and its programs run nothing, so
-that models and contexts are made as ever, with every decision and every size, in no time.
+A planned device has the decisions of a real device: supported nodes, fused steps, readable memory
+and weight layouts. Its memory only counts bytes, and its programs are empty. Models and contexts
+are created with the usual code, decisions and sizes, but quickly.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ggml_py.tensor import Tensor
 
 @dataclass(slots=True, eq=False)
 class PlannedBuffer(NullBuffer):
-    """Counts bytes. `like` is a little memory of the device that it stands for; `mapped` bytes are
-    the host's already."""
+    """Buffer that counts bytes. `like` is a small buffer of the real device; `mapped` bytes are
+    already in host memory."""
 
     size: int
     like: Buffer
@@ -34,13 +34,13 @@ class PlannedBuffer(NullBuffer):
 
 
 class Planned(NullDevice):
-    """Stands for a device.
+    """Stand-in for a real device.
 
-    free     bytes that it is to have; None: as many as the device itself has
-    here     whether it is a device of this machine
-    repack   whether weights get a layout of their own, as of the device
-    largest  bytes of the largest buffer that there can be; None: no limit
-    asked    bytes of the largest buffer that was asked for
+    free     bytes of free memory; None: the free memory of the real device
+    here     True for a device of this machine
+    repack   True if weights are repacked like on the real device
+    largest  maximum bytes of one buffer; None: no limit
+    asked    bytes of the largest requested buffer
     """
 
     def __init__(self, device: Device, free: int | None = None) -> None:
@@ -53,13 +53,13 @@ class Planned(NullDevice):
         self.limit(free)
 
     def limit(self, free: int | None) -> None:
-        """Let it have so many bytes."""
+        """Set the free bytes and the resulting buffer limit."""
         self.free = free
         device = self.device
         self.largest = device.largest(free) if isinstance(device, LimitsBuffers) else None
 
     def memory(self) -> tuple[int, int]:
-        """Return the free memory that decides shares; total 0, so that nothing is refused."""
+        """Return the free memory that decides shares; a total of 0 disables refusals."""
         return (self.device.memory()[0] if self.free is None else self.free), 0
 
     def alloc(self, size: int) -> Buffer:
@@ -79,7 +79,7 @@ class Planned(NullDevice):
         return self.device.can_read(like)
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Give it the layout, and the bytes, that it would have."""
+        """Set the layout and the bytes that the weight would have."""
         if not self.repack or not isinstance(self.device, LaysOut):
             return
         if (found := self.device.layout_of(weight, uses)) is not None:
@@ -92,7 +92,7 @@ class Planned(NullDevice):
 
 
 class PlannedAsync(NullQueue, Planned):
-    """Stands for a device that works by itself: graphs have as many copies there."""
+    """Stand-in for an asynchronous device: graphs have the same number of copies."""
 
 
 def planned(devices: Sequence[Device], free: Sequence[int | None] = ()) -> list[Planned]:

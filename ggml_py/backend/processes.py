@@ -16,7 +16,7 @@ from ggml_py.tensor import Buffer, Bytes
 class FilePart:
     """Bytes of a file: ranges of one axis of an array of bytes, one after another.
 
-    offset, shape  of the array in it
+    offset, shape  of the array in the file
     """
 
     path: Path
@@ -26,7 +26,7 @@ class FilePart:
     ranges: tuple[tuple[int, int], ...]
 
     def of(self, data: Bytes) -> Bytes:
-        """Return the part's bytes from the file's; contiguous ones are not copied."""
+        """Return the part's bytes from the file's bytes; contiguous ranges are not copied."""
         n = int(np.prod(self.shape))
         return ranges_of(data[self.offset : self.offset + n], self.shape, self.axis, self.ranges)
 
@@ -34,7 +34,7 @@ class FilePart:
 def ranges_of(
     data: Bytes, shape: Sequence[int], axis: int, ranges: Iterable[tuple[int, int]]
 ) -> Bytes:
-    """Return ranges of one axis of an array of bytes; contiguous ones are not copied."""
+    """Return ranges of one axis of an array of bytes; contiguous ranges are not copied."""
     rows = data.reshape(shape)
     parts = [rows[(slice(None),) * axis + (slice(a, b),)] for a, b in ranges]
     found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
@@ -51,8 +51,8 @@ class ReadsFiles(Protocol):
 
 @runtime_checkable
 class RunsElsewhere(Protocol):
-    """A device of another process: its programs are only started by `run`. To read its memory is to
-    wait for them."""
+    """A device of another process: `run` only starts its programs. Reading its memory waits for
+    their end."""
 
     elsewhere: bool
 
@@ -62,4 +62,4 @@ class PassesOn(Protocol):
     """Memory of another process, which can send bytes to a third without this one."""
 
     def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
-        """Copy bytes into another buffer; False if that cannot be done there."""
+        """Copy bytes into another buffer; return False if the process cannot do that."""

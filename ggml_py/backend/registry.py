@@ -1,8 +1,8 @@
 """Backends by entry point: listed without importing them, loaded on use, failures reported by
 name.
 
-One that is named x may be had without looking through all installed packages, which takes 20 ms of
-a start: in a module `ggml_x.backend` with a function `devices`, which its entry point names too.
+A backend x can avoid the scan of all installed packages, which takes 20 ms at startup: it needs a
+module `ggml_x.backend` with a function `devices`, which is also its entry point.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def devices(backend: str) -> tuple[Device, ...]:
         return opened.setdefault(backend, tuple(load()()))
     except BackendError:
         raise
-    except Exception as e:  # a broken plug-in must be named, whatever it raises
+    except Exception as e:  # report the broken plug-in for any error
         raise BackendError(f"backend {backend!r} ({where}) failed to load: {e}") from e
 
 
@@ -113,14 +113,14 @@ def gpu_hint() -> str:
 
 
 def absent(name: str) -> Device | None:
-    """Return a placeholder for a device that this machine lacks, such as `opencl1`; it computes
-    nothing. The backend's function `absent` makes it; None if there is no such function, or its
+    """Return a placeholder for a device that this machine lacks, such as `opencl1`. It cannot
+    compute. The backend's function `absent` makes it; None if that function does not exist or its
     import fails.
     """
     ep = _entry_points().get(name.rstrip("0123456789"))
     try:
         entry = ep.load() if ep is not None else None
-    except Exception:  # whatever a broken plug-in raises
+    except Exception:  # any error of a broken plug-in
         return None
     make = getattr(sys.modules.get(getattr(entry, "__module__", "")), "absent", None)
     made: Device | None = make(name) if make is not None else None
@@ -128,5 +128,5 @@ def absent(name: str) -> Device | None:
 
 
 def refresh() -> None:
-    """Look for backends anew, after a package was installed; devices in use stay."""
+    """Search for backends again, after a package was installed; keep the devices in use."""
     _entry_points.cache_clear()

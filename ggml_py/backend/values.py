@@ -29,7 +29,7 @@ def tensor_bytes(t: Tensor) -> Bytes:
 
 
 def set_tensor(t: Tensor, values: npt.NDArray[Any]) -> None:
-    """Write values (any array whose bytes are the tensor's, dense) into a contiguous tensor."""
+    """Write values (a dense array with the tensor's bytes) into a contiguous tensor."""
     assert t.buffer is not None, f"{t} is not allocated"
     raw = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
     if raw.size != t.nbytes:

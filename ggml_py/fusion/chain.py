@@ -1,5 +1,5 @@
-"""Chains of elementwise nodes, each read only by the next, optionally with the node before them,
-their head, if a backend can run it with them.
+"""Chains of elementwise nodes, each read only by the next node. The node before a chain, its head,
+can be part of it if a backend can run them together.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
 Kind = Callable[[Tensor], bool]
-MOST = 8  # tensors that a chain reads besides those of its head: kernels take only so many
+MOST = 8  # tensors that a chain reads besides its head's: a limit of kernels
 
 
 @dataclass(frozen=True)
 class Chain:
     """Chain that a backend can run as one step.
 
-    member  True for a node that can be in the chain: its sources are repeated to its own shape
+    member  True for a node that can be in the chain: its sources are repeated to its shape
     head    True for a node that a chain can begin with: with its elements, in their order
 
-    In a match `head` names the head, if there is one; its elements are those of the result, though
-    their shape may be another.
+    In a match, `head` is the head's name, if the chain has a head. It has the elements of the
+    result, possibly in another shape.
     """
 
     member: Kind
@@ -44,7 +44,7 @@ class Chain:
                     yield match
 
     def _from(self, row: NodeRow, last: Tensor) -> Iterator[Match]:
-        """Yield chains to `last`: with the last possible head, then earlier ones, then without."""
+        """Yield chains to `last`: with the last possible head, earlier heads, then no head."""
         members = self._members(row, last)
         heads = [h for t in members for s in t.sources() if (h := self._head(row, s, t, last))]
         heads.sort(key=row.place, reverse=True)

@@ -1,7 +1,7 @@
 """Fusion of nodes into steps by a backend's patterns, found before a graph gets memory.
 
-A step runs in the place of its last node. Graphs stay as they are: nodes keep their order and their
-sources; only values that nobody outside the step wants are never in memory.
+A step runs at the position of its last node. Graphs are unchanged: nodes keep their order and their
+sources. Values that are only used inside a step need no memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def fits(_: Match) -> str:
 
 
 def f32_rows(*names: str) -> Condition:
-    """Return a `when`: operands of these names are f32 with dense rows."""
+    """Return a `when`: operands with these names are f32 with dense rows."""
 
     def when(m: Match) -> str:
         other = [m[n] for n in names if m[n].type is not F32 or not m[n].has_contiguous_rows()]
@@ -52,7 +52,7 @@ def any_node(_: Tensor) -> bool:
 
 
 def none_spent(_: Match) -> Sequence[Tensor]:
-    """Return no operands (a `spent`): all may be read until the step ends."""
+    """Return no operands (a `spent`): the step may read all operands until it ends."""
     return ()
 
 
@@ -82,7 +82,7 @@ class StepRule(Generic[K]):
         return len(self.pattern.lines) if isinstance(self.pattern, Pattern) else 0
 
     def matches(self, row: NodeRow) -> Iterator[Match]:
-        """Yield matches in a row of nodes, some of which may be taken in between."""
+        """Yield matches in a row of nodes; the caller may take their nodes during the iteration."""
         if isinstance(self.pattern, Chain):
             yield from self.pattern.matches(row)
             return
@@ -94,10 +94,10 @@ class StepRule(Generic[K]):
 
 @dataclass(frozen=True)
 class Fused(Generic[K]):
-    """Nodes that run as one step, in the place of the last of them.
+    """Nodes that run as one step at the position of the last node.
 
-    over   an operand whose bytes the result may take over
-    spent  operands that are read before any of the result is written
+    over   an operand whose bytes the result may overwrite
+    spent  operands that the step reads before it writes any part of the result
     """
 
     match: Match
@@ -113,8 +113,8 @@ class Fused(Generic[K]):
 class Fusions(Generic[K]):
     """A backend's patterns with their launchers.
 
-    Those of more nodes are tried first, then those declared first, and chains last, each on all
-    nodes that one device runs in a row; a node belongs to one step.
+    Patterns with more nodes are tried first, then earlier declarations, and chains last. Each is
+    tried on all consecutive nodes of one device; a node belongs to one step.
     """
 
     def __init__(self) -> None:
@@ -130,15 +130,15 @@ class Fusions(Generic[K]):
         spent: Spent = none_spent,
         scratch: Size = no_scratch,
     ) -> Callable[[Launcher[K]], Launcher[K]]:
-        """Declare a launcher: it receives a match, and returns launchers like those of single nodes
-        return.
+        """Declare a launcher: it receives a match and returns launchers, like launchers of single
+        nodes.
 
-        first    whether what fits may begin with a node: is asked before anything else
-        when     "" for a match that it takes, else the reason why not
-        over     an operand whose bytes the result may overwrite where nobody needs them later
-        spent    operands that are read before any of the result is written: where nobody needs them
-                 later, it may lie over any part of them
-        scratch  bytes that it needs while it runs, then `Match.scratch`
+        first    True if a match may begin with a node; checked before all other conditions
+        when     "" for an accepted match, else the reason for the rejection
+        over     an operand whose bytes the result may overwrite if no later node needs them
+        spent    operands that are read before any part of the result is written; the result may
+                 overlap any part of an operand that no later node needs
+        scratch  bytes of scratch memory during the step, then `Match.scratch`
         """
 
         def register(launcher: Launcher[K]) -> Launcher[K]:

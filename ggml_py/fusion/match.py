@@ -11,7 +11,7 @@ from ggml_py.tensor import Tensor
 
 
 class NodeRow:
-    """Nodes that one device runs one after the other, some of which steps have taken."""
+    """Consecutive nodes of one device, without the nodes that steps have taken."""
 
     def __init__(self, nodes: Sequence[Tensor], uses: Uses) -> None:
         self.nodes = nodes
@@ -67,7 +67,7 @@ class NodeRow:
         return refused or self._overwritten(match) or self._between(match)
 
     def _escapes(self, match: Match) -> str:
-        """Return the reason why values inside the match are needed outside; "" if none."""
+        """Return the reason why values inside the match are needed outside, or ""."""
         for t in match.inside:
             if t.view_src is not None:
                 return f"{t} is written over {t.view_src}"
@@ -93,8 +93,8 @@ class NodeRow:
         return ""
 
     def _between(self, match: Match) -> str:
-        """Return the reason why a node in between is disturbed by running these together; "" if
-        none."""
+        """Return the reason why running these nodes together disturbs a node between them, or
+        ""."""
         first, last = self.place(match.nodes[0]), self.place(match.nodes[-1])
         for i in range(first + 1, last):
             other = self.nodes[i]

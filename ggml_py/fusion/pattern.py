@@ -5,13 +5,13 @@
 
 | form                   | means                                                           |
 |------------------------|-----------------------------------------------------------------|
-| `norm` of another line | the value of that node itself                                   |
-| `~norm`                | that value, or a view of it                                     |
-| `x`, a name of no line | an operand: any tensor, the same wherever the name stands       |
-| `_`                    | a source that the step does not read, or none                   |
-| `norm! = ...`          | the value is wanted outside too, as that of the last line is    |
+| `norm` of another line | the value of that node                                          |
+| `~norm`                | that value, or a view of that value                             |
+| `x`, not a line's name | an operand: any tensor; equal names are the same tensor         |
+| `_`                    | an optional source that the step does not read                  |
+| `norm! = ...`          | the value is also needed outside, like the last line's value    |
 | `sum* = ADD(sum, x)`   | any number of such nodes, each reads the `sum` before it        |
-| `kept+ = CPY(~x, _)`   | all such nodes, one or more, whose values are wanted outside    |
+| `kept+ = CPY(~x, _)`   | one or more such nodes, all with values that are needed outside |
 
 Every line but the first reads a value of an earlier one, or an operand of one.
 """
@@ -33,9 +33,9 @@ _LINE = re.compile(r"(\w+)([!*+]?) = (\w+)\((~?\w+(?:, ~?\w+)*)\)")
 
 @dataclass(frozen=True, slots=True)
 class PatternLine:
-    """One node of a pattern: its name, op and sources; `mark` is "!", "*", "+" or nothing.
+    """One node of a pattern: its name, op and sources; `mark` is "!", "*", "+" or "".
 
-    reads  of each source that counts: its number, name, and whether it may be looked at by a view
+    reads  of each relevant source: its number, name, and True if the node may read a view
     """
 
     name: str
@@ -75,14 +75,14 @@ class PatternLine:
 class Pattern:
     """Pattern with conditions on its matches; each returns "" or a reason against it.
 
-    ValueError for a text that is none.
+    Raises ValueError for a malformed text.
     """
 
     def __init__(self, text: str, *when: Callable[[Match], str]) -> None:
         self.lines = tuple(PatternLine.parse(line) for line in text.strip().splitlines())
         self.when = when
         self.needs = frozenset(line.op for line in self.lines if line.mark != "*")  # ops
-        self.anchors: list[str] = []  # for each line, what it reads of earlier ones
+        self.anchors: list[str] = []  # for each line, its source from earlier lines
         for i, line in enumerate(self.lines):
             earlier = [earlier.name for earlier in self.lines[:i]]
             operands = [s for line in self.lines[:i] for s in line.sources if s != "_"]
@@ -132,9 +132,9 @@ class Match:
     """Nodes that fit a pattern, by the names of its lines and operands.
 
     nodes     in the order of the graph; the step runs in the place of the last
-    kept      those whose values are wanted outside; the values `inside` have no memory
-    operands  what the step reads
-    uses      who else reads these values
+    kept      nodes whose values are needed outside; the values `inside` have no memory
+    operands  tensors that the step reads
+    uses      readers of all values in the graph
     scratch   memory for the step alone, if it asked for some
     """
 

@@ -1,4 +1,4 @@
-"""Declaration of gradients, and helpers that several of them need."""
+"""Declaration of gradients, and helpers that several gradients need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def gradient(op: str, src: int = 0) -> Callable[[Gradient], Gradient]:
 
 
 def constant(op: str, src: int = 0) -> None:
-    """Declare that a small change of the source changes nothing: no gradient passes through."""
+    """Declare that the gradient with respect to the source is zero almost everywhere."""
     _add(op, src, None)
 
 

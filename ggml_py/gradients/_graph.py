@@ -26,11 +26,11 @@ def all_gradients() -> dict[tuple[str, int], Gradient | None]:
 def build_backward_expand(
     graph: Graph, result: Tensor, grad: Tensor, params: Iterable[Tensor]
 ) -> list[Tensor | None]:
-    """Append d loss / d param of each param, f32 and of its shape; None where it is zero.
+    """Append d loss / d param of each param, f32 with the param's shape; None for zero.
 
     grad    d loss / d result: for a loss itself, one f32 that is 1
 
-    GGMLError where an op in between has no gradient, is not of f32, or overwrites its source.
+    Raises GGMLError if an op in between has no gradient, is not f32, or overwrites its source.
     """
     wanted = list(params)
     moved = _depend_on(graph, wanted)
@@ -51,7 +51,7 @@ def build_backward_expand(
 
 
 def _depend_on(graph: Graph, params: list[Tensor]) -> set[int]:
-    """Return the ids of params and of nodes that depend on them."""
+    """Return the ids of params and of all nodes that depend on a param."""
     moved = {id(p) for p in params}
     for t in graph.nodes:
         passing = (i for i, s in enumerate(t.src) if id(s) in moved)

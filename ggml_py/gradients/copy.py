@@ -6,7 +6,7 @@ from ggml_py.gradients._declare import constant, dense, gradient, shaped, source
 from ggml_py.ops import acc, cont, neg, view_4d
 from ggml_py.tensor import Tensor
 
-constant("CPY", 1)  # what the destination held before
+constant("CPY", 1)  # previous values of the destination
 
 
 @gradient("DUP")

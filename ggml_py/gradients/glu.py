@@ -1,4 +1,4 @@
-"""Gradients of ggml_py/ops/glu.py: of gate and value in tensors of their own."""
+"""Gradients of ggml_py/ops/glu.py for gate and value in separate tensors."""
 
 from __future__ import annotations
 

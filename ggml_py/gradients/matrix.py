@@ -10,7 +10,7 @@ from ggml_py.tensor import Tensor
 @gradient("MUL_MAT")
 def mul_mat_a(t: Tensor, grad: Tensor) -> Tensor:
     """Return the gradient of a: b [k, m, B2, B3] and grad [n, m, B2, B3] -> [k, n, A2, A3], summed
-    over the consecutive matrices of b that share one of a.
+    over consecutive matrices of b that share a matrix of a.
     """
     a, b = source(t, 0), source(t, 1)
     res = out_prod(b, grad)

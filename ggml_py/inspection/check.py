@@ -35,7 +35,7 @@ from ggml_py.types import F32
 
 
 class CheckFailed(GGMLError):
-    """A node's values on its device are not those of the device it was checked with."""
+    """A node's values differ from the values of the device used for the check."""
 
 
 class Checker:
@@ -56,7 +56,7 @@ class Checker:
         self._weights: dict[int, Tensor] = {}
 
     def text(self) -> str:
-        """Return a summary of the comparisons so far."""
+        """Return a summary of all comparisons."""
         skipped = f", {self.n_skipped} left out that it cannot run" if self.n_skipped else ""
         return f"check: {self.n_checked} nodes are those of {self.device.name}{skipped}"
 
@@ -69,7 +69,7 @@ class Checker:
         """Return the same op on this device, on copies of the sources' present values."""
         sources = tuple(None if s is None else self._copy(s) for s in node.src)
         twin = Tensor(node.type, node.ne, node.op, sources, node.params, node.name, node.nb)
-        for i in OPS[node.op].writes:  # the result may be one of the sources that are written
+        for i in OPS[node.op].writes:  # the result may be one of the written sources
             s, copy = (t[i] if i < len(t) else None for t in (node.src, sources))
             if s is not None and copy is not None and s.root is node.root and s.same_layout(node):
                 twin.buffer, twin.offset = copy.buffer, copy.offset
@@ -89,8 +89,8 @@ class Checker:
             )
 
     def references(self, node: Tensor, twin: Tensor) -> Iterator[tuple[Values, Bound]]:
-        """Yield values that the node may have, each with its bound: those of its sources as they
-        are, then those of rounded activations."""
+        """Yield accepted values of the node, each with its bound: results with exact sources, then
+        results with rounded activations."""
         plain = self.values_of(twin)
         yield plain, bound_of(node)
         if not is_rounded(twin.op, (None if s is None else s.type for s in twin.src)):
@@ -136,7 +136,7 @@ class Checker:
         return t
 
     def run(self, node: Tensor) -> None:
-        """Compute a node by itself on this device."""
+        """Compute a single node on this device."""
         self.device.compile([node], CompileOptions(fuse=False)).run()
 
     def _copy(self, source: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ data: one outlier decides the step of its block. The reference gets the same rou
 so that products are compared closely. The angles of ROPE are running products in float32: their
 bound grows with the positions.
 
-A bound of the whole tensor's error does not show a fault in one of a thousand rows. So `error_of`
+A bound for a whole tensor does not reveal one wrong row in a thousand. Therefore `error_of`
 also compares each row, and rows and columns must not be too large or too small as a whole.
 """
 
@@ -27,20 +27,20 @@ Values = npt.NDArray[Any]  # [ne3, ne2, ne1, ne0]
 Bound = float | Values  # of a tensor, or of each of its rows [ne3, ne2, ne1]
 
 EXACT = 1e-6  # NMSE that float32 explains, of a tensor and of each of its rows
-CLOSE = 2e-5  # of a product whose activations are rounded alike; a few are halves of a step
-GAIN = 5e-3  # by which the values of a row may be too large or too small together
+CLOSE = 2e-5  # NMSE of a product with equally rounded activations; a few are halves of a step
+GAIN = 5e-3  # relative error of a row's mean that is allowed
 SIGMAS = 6  # deviations of the mean of independent roundings that GAIN must exceed
 TIES = 0.05  # share of a row's quantized values that may be the next step
 STEPS = np.float32(127)
-FEWEST = 1e-3  # part of the typical energy of rows below which errors are those of other rows
+FEWEST = 1e-3  # part of the rows' typical energy; smaller errors count as rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Distance of a tensor's values from expected ones.
+    """Distance of a tensor's values from expected values.
 
-    nmse      squared differences over squares; infinite where only one of two is finite. Of
-              integers, the share of those that differ.
+    nmse      squared differences over squares; infinite if only one value of a pair is finite. For
+              integers, the share of differing values.
     largest   difference, at ggml's place `at`, of `found` from `expected`
     problem   why the values are wrong; "" if rounding explains the distance
     """
@@ -72,7 +72,7 @@ def error_of(
         expected: Values of the reference.
         found: Values to judge.
         bound: Largest normalized mean squared error that rounding explains.
-        type: Type of the node. Values of a quantized type are given as floats.
+        type: Type of the node. Values of quantized types are passed as floats.
         rows: If False, only the error of the whole tensor counts.
     """
     whole = is_integer(type)
@@ -128,7 +128,7 @@ def is_coarse(type: GGMLType) -> bool:
 
 
 def is_rounded(op: str, types: Iterable[GGMLType | None]) -> bool:
-    """Return True if kernels may round a source of the node, whose sources have these types."""
+    """Return True if kernels may round a source of this op, for sources of these types."""
     kinds = tuple(types)
     return any(
         i < len(kinds) and (kind := kinds[i]) is not None and is_coarse(kind)
@@ -154,7 +154,7 @@ def _to_int8(block: int, inverse: Callable[[Values], Values]) -> Callable[[Value
     Args:
         block: Values of a block. Blocks of 32 keep their step as float16.
         inverse: Function of the largest values: steps per unit, as a kernel computes them. A value
-            between two steps goes either way; one such value beside an outlier is a visible error.
+               between two steps may round either way; next to an outlier, this error is large.
     """
 
     def rounded(x: Values) -> Values:
@@ -185,7 +185,7 @@ def sensitive(plain: Values, others: Iterable[Values]) -> Values:
     """Return bounds of each row [ne3, ne2, ne1], from the effect of rounding one source.
 
     Attention weights are exponentials: kernels that also round keys or weights to 16 bits change
-    rows as much as float16 queries do. A row of sharp weights changes far more than others.
+    rows as much as float16 queries do. A row with one dominant weight changes most.
     """
     plain, energy = plain.astype(np.float64), np.square(plain.astype(np.float64)).sum(-1)
     change = SIGMAS * np.max([np.square(x - plain).sum(-1) for x in others], axis=0)
@@ -197,7 +197,7 @@ def sum_errors(x: Values) -> Values:
     """Return the errors [..., n / 32] of sums of rounded activations.
 
     Weights with a minimum per block of 32 are multiplied with the sum of a block of activations,
-    which is kept as float16 (ggml-common.h:block_q8_1).
+    stored as float16 (ggml-common.h:block_q8_1).
     """
     levels, step = _levels(x, 32, _direct)
     total = levels.sum(-1, keepdims=True)
@@ -226,7 +226,7 @@ def _to_bf16(x: Values) -> Values:
     return found
 
 
-# what devices make of a product's activations, by whether the weights have blocks
+# roundings of a product's activations on devices, by whether the weights have blocks
 ROUNDINGS: dict[bool, tuple[Callable[[Values], Values], ...]] = {
     True: (
         _to_int8(32, _direct),
@@ -259,8 +259,8 @@ def _row_problem(e: Values, apart: Values, bound: Bound) -> str:
     Rows of a matrix count alike in its columns: the largest may be 1000 times another.
 
     Args:
-        e: Expected values, float64 [ne3, ne2, ne1, ne0]; 0 where they are not finite.
-        apart: Differences from these.
+        e: Expected values, float64 [ne3, ne2, ne1, ne0]; 0 for values that are not finite.
+        apart: Differences from the expected values.
         bound: Largest normalized mean squared error that rounding explains.
     """
     n, energy, error = e.shape[-1], np.square(e).sum(-1), np.square(apart).sum(-1)
@@ -276,7 +276,7 @@ def _row_problem(e: Values, apart: Values, bound: Bound) -> str:
         other = other + np.sqrt(bounds - CLOSE) * energy
     if problem := _gain(energy, (apart * e).sum(-1), noise, other):
         return f"row {problem}"
-    if np.max(bound) > CLOSE:  # rotations keep the length of a row, not that of a column
+    if np.max(bound) > CLOSE:  # rotations preserve the length of a row, not of a column
         return ""
     scale = np.divide(1, energy, where=energy > 0, out=np.zeros_like(energy))
     columns, along = ((x * e * scale[..., None]).sum(-2) for x in (e, apart))

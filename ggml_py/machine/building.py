@@ -1,4 +1,4 @@
-"""Progress of kernels that are being built, and the time a thread waits for them.
+"""Progress of kernel compilation, and the time that a thread waits for kernels.
 
 with telling(display):          # display(Stage(...)) from now on
     ...
@@ -60,7 +60,7 @@ def building() -> Iterator[None]:
 
 
 def seconds() -> float:
-    """Return the seconds that this thread has waited for kernels so far."""
+    """Return the seconds that this thread has waited for kernels."""
     return _CLOCK.seconds
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 try:
     from _blake2 import blake2b
-except ImportError:  # a Python whose hashlib has it from elsewhere
+except ImportError:  # a Python with a different hashlib
     from hashlib import blake2b
 
 __all__ = ["blake2b", "hex_digest"]

@@ -39,7 +39,7 @@ def install_hint(extra: str) -> str:
 
 
 def _read_origin() -> dict[str, Any]:
-    """Return the installer's record of the source, or an empty dict if it recorded none."""
+    """Return the installer's record of the source, or an empty dict without a record."""
     from importlib.metadata import distributions
 
     # In a checkout the first distribution may be its egg-info folder, which has no record.

@@ -1,7 +1,7 @@
 """Private directory that only its user can write to, as files loaded from it are executed.
 
-Files are reached through the open directory where the system can do that, so that nothing can be
-put in its place meanwhile. Links, pipes and devices are not followed, read or waited for.
+On systems that support it, files are opened relative to the open directory, so that the directory
+cannot be replaced in between. Symbolic links, pipes and devices are rejected without blocking.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Folder:
     def _why_not(self) -> str:
         """Return the reason why the directory cannot be trusted; "" if it can."""
         found = self._path.lstat() if self._fd is None else os.fstat(self._fd)
-        if not stat.S_ISDIR(found.st_mode):  # nor a link to one
+        if not stat.S_ISDIR(found.st_mode):  # links are rejected
             return "is not a directory"
         return why_not_ours(found)
 
@@ -77,12 +77,12 @@ class Folder:
             self._fd = None
 
     def touch(self) -> None:
-        """Mark it as used now, where that can be written."""
+        """Mark the directory as used now, if it is writable."""
         with suppress(OSError):
             os.utime(self._path if self._fd is None else self._fd)
 
     def modified(self, name: str) -> float:
-        """Return the modification time of a file; 0 if there is none."""
+        """Return the modification time of a file, or 0 if it does not exist."""
         try:
             return os.lstat(self._at(name), dir_fd=self._fd).st_mtime
         except OSError:
@@ -94,7 +94,7 @@ class Folder:
         return (self._path.stat() if self._fd is None else os.fstat(self._fd)).st_mtime
 
     def open(self, name: str, flags: int) -> int:
-        """Return a file descriptor of a regular file that is ours, created if the flags say so.
+        """Return a descriptor of a regular file of this user, created if the flags specify that.
         Never blocks."""
         fd = os.open(self._at(name), flags | _FLAGS, 0o644, dir_fd=self._fd)
         found = os.fstat(fd)
@@ -105,7 +105,7 @@ class Folder:
         return fd
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's content; None if there is no file that can be trusted."""
+        """Return a file's content, or None without a trusted file of that name."""
         try:
             fd = self.open(name, os.O_RDONLY)
         except OSError:
@@ -119,7 +119,7 @@ class Folder:
             os.close(fd)
 
     def write(self, name: str, content: bytes | memoryview) -> None:
-        """Store a file atomically: readers see all of it, the old content, or no file."""
+        """Store a file atomically: readers get the new content, the old content, or no file."""
         partial = f"{name}.{os.urandom(6).hex()}{PARTIAL}"
         fd = self.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
@@ -130,7 +130,7 @@ class Folder:
             of = self._fd
             try:
                 os.replace(self._at(partial), self._at(name), src_dir_fd=of, dst_dir_fd=of)
-            except PermissionError:  # of Windows, for a file that somebody has open
+            except PermissionError:  # Windows: the file is open elsewhere
                 if self.read(name) != content:
                     raise
                 self.remove(partial)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collected_later() -> Iterator[None]:
-    """Pause garbage collection while thousands of lasting objects are made, as each scan would take
-    longer than making them."""
+    """Pause garbage collection while thousands of permanent objects are created, as each scan
+    would take longer than creating them."""
     enabled = gc.isenabled()
     gc.disable()
     try:

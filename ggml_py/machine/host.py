@@ -1,8 +1,8 @@
 """Cores, memory and CPU features that this process may use, within its affinity mask and the limits
 of its container (cgroup).
 
-All that is asked of Linux is in files, `_auxiliary` and `_arch_prctl`, of macOS in `_sysctl`, of
-Windows in `_processor_has`, the rest in psutil.
+Linux data is from files, `_auxiliary` and `_arch_prctl`; macOS data from `_sysctl`; Windows data
+from `_processor_has`; all other data from psutil.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FeatureQuery(NamedTuple):
     windows: int
 
 
-# By LLVM's names: of the ARM features that kernels use, those that its own list of the host omits.
+# By LLVM's names: the ARM features of kernels that LLVM's list of the host omits.
 ARM_FEATURES = {
     "dotprod": FeatureQuery((AT_HWCAP, 20), "FEAT_DotProd", 43),
     "i8mm": FeatureQuery((AT_HWCAP2, 13), "FEAT_I8MM", 66),
@@ -62,8 +62,8 @@ def logical_cpus() -> list[int]:
 
 
 def set_affinity(cpus: Collection[int]) -> Collection[int] | None:
-    """Let this thread (Windows: this process) run on these CPUs only; -> those of before, None
-    where the system has no such thing. OSError if it has none of these CPUs."""
+    """Run this thread (Windows: this process) on these CPUs only. Return the previous CPUs, or
+    None if the system has no affinity. Raises OSError if the process may use none of these."""
     if hasattr(os, "sched_setaffinity"):
         before: Collection[int] = os.sched_getaffinity(0)
         os.sched_setaffinity(0, cpus)
@@ -109,8 +109,8 @@ def _number_in(folder: Path) -> int:
 
 
 def physical_cores() -> int:
-    """Return the number of physical cores of these CPUs: hyperthreads count once, and of two kinds
-    only the fast cores (common.cpp:cpu_get_num_physical_cores, cpu_get_num_math)."""
+    """Return the number of physical cores of these CPUs: hyperthreads count once; on hybrid CPUs
+    only the fast cores count (common.cpp:cpu_get_num_physical_cores, cpu_get_num_math)."""
     cpus = logical_cpus()
     fast = [n for n in cpus if n in _numbers(_text(FAST_CPUS))] or cpus
     shared = [_text(CPUS / f"cpu{n}" / "topology" / "thread_siblings_list") for n in fast]
@@ -163,7 +163,7 @@ def memory() -> tuple[int, int]:
 
 
 def _whole_memory() -> tuple[int, int]:
-    """Free and total bytes of the machine; where there is /proc, psutil need not be loaded."""
+    """Return free and total bytes of the machine; on Linux from /proc, without psutil."""
     fields = dict(line.split(":", 1) for line in _text(MEMINFO).splitlines() if ":" in line)
     if "MemAvailable" in fields:
         available, total = (1024 * int(fields[k].split()[0]) for k in ("MemAvailable", "MemTotal"))
@@ -222,8 +222,8 @@ def cpu_name() -> str:
 
 
 def cpu_identity() -> str:
-    """Return the text that identifies the instruction sets of a CPU, "" if unknown. Only the first
-    CPU is read: a long file takes 10 ms."""
+    """Return the text that identifies the instruction sets of a CPU, "" if unknown. It reads only
+    the first CPU, because a long file takes 10 ms."""
     try:
         with CPUINFO.open(encoding="utf-8") as file:
             first = file.read(8192).partition("\n\n")[0]
@@ -310,7 +310,7 @@ def _number_of(raw: bytes) -> int:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a small file; "" if there is none."""
+    """Return the text of a small file, or "" if it cannot be read."""
     try:
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):

@@ -18,8 +18,8 @@ _noted = False
 class Shield:
     """Context manager that postpones Ctrl-C to the end of its block.
 
-    The signal is noted, and KeyboardInterrupt is raised afterwards. This holds in the main thread
-    and for Python's own handler. Elsewhere, and within another shield, it does nothing.
+    The signal is noted, and KeyboardInterrupt is raised afterwards. Only the main thread with
+    Python's default handler is shielded; other threads and nested shields are unaffected.
     """
 
     __slots__ = ("_is_on",)
@@ -42,7 +42,7 @@ class Shield:
 
 
 class Seal(Shield):
-    """A shield in which `let_through` and `raise_noted` do not raise either."""
+    """A shield in which `let_through` and `raise_noted` also do not raise."""
 
     __slots__ = ("_is_sealed",)
 
@@ -61,9 +61,9 @@ class Seal(Shield):
 
 
 def let_through(run: Callable[[], T]) -> T:
-    """Return run(), in which KeyboardInterrupt is raised at once, also if it was noted before.
+    """Return run(), in which KeyboardInterrupt is raised at once, even if noted earlier.
 
-    The blocks that are shielded must undo what `run` did if this raises.
+    The shielded blocks must undo the effects of `run` if this raises.
     """
     if not _is_shielded():
         return run()

@@ -1,4 +1,4 @@
-"""Pattern of FLASH_ATTN_EXT alone, which decides where its result is stored."""
+"""Pattern of a single FLASH_ATTN_EXT, which decides where the result is stored."""
 
 from __future__ import annotations
 

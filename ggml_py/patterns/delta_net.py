@@ -1,4 +1,4 @@
-"""GATED_DELTA_NET whose states go to a cache."""
+"""Pattern of GATED_DELTA_NET that stores its states in a cache."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def states(m: Match) -> States:
     return States(v.n_elements, size * size * n_head, n_seqs, max(1, min(n_tokens, n_snapshots)))
 
 
-# What the states are read from is not looked at: they go there as well, each to its row or to that
-# of another, and the step reads what it needs before.
+# The pattern does not check the source of the states. It is the same cache: each state is written
+# to its row or another row, and the step reads its sources before it writes.
 STATE_IN_CACHE = Pattern(
     """
     state = GET_ROWS(_, ids)

@@ -1,4 +1,4 @@
-"""Patterns of a gated unit whose gate, or both tensors, are products without other readers."""
+"""Patterns of a GLU whose gate, or both tensors, are matrix products with one reader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PRODUCTS = {"MUL_MAT": "weight, x", "MUL_MAT_ID": "weight, x, ids"}
 
 
 def gated_by(product: str, op: str) -> Pattern:
-    """Return the pattern of a product whose result gates `value` in an op of two tensors."""
+    """Return the pattern of a matrix product that gates `value` in an op of two tensors."""
     return Pattern(f"""
         gate = {product}({PRODUCTS[product]})
         y = {op}(gate, value)

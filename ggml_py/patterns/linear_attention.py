@@ -1,4 +1,4 @@
-"""Linear attention whose states go to a cache."""
+"""Pattern of linear attention that stores its states in a cache."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Patterns of SSM_CONV with the states before it, and bias and SILU after it, and of SSM_SCAN whose
-states are stored in a cache."""
+"""Patterns of SSM_CONV with its states, bias and SILU, and of SSM_SCAN that stores its states in a
+cache."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def states(m: Match) -> States:
     return States(x.n_elements, size, n_seqs, max(1, min(n_tokens, n_snapshots)))
 
 
-# The cache that the states are read from is not looked at here: where it is also written to, the
-# step reads what it needs before.
+# The pattern does not check the cache that the states are read from. If the cache is also written,
+# the step reads its sources before it writes.
 STATES_TO_CACHE = Pattern(
     """
     net! = SSM_SCAN(_, x, dt, a, b, c, ids)

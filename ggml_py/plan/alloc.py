@@ -1,7 +1,7 @@
 """Memory planning of a graph's tensors: liveness and in-place reuse (ggml-alloc.c:ggml_gallocr).
 
-`plan_memory` only computes offsets; it touches no device, so an 80B model can be planned on a
-laptop. Of nodes that run as one step it places what is wanted outside, and the step's scratch.
+`plan_memory` only computes offsets and does not access devices, so a laptop can plan an 80B model.
+For a fused step, it places only the values needed outside and the step's scratch memory.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class _Planner:
         arena.give(offset, scratch.nbytes)
 
     def place(self, t: Tensor, owned: bool, dying: Sequence[tuple[Tensor, int]] = ()) -> None:
-        """Give t the bytes of one of `dying`, if it can have them, or others.
+        """Give t the bytes of a tensor in `dying` if possible, otherwise other bytes.
 
         owned   its bytes are free after the last use
-        dying   sources, and how often what runs now reads each
+        dying   sources, and the number of reads by the current node or step
         """
         if t.buffer is not None or t.view_src is not None:
             return
@@ -116,7 +116,7 @@ class _Planner:
         u.owned = owned
         able = [self.uses[id(s.root)] for s, n in dying if self.can_inherit(t, s, n, index)]
         if able:
-            heir = min(able, key=lambda r: r.offset)  # so that what is free above is in one piece
+            heir = min(able, key=lambda r: r.offset)  # keep the free bytes above in one range
             u.offset, heir.owned = heir.offset, False
         else:
             u.offset = self.arenas[index].take(t.nbytes)
@@ -161,7 +161,7 @@ class _Planner:
 
 
 def dying(node: Tensor) -> list[tuple[Tensor, int]]:
-    """Return the sources whose bytes the op's result may take over, each read once."""
+    """Return the sources whose bytes the op's result may overwrite, each read once."""
     if node.op not in OPS or not OPS[node.op].inplace:
         return []
     return [(s, 1) for s in node.src if s is not None and s.same_layout(node)]
@@ -195,7 +195,7 @@ def _tighten(
     alignments: tuple[int, ...],
     fused: Iterable[Fused[Any]],
 ) -> None:
-    """Pack the arenas where that saves something."""
+    """Pack the arenas if that saves memory."""
     arenas = [PackedArena(a) for a in alignments]
     blocks = _Planner(graph, arena_of, arenas, fused).run().placed
     offsets = [arena.pack() for arena in arenas]

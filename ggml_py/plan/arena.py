@@ -13,7 +13,7 @@ FOREVER = 1 << 62
 @dataclass(slots=True)
 class Arena:
     """One growing block of bytes: best fit over the free ranges, which are merged when they touch.
-    The one at the end is taken last, for it can grow (ggml-alloc.c:ggml_dyn_tallocr_alloc).
+    The last range is the last choice, because it can grow (ggml-alloc.c:ggml_dyn_tallocr_alloc).
     """
 
     alignment: int = 64
@@ -56,8 +56,8 @@ class Arena:
 
 @dataclass(slots=True)
 class PackedArena:
-    """Places found when all blocks are known, largest first: slower than an Arena, without most of
-    its gaps. `take` gives the number of a block, `pack` then the offsets of all.
+    """Offsets computed after all blocks are known, largest first: slower than an Arena, but with
+    fewer gaps. `take` returns the number of a block; `pack` returns all offsets.
     """
 
     alignment: int = 64

@@ -1,7 +1,7 @@
 """Assignment of nodes to devices (ggml-backend.cpp:ggml_backend_sched_split_graph, passes 1 to 4).
 
-Devices are numbers, the preferred one first; the last is the host: it has the graph's inputs, and
-runs what no other can.
+Devices are numbers, the preferred one first. The last is the host: it has the graph's inputs and
+runs nodes that all other devices reject.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ggml_py.tensor import FLAG_INPUT, FLAG_WEIGHT, Tensor
 
 NOWHERE = -1
 
-# Why a node or a tensor is where it is.
+# Reasons for the device of a node or a tensor.
 PINNED, MEMORY, INPUT = "pinned", "memory", "input"
 WEIGHT, OFFLOADED = "weight", "offloaded"
 NEAR, UP, SOURCES, SEEN, READER = "near", "up", "sources", "seen", "reader"
@@ -43,8 +43,8 @@ def home(t: Tensor) -> Buffer | None:
 class Devices:
     """Abilities of devices: the nodes they can run, and the buffers they can read.
 
-    compute  a buffer of each, such as it computes in
-    refused  by id of a node: (device, reason) of those that were asked and cannot run it
+    compute  one compute buffer of each device
+    refused  by id of a node: (device, reason) of the checked devices that cannot run it
     """
 
     def __init__(self, devices: Sequence[Device], compute: Sequence[Buffer]) -> None:
@@ -80,8 +80,8 @@ class Devices:
         return not self.why_not(device, node)
 
     def beside(self, weight: Buffer, node: Tensor) -> int:
-        """Return the device for a node by its weight: the first that can read it; a GPU has weights
-        of large batches copied rather than leave them to the host (op_offload).
+        """Return the device for a node with this weight: the first that can read it. For large
+        batches, a GPU copies host weights and runs the node instead of the host (op_offload).
         """
         found = self.reader(weight, node)
         if found != self.host or not weight.is_host:
@@ -113,18 +113,18 @@ class Assignment:
     """The device of every tensor of a graph.
 
     pins   nodes whose device is already decided
-    fixed  likewise, and they do not move up to a device on the same memory
-    causes  by id of a tensor, is filled with why it is where it is, if that is wanted:
+    fixed  pinned nodes that do not move up to a device on the same memory
+    causes  dict that gets the reason by id of a tensor, if given:
             PINNED     it was decided before
             MEMORY     it has, or looks at, memory there
             INPUT      inputs of the graph are on the host
-            WEIGHT     its weight is there; OFFLOADED: and is copied for a large batch
-            NEAR       as the nodes beside it
-            UP         to a preferred device on the same memory
-            SOURCES    most of its sources are there
-            SEEN       what it looks at, or writes into, is there
-            READER     it is read there
-    Raises BackendError for a node that must write where no device can.
+                     WEIGHT     the device of its weight; OFFLOADED: weight copied for a large batch
+                     NEAR       the device of adjacent nodes
+                     UP         to a preferred device on the same memory
+                     SOURCES    the device of most sources
+                     SEEN       the device of the tensor that it views, or writes into
+                     READER     the device of its reader
+            Raises BackendError for a node that must write to memory that no device can write.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Assignment:
                 self._causes[id(t)] = cause
 
     def _from_memory(self, t: Tensor) -> tuple[int, str]:
-        """Pass 1: where it is, where inputs are, or where its weight is; and why."""
+        """Pass 1: the device of the tensor's memory, the inputs or its weight; and the reason."""
         buffer, devices = home(t), self.devices
         if buffer is not None:
             found = devices.reader(buffer, t)
@@ -191,7 +191,7 @@ class Assignment:
         return NOWHERE, ""
 
     def _expand(self) -> None:
-        """Pass 2: neighbours run together, first with devices other than the host."""
+        """Pass 2: adjacent nodes run together, first with devices other than the host."""
         for without in (self.devices.host, NOWHERE):
             self._spread(self._nodes, without)
             self._spread(reversed(self._nodes), without)
@@ -225,7 +225,7 @@ class Assignment:
         return sum(self.can_read(device, s) for s in sources(node))
 
     def _complete(self, node: Tensor) -> None:
-        """Pass 4: views where their source is, other sources where they are first read."""
+        """Pass 4: views on the device of their source, other sources on their first reader's."""
         root = node.view_src
         if root is not None and (is_view(node) or root.buffer is None):
             self._stay_with(node, root)

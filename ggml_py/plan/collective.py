@@ -1,7 +1,7 @@
 """Summation of the parts of a tensor on several devices (REDUCE).
 
-A device that can read all parts runs the op as any other. Where parts are in several memories, or
-machines, an `AllReduce` moves them; `Gather` is the one that needs nothing but the devices.
+A device that can read all parts runs the op like any other. If the parts are in several memories or
+machines, an `AllReduce` moves them; `Gather` is the implementation that needs only the devices.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Protocol, runtime_checkable
 from ggml_py.backend import Buffer, CompileOptions, Device, Program, move
 from ggml_py.tensor import Tensor
 
-Group = Sequence[Device | None]  # the device of each part; None where there is no part
+Group = Sequence[Device | None]  # the device of each part; None for a missing part
 
 
 class AllReduce(Protocol):
-    """A way in which parts reach each other."""
+    """Transport that sums parts across devices."""
 
     def all_reduce(self, tensor: Tensor, group: Group) -> Program:
-        """Return a program that stores the sum of the parts of a REDUCE in each of them.
+        """Return a program that stores the sum of a REDUCE in each of its parts.
 
         tensor  the REDUCE, with memory; its source i is on group[i]
         """
@@ -33,9 +33,9 @@ class KnowsOthers(Protocol):
 
 
 class Gather:
-    """Copies all parts to the device of the result, has them added there, and copies the sum back.
+    """Copies all parts to the device of the result, adds them on it, and copies the sum back.
 
-    The memory for that is made once and serves every REDUCE of that size: one runs at a time.
+    One buffer per size serves every REDUCE of that size, because only one REDUCE runs at a time.
     """
 
     def __init__(self, options: CompileOptions | None = None) -> None:

@@ -46,7 +46,7 @@ class Crew:
     @shielded
     def run(self, tasks: Sequence[Task]) -> None:
         """Run all tasks and return; then raise an error that one raised, the caller's own first."""
-        if self._process != os.getpid():  # a fork has no threads but the one that forked
+        if self._process != os.getpid():  # a fork has only the thread that forked
             self._queues, self._process = [], os.getpid()
         errands = [_Errand(task) for task in tasks[1:]]
         while len(self._queues) < len(errands):

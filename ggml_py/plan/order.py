@@ -14,9 +14,9 @@ INTO_OTHERS = ("CPY", "SET_ROWS")
 
 
 def stored_early(graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
-    """Return the graph with cache stores, and the nodes that only they need, as early as possible,
-    which frees memory (keys and values before the queries). Nothing moves past a node of another
-    device, or one that reads or writes the same memory.
+    """Return the graph with cache stores, and the nodes needed only by a store, as early as
+    possible. That frees memory (keys and values before the queries). Nodes do not move past nodes
+    of another device, or nodes that access the same memory.
     """
     ordered = Graph()
     ordered.leafs = graph.leafs
@@ -32,9 +32,9 @@ def stored_early(graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
 def _move_up(
     nodes: list[Tensor], readers: Counter[int], device_of: Callable[[Tensor], int]
 ) -> None:
-    """Let the last of the nodes run as early as it can, with those that nobody else needs.
+    """Run the last node as early as possible, with the nodes that only it needs.
 
-    readers  of each node, how many
+    readers  number of readers by node
     """
     node, moving, passed = nodes.pop(), list[Tensor](), list[Tensor]()
     device, needs = device_of(node), Counter[int]()
@@ -47,7 +47,7 @@ def _move_up(
         writes.update(id(w.root) for w in written(t))
 
     def holds(before: Tensor) -> bool:
-        """Return True if the moved nodes must stay after `before`, which they do not read."""
+        """Return True if the moved nodes must run after `before`, although they do not read it."""
         if OPS[before.op].view:
             return id(before.root) in writes
         if device_of(before) != device:

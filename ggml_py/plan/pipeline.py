@@ -16,9 +16,9 @@ MAX_COPIES = 4  # GGML_SCHED_MAX_COPIES
 class GraphPipeline:
     """Starts splits without waiting for their end.
 
-    While a device runs its part of one graph, the one before it can run the next graph. Copies with
-    the same number share memory, so a device must have run what reads them before they are sent
-    again.
+    While a device runs its part of one graph, the device before it can run the next graph. Copies
+    with the same number share memory, so their readers must have run before the next copies are
+    sent.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class GraphPipeline:
         return number
 
     def start(self, split: Split, number: int) -> None:
-        """Send its inputs and run it; a device that cannot work by itself runs it to the end."""
+        """Send the split's inputs and run it; a synchronous device runs it to the end."""
         device = split.device
         if not isinstance(device, AsyncDevice):
             split.run()
@@ -43,10 +43,10 @@ class GraphPipeline:
 
 
 class PipelinedPlan(Plan):
-    """A plan whose `run` does not wait for its last splits; to read its results is to wait. Its
-    inputs may be set again at once: what is sent was read before.
+    """A plan whose `run` does not wait for its last splits; reading its results waits for them.
+    Its inputs may be set again at once, because they are read before they are sent.
 
-    number  of its copies
+    number  number of its copies
     """
 
     def __init__(

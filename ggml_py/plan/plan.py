@@ -1,4 +1,4 @@
-"""Plan: a graph placed in memory and compiled for its devices. It is frozen: runs build nothing."""
+"""Plan: a graph placed in memory and compiled for its devices. Runs do not build it again."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ggml_py.tensor import Tensor
 class Split:
     """Consecutive nodes that one device runs. `inputs` are copied to it first: (source, copy).
 
-    steps  what the program runs: nodes, or several of them as one
-    told   nodes whose values are there then, and wanted
+    steps  steps of the program: nodes, or several nodes as one step
+    told   nodes to report after the run
     """
 
     device: Device
@@ -54,7 +54,7 @@ class Split:
 class SplitTime:
     """One run of a split, in nanoseconds of `perf_counter_ns`.
 
-    copied      what was copied to its device, with start and end of each
+    copied      tensors copied to its device, with start and end of each copy
     start, end  of its program
     """
 
@@ -79,7 +79,7 @@ class Wanted:
 class Plan:
     """Plan returned by `Scheduler.plan`: run it as often as its inputs change.
 
-    watch  called with the nodes that splits tell of, each after it was computed
+    watch  called with each reported node after its split has run
     times  gets the durations of splits, if set
     """
 
@@ -100,8 +100,8 @@ class Plan:
         self._wanted.times = times
 
     def run(self) -> None:
-        """Compute every node. Ctrl-C ends it between splits, or within one if its device can; the
-        plan stays usable.
+        """Compute every node. Ctrl-C ends the run between splits, or within a split if its device
+        supports that. The plan can run again.
         """
         times = self._wanted.times
         for split in self.splits:
@@ -110,8 +110,8 @@ class Plan:
             self._show(split)
 
     def run_in_parts(self) -> Iterator[None]:
-        """`run`, with pauses in which the devices may run other plans: about as often as Python
-        gets control, where they can."""
+        """Run with pauses during which the devices may run other plans: about as often as Python
+        gets control, if the device can pause."""
         for split in self.splits:
             if isinstance(split.program, Pauses) and self._wanted.times is None:
                 for source, copy in split.inputs:
@@ -134,7 +134,7 @@ class Plan:
 
 @runtime_checkable
 class Plans(Protocol):
-    """A device that runs a plan in a way of its own, together with others of its kind."""
+    """A device with a special method to run a plan together with other devices of its type."""
 
     def plan(self, graph: Graph, splits: list[Split]) -> Plan:
         """Return the plan of all these splits."""
@@ -142,9 +142,9 @@ class Plans(Protocol):
 
 
 class PlanInWaves(Plan):
-    """A plan whose devices run at the same time.
+    """Plan that runs its devices at the same time.
 
-    waves  numbers of splits: those of one wave run together, each device's in turn
+    waves  numbers of splits: the splits of one wave run together, each device's in order
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Scheduler: devices of nodes, memory of the graph, and the frozen plan (ggml-backend.cpp).
 
-With one device nothing is assigned or copied. With several, the first is preferred, and the last is
-the host, which has the inputs and runs what the others refuse.
+One device needs no assignment and no copies. With several devices, the first is preferred. The last
+is the host, which has the inputs and runs the nodes that all others refuse.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Layout:
 class Scheduler:
     """Places graphs on devices and owns their compute buffers, which grow to the largest graph.
 
-    watch     called with each node's tensor once its value is there, views included; nodes then run
+    watch     called with each node's tensor after it is computed, views included; nodes then run
               one by one, and sources still have the values that the node read
     check     compares each node with another device's result; nodes then run one by one
-    parallel  let several graphs be in flight, where all devices but the host can work by themselves
-    n_copies  of what a graph is given and of what passes between devices: one without `parallel`
-    together  devices run at the same time where nothing that one reads is made by another
-    all_reduce  how parts of a REDUCE that are in several memories reach each other
-    n_splits  of the graph that was planned or reserved last
+    parallel  run several graphs at once if all devices but the host are asynchronous
+    n_copies  copies of graph inputs and of tensors between devices: 1 without `parallel`
+    together  run devices at the same time if they do not read each other's results
+    all_reduce  transport for a REDUCE with parts in several memories
+    n_splits  splits of the last planned or reserved graph
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class Scheduler:
         self._told: set[tuple[str, str]] = set()
 
     def reserve(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> list[int]:
-        """Make the compute buffers large enough for this graph; returns their sizes in bytes, by
-        device. The graph stays as it is. BackendError if kernels of it cannot be built.
+        """Make the compute buffers large enough for this graph; return their sizes in bytes, by
+        device. The graph is unchanged. Raises BackendError if its kernels cannot be compiled.
         """
         self._reserved(graph, pins, fixed)
         return self.compute_sizes()
@@ -116,7 +116,7 @@ class Scheduler:
     def work(
         self, graph: Graph, pins: Pins = (), fixed: Pins = ()
     ) -> list[tuple[Device, list[Work]]]:
-        """`reserve`, and what each device would run."""
+        """Reserve memory like `reserve`, and return the work of each device."""
         return self._work(self._reserved(graph, pins, fixed))
 
     def _work(self, layout: Layout) -> list[tuple[Device, list[Work]]]:
@@ -139,17 +139,17 @@ class Scheduler:
         return layout
 
     def explain(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> tuple[Layout, Causes]:
-        """`reserve`, and how the graph is laid out, and why each tensor is where it is; see
-        Assignment."""
+        """Reserve memory like `reserve`; return the layout of the graph and the reason for each
+        tensor's device, see Assignment."""
         causes: Causes = {}
         return self._reserved(graph, pins, fixed, causes), causes
 
     def provide(self, graphs: Iterable[tuple[Graph, Pins, Pins]], key: str = "") -> None:
         """Compile all kernels that these graphs need, with their pins; the graphs are unchanged.
 
-        BackendError for what does not compile.
+        Raises BackendError if a kernel does not compile.
 
-        key   if not empty: what `has_provided` finds them by in later processes
+        key   name under which `has_provided` finds the kernels in later processes; "": no name
         """
         work: dict[str, tuple[Device, list[Work]]] = {}
         for graph, pins, fixed in graphs:
@@ -181,13 +181,13 @@ class Scheduler:
     def plan(
         self, graph: Graph, pins: Pins = (), fixed: Pins = (), taps: Taps | None = None
     ) -> Plan:
-        """Assign, allocate and compile. UnsupportedOp tells each node no device can run.
+        """Assign, allocate and compile; UnsupportedOp lists each node that no device can run.
 
-        pins   nodes that are to run on a certain device, if it can run them
-        fixed  likewise, and that do not move up to another device on the same memory
-        taps   values that are wanted from each run
+        pins   (node, device) pairs: run a node on a device that supports it
+        fixed  pinned nodes that do not move up to another device on the same memory
+        taps   values to report from each run
 
-        With several devices, nodes come to read copies of what is on another device.
+        With several devices, nodes are changed to read copies of tensors on other devices.
         """
         number = self._pipeline.next_copy() if self._pipeline else 0
         if taps is not None:
@@ -266,7 +266,7 @@ class Scheduler:
             )
             ordered = hold_sources(ordered, held) if held else ordered
             fused = self._fuse(parts, ordered)
-            inputs = {id(t): 1 for t in graph.leafs}  # apart: what is computed fills whole pages
+            inputs = {id(t): 1 for t in graph.leafs}  # separate: computed values fill whole pages
             memory = plan_memory(ordered, inputs, alignments * 2, fused, self._room(2))
             return Layout(parts, [parts], memory, lambda: None)
         assignment = self._assign(graph, pins, fixed, causes)
@@ -288,7 +288,7 @@ class Scheduler:
         return graph if self._one_by_one else stored_early(graph, device_of)
 
     def _fuse(self, parts: list[GraphPart], whole: Graph) -> list[Fused[Any]]:
-        """Set what each part runs; returns its steps of several nodes."""
+        """Set the steps of each part; return the steps of several nodes."""
         uses = Uses(whole.nodes) if self.options.fuse and not self._one_by_one else None
         for part in parts:
             nodes, device = _computed(part.nodes), self.devices[part.device]

@@ -19,9 +19,9 @@ from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 class GraphPart:
     """Consecutive nodes of one device; inputs (source, copy) are copied to it before they run.
 
-    steps   what it runs, once that is known: nodes, or several of them as one
-    group   of a REDUCE whose parts are in several memories: the device of each
-    told    nodes whose values are wanted once it has run
+    steps   steps of the part, set later: nodes, or several nodes as one step
+    group   device of each part of a REDUCE with parts in several memories
+    told    nodes to report after the part has run
     """
 
     device: int
@@ -41,11 +41,11 @@ class Splitter:
     """Splitter that cuts a graph at changes of device, and inserts copies of tensors.
 
     parts      in the order they run
-    arena_of   device by id, of all tensors and copies; inputs and copies of a pipeline have arenas
-               of their own: device + n_devices * (1 + number of the copy)
+    arena_of   device by id, of all tensors and copies; inputs and copies of a pipeline have
+               separate arenas: device + n_devices * (1 + number of the copy)
 
-    copy     number of the graph's copies in a pipeline; None without one
-    anyhow   every REDUCE has a group, also one that a device could run by itself
+    copy     number of the graph's copies in a pipeline; None without a pipeline
+    anyhow   every REDUCE has a group, even if one device could run it alone
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Splitter:
     def with_copies(self, waves: Sequence[Sequence[GraphPart]]) -> Graph:
         """Return the graph for the allocator: copies are made at the start of their part.
 
-        waves  parts that run at the same time: what one reads of another device's memory stays
-               there until all have ended
+        waves  parts that run at the same time; a tensor read from another device's memory is not
+               overwritten until all parts of the wave have ended
         """
         whole = Graph()
         whole.leafs = self.graph.leafs
@@ -82,7 +82,7 @@ class Splitter:
         return whole
 
     def _end_of(self, wave: Sequence[GraphPart]) -> Tensor:
-        """Return a node that computes nothing but reads tensors that must not be overwritten
+        """Return a node that only reads tensors, so that they are not overwritten
         earlier."""
         read: dict[int, Tensor] = {}
         for part in wave:
@@ -116,8 +116,8 @@ class Splitter:
         part.nodes.append(node)
 
     def _append_reduce(self, node: Tensor) -> None:
-        """Append a separate part, as all devices wait for it. Its sources stay in place, since each
-        gets the sum; earlier copies of them are invalid.
+        """Append a separate part, as all devices wait for it. Its sources keep their memory,
+        because each source gets the sum. Earlier copies of the sources are invalid.
         """
         device = self._of(node)
         part = GraphPart(device, [node])

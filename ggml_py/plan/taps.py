@@ -1,10 +1,10 @@
-"""Taps: node values that an observer reads or changes, while all others stay fused.
+"""Taps: node values that an observer reads or changes, while all others are fused.
 
-A value that nothing overwrites is an output, and read after the run. Where something does, and for
-values that may be changed, the graph is cut behind the node.
+A value that no later node overwrites is an output, read after the run. The graph is cut after a
+node if its value is overwritten later or may be changed by the observer.
 
-The result of a node may lie over its sources, and a fused step may leave them out. `Taps.sources`
-declares the nodes whose sources are read too; then neither happens to those (`hold_sources`).
+A node's result may overwrite its sources, and a fused step may omit them. `Taps.sources` declares
+nodes whose sources are also read: these sources are stored and not overwritten (`hold_sources`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ggml_py.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
 class Taps:
     """Taps on the nodes of a graph.
 
-    tell   called with each of them in every run, in the order in which values are there (where a
-           scheduler watches all nodes, with all of them)
-    read   nodes that it only reads
-    stops  nodes that it may write to: what comes after reads what it left
-    sources  nodes whose sources it reads besides them: these have the values that the node read
+    tell   function called in every run with each node, in order of computation (with all nodes if
+           the scheduler watches all of them)
+    read   nodes that the observer only reads
+    stops  nodes that the observer may write to; later nodes read the changed values
+    sources  nodes whose sources the observer also reads, with the values that the node read
     """
 
     tell: Callable[[Tensor], None]
@@ -41,8 +41,8 @@ def settled(taps: Taps, graph: Graph) -> Taps:
     """Turn read nodes that are changed later, or whose sources are read, into stops; keep the
     others to the end.
 
-    Raises ValueError for a node that is not computed in this graph, and for one whose sources are
-    to be read although the op itself changes them.
+    Raises ValueError for a node that is not computed in this graph, and for a node in `sources`
+    whose op overwrites a source.
     """
     place = {id(t): i for i, t in enumerate(graph.nodes) if t.flags & FLAG_COMPUTE}
     for t in (*taps.read, *taps.stops, *taps.sources):
@@ -73,7 +73,7 @@ def settled(taps: Taps, graph: Graph) -> Taps:
 
 
 def keeps_sources(node: Tensor) -> bool:
-    """Return True if the op changes none of its sources."""
+    """Return True if the op does not change its sources."""
     if OPS[node.op].view:
         return True
     changed = {id(w.root) for w in written(node)}
@@ -81,10 +81,10 @@ def keeps_sources(node: Tensor) -> bool:
 
 
 def hold_sources(graph: Graph, nodes: Iterable[Tensor]) -> Graph:
-    """Return the graph with a reader of the same sources after each of these nodes.
+    """Return the graph with a node after each of `nodes` that reads the same sources.
 
-    Memory planning and fused steps see a later use of these values: they are in memory once the
-    node has run, and nothing has overwritten them.
+    Memory planning and fused steps then see a later use of the sources: they are stored and not
+    overwritten when the node has run.
     """
     held, found = {id(t) for t in nodes}, Graph()
     found.leafs = graph.leafs

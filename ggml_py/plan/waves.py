@@ -13,7 +13,7 @@ from ggml_py.tensor import Tensor
 
 @dataclass(slots=True)
 class _Touched:
-    """Ids of the tensors whose bytes are read, and written."""
+    """Ids of the tensors that are read and written."""
 
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
@@ -28,8 +28,8 @@ class _Touched:
 
 
 def in_waves(parts: list[GraphPart]) -> list[list[GraphPart]]:
-    """Group consecutive parts that can run at the same time: parts of different devices do not
-    touch what another one writes; those of one device run in order. A REDUCE is a separate wave.
+    """Group consecutive parts that can run at the same time. Parts of different devices must not
+    access tensors written by another. Parts of one device run in order. A REDUCE is a wave alone.
     """
     waves: list[list[GraphPart]] = []
     by_device: dict[int, _Touched] = {}
