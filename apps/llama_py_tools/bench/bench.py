@@ -96,7 +96,7 @@ def predicted(options: BenchParams) -> Iterator[str]:
 
 
 def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
-    """Yield every test; a model stays loaded while the next test uses it."""
+    """Yield every test; the model is reused while the next test has the same weights."""
     from llama_py.context.warmup import make_ready
 
     model: Model | None = None
@@ -147,7 +147,7 @@ class Measure:
             self.tell("warmup")
             self.clear()
             self.prompt(self.test.n_prompt)
-            self.generate(min(self.test.n_gen, 2))  # the second token has a graph of its own
+            self.generate(min(self.test.n_gen, 2))  # the second token has a separate graph
         return [self.once(i, repetitions) for i in range(repetitions)]
 
     def once(self, i: int, repetitions: int) -> int:

@@ -120,7 +120,7 @@ COLUMNS = [f.name for f in fields(BenchResult) if not f.metadata.get("list")]
 
 
 class CSV:
-    """A line of names, then a line a test; every value in quotes."""
+    """CSV output: a header line, then one line per test; every value in quotes."""
 
     def __init__(self, options: BenchParams) -> None:
         self.options = options
@@ -133,7 +133,7 @@ class CSV:
         print(",".join(f'"{value}"' for value in quoted), flush=True)
 
     def footer(self) -> None:
-        """Return nothing: this format has no footer."""
+        """Print no footer."""
 
 
 def _plain(value: Any) -> Any:
@@ -144,7 +144,7 @@ class JSONLines(CSV):
     """An object a line."""
 
     def header(self) -> None:
-        """Return nothing: this format has no header."""
+        """Print no header."""
 
     def row(self, r: BenchResult) -> None:
         print(json.dumps(vars(r)), flush=True)
@@ -188,7 +188,7 @@ def repr_sql(text: str) -> str:
 
 
 class Column(NamedTuple):
-    """A column of the table. `width` < 0: to the left; `option`: shown if that one was given."""
+    """Column of the table. `width` < 0: left-aligned; `option`: shown only with this option."""
 
     key: str
     title: str

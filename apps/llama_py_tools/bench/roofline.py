@@ -1,8 +1,8 @@
 """Roofline of llama-py-bench --roofline: time of a test by op, compared with the device's limits.
 
-The two limits are measured on the device itself: bytes a second of a product of a matrix that no
-cache holds with one column, and flops a second of a product that is all arithmetic. A node cannot
-take less than its bytes or its flops at these rates; the last column is that time of what it took.
+The two limits are measured on the device: bytes/s of a GEMV with a matrix larger than all
+caches, and flops/s of a GEMM that is limited by arithmetic. A node cannot be faster than its bytes
+or its flops at these rates; the last column is that minimum time divided by the measured time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Roofline:
     flops: float
 
     def least(self, nbytes: float, flops: float) -> float:
-        """Return the minimum seconds for these bytes and FLOPs."""
+        """Return the minimum seconds for this number of bytes and FLOPs."""
         return max(nbytes / self.bandwidth, flops / self.flops)
 
     def seconds(self, row: RooflineRow) -> float:
@@ -91,7 +91,7 @@ def _recorded(device: Device, run: Callable[[], None]) -> list[KernelTime]:
 
 def rows(times: Iterable[KernelTime]) -> list[RooflineRow]:
     """Sum times by op and type of the first source, the slowest first. A node's preparing kernels
-    count to it; so does all of a fused step to its last node."""
+    count to it; all of a fused step counts to its last node."""
     found: dict[str, RooflineRow] = {}
     last: Tensor | None = None
     for t in times:

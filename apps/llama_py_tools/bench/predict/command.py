@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Measure = Callable[[BenchParams], Iterator[BenchResult]]
 
-# Which part of what it can do a machine reaches, where it was not measured: docs/commands.md has a
+# Typical share of a machine's limits, for machines without a measurement. docs/commands.md has a
 # token of 205 ms by its bytes that took 268 ms; prompts are nearer to their limit.
 REACHED = 0.76, 0.9
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -74,7 +74,7 @@ def _number(text: str, unit: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SpeedRow:
-    """Tokens a second of n machines: a prompt's, and of one answer."""
+    """Tokens per second of n machines, for a prompt and for one response."""
 
     n: int
     t: int

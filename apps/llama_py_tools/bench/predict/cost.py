@@ -11,16 +11,16 @@ from itertools import pairwise
 
 from ggml_py.tensor import MAX_SRC
 
-F32 = 4  # bytes; what passes between ranks is of this type
-N_SUMS = 2  # of most layers: behind attention, or what is in its place, and the feed-forward
+F32 = 4  # bytes of a value sent between ranks
+N_SUMS = 2  # of most layers: after attention, or its replacement, and after the FFN
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """latency  seconds from one machine to another;  rate  bytes a second, each way
-    message   seconds that the two processes take for a message, beside the link
-    ends      bytes a second that processes can pass, each way at once, however fast the link is
-    meeting   seconds that two messages, one each way, take longer than one"""
+    """latency  seconds from one machine to another;  rate  bytes/s in each direction
+    message   seconds of processing per message in the two processes, in addition to the link
+    ends      maximum bytes/s between processes, in both directions together, for any link
+    meeting   extra seconds of two opposite messages, compared with one"""
 
     latency: float
     rate: float
@@ -41,10 +41,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class BatchCost:
-    """layers, head  seconds on one machine, of one batch of n_tokens
-    n_embd, n_vocab  numbers that pass after a layer, and at the end
-    n_sums  of each layer, if machines share it
-    summing  seconds that a sum takes where it takes no link: adding, and beginning anew"""
+    """layers, head  seconds of one batch of n_tokens on one machine
+    n_embd, n_vocab  values sent after a layer, and at the end
+    n_sums  sums of each layer, if machines share it
+    summing  seconds of a sum without the link: adding, and restarting the threads"""
 
     n_tokens: int
     layers: Sequence[float]
@@ -68,7 +68,7 @@ def stages(layers: Sequence[float], p: int) -> list[float]:
 
 
 def one_sum(shape: BatchCost, link: Link, t: int) -> float:
-    """Return the seconds of a sum over t machines, in which each sends its part to all others."""
+    """Return the seconds of a sum over t machines if each sends its part to all others."""
     return link.exchange((t - 1) * shape.row_bytes) + shape.summing if t > 1 else 0.0
 
 
@@ -81,10 +81,10 @@ def batch(shape: BatchCost, link: Link, t: int, p: int) -> list[float]:
     for i in range(p - 1):
         found[i] += link.seconds(shape.row_bytes)
     if t > 1:
-        found[0] += link.seconds(0)  # others begin when they are told to
+        found[0] += link.seconds(0)  # the other machines wait for a start message
     found[-1] += shape.head / t
     if t * p > 1:
-        # of t parts of the logits one is there already, if the last stage is the first
+        # one of t parts of the logits is local if the last stage is the first
         away = (t - 1) / t if p == 1 else 1.0
         found[-1] += link.seconds(F32 * shape.n_vocab * away)
     return found

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llama_py.loading.model import Loaded
 
 _LAYER = re.compile(r"-(\d+)(?: |$)")
-_LAST = ("norm", "result_norm", "result_output")  # behind all layers
+_LAST = ("norm", "result_norm", "result_output")  # after all layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class MachineLimits:
 class WorkEstimate:
     """Bytes and flops of the nodes of one graph.
 
-    layers  of each;  head  of what is behind them, up to the logits
+    layers  work of each layer;  head  work after the last layer, up to the logits
     """
 
     n_tokens: int
@@ -67,8 +67,8 @@ def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> WorkEstimate:
 
 
 def n_sums(model: Loaded) -> list[int]:
-    """Count the sums of each layer if devices share it: one a block, and one for two side by
-    side. Empty where layers are not kept in a list."""
+    """Count the sums of each layer if devices share it: one per block, and one for two parallel
+    blocks. Empty if the model has no list of layers."""
     layers = getattr(model.architecture, "layers", [])
     return [
         max(sum(map(is_block, attributes(layer).values())) - hasattr(layer, "side_by_side"), 1)
@@ -77,8 +77,8 @@ def n_sums(model: Loaded) -> list[int]:
 
 
 def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> WorkEstimate:
-    """Sort nodes by layer: a name ends with its number; one without belongs to those before it. Of
-    the head there is one row, whatever the batch."""
+    """Sort nodes by layer: a name ends with its number; a node without one belongs to the layer of
+    the node before it. The head has one row in any batch."""
     work = WorkEstimate(n_tokens, [[] for _ in range(n_layer)])
     into = work.layers[0]
     for node in nodes:
@@ -94,6 +94,6 @@ def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> WorkEsti
 
 
 def _read(node: Tensor, rows: int) -> float:
-    """Return the bytes read; of a head planned for all rows, those of one."""
+    """Return the bytes read; a head planned for all rows counts one row."""
     weights = node.src[0].nbytes if node.op == "MUL_MAT" and node.src[0] is not None else 0
     return weights + (moved(node) - weights) / rows
