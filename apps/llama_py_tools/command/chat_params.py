@@ -125,7 +125,7 @@ class ChatParams(Params):
 
     @property
     def asked(self) -> bool:
-        """True if a conversation was requested, whatever the model is."""
+        """True if the options request a conversation, for any model."""
         if self.conversation is not None:
             return self.conversation
         return self.single_turn or bool(self.system_prompt or self.system_prompt_file)

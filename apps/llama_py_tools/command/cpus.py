@@ -102,7 +102,7 @@ def enter(p: CpuParams) -> None:
 
 
 def pin(devices: Sequence[Any], p: CpuParams) -> None:
-    """Tell devices on which CPUs each of their threads may run."""
+    """Pin each thread of the devices to CPUs."""
     from ggml_py.backend import TellsBatches
 
     one, many = places(p)

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from llama_py.params.near import nearest
 
-END = "--"  # what follows are words, not flags
+END = "--"  # words after it are not flags
 
 
 def exact_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
     """Return the words with values joined to their flags (`-p=text`) and flags as declared (`_` for
-    `-` in long ones). An unknown flag is wrong usage: exit 2.
+    `-` in long flags). An unknown flag is a usage error: exit 2.
     """
     flags = parser._option_string_actions
     commands = any(isinstance(a, argparse._SubParsersAction) for a in parser._actions)

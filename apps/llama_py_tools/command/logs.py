@@ -21,7 +21,7 @@ from llama_py_tools.command.streams import in_colour
 log = logging.getLogger("llama_py")
 
 NONE: Mapping[str, str] = MappingProxyType({})
-TOLD = 100  # level of what a command always tells
+TOLD = 100  # level of messages that a command always prints
 # The least level that is shown, by --log-verbosity; above: everything.
 LEVELS = (logging.ERROR, logging.ERROR, logging.WARNING, logging.INFO)
 _NAMES = {TOLD: "none", logging.WARNING: "warn"}  # in JSON
@@ -116,7 +116,7 @@ class _LogStream(logging.Handler):
         self.setFormatter(form)
 
     def emit(self, record: logging.LogRecord) -> None:
-        LINE.wipe()  # of what is being done
+        LINE.wipe()  # progress line
         print(self.format(record), file=self.stream(), flush=True)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ _CONTROL = {
 
 
 class _Flagged(logging.Formatter):
-    """Says `-c` where a message has the name that the option has in Python."""
+    """Formatter that writes `-c` if a message has the option's Python name."""
 
     def __init__(self, flags: Mapping[str, str]) -> None:
         super().__init__()
@@ -149,8 +149,8 @@ class _Flagged(logging.Formatter):
     def text(self, record: logging.LogRecord) -> str:
         text = super().format(record).translate(_CONTROL)
         if record.levelno != TOLD:
-            text = text.replace("\n", "\n  ")  # a line of its own would look like a record
-        problem = logging.WARNING <= record.levelno < TOLD  # what is told may be the user's text
+            text = text.replace("\n", "\n  ")  # a separate line would look like a record
+        problem = logging.WARNING <= record.levelno < TOLD  # TOLD messages may be user text
         wanted = problem and getattr(record, "in_flags", True)
         return in_flags(text, self.flags) if wanted else text
 
@@ -167,7 +167,7 @@ def in_flags(text: str, flags: Mapping[str, str]) -> str:
     return _NAME.sub(flag, text)
 
 
-# With a `_`, so that no other word is one; neither in a path nor a key of a file.
+# With a `_`, to exclude ordinary words; paths and keys of a file are excluded also.
 _NAME = re.compile(
     r"(?<![\w./'-])([a-z]+(?:_[a-z]+)+)\b(?!\.\w|[/'(])( = |=(?=\w))?(?: \((-[\w-]+)\))?"
 )
@@ -200,8 +200,8 @@ class _Form(_Flagged):
 
 
 class _JSON(_Flagged):
-    """A formatter for lines of JSON, with the time in microseconds since the start as llama.cpp has
-    it."""
+    """A formatter for lines of JSON, with the time in microseconds since the start, like
+    llama.cpp."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = _NAMES.get(record.levelno) or record.levelname.lower()

@@ -4,8 +4,8 @@
     parser.add(ContextParams)           # -c N, --ctx-size N, LLAMA_ARG_CTX_SIZE=N, ...
     params = read(parser.parse_args(), ContextParams)
 
-A command declares what only it takes in the same way, in its own module. Nothing here imports NumPy
-or a backend, so `--help` is quick.
+A command declares its specific options in the same way, in its module. This module does not import
+NumPy or a backend, so `--help` is quick.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from llama_py_tools.command.version import Version
 
 P = TypeVar("P", bound=Params)
 
-called_as = ""  # what a command's help calls it, where that is not its own name: `llama-py bench`
+called_as = ""  # command name in help texts if it differs from the program: `llama-py bench`
 
 
 class OptionParser(argparse.ArgumentParser):
     """Takes the options of dataclasses.
 
     added   every field that became an option
-    others  first words that are commands of their own, in the modules of these names
+    others  names of subcommands, which are also the names of their modules
     """
 
     def __init__(self, prog: str, **how: Any) -> None:
@@ -68,7 +68,7 @@ class OptionParser(argparse.ArgumentParser):
         )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse words that `exact_flags` has looked through, as argparse does."""
+        """Parse words that `exact_flags` has normalized, like argparse."""
         given = sys.argv[1:] if args is None else list(args)
         namespace = argparse.Namespace() if namespace is None else namespace
         namespace.flag_of = {f.name: o.flags[0] for _, f, o in self.added}
@@ -98,7 +98,7 @@ class OptionParser(argparse.ArgumentParser):
 
     @property
     def flags(self) -> Container[str]:
-        """All that there are so far."""
+        """All flags declared until now."""
         return self._option_string_actions
 
     def _add_switch(self, group: argparse._ArgumentGroup, f: Field[Any], o: Option) -> None:
@@ -121,7 +121,7 @@ def _negated(variable: str) -> str:
 
 
 def read(args: argparse.Namespace, kind: type[P]) -> P:
-    """Return the dataclass filled from parsed arguments; missing ones keep their defaults."""
+    """Return the dataclass filled from parsed arguments; missing fields keep their defaults."""
     values = {
         f.name: tuple(value) if isinstance(value, list) else value
         for f, o in options_of(kind)

@@ -1,4 +1,4 @@
-"""Options that several commands share, besides those of the library."""
+"""Options that several commands share, in addition to the library's options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
     return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
 
 
-# Of --load-mode: the options of ModelParams that are meant.
+# Values of --load-mode, with the options of ModelParams that they set.
 LOAD_MODES: dict[str, dict[str, bool]] = {
     "auto": {},
     "none": {"use_mmap": False},
@@ -88,7 +88,7 @@ class FileParams(Params):
 
     @property
     def named(self) -> bool:
-        """True if a model is given, other than the bundled one."""
+        """True if the options name a model, other than the bundled one."""
         return bool(self.model or self.hf_repo or self.model_url)
 
     @property

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, sometimes a line elsewhere, none for short work."""
+"""Progress on stderr: a bar on a terminal, occasional lines elsewhere, silence for short work."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from llama_py.support.progress import EVERY, LINE, QUIET, bar, on_terminal
 
 
 class Progress:
-    """Called as progress(done, total, what); says nothing before `after` seconds have passed.
+    """Callback progress(done, total, name) that prints only after `after` seconds.
 
-    On a terminal a bar is drawn, after a call of `before`. Elsewhere there is a line after `QUIET`
-    seconds, and then one every `EVERY` seconds.
+    On a terminal it draws a bar, after a call of `before`. Elsewhere it prints a line after `QUIET`
+    seconds, and then a line every `EVERY` seconds.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Progress:
         LINE.draw(f"{self.title}: {100 * done // total:3}% {bar(done, total)} {what[-40:]}")
 
     def close(self) -> None:
-        """Wipe the bar; a later call starts anew."""
+        """Clear the bar; a later call starts again."""
         if self._drawn:
             LINE.wipe()
         self._drawn, self._start = False, 0.0

@@ -1,9 +1,9 @@
-"""Commands over several machines: an MPI launcher starts each of them several times.
+"""Commands over several machines: an MPI launcher starts the command on each machine.
 
     mpiexec -n 4 llama-py-cli -m model.gguf
     llama-py-cli --hosts a,b:2 -m model.gguf
 
-The first one (rank 0) is the command, with the devices mpi0, mpi1, ...; the others compute for it.
+Rank 0 is the command, with the devices mpi0, mpi1, ...; the other ranks compute for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FLAG = "--hosts"
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[^\s:\[\]]+))(?::(?P<n>\d+))?")
-LINGER = 10.0  # seconds in which a server tells its clients that a rank is lost
+LINGER = 10.0  # seconds during which a server reports a lost rank to its clients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +45,10 @@ def joined(serves: bool = False, plans: bool = False) -> int | None:
     """Join the ranks that a launcher started. Return the exit code of a rank other than the first,
     once it has ended; None for the first, or without a launcher.
 
-    Starts the launcher, in the place of this process, where --hosts says so.
+    Starts the launcher in place of this process if --hosts is present.
 
-    serves  a server, which is started again with --hosts when a rank was lost: see `supervisor`
-    plans   nothing is computed, so nothing is started: ranks are stood for
+    serves  a server, which is restarted with --hosts after a rank is lost: see `supervisor`
+    plans   the command only plans, so placeholders replace the ranks
     """
     n = _started()
     if n == 1:
@@ -88,7 +88,7 @@ def _in_rank(n: int, rank: int) -> int | None:
             sys.stderr.write(f"error: {e}\n")
             sys.stderr.flush()
         else:
-            time.sleep(1)  # until rank 0 has said it
+            time.sleep(1)  # time for rank 0 to print the error
         os._exit(1)
     if rank == 0:
         _name_devices(n)
@@ -100,14 +100,14 @@ def _in_rank(n: int, rank: int) -> int | None:
 
 
 def _name_devices(n: int) -> None:
-    """Set the names of devices if none are given; commas would separate runs of llama-py-bench."""
+    """Set the default device names; commas would separate runs of llama-py-bench."""
     os.environ.setdefault("LLAMA_ARG_DEVICE", "/".join(f"mpi{i}" for i in range(n)))
 
 
 def _started() -> int:
     """Return the number of ranks that a launcher started; 0 without one."""
     if not any(name.startswith(("PMI", "OMPI_")) for name in os.environ):
-        return 0  # as most often: nothing is imported
+        return 0  # the usual case: avoid the import
     from ggml_mpi.keeper import SIZES, n_started
 
     return n_started() if any(name in os.environ for name in SIZES) else 0
@@ -164,7 +164,7 @@ def parsed(hosts: str) -> Hosts:
 
 def _named(address: str) -> str:
     """Return a host name for an IPv6 address, since launchers split names at colons and connect by
-    IPv4. Exits with an error if there is none."""
+    IPv4. Exits with an error if the address has no name."""
     import socket
 
     try:

@@ -3,9 +3,9 @@
     eval "$(llama-py-cli --completion bash)"
     llama-py-cli --completion fish > ~/.config/fish/completions/llama-py-cli.fish
 
-It is made of the declarations: words of an option that has some, files where the help says FILE,
-nothing behind a flag that takes another value. `llama-py-cli cache` and such have flags of their
-own.
+The script is generated from the declarations: it completes the choices of an option, file names
+if the help names a FILE, and no other values. Subcommands such as `llama-py-cli cache` have
+separate flags.
 """
 
 from __future__ import annotations

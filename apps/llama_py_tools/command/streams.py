@@ -14,8 +14,8 @@ SYSTEM = sys.platform
 
 
 def open_streams() -> None:
-    """Make stderr writable, and stdin and stdout accept any bytes (surrogateescape), whatever the
-    system's encoding."""
+    """Make stderr writable, and stdin and stdout accept any bytes (surrogateescape), for every
+    system encoding."""
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  to the end
     for stream in (sys.stdin, sys.stdout):
@@ -29,7 +29,7 @@ def is_edited() -> bool:
 
 
 def next_line(edited: bool, prompt: str = "") -> str | None:
-    """Read a line of stdin without its newline; None at its end. `edited` lines come behind a
+    """Read a line of stdin without its newline; None at its end. `edited` lines have a
     prompt."""
     if edited:
         with suppress(ImportError):  # Windows does without
@@ -43,7 +43,7 @@ def next_line(edited: bool, prompt: str = "") -> str | None:
 
 
 def reader_left(e: BaseException) -> bool:
-    """Return True if stdout's reader has closed the pipe; Windows has no specific error for it."""
+    """Return True if stdout's reader has closed the pipe; Windows has no specific error."""
     windows = SYSTEM == "win32" and isinstance(e, OSError) and e.errno == errno.EINVAL
     return isinstance(e, BrokenPipeError) or windows
 

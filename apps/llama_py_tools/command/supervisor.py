@@ -1,7 +1,7 @@
 """Supervisor of a server over ranks, which restarts it with the remaining ranks after a loss.
 
-A world of MPI does not go on without one of its ranks; so all end, and the launcher is started
-again.
+MPI cannot continue without one of its ranks, so all ranks exit, and the supervisor starts the
+launcher again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AGAIN = "LLAMA_PY_STARTED_AGAIN"  # how often a server over ranks was, of its pr
 MOST = 3  # starts after a loss, within
 WITHIN = 3600.0  # seconds
 LOSS = re.compile(rb"^(?:error: )?rank (\d+) on (\S+) (was killed|has )")
-READY = b"ready: "  # how the line begins that a server says then
+READY = b"ready: "  # begins the line that a ready server prints
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -73,11 +73,11 @@ def left(hosts: Hosts, rank: int, silent: bool) -> Hosts:
 
 
 class _Signals:
-    """Signals are passed on to the launcher, each once, since it has a session of its own. One that
-    comes while it is being started waits until it is there; one that comes between two of them is
-    the end.
+    """Signal handlers that pass each signal once to the launcher, which has a separate session. A
+    signal during the start waits for the launcher; a signal between two launchers ends the
+    supervisor.
 
-    last  the number of the one that has come
+    last  number of the last signal
     """
 
     def __init__(self) -> None:
@@ -106,8 +106,8 @@ class _Run:
     """One life of the server.
 
     lost      the rank that ended it, and whether it was silent
-    is_ready  it has said so; if it is ended before, launcher and ranks say each how they were
-              killed, which is not told
+    is_ready  the server has printed READY; before that, a signal makes launcher and ranks each
+              report their end, and the supervisor hides these messages
     """
 
     def __init__(self, command: list[str], n: int, signals: _Signals) -> None:
