@@ -1,6 +1,6 @@
-"""llama-py-cli: continue a text, or talk with a model; flags and defaults of llama-completion.
+"""llama-py-cli: continue a text, or chat with a model; flags and defaults of llama-completion.
 
-As the first word, `cache` and `warmup` are commands of their own, in the modules of these names.
+The first words `cache` and `warmup` are subcommands, in the modules of these names.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def escaped(prompt: str, text: CompletionParams) -> str:
 
 
 def read_prompt(text: CompletionParams) -> str | None:
-    """Return the prompt of -p, -f or -bf with escapes processed; None if none is given."""
+    """Return the prompt of -p, -f or -bf with escapes processed, or None without a prompt."""
     if text.binary_file:
         return escaped(read_text(text.binary_file, "-bf"), text)
     if text.file:

@@ -38,7 +38,7 @@ def write(args: argparse.Namespace, model: Model, ids: list[int]) -> None:
 
 
 def shown(model: Model, step: Step, n_prompt: int) -> str:
-    """Return the response so far; masked tokens are blank."""
+    """Return the current response; masked tokens are blank."""
     parts = (
         " " if id == step.mask else model.tokenizer.detokenize([int(id)])
         for id in step.tokens[n_prompt:]

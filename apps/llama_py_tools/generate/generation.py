@@ -95,17 +95,17 @@ class Summary:
 
     def __init__(self, load_seconds: float, model: str) -> None:
         self.load_seconds, self.model = load_seconds, model
-        self.answers: list[Piece] = []  # the last piece of each answer, so far
+        self.answers: list[Piece] = []  # the latest piece of each response
         self.told: list[Reused] = []  # of each prompt, how much was reused
-        self.states = ""  # what is kept of them
+        self.states = ""  # description of their stored states
         self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
         self.drafting: Sequences | None = None
         self.wanted = True
         self.ctx: Context | None = None
-        self.full = ""  # why an answer ended where the context did
+        self.full = ""  # why a response ended at the end of the context
 
     def __enter__(self) -> None:
-        """Do nothing at the start."""
+        """Enter without an action."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.wanted and (kind is None or kind is KeyboardInterrupt):
@@ -152,7 +152,7 @@ def _rate(n: int, seconds: float) -> str:
 
 
 def _needs_nextn(p: GenerateParams) -> bool:
-    if not p.drafts:  # as most often: nothing of this is imported
+    if not p.drafts:  # the usual case: avoid the imports
         return False
     from llama_py.decoding.drafting.needs import needs_nextn
 
@@ -177,9 +177,9 @@ def _drafting(ctx: Context, p: GenerateParams) -> Sequences | None:
 
 
 class GenerationRun:
-    """A loaded model, its context and sampler, and where its text goes.
+    """A loaded model, its context and sampler, and the output of its text.
 
-    params  how it answers, the sampler included
+    params  parameters of responses, the sampler included
     """
 
     def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
@@ -187,7 +187,7 @@ class GenerationRun:
         start = clock()
         self.text = text
         self._line_open = False
-        self._held = 0  # tokens of the context that were told of last
+        self._held = 0  # tokens of the context in the last report
         p, sampling = read(args, GenerateParams), read(args, SamplingParams)
         self.model: Model = session.open_model(args, load_mtp=_needs_nextn(p))
         self.ctx: Context = session.open_context(args, self.model, n_rs_seq=_n_planes(p))
@@ -250,14 +250,14 @@ class GenerationRun:
         return f"{YELLOW}{text}{PLAIN}"
 
     def tell_tokens(self, ids: Sequence[int]) -> None:
-        """Print how many tokens a prompt has, and the text of each."""
+        """Print the number of tokens of a prompt, and the text of each token."""
         session.tell(f"number of tokens in prompt = {len(ids)}")
         for id in (id for id in ids if id >= 0):
             text = self.model.tokenizer.token_to_piece(id, True).decode(errors="replace")
             session.tell(f"{id:6d} -> {text!r}")
 
     def answer(self, ids: Sequence[int], echo: bool = False) -> None:
-        """Continue with the tokens, writing text as it comes."""
+        """Continue with the tokens and write text as it is generated."""
         from llama_py import stream
 
         self.show(stream(self.ctx, ids, **vars(self.params)), len(ids), ids if echo else ())
@@ -268,8 +268,8 @@ class GenerationRun:
             self.summary.told.append(told)
 
     def show(self, pieces: Iterator[Piece], n_tokens: int, echo: Sequence[int] = ()) -> None:
-        """Write the text of pieces, which go on from so many tokens, as it comes; before that, of a
-        prompt, its tokens."""
+        """Write the text of pieces as it is generated, after an input of `n_tokens`. If `echo` is
+        not empty, write these prompt tokens first."""
         self.summary.pending = n_tokens, clock()
         show_prompt = partial(self.echo, echo) if echo else None
         self.ctx.on_graph = progress = PromptProgress(n_tokens, show_prompt)
@@ -291,7 +291,7 @@ class GenerationRun:
         return f"the context of {self.ctx.cparams.n_ctx_seq} tokens is full (-c N: a larger one)"
 
     def _take(self, piece: Piece) -> None:
-        if self.summary.pending is not None:  # the first: the prompt is done
+        if self.summary.pending is not None:  # first piece: the prompt is processed
             self.summary.pending, self.ctx.on_graph = None, None
             self.summary.answers.append(piece)
         self.summary.answers[-1] = piece
@@ -324,7 +324,7 @@ class PromptProgress:
         self.done += ubatch.n_tokens
         if self.done >= self.n_tokens:
             self.close()
-            if self.before_last is not None:  # not earlier: the bar would be drawn over it
+            if self.before_last is not None:  # last, because the bar would overwrite the text
                 self.before_last()
 
 

@@ -1,7 +1,7 @@
 r"""Alternate writing of a text by model and user, without a template (llama-completion's -i).
 
-The model goes on until a reverse prompt (-r), its end or -n; then the user does, with a line that a
-model reads as it is.
+The model writes until a reverse prompt (-r), its end token or -n; then the user writes a line. The
+model reads that line without a template.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class InteractiveParams(Params):
 
 
 class InteractiveText:
-    """Text so far, with the loop that alternates between model and user."""
+    """Loop in which the model and the user write a text alternately."""
 
     def __init__(
         self, run: GenerationRun, params: InteractiveParams, multiline: bool = False
@@ -110,8 +110,8 @@ class InteractiveText:
         self._end(done)
 
     def _end(self, done: Sequence[int]) -> None:
-        """Show the reverse prompt that ended it, which is no part of an answer's text; behind the
-        model's own end, write the first."""
+        """Show the reverse prompt that ended the text, which a response omits. After the model's
+        end token, write the first reverse prompt."""
         stops, tokenizer = self.run.params.stop, self.run.model.tokenizer
         text = tokenizer.detokenize(done[-64:])
         if done and done[-1] in tokenizer.eog:

@@ -60,7 +60,7 @@ class CachedPrompt:
             load_slot(PrefixCache.of(run.ctx), self.path)
 
     def answer(self, ids: Sequence[int], echo: bool) -> None:
-        """Continue with the tokens, writing text as it comes; then write the file."""
+        """Continue with the tokens and write text as it is generated; then write the file."""
         rest = self.prefix.start(ids)
         self.run.reused(self.prefix.told)
         with closing(self._pieces(ids, rest)) as pieces:
@@ -73,7 +73,7 @@ class CachedPrompt:
         how = vars(self.run.params) | {"before": before}
         try:
             for piece in stream(self.run.ctx, rest, **how):
-                if not answer:  # the prompt is there, and nothing else yet
+                if not answer:  # the prompt is processed, and no token is generated yet
                     self.prefix.add(rest)
                     self._save(len(rest) > 1 and not self.params.prompt_cache_all)
                 if piece.token is not None:

@@ -71,7 +71,7 @@ class VisionParams(Params):
 
 
 def load(args: argparse.Namespace, model: Model) -> None:
-    """Give a model the eyes that the options name."""
+    """Load the vision encoder that the options name."""
     p = read(args, VisionParams)
     path = p.mmproj
     file = read(args, FileParams)
@@ -104,7 +104,7 @@ def usable(path: str) -> str:
 
 
 def prompt(model: Model, text: str, images: Sequence[str]) -> list[int]:
-    """Return the tokens of a text with images; images without a marker come first."""
+    """Return the tokens of a text with images; images without a marker are placed first."""
     from llama_py.batch.prompts import MARKER
 
     lacking = len(images) - text.count(MARKER)

@@ -1,4 +1,4 @@
-"""Slash commands of a conversation: one function each, whose docstring is its help."""
+"""Slash commands of a chat: one function per command; its docstring is its help."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Commanded(Protocol):
-    """Interface of the conversation that commands change, `llama_py_tools.generate.chat.Talk`."""
+    """Interface of the chat that commands change, `llama_py_tools.generate.chat.Talk`."""
 
     run: GenerationRun
     conversation: Conversation
@@ -175,7 +175,7 @@ FILES_OF = dict.fromkeys(("/read", "/image", "/save", "/load"), "files")  # see 
 
 
 def split(line: str) -> tuple[str, str] | None:
-    """Return a command and its argument; None for a message, such as `/usr/bin is what?`."""
+    """Return a command and its argument, or None for a message such as `/usr/bin: explain`."""
     found = LOOKS_LIKE.match(line)
     if found is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-MAX_BYTES = 1 << 20  # of it the last half is kept
+MAX_BYTES = 1 << 20  # a longer file is cut to its last half
 
 
 def path() -> Path:

@@ -1,7 +1,7 @@
 r"""Messages of one or several lines, and their sources.
 
-A line that ends with `\` goes on in the next one, and so does what begins with three quotes, until
-three quotes end a line.
+A line that ends with `\` continues in the next line. Three quotes begin a text of several lines,
+and three quotes at the end of a line end it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MessageSource(Protocol):
 
 
 class StdinLines:
-    """Lines of stdin, of a pipe or of a terminal of which nothing more is asked."""
+    """Source of lines from stdin: a pipe, or a terminal without prompts."""
 
     def __init__(self, more: Unfinished = unfinished) -> None:
         """Store the rule; more: returns True if a text needs another line."""

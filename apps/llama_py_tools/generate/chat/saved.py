@@ -25,8 +25,8 @@ Message = dict[str, Any]
 def save(
     path: Path, model: str, messages: Sequence[Mapping[str, Any]], now: Mapping[str, Any]
 ) -> None:
-    """Write a conversation, for nobody else to read; a file of this name is replaced.
-    ModelError for one that `load` would not read."""
+    """Write a conversation to a private file, replacing a file of this name.
+    ModelError for a conversation that `load` would refuse."""
     data = {
         "kind": KIND,
         "version": VERSION,

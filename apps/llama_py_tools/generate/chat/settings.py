@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 def found(name: str) -> Setting:
     """Return the setting with this command-line or Python name; ModelError suggests similar
-    ones."""
+    names."""
     wanted = name.lstrip("-").replace("_", "-")
     for field, o in settings().values():
         flags = {flag.lstrip("-") for flag in o.flags}
@@ -67,9 +67,9 @@ def values(run: GenerationRun) -> dict[str, Any]:
 
 
 def apply(run: GenerationRun, changes: Mapping[str, Any]) -> None:
-    """Change settings of further responses; ModelError, with nothing changed, for refused values.
+    """Change settings of later responses; ModelError, without changes, for refused values.
 
-    The sampler is a new one, which knows nothing of the text: it is to be told.
+    The sampler is replaced, so the caller must add the previous text to the new sampler.
     """
     from llama_py.sampler import Sampler
 
@@ -86,7 +86,7 @@ def apply(run: GenerationRun, changes: Mapping[str, Any]) -> None:
 
 
 def text(run: GenerationRun) -> str:
-    """Return all settings, one line each; changed ones are marked."""
+    """Return all settings, one per line; changed settings are marked."""
     lines = []
     now = values(run)
     for name, (field, o) in settings().items():

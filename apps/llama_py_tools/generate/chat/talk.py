@@ -39,8 +39,8 @@ class Talk:
 
     source    source of messages
     more      returns True if a text needs another line
-    attached  texts that come before the next one
-    images    files of images that come before that
+    attached  texts to insert before the next message
+    images    image files to insert before these texts
     ended     the user has ended the conversation
     """
 
@@ -51,8 +51,8 @@ class Talk:
         escape: bool = True,
         images: Sequence[str] = (),
     ) -> None:
-        """escape: whether the system prompt has escapes; images: of the first message. ModelError
-        if the template is none."""
+        """escape: True if the system prompt has escapes; images: of the first message. ModelError
+        for an invalid template."""
         from llama_py import Conversation
 
         run.model.check_chat_template()
@@ -77,7 +77,7 @@ class Talk:
         self.ended = False
         self.source = PromptSource(StdinLines(self.more))
         self._beyond = 0  # cells that images take, more than positions
-        self._anew = False  # whether the sampler is to be told of all that was said
+        self._anew = False  # True if the sampler must process the whole conversation again
 
     def talk(self, first: str | None) -> None:
         """Answer `first`, then each message, until /exit, Ctrl-D or the end of stdin."""
@@ -120,7 +120,7 @@ class Talk:
                 raise
         except (GGMLError, OSError) as e:
             dropped = command is None and bool(self.images)
-            if command is None:  # with them the next message would be refused, too
+            if command is None:  # with the same images the next message would also fail
                 self.images.clear()
             if self.single_turn or (command is None and not self.terminal):
                 raise
@@ -182,7 +182,7 @@ class Talk:
         self.run.end_line()
 
     def watched(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield the pieces, and print a note when messages leave the full context."""
+        """Yield the pieces, and print a note when messages are evicted from the full context."""
         gone = 0
         for piece in pieces:
             yield piece

@@ -19,7 +19,7 @@ from llama_py_tools.generate.chat import history
 from llama_py_tools.generate.chat.lines import MORE, PROMPT, Unfinished, message, unfinished
 from llama_py_tools.models import session
 
-FILES = "files"  # what follows a command: names of files, or words
+FILES = "files"  # type of a command's argument: names of files, or words
 
 
 class Terminal:
@@ -57,7 +57,7 @@ class Terminal:
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.complete_state and buffer.complete_state.current_completion:
-                buffer.complete_state = None  # takes what is chosen in the menu
+                buffer.complete_state = None  # accept the selected completion
             elif self.more(buffer.text):
                 buffer.insert_text("\n")
             else:
