@@ -50,7 +50,7 @@ def _label(i: int, t: Tensor) -> str:
 
 
 def _style(t: Tensor) -> str:
-    """Return a dashed style for views, which cost nothing."""
+    """Return a dashed style for views, which have no cost."""
     return ', style="dashed"' if t.is_view() else ""
 
 

@@ -1,4 +1,4 @@
-"""Command llama-py-graph fit: finds options with which a model fits into memory."""
+"""Command llama-py-graph fit: finds options that fit a model into memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEFT_OUT = ("progress", "n_seq_max", "device")
 
 
 def run(args: argparse.Namespace, o: FitParams) -> int:
-    """Print the answer; if nothing fits, return 1 and print the nearest one."""
+    """Print the options; return 1, after the nearest ones, if they do not fit."""
     from llama_py.fit import fit
     from llama_py.fit.planning import header_of
 

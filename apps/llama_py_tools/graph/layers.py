@@ -9,13 +9,13 @@ from ggml_py.graph import Graph
 from ggml_py.inspection.dump import layer_of
 from ggml_py.tensor import Tensor
 
-PART = 1000  # of a layer that devices share: 1000 times its number, and that of the part
+PART = 1000  # number of a part of a shared layer: 1000 times the layer's number, plus the part's
 
 Group = tuple[str, list[tuple[int, Tensor]]]  # title, nodes with their index
 
 
 def groups(graph: Graph) -> list[Group]:
-    """Return runs of nodes of one layer; a node without a layer in its name joins its neighbors."""
+    """Return runs of nodes of one layer; nodes without a layer in the name join adjacent nodes."""
     layers = layers_of(Tensor(name=t.name) for t in graph.nodes)  # sources may be of another layer
     before = _carried(layers)
     after = _carried(layers[::-1])[::-1]
@@ -29,7 +29,7 @@ def groups(graph: Graph) -> list[Group]:
 
 def layers_of(nodes: Iterable[Tensor]) -> list[int | None]:
     """Return the layer of each node by its name, in order. Parts of the first layer look like
-    layers: it comes before parts of others."""
+    layers: the first layer precedes parts of others."""
     found = [layer_of(t) for t in nodes]
     if max((n for n in found if n is not None), default=0) < PART:
         return found
@@ -42,7 +42,7 @@ def layers_of(nodes: Iterable[Tensor]) -> list[int | None]:
 
 
 def _carried(layers: list[int | None]) -> list[int | None]:
-    """Replace each None by the last layer before it, if there is one."""
+    """Replace each None by the last layer before it, if any."""
     out: list[int | None] = []
     for layer in layers:
         out.append(layer if layer is not None or not out else out[-1])
@@ -50,7 +50,7 @@ def _carried(layers: list[int | None]) -> list[int | None]:
 
 
 def shape(t: Tensor) -> str:
-    """Return `f32 [64, 4]`: the type, and ne without trailing ones."""
+    """Return `f32 [64, 4]`: the type, and ne without trailing dimensions of 1."""
     ne = list(t.ne)
     while len(ne) > 1 and ne[-1] == 1:
         ne.pop()

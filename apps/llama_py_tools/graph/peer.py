@@ -24,7 +24,7 @@ CACHE_TYPES = {"f32": 0, "f16": 1}
 POOLING = {"unspecified": -1, "none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 MTP = 1  # llama.h:LLAMA_CONTEXT_TYPE_MTP
 # llama-context.h, llama-cparams.h: a reference to the model, then eighteen words and seven flags
-# that come before fused_gdn_ar, fused_gdn_ch, auto_fgdn, fused_lid, auto_flid, fused_dsv4_hc_pre,
+# before fused_gdn_ar, fused_gdn_ch, auto_fgdn, fused_lid, auto_flid, fused_dsv4_hc_pre,
 # fused_dsv4_hc_comb, fused_dsv4_hc_post and auto_fhc.
 FUSED_AT = 8 + 18 * 4 + 7
 FUSED = {"delta_net": (0, 1), "lightning_indexer": (3,), "hyper_connections": (5, 6, 7)}
@@ -60,12 +60,12 @@ class Peer:
     """A model in llama.cpp on the CPU, to be used in a `with` statement.
 
     cache    type of keys and values, "f16" or "f32"
-    watch    called with each node it has computed, and what reads the node's values, at once or
-             never; None of a quantized type
-    watch_input  likewise, with the number of the graph and the name of each of its inputs
+    watch    called with each computed node, and a function that reads the node's values, valid
+             during the call only; it returns None for a quantized type
+    watch_input  called like `watch`, with the graph's number and the input's name first
     mtp      run the NextN layers instead of the trunk
     pooling  of embeddings, one of POOLING
-    target   file of the model that it drafts for, of one that can do nothing else
+    target   file of the target model, for a pure draft model
     more     further fields of llama_context_params
     Raises GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
     """
@@ -142,7 +142,7 @@ class Peer:
             self.target.__exit__()
 
     def decode(self, tokens: Sequence[int]) -> Floats:
-        """Go on with these tokens. -> the logits of the last one, [n_vocab]"""
+        """Decode these tokens and return the logits of the last one, [n_vocab]."""
         ids = (self.api.llama_token * len(tokens))(*tokens)
         code = self.api.llama_decode(self.ctx, self.api.llama_batch_get_one(ids, len(tokens)))
         if code:
@@ -152,7 +152,7 @@ class Peer:
         return row
 
     def run(self, batch: Batch, encode: bool = False) -> None:
-        """Decode, or encode, a batch that says everything: positions, sequences, outputs."""
+        """Decode, or encode, a batch with explicit positions, sequences and outputs."""
         keep, native = native_batch(self.api.llama_batch, batch)
         encode = encode or not self.api.llama_model_has_decoder(self.model)
         kind = encode, batch.tokens is None
@@ -167,7 +167,7 @@ class Peer:
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
 
     def see_all(self) -> None:
-        """Make tokens attend to later ones as well."""
+        """Disable the causal mask: tokens also attend to later tokens."""
         self.api.llama_set_causal_attn(self.ctx, False)
 
     def fill(self, batch: Batch) -> None:
@@ -228,8 +228,8 @@ class Peer:
         return np.ctypeslib.as_array(function(self.ctx), (n, self.n_embd_out)).copy()
 
     def refuse_fused(self, kind: str) -> None:
-        """Build a kind of block (llama_py.hparams.forms) node by node, as where a device cannot run
-        the fused op: there is no parameter for it, so this sets the flags in the context itself."""
+        """Build a type of block (llama_py.hparams.forms) node by node, like on a device without the
+        fused op. llama.cpp has no parameter for that, so this sets the flags in the context."""
         address = ctypes.cast(self.ctx, ctypes.c_void_p).value
         assert address is not None
         sizes = (ctypes.c_uint32 * 3).from_address(address + 8)

@@ -42,8 +42,8 @@ NO_OP, INPUT = 0, 1  # ggml.h:GGML_OP_NONE, GGML_TENSOR_FLAG_INPUT
 
 
 class PeerRecorder:
-    """Turns each node that llama.cpp computes into a record, and reads its values; and those of
-    what is set before, with the graph's number and the name."""
+    """Turns each node that llama.cpp computes into a record, and reads its values. It also reads
+    the inputs of a graph, with the graph's number and the input's name."""
 
     def __init__(self, llama_cpp: Any, watch: Watch, watch_input: WatchInput | None = None) -> None:
         from llama_cpp._ggml import libggml
@@ -59,7 +59,7 @@ class PeerRecorder:
         self._graph, self._index = -1, 0
 
     def next_graph(self) -> None:
-        """Note that the next node is the first of a graph, whatever its name."""
+        """Note that the next node is the first of a graph, regardless of its name."""
         self._first = ()
 
     def _node(self, address: int, ask: bool, _: Any) -> bool:

@@ -1,7 +1,7 @@
 """Command llama-py-graph placement: the device of each tensor and node, with reasons.
 
-The decisions are those of a model and a context that are made as ever, on devices that only plan;
-the scheduler tells why it made them (ggml_py/plan/assign.py).
+A model and a context are created with the usual code on planned devices, so the decisions are
+real. The scheduler reports its reasons (ggml_py/plan/assign.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeptTensor:
-    """A tensor that stays in memory: a weight, or a layer's cache or state."""
+    """A tensor that is resident: a weight, or a layer's cache or state."""
 
     tensor: Tensor
     device: str
@@ -49,7 +49,7 @@ class NodeAt:
 
 @dataclass(frozen=True, slots=True)
 class SplitAt:
-    """Consecutive nodes on one device, and the copies to it before: (name, bytes)."""
+    """Consecutive nodes on one device, and the copies before them: (name, bytes)."""
 
     device: str
     nodes: Sequence[Tensor]
@@ -78,7 +78,7 @@ class GraphAt:
 
 @dataclass(frozen=True, slots=True)
 class PlacementReport:
-    """All of it. use: bytes by device and use, as Context.memory_breakdown."""
+    """All data of the report. use: bytes by device and use, like Context.memory_breakdown."""
 
     ctx: Context
     use: dict[str, dict[str, int]]
@@ -124,7 +124,7 @@ def _owner(t: Tensor, model: PlannedModel) -> str:
 
 
 def _reason(cause: str, on_host: bool, layers: Sequence[int]) -> str:
-    """Return a cause of llama_py.weights.placement as a sentence. layers: those of the device."""
+    """Return a cause of llama_py.weights.placement as a sentence. layers: the device's layers."""
     if cause == "layer":
         some = f"layers {ranges(layers)}"
         return f"-ngl leaves {some} here" if on_host else f"{some} are here (-ngl, -ts)"

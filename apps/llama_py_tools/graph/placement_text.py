@@ -15,14 +15,14 @@ from llama_py_tools.graph.plan import columns, mib, ranges
 if TYPE_CHECKING:
     from llama_py_tools.graph.placement import GraphAt, KeptTensor, NodeAt, PlacementReport, SplitAt
 
-N_SCRATCH = 3  # of the compute buffer's tensors, those that are told
-N_SPLITS = 8  # and of splits
+N_SCRATCH = 3  # listed tensors of a compute buffer
+N_SPLITS = 8  # listed splits
 _NUMBER = re.compile(r"(?<=\bblk\.)\d+(?=\.)|(?<=[A-Za-z_]-)\d+\b|(?<=_l)\d+\b|(?<=node_)\d+\b")
 _WITH_OTHERS = (assign.NEAR, assign.SEEN, assign.UP, assign.SOURCES, assign.READER)
 
 
 def text(found: PlacementReport, pattern: str = "") -> Iterator[str]:
-    """Yield lines. pattern: of nodes that are listed one by one; "": all nodes, equal ones
+    """Yield lines. pattern: selects the nodes to list one by one; "": all nodes, with equal nodes
     joined."""
     yield from _head(found)
     yield ""
@@ -129,7 +129,7 @@ def _some(numbers: Sequence[int]) -> str:
 
 
 def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
-    """Tell the nodes of each kind of layer. of_layer: its own device"""
+    """Yield the nodes of each type of layer. of_layer: each layer's device"""
     kinds: dict[tuple[str, ...], list[int]] = {}
     by_layer: dict[int, list[NodeAt]] = {}
     for n, il in zip(g.nodes, layers_of(n.node for n in g.nodes), strict=True):

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from llama_py.fit.planning import PlannedContext, PlannedModel
 
 UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}
-UNREAD = ("load_mode", "check_tensors", "use_mmap", "use_mlock")  # nothing is loaded
+UNREAD = ("load_mode", "check_tensors", "use_mmap", "use_mlock")  # planning loads no tensors
 NOT_RUN = ("check", "n_threads", "n_threads_batch")
 SOUGHT = ("n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "main_gpu")  # by `fit`
-OF_RANKS = ("split_mode", "parallel", "tensor_split")  # sought, too, but given for ranks
+OF_RANKS = ("split_mode", "parallel", "tensor_split")  # searched also, but set for ranks
 
 
 def size(text: str) -> int:
@@ -105,7 +105,7 @@ class FitParams(Params):
 
 
 def add(p: OptionParser, own: type[Params], without: Iterable[str] = ()) -> None:
-    """Add the options of a command that plans; `own` are specific to it."""
+    """Add the options of a command that plans; `own` are its specific options."""
     left_out = (*without, *UNREAD, *NOT_RUN)
     for kind in (CommonParams, FileParams, PlanParams, own, ModelParams, ContextParams, FormParams):
         p.add(kind, without=left_out)
@@ -113,7 +113,7 @@ def add(p: OptionParser, own: type[Params], without: Iterable[str] = ()) -> None
 
 
 def divided(words: Iterable[str]) -> list[str]:
-    """Return a command line in which `--parallel` may also define how a model is divided."""
+    """Return a command line in which `--parallel` may also define a model's division."""
     found = list(words)
     for i, (word, more) in enumerate(zip(found, [*found, ""][1:], strict=True)):
         flag, _, value = word.partition("=")
@@ -123,8 +123,8 @@ def divided(words: Iterable[str]) -> list[str]:
 
 
 def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[Planned]:
-    """Return the devices that the options name. With --memory alone, or `gpus`, there are GPUs: a
-    machine's own, or as many as sizes were given, here or not."""
+    """Return the devices that the options name. With --memory alone, or `gpus`, these are GPUs: the
+    machine's GPUs, or one placeholder per given size."""
     from ggml_py.errors import BackendError
     from llama_py.fit import planning
 
@@ -182,7 +182,7 @@ def mib(n: float) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
-    """Align rows in columns; those in `left` at the left, others at the right."""
+    """Align rows in columns: columns in `left` to the left, others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     keep = set(left)
     return [

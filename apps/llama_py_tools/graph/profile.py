@@ -1,8 +1,8 @@
 """Command llama-py-graph profile: time of a prompt and of single tokens.
 
-Times are those of the executor, step by step: a step ends where the first thread begins the next
-one, after the others if all meet there. What several nodes do in one step is shown at the last of
-them.
+The executor measures the times, step by step: a step ends when the first thread begins the next
+step, after all threads if they synchronize there. A fused step's time is shown at its last
+node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OUTSIDE = "outside of layers"
 class ProfiledStep:
     """One kernel of one node. start, end in nanoseconds of the host's clock.
 
-    last  whether no other kernel of the node follows: what that moves and computes counts here
+    last  True for the node's last kernel: bytes and operations of the node count here
     """
 
     device: str
@@ -62,9 +62,9 @@ class ProfiledStep:
 class ProfiledRun:
     """Times of one decode.
 
-    what   "prompt, 7 tokens", "token 1"
+    what   label: "prompt, 7 tokens", "token 1"
     wall   seconds of the whole call
-    steps  in the order in which they began
+    steps  in order of their start
     splits  parts of graphs on one device each, with the copies before them
     ranks  messages between ranks, if there are several
     """
@@ -83,7 +83,7 @@ class ProfiledRun:
 
     @property
     def copying(self) -> float:
-        """Seconds in which something was copied between devices."""
+        """Seconds of copies between devices."""
         return sum(end - start for s in self.splits for _, start, end in s.copied) / 1e9
 
     @property
@@ -96,7 +96,7 @@ def measure(ctx: Context, ids: Sequence[int], n_decode: int, repeat: int = 3) ->
     """Measure a prompt and n_decode tokens after it, warm; of each return the fastest of several
     runs.
 
-    Raises BackendError where no device of the context tells times.
+    Raises BackendError if no device of the context measures times.
     """
     if not any(isinstance(d, Profiles) for d in ctx.devices):
         names = ", ".join(d.name for d in ctx.devices)

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from ggml_py.plan import Plan
     from ggml_py.tensor import Tensor
 
-PLANS = "ggml_mpi.plan"  # is imported where there are ranks
+PLANS = "ggml_mpi.plan"  # imported only with ranks
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Bytes that passed between a rank and others: first it waits for them to begin, then they come
-    and go, and what came is added. start, end in nanoseconds of rank 0's clock.
+    """Bytes sent between a rank and others. The rank waits for the others, then sends, receives
+    and adds. start, waited (end of waiting), end in nanoseconds of rank 0's clock.
 
-    what  "send to 1", "receive from 0", "sum with 1,2"; "sum in pieces with 1" begins when the last
-          piece is made
-    n     messages that this rank sent for it, of n_bytes in all
+    what  "send to 1", "receive from 0", "sum with 1,2"; "sum in pieces with 1" starts when the last
+          piece is computed
+    n     messages that this rank sent for it, with n_bytes in total
     """
 
     what: str
@@ -39,7 +39,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class OfRank:
-    """n, n_bytes: all messages that it has sent; those that start others are among them."""
+    """n, n_bytes: all messages sent by the rank, including start messages to others."""
 
     rank: int
     n: int
@@ -48,7 +48,7 @@ class OfRank:
 
 
 def is_over_ranks(plans: Sequence[Plan]) -> bool:
-    """Return True if several ranks run some of these plans."""
+    """Return True if several ranks run any of these plans."""
     module = sys.modules.get(PLANS)
     return module is not None and any(isinstance(plan, module.RankPlan) for plan in plans)
 
@@ -66,7 +66,7 @@ def kernels_and_messages(
     times: Sequence[RankTimes], plans: Sequence[Plan]
 ) -> tuple[dict[str, list[KernelTime]], list[OfRank]]:
     """Return kernels of other ranks by device, with the nodes of these plans, and messages between
-    all, by rank 0's clock."""
+    all ranks, by rank 0's clock."""
     from ggml_mpi.times import waits
 
     kernels = {
@@ -102,7 +102,7 @@ def _nodes(plans: Sequence[Plan], device: str) -> dict[Key, list[Tensor]]:
 def own_kernels(
     times: Sequence[KernelTime], plans: Sequence[Plan], device: str
 ) -> list[KernelTime]:
-    """Return this rank's kernels, with the nodes of these plans."""
+    """Return this rank's kernels, with their nodes in these plans."""
     found = _found([t.node for t in times], _nodes(plans, device))
     return [replace(times[i], node=node) for i, node in found]
 

@@ -16,7 +16,7 @@ from llama_py_tools.graph.profile import ProfiledRun, ProfiledStep
 if TYPE_CHECKING:
     from ggml_py.plan import SplitTime
 
-PROCESS = 1  # that of rank 0; others have the numbers after it
+PROCESS = 1  # process number of rank 0; other ranks have the numbers after it
 
 Event = dict[str, Any]
 

@@ -28,7 +28,7 @@ References = Iterator[tuple[Values, Bound]]
 def make_known(
     found: RunComparison, ctx: Context, prompt: Sequence[int], n_decode: int
 ) -> dict[Key, Read]:
-    """Run again; each value is compared with the other run's, and replaced by it.
+    """Run again, compare each value with the other run's value, and replace it by that value.
 
     Returns:
         Values of nodes that differ and were computed as one step with others.
@@ -71,7 +71,7 @@ class Verdict:
 
 
 class Judge(Checker):
-    """Has some nodes computed by the reference, too."""
+    """Checker that also computes some nodes on the reference."""
 
     def __init__(self, device: Device, weights: Callable[[str], object], names: set[str]) -> None:
         super().__init__(device, weights)  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def judge(
 
 
 def doubtful(found: RunComparison, verdicts: Mapping[Key, Verdict]) -> list[SharedNode]:
-    """Return nodes of steps that differ, although each node of the step is right by itself."""
+    """Return nodes of steps that differ, although each node alone is right."""
     return [
         n
         for n in found.wrong
@@ -166,11 +166,11 @@ def _explain(node: SharedNode, problem: str) -> None:
 
 
 def keys_of(node: SharedNode) -> list[Key]:
-    """Return the node and those that were computed with it."""
+    """Return the node and all nodes computed in the same step."""
     return [(node.key[0], i) for i in node.step] or [node.key]
 
 
 def wanted(found: RunComparison) -> list[Key]:
-    """Return the nodes to check: wrong ones, and those computed in the same step."""
+    """Return the nodes to check: wrong nodes, and all nodes of their steps."""
     keys = (key for node in found.wrong for key in keys_of(node))
     return [key for key in dict.fromkeys(keys) if key in found.theirs.values]

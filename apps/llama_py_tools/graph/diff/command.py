@@ -45,7 +45,7 @@ class Other:
 
 
 def check_usage(args: argparse.Namespace, parse: Parse, refuse: Callable[[str], Any]) -> None:
-    """Refuse invalid options; set args.other to the Other if --against is given."""
+    """Refuse invalid options; set args.other to the Other for --against."""
     o = read(args, GraphDiffParams)
     n_files = len(o.files)
     if n_files > (1 if o.against else 2) or (n_files < 2 and not o.against):
@@ -116,7 +116,7 @@ def _along(
 
 
 def tell_graphs(a: Sequence[Record], b: Sequence[Record]) -> int:
-    """Print the first difference, or that there is none."""
+    """Print the first difference, or that the graphs are equal."""
     from ggml_py.inspection.dump import diff
 
     found = diff(a, b)
@@ -130,7 +130,7 @@ def tell_graphs(a: Sequence[Record], b: Sequence[Record]) -> int:
 
 
 def _graphs(args: argparse.Namespace, o: GraphDiffParams) -> int:
-    """Compare graphs only: ours, or a dump's, with llama.cpp's or those of other options."""
+    """Compare graphs only: ours or a dump's with llama.cpp's, or with those of other options."""
     other: Other = args.other
     ours = read_records(o.files[0]) if o.files else _planned(args)[0]
     if other.args is not None:
@@ -140,7 +140,7 @@ def _graphs(args: argparse.Namespace, o: GraphDiffParams) -> int:
 
 
 def _planned(args: argparse.Namespace) -> tuple[list[Record], bool]:
-    """Return the nodes of graphs planned on a device that computes nothing, and True if there are
+    """Return the nodes of graphs planned on the null device, and True if the graphs have
     logits."""
     from ggml_py.inspection.dump import records
     from llama_py_tools.graph.diff.own import begin

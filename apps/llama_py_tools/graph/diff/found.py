@@ -1,8 +1,8 @@
-"""Comparison of two runs: nodes that differ, and nodes that are wrong by themselves.
+"""Comparison of two runs: nodes that differ, and nodes that are wrong on their own.
 
-A node's `error` is how far its value is from the other run's, whatever it was made of: it grows
-from node to node. What the node itself adds, `made`, is known where it was given the other run's
-values of all its sources. A node is wrong if that is more than rounding explains.
+A node's `error` is the distance of its value from the other run's value, including errors of its
+sources: it grows from node to node. `made` is the error that the node adds. It is known if this
+node was computed from the other run's values. A node is wrong if rounding cannot explain `made`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from llama_py_tools.graph.diff.steps import Mask
 from llama_py_tools.graph.layers import groups
 
 BEFORE, AFTER = "before layers", "after layers"
-ALONG = 1e-3  # bound of errors that may come from sources
+ALONG = 1e-3  # bound of errors that sources may cause
 
 
 @dataclass(slots=True)
 class SharedNode:
-    """One that both runs have.
+    """Node that both runs have.
 
-    layer   where it stands
-    bound   what its own error may be, or where that is not known its error
-    error   of its value when both run by themselves
-    made    when its sources are the other run's; None: not known
-    ours, theirs  statistics of the values that made the larger error, where it is beyond the bound
+    layer   its position: a layer, BEFORE or AFTER
+    bound   bound of `made` if known, otherwise of `error`
+    error   error of its value in independent runs
+    made    error if its sources are the other run's; None: unknown
+    ours, theirs  statistics of the values with the larger error, if it exceeds the bound
     step    indices of the nodes that were computed with it as one step
     rows    whether each row counts, not only the error of all values
     """
@@ -65,9 +65,9 @@ class RunComparison:
     """Common and different parts of two runs.
 
     nodes     in order
-    inputs    errors of what was set before each graph, by graph and name, where there are some
+    inputs    errors of the inputs of each graph, by graph and name, if nonzero
     n_apart   nodes of ours without a partner of the same name and shape
-    known     errors of single nodes are known
+    known     True if errors of single nodes are known
     other_weights  weights may differ, and nodes that read them
     """
 
@@ -81,17 +81,17 @@ class RunComparison:
 
     @property
     def far(self) -> list[SharedNode]:
-        """Nodes whose error (their own, if known) is beyond the bound."""
+        """Nodes with an error (`made` if known) beyond the bound."""
         return [n for n in self.nodes if n.is_far]
 
     @property
     def wrong(self) -> list[SharedNode]:
-        """Nodes that are too far off, and whose weights are those of the other run."""
+        """Nodes beyond their bound that read the same weights in both runs."""
         return [n for n in self.far if not (self.other_weights and self.weights_of(n))]
 
     def weights_of(self, node: SharedNode) -> list[tuple[str, str, str]]:
-        """Return names of the weights that a node, or one of its step, reads, and types in both
-        runs."""
+        """Return names of the weights that a node, or a node of its step, reads, and their types in
+        both runs."""
         dec, (ours, theirs) = node.key[0], self._records
         return [
             (a["name"], a["type"], b["type"])
@@ -122,8 +122,8 @@ def aligned(
 ) -> RunComparison:
     """Compare equal graphs node by node.
 
-    bound   instead of what rounding explains
-    along   errors of sources will not be subtracted
+    bound   replaces the bound that rounding explains
+    along   True if errors of sources will not be subtracted
     """
     found, records, layers = RunComparison(ours, theirs), ours.by_key(), layers_of(ours.records)
     for key in sorted(ours.values.keys() & theirs.values.keys()):
@@ -150,13 +150,13 @@ def aligned(
 
 
 def written(run: RecordedRun, key: Key, ours: Values, theirs: Values) -> Values:
-    """Return our value of a node, replaced by theirs where a step need not write it."""
+    """Return our value of a node, with their elements if a step need not write ours."""
     part = run.parts.get(key)
     return ours if part is None else np.where(part, ours, theirs)
 
 
 def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
-    """Return the error of a node's value; its statistics are kept if it is too large."""
+    """Return the error of a node's value; store its statistics if it is too large."""
     error = error_of(theirs, ours, node.bound, type_of(node.record), rows=node.rows)
     if error.problem:
         node.ours, node.theirs = Stats.of(ours), Stats.of(theirs)
@@ -207,7 +207,7 @@ def _joined(
 ) -> tuple[Values, Values] | None:
     """Join values along the single dimension in which they differ; None if they do not fit.
 
-    there   mask of elements that a has; the others are b's
+    there   mask of elements that a has; all other elements are taken from b
     """
     if len(a) == len(b) == 1 and a[0].shape == b[0].shape:
         return np.where(there[0], a[0], b[0]), b[0]

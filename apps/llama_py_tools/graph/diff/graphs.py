@@ -45,7 +45,7 @@ def shown(r: Record) -> str:
 
 
 def value(r: Record) -> str:
-    """Return `f32 [64, 2]`: the type, and the shape without trailing ones."""
+    """Return `f32 [64, 2]`: the type, and the shape without trailing dimensions of 1."""
     ne = list(r.get("ne", ()))
     while len(ne) > 1 and ne[-1] == 1:
         ne.pop()

@@ -1,4 +1,4 @@
-"""Runs of llama-py: recorded, or with another run's values in place of computed ones."""
+"""Runs of llama-py: recorded, or with another run's values instead of computed values."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Parts = dict[int, Mask]
 
 
 class WatchedRun:
-    """Context whose values are observed when they are computed; fused steps stay fused.
+    """Context whose values are observed when they are computed, with fused steps.
 
-    look   called with each value that is in memory; what it writes there is what comes after reads
+    look   called with each stored value; later nodes read the values that it writes
     run    receives records, inputs and steps
     """
 

@@ -13,7 +13,7 @@ from ggml_py.inspection.judge import Error
 from ggml_py.machine.extras import install_hint
 from llama_py_tools.graph.diff.found import RunComparison
 
-LEAST, MOST = 1e-17, 1e3  # what is smaller, or larger, is shown there
+LEAST, MOST = 1e-17, 1e3  # smaller or larger errors are plotted at these limits
 
 
 def plot(found: RunComparison, path: str) -> None:
@@ -68,7 +68,7 @@ def _draw(axes: Any, found: RunComparison) -> None:
 
 
 def _shown(error: Error | None) -> float:
-    """Return the plotted error; NaN, which is not drawn, if there is none."""
+    """Return the plotted error; NaN, which is not drawn, if it is missing."""
     return min(MOST, max(LEAST, error.nmse)) if error and error.nmse else math.nan
 
 

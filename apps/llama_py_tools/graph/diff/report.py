@@ -19,7 +19,7 @@ from llama_py_tools.graph.diff.weights import by_kind, by_weight
 
 JUDGE = "ref"
 WIDTH = 100
-SMALLEST = -16  # power of ten where a bar begins
+SMALLEST = -16  # power of ten at which a bar begins
 BAR = 16
 
 
@@ -95,7 +95,7 @@ def _first(
 def _judged(
     found: RunComparison, node: SharedNode, verdicts: Mapping[Key, Verdict]
 ) -> Iterator[str]:
-    """Yield the reference's verdict on the node, or on those in its step."""
+    """Yield the reference's verdict on the node, or on the nodes of its step."""
     asked = {key: verdicts[key] for key in keys_of(node) if key in verdicts}
     records, wrong = found.ours.by_key(), {key: v for key, v in asked.items() if v.wrong(found)}
     for key, v in wrong.items():
@@ -142,7 +142,7 @@ def _stats(found: RunComparison, node: SharedNode) -> Iterator[str]:
 
 
 def _inputs(found: RunComparison, node: SharedNode) -> Iterator[tuple[str, str, str]]:
-    """Name, shape, and how far apart they are in runs by themselves."""
+    """Yield name, shape, and distance of each input in independent runs."""
     records, dec = found.ours.by_key(), node.key[0]
     nodes = {n.key: n for n in found.nodes}
     made = set(node.step)
@@ -171,7 +171,7 @@ def _inputs(found: RunComparison, node: SharedNode) -> Iterator[tuple[str, str, 
 def _origin(
     records: Mapping[Key, Mapping[str, Any]], dec: int, before: int, name: str
 ) -> tuple[int | None, str]:
-    """Return the node whose value a source of this name views; or None, and the leaf."""
+    """Return the node whose value a source of this name views; for a leaf, None and its name."""
     for i in range(before - 1, -1, -1):
         r = records.get((dec, i))
         if r is not None and r["name"] == name:

@@ -23,7 +23,7 @@ NODES = "nodes.jsonl"  # of a folder of values
 
 
 class ArrayFile:
-    """Arrays in a temporary file: those of a run may be larger than memory."""
+    """Arrays in a temporary file, since the arrays of a run may exceed memory."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as this)
@@ -48,13 +48,13 @@ class ArrayFile:
 class RecordedRun:
     """The values of a prompt's graphs, and of tokens after it.
 
-    what     by which it is told apart
+    what     label of the run
     records  all nodes of all graphs
-    values   of those that were computed, and are no mere views
+    values   values of computed nodes, without views
     inputs   values of leafs that are set for each graph, by graph and name
     calls    of each graph, the number of the decode that ran it
-    steps    of nodes that ran as one step with others: all of these, by index
-    parts    of values of which a step has only written some elements: which
+    steps    by node of a fused step: indices of all nodes of the step
+    parts    by value that a step wrote partially: mask of the written elements
     chosen   the tokens after the prompt
     logits   of each decode, [n_tokens, n_vocab]
     """
@@ -80,7 +80,7 @@ def feed(
     n_decode: int,
     chosen: Sequence[int] = (),
 ) -> None:
-    """Decode the prompt, then tokens: those that are given, or the most likely ones."""
+    """Decode the prompt, then `n_decode` tokens: `chosen`, or the most likely tokens."""
     ids = list(prompt)
     for k in range(1 + n_decode):
         run.logits.append(decode(ids))

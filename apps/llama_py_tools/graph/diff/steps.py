@@ -22,14 +22,14 @@ Mask = NDArray[np.bool_]
 class StepNodes:
     """Consecutive nodes, by index, that run as one step, or as several that are interleaved.
 
-    alive   those whose values are there behind the last
+    alive   nodes whose values are still stored after the last node
     """
 
     nodes: tuple[int, ...]
     alive: tuple[int, ...]
 
     def part(self, graph: Graph, i: int) -> Mask | None:
-        """Return the part of a node's value [ne3, ne2, ne1, ne0] that later nodes read; the"""
+        """Return a mask [ne3, ne2, ne1, ne0] of the elements that later nodes read; None: all."""
         t, read = graph.nodes[i], list[Tensor]()
         if len(self.nodes) == 1 or t.view_src is not None or numpy_dtype(t) is None:
             return None

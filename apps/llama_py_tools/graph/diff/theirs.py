@@ -33,11 +33,11 @@ def record(
 ) -> RecordedRun:
     """Run and keep all values. GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
 
-    start     the token to decode once an encoder has read the prompt; None: there is no encoder
+    start     the first decoder token after an encoder has read the prompt; None: no encoder
     directions  of a control vector [n, n_embd], with the first and the last layer
     forms     of blocks (llama_py.blocks.known_forms); it has the first of each kind, and the second
 
-    context   n_ctx, n_batch, n_ubatch, flash_attn, cache, n_threads, as Peer has them
+    context   n_ctx, n_batch, n_ubatch, flash_attn, cache, n_threads, like the fields of Peer
     """
     run, store, calls = RecordedRun(NAME), ArrayFile(), [-1]
 

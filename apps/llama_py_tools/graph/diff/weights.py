@@ -1,4 +1,4 @@
-"""Errors by weight, if two files have different ones."""
+"""Errors by weight, for two files with different weights."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from llama_py_tools.graph.diff.found import RunComparison, SharedNode
 
-SAME = 1e-9  # NMSE of what is made with equal weights, at most
-Hurt = tuple[str, str, SharedNode]  # weight, types, what is made with it
+SAME = 1e-9  # maximum NMSE of nodes with equal weights
+Hurt = tuple[str, str, SharedNode]  # weight, types, a node that reads it
 
 
 def by_weight(found: RunComparison) -> list[Hurt]:

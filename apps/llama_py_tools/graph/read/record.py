@@ -48,7 +48,7 @@ class Made:
 
 
 class CallRecorder:
-    """Tensors made while `record` runs, by id, in the order in which they are made."""
+    """Recorder of tensors created while `record` runs, by id, in order of creation."""
 
     def __init__(self) -> None:
         self.made: dict[int, Made] = {}

@@ -13,7 +13,7 @@ from llama_py_tools.graph.read.record import PACKAGE
 
 @dataclass(frozen=True, slots=True, order=True)
 class Excerpt:
-    """Lines `first` to `last` of a file, as they are there."""
+    """Lines `first` to `last` of a file, unchanged."""
 
     first: int
     last: int
@@ -27,8 +27,8 @@ class Module:
     Attributes:
         path: Path from the folder that has the package.
         lines: Text by line; line 1 is at index 0.
-        statements: First and last line of the statement at a line; of a compound statement (if,
-            for, with, def) those of its header.
+        statements: First and last line of the statement at a line; for a compound statement (if,
+            for, with, def), of its header.
         otherwise: Line of the `else:` of a statement at a line.
         bodies: Lines below the header of a compound statement at a line.
         names: Qualified name of the function that starts at a line, decorators included.
@@ -47,7 +47,7 @@ class Module:
         return Excerpt(first, last, "\n".join(self.lines[first - 1 : last]))
 
     def excerpts(self, lines: set[int]) -> list[Excerpt]:
-        """Return the statements at these lines, with `else:` lines, without skipped branches."""
+        """Return the statements on these lines, with `else:` lines, without skipped branches."""
         more = {self.otherwise[n] for n in lines if n in self.otherwise}
         run = {n for n in lines if n not in self.bodies or not lines.isdisjoint(self.bodies[n])}
         return sorted({self.excerpt(n) for n in run | more})

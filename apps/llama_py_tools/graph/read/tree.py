@@ -16,7 +16,7 @@ ALIKE = 0.75  # share of a layer's lines that a layer of the same kind has
 
 @dataclass(slots=True)
 class ReadNode:
-    """A node: its number in the graph, its layer or None, and what made it."""
+    """A node: its number in the graph, its layer or None, and the record of its creation."""
 
     number: int
     layer: int | None
@@ -32,7 +32,7 @@ class Statement:
 
     @property
     def layers(self) -> list[int]:
-        """Layers whose nodes are here."""
+        """Layers of the nodes."""
         return sorted({n.layer for n in self.nodes if n.layer is not None})
 
     def shown(self) -> list[ReadNode]:
@@ -122,7 +122,7 @@ def _made_once(made: Made) -> bool:
 
 
 def _first_once(made: Made) -> int | None:
-    """Return the step that makes something for all layers when the first of them requests it."""
+    """Return the step that makes a tensor for all layers when the first layer requests it."""
     for k, (call, _) in enumerate(made.steps):
         name = call.code.co_name
         if room(call.code) == "graph" and (name == "shared" or name.startswith("inp_")):
@@ -139,7 +139,7 @@ def steps_of(made: Made) -> tuple[Step, ...]:
 
 
 def _kinds(nodes: Sequence[ReadNode]) -> list[list[ReadNode]]:
-    """Group layers whose nodes come from the same lines, or from most of them."""
+    """Group layers whose nodes were created by the same lines, or mostly the same lines."""
     layers: dict[int | None, list[ReadNode]] = {}
     for n in nodes:
         layers.setdefault(n.layer, []).append(n)
@@ -162,7 +162,7 @@ def _place(made: Made) -> object:
 
 
 def _selects(made: Made) -> bool:
-    """Return True if only rows of outputs are taken, as in the last layer."""
+    """Return True if the node only selects output rows, like in the last layer."""
     return any(c.code.co_name == "outputs" and room(c.code) == "graph" for c, _ in made.steps)
 
 

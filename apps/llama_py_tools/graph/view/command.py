@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llama_py import Context
     from llama_py_tools.graph.view.seen import GraphRecord
 
-REPETITIONS = 5  # of what is measured; the fastest is told
+REPETITIONS = 5  # measured runs; the fastest is shown
 
 
 def view(args: argparse.Namespace) -> None:
@@ -57,8 +57,8 @@ def pages(graphs: Sequence[Graph], title: str) -> Iterable[str]:
 
 
 def _planned(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
-    """Return graphs on planning devices, which make the same decisions but neither compute nor have
-    memory, so that a model of any size is shown at once."""
+    """Return graphs on planned devices, which make the same decisions without computing or
+    allocating. A model of any size is shown at once."""
     from llama_py.fit.planning import stand_ins
     from llama_py.weights.placement import devices_in_use
     from llama_py_tools.graph.view.seen import planned

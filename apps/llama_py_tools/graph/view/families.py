@@ -1,4 +1,4 @@
-"""Families and meanings of ops, for readers new to them."""
+"""Families and meanings of ops, for readers without knowledge of ggml."""
 
 from __future__ import annotations
 

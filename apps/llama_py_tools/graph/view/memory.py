@@ -49,7 +49,7 @@ class Memory:
 
 
 def memories(seen: GraphRecord) -> list[Memory]:
-    """Return the compute buffers of a graph, as far as it was planned."""
+    """Return the compute buffers of a planned graph."""
     n, devices, order = len(seen.graph.nodes), seen.devices(), _order(seen)
     buffers: dict[int, tuple[Buffer, str, list[MemoryRange]]] = {}
     for place in _places(seen, order):
@@ -65,8 +65,8 @@ def memories(seen: GraphRecord) -> list[Memory]:
 
 def _places(seen: GraphRecord, order: Sequence[int]) -> Iterator[MemoryRange]:
     """Yield the range of each tensor in a compute buffer: results, inputs, copies. Inputs and
-    outputs keep theirs; sources of a fused step live until its last node, or the one before, if the
-    result may overwrite them."""
+    outputs are kept to the end. Sources of a fused step are kept until its last node, or one node
+    less if the result may overwrite them."""
     nodes, steps, spent = seen.graph.nodes, seen.last_of_step(), seen.spent()
     index = {id(nodes[i]): now for now, i in enumerate(order)}
     last: dict[int, int] = {}

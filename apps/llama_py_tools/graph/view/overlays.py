@@ -1,8 +1,8 @@
 """Overlays: node values from other programs, such as times or differences.
 
-An overlay file is a list of nodes as `llama-py-graph dump --format json` writes it: a line of JSON
-a node, with `dec`, `name` and, if it is known, `i`; and with `overlay: {"error": 1e-3}`. Lines
-without an overlay say nothing, and other keys are not looked at.
+An overlay file is a list of nodes as `llama-py-graph dump --format json` writes it: one JSON line
+per node, with `dec`, `name`, optionally `i`, and `overlay: {"error": 1e-3}`. Lines without an
+overlay are skipped, and other keys are ignored.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from llama_py_tools.graph.view.seen import GraphRecord, Overlay
 def put(graphs: Sequence[GraphRecord], records: Sequence[Record], path: str) -> None:
     """Give nodes the overlays of a file's lines.
 
-    A line is for the node with its number, if that has its name; else for the node of that name, of
-    several in turn. Raises GGMLError for an overlay that is not of numbers, and if no line is for a
-    node of these graphs.
+    A line applies to the node with its number if the name matches. Otherwise it applies to the next
+    node of that name. Raises GGMLError for an overlay with other values than numbers, and if no
+    line fits a node of these graphs.
     """
     lines = [r for r in records if r.get("overlay") is not None]
     numbers: list[dict[str, list[int]]] = []

@@ -1,7 +1,7 @@
 """Web page of a graph: one HTML file with its data, script and style.
 
-Nothing in it asks for anything outside, and a content security policy keeps it so. What comes from
-a model file is in one JSON element, in which no `<` is left, and gets on the screen as text only.
+The page loads no external resources, and a content security policy enforces that. Data from a model
+file is one JSON element without any `<`, and is displayed only as text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llama_py_tools.graph.view.data import Data
 
 FOLDER = files("llama_py_tools.graph.page")
 LIBRARY, LICENCE = "dagre.min.js", "dagre.LICENSE.txt"
-# In the order of their imports: a module may use what those before it export.
+# In import order: a module may use the exports of the modules before it.
 MODULES = (
     "dom.js",
     "format.js",
@@ -49,7 +49,7 @@ def page(data: Data) -> Iterator[str]:
 
 
 def embedded(data: Data) -> str:
-    """Return JSON that HTML reads as text, whatever its strings are."""
+    """Return JSON that HTML reads as text for all strings."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII: no U+2028 either
     for c in "<>&":
         text = text.replace(c, f"\\u{ord(c):04x}")
@@ -69,7 +69,7 @@ def _without_imports(text: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return the hash by which a content security policy names an inline script."""
+    """Return the hash that identifies an inline script in a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

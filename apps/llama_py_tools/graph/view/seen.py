@@ -25,7 +25,7 @@ MANY = 256  # graphs of runs that are measured, which are all to be shown
 class GraphRecord:
     """Graph with data about its nodes.
 
-    what      "prompt, 7 tokens", "token 1"
+    what      label: "prompt, 7 tokens", "token 1"
     plan      devices of nodes; None if unknown
     seconds   time of each timed node, by id; kernels: names of its kernels
     overlays  values of other programs, by number of the node: {"error": 1e-3}
@@ -60,8 +60,8 @@ class GraphRecord:
 
 
 def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[GraphRecord]:
-    """Return the graphs of a prompt and of tokens after it. On planning devices nothing is
-    computed."""
+    """Return the graphs of a prompt and of tokens after it. Planned devices do not compute
+    them."""
     found = list[GraphRecord]()
 
     def on_graph(res: GraphResult, ubatch: UBatch) -> None:

@@ -1,7 +1,7 @@
 """Foldable tree of a graph: layers, their blocks, and repeated layers.
 
-Everything is found in the graph itself: layers by the names of nodes, blocks by where only one
-value goes on, repetitions by structure (ops, shapes, and who reads what).
+The graph itself defines everything: node names give layers. A block ends after a node with only one
+value in use. Repetitions have equal structure (ops, shapes, and edges).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LayerBox:
 
 @dataclass(slots=True)
 class RepeatBox:
-    """Parts that come again and again: each turn has the same structure."""
+    """Repeated parts: all repetitions have the same structure."""
 
     turns: list[list[Item]] = field(default_factory=list)
 
@@ -99,7 +99,7 @@ class Structure:
                 first = stop + 1
 
     def _ends(self, first: int, last: int) -> Iterator[int]:
-        """Yield nodes of a layer after which only one of its values is still needed, such as
+        """Yield nodes of a layer after which only one value of the layer is still needed, such as
         between attention and feed-forward network. Values passed through the layer do not count."""
         start, alive = first, set[int]()
         enters = {
