@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Z = 1.95996398454  # standard deviations of 95 %
 N_ANSWERS, LINES = 4, 6  # HellaSwag: answers of a task, and lines of a task
 MAX_ANSWERS = 100
-TRAILING = 3  # WinoGrande: with more tokens after what is common, the choice is not scored
+TRAILING = 3  # WinoGrande: with more tokens after the common part, the choice is not scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class ChoiceParams(Params):
 
 @dataclass(frozen=True)
 class ChoiceTask:
-    """Texts of which one is right.
+    """Texts with right and wrong answers.
 
     Attributes:
         texts: The question with each answer.
@@ -76,7 +76,7 @@ class ChoiceTask:
 
 
 def tasks_of(p: ChoiceParams, data: bytes) -> list[ChoiceTask]:
-    """Read the tasks of a file and select some of them.
+    """Read the tasks of a file and return the selected tasks.
 
     Raises:
         ContextError: The file has another format.
@@ -248,7 +248,7 @@ def log_softmax(logits: F32, targets: I32) -> npt.NDArray[np.float64]:
 
 
 def log_probs(ctx: Context, task: ChoiceTask) -> list[F64]:
-    """Return the log probabilities of each text's tokens after the common ones."""
+    """Return the log probabilities of each text's tokens after the common tokens."""
     import numpy as np
 
     rows, texts, n = _rows(ctx, task)

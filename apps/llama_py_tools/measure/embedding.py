@@ -77,7 +77,7 @@ class EmbeddingParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingParams(ContextParams):
-    """ContextParams, where whole texts are read."""
+    """ContextParams for processing whole texts."""
 
     pooling: str = option(
         "auto",
@@ -97,8 +97,8 @@ class ReadingParams(ContextParams):
 
 @dataclass(frozen=True)
 class TextRows:
-    """Rows [n_rows, n] of texts, and the pooling by which they came; whole: shown as numbers
-    without fraction."""
+    """Rows [n_rows, n] of texts, and their pooling type; whole: printed as integers without a
+    fraction."""
 
     rows: F32
     texts: list[str]

@@ -90,7 +90,7 @@ class ImatrixParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkParams(ContextParams):
-    """ContextParams, where the context is one chunk."""
+    """ContextParams of a context with one chunk."""
 
     n_ctx: int = option(512, "-c --ctx-size", "tokens of a chunk", check=integers(1))
 
@@ -201,7 +201,7 @@ def _collect(
 def scored(
     ctx: Context, chunks: npt.NDArray[np.int32], n_batch: int, ppl: bool
 ) -> Iterator[npt.NDArray[np.float64] | None]:
-    """Run chunks, as many at once as a batch holds; -log p of the second half of each, or None."""
+    """Run one batch of chunks at a time; yield -log p of each chunk's second half, or None."""
     import numpy as np
 
     tokenizer, n_ctx = ctx.model.tokenizer, chunks.shape[1]

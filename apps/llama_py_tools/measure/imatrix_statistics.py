@@ -33,10 +33,10 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 @dataclass
 class ImatrixStatistics:
-    """Statistics of mean squares, without those of experts that no token came to.
+    """Statistics of mean squares, without experts that no token used.
 
     z  the share that is more than a standard deviation above the mean
-    cossim  of the sums with those of the layer before
+    cossim  cosine similarity of the sums with the previous layer's
     """
 
     layer: int

@@ -24,8 +24,8 @@ U16 = npt.NDArray[np.uint16]
 
 MAGIC = b"_logits_"
 HEAD = len(MAGIC) + 3 * 4  # then n_ctx, n_vocab, n_chunk
-LEAST = 100  # scored tokens; of fewer there are no statistics
-DEEPEST = np.float32(16)  # probabilities below e^-16 are not told apart
+LEAST = 100  # scored tokens; with fewer, statistics are omitted
+DEEPEST = np.float32(16)  # probabilities below e^-16 are equal in the file
 PERCENTILES = (99.9, 99.0, 95.0, 90.0, 50.0, 10.0, 5.0, 1.0, 0.1)
 QUARTILES = (75.0, 25.0)
 
@@ -36,7 +36,7 @@ def row_words(n_vocab: int) -> int:
 
 
 def n_scored(n_ctx: int) -> int:
-    """Return the number of tokens in a window whose prediction counts."""
+    """Return the number of scored tokens in a window."""
     return n_ctx - 1 - n_ctx // 2
 
 
@@ -87,7 +87,7 @@ class BaseWriter:
 class Base:
     """Predictions of another model: windows of tokens [n_chunk, n_ctx], and log probabilities.
 
-    Raises GGMLError for a file that is none, or cut short.
+    Raises GGMLError for a file of another format, or a truncated file.
     """
 
     def __init__(self, path: str) -> None:
@@ -135,7 +135,7 @@ class Divergence:
 
 
 def divergence(logits: F32, base: F32, targets: I32) -> Divergence:
-    """Compare logits [n, n_vocab] with another model's log probabilities, at the tokens that come
+    """Compare logits [n, n_vocab] with another model's log probabilities, at the next tokens
     [n] (perplexity.cpp:log_softmax with base_log_prob)."""
     high, index = logits.max(axis=1, keepdims=True), np.arange(len(targets))
     total = high + _log_sum(logits, high)
@@ -168,7 +168,7 @@ def covariance(a: F64, b: F64) -> float:
 
 @dataclass
 class Divergences:
-    """Divergences of all tokens so far."""
+    """Divergences of all tokens added to date."""
 
     parts: list[Divergence] = field(default_factory=list)
 
@@ -192,7 +192,7 @@ class Divergences:
         )
 
     def lines(self) -> Iterator[str]:
-        """Yield the statistics, with llama-perplexity's lines; none for fewer than 100 tokens."""
+        """Yield the statistics in llama-perplexity's format; empty for fewer than 100 tokens."""
         d = self.all()
         if len(d.nll) < LEAST:
             return

@@ -48,7 +48,7 @@ def value_lines(values: npt.NDArray[np.float32]) -> Iterator[str]:
 
 
 def _edges(values: npt.NDArray[np.float32]) -> list[npt.NDArray[np.float32] | None]:
-    """Return the items along the first dimension, with None in place of the middle ones."""
+    """Return the items along the first dimension, with None replacing the middle items."""
     if len(values) <= 2 * EDGE:
         return list(values)
     return [*values[:EDGE], None, *values[-EDGE:]]

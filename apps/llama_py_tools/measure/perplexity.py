@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     F32 = npt.NDArray[np.float32]
     I32 = npt.NDArray[np.int32]
 
-SMALLEST_WINDOW = 4  # tokens; below, too few are scored for an error
+SMALLEST_WINDOW = 4  # tokens; smaller windows score too few tokens for an error
 N_PARALLEL = 4  # contexts of tasks have this many times -c tokens
-PAGE = 256  # tokens; llama.cpp's contexts have a multiple of it
+PAGE = 256  # tokens; llama.cpp rounds contexts up to a multiple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class TextParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowParams(ContextParams):
-    """ContextParams, where the context is one window."""
+    """ContextParams of a context with one window."""
 
     n_ctx: int = option(512, "-c --ctx-size", "tokens of a window", check=integers(SMALLEST_WINDOW))
 
@@ -162,7 +162,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    """Compare the predictions with those of another model."""
+    """Compare the predictions with another model's predictions."""
     session.loading()
     from ggml_py.errors import ContextError
     from llama_py_tools.measure import kl_divergence as kl
@@ -188,7 +188,7 @@ def _compare(args: argparse.Namespace) -> None:
 def _predictions(
     args: argparse.Namespace, model: Model, windows: I32, stride: int = 0
 ) -> Iterator[tuple[F32, I32]]:
-    """See `predictions`; with a context for as many windows at once as -b holds."""
+    """Yield `predictions` from a context with `-b` tokens of parallel windows."""
     from llama_py.context.warmup import make_ready
 
     n_ctx, most = windows.shape[1], read(args, WindowParams).n_batch
@@ -243,10 +243,10 @@ def score(
 def predictions(
     ctx: Context, windows: I32, n_batch: int, bos: int | None = None, stride: int = 0
 ) -> Iterator[tuple[F32, I32]]:
-    """Yield for each window [n_ctx] logits [n_scored, n_vocab] and the tokens that come.
+    """Yield for each window [n_ctx] logits [n_scored, n_vocab] and the next tokens.
 
-    Scored are tokens n_ctx / 2 + 1 to n_ctx - 1, or the last `stride`. `bos` stands in place of
-    the first. The context must have n_batch // n_ctx sequences, or one if that is 0.
+    It scores tokens n_ctx / 2 + 1 to n_ctx - 1, or the last `stride`. `bos` replaces
+    the first token. The context must have max(1, n_batch // n_ctx) sequences.
     """
     n_ctx = windows.shape[1]
     n_seqs = max(1, n_batch // n_ctx)
@@ -269,7 +269,7 @@ def _logits(ctx: Context, windows: I32, n_batch: int, first: int) -> F32:
 
     n_windows, n_ctx = windows.shape
     wanted = np.arange(n_ctx) >= first
-    wanted[-1] = False  # nothing follows it
+    wanted[-1] = False  # the last token has no next token
     ctx.clear()
     parts = []
     for start in range(0, n_ctx, n_batch):
@@ -283,7 +283,7 @@ def _logits(ctx: Context, windows: I32, n_batch: int, first: int) -> F32:
 
 @dataclass
 class Estimate:
-    """The mean of -log p so far."""
+    """The mean of -log p of all scored tokens."""
 
     count: int = 0
     total: float = 0.0
@@ -300,7 +300,7 @@ class Estimate:
 
     @property
     def error(self) -> float:
-        """Standard error of the perplexity, from that of the mean."""
+        """Standard error of the perplexity, from the standard error of the mean."""
         mean = self.total / self.count
         variance = max(0.0, self.total_squares / self.count - mean**2)
         return math.sqrt(variance / (self.count - 1)) * self.perplexity
