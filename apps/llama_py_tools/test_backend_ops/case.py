@@ -66,7 +66,7 @@ class Leaves:
     def half(
         self, ne: tuple[int, ...], dim: int, type: GGMLType = F32, init: Init | None = None
     ) -> Tensor:
-        """Add the second half of a tensor that is twice as long in one dimension."""
+        """Add the second half of a tensor with twice the size in one dimension."""
         full = shape4(ne)
         parent = self(tuple(2 * n if i == dim else n for i, n in enumerate(full)), type, init)
         first = parent.nb[dim] * full[dim] // (type.block_size if dim == 0 else 1)
@@ -89,7 +89,7 @@ class Case:
     """build(new, **args) makes the op's sources with `new` and returns the op's result.
 
     max_nmse   largest sum((a - b)^2) / sum(a^2) against the reference, or a function of args
-    compare    turns values into what is compared (e.g. sorted: an op that promises no order)
+    compare    converts values before the comparison (e.g. sorts them if the order is undefined)
     fused      the graph's nodes may be run by one kernel; only the last one's value is compared
     perf       for `perf` mode only: large, and timed
     flops      floating-point operations of one run, as a function of args; None: bytes count
@@ -136,7 +136,7 @@ def draws(op: str, src: int, how: Draw) -> None:
 
 
 def draw(node: Tensor, src: int) -> Init:
-    """Return the initializer for a source of a node that comes from a file."""
+    """Return the initializer for a source of a node read from a file."""
     if (node.op, src) in DRAWS:
         return DRAWS[node.op, src](node)
     s = node.src[src]

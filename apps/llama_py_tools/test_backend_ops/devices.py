@@ -1,4 +1,4 @@
-"""Selection of the tested devices by -b. Backends are imported only when one is looked up."""
+"""Selection of the tested devices by -b. Backends are imported only on lookup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def find_devices(name: str | None, mode: str = "test") -> list[Device]:
     """Return all devices of all installed backends, or of one; BackendError if it has none.
 
-    In support mode a backend that tells what it can run without a device is one itself.
+    In support mode, a backend that lists its supported ops without a device counts as a device.
     """
     from ggml_py.backend import registry
     from ggml_py.errors import BackendError

@@ -1,6 +1,6 @@
 """Known differences of the real ggml, with reasons.
 
-Told next to the cases that it is about, in `cases/<family>.py`.
+Each one is declared next to its cases, in `cases/<family>.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from llama_py_tools.test_backend_ops.case import Case, text_of
 
 @dataclass(frozen=True, slots=True)
 class CaseDifference:
-    """Cases of `op` whose parameters all have one of the values in `where`.
+    """Cases of `op` with parameters that all have a value in `where`.
 
-    crashes   ggml ends the process without a word: it is not to be asked
+    crashes   True if ggml ends the process without a message: the case must not run
     """
 
     op: str
@@ -39,12 +39,12 @@ IGNORES_STRIDES = "takes its source to be contiguous"
 
 
 def differs_from_ggml(op: str, why: str, **where: Sequence[Any]) -> None:
-    """Tell of cases whose values are not ggml's; `why` has ggml as its subject."""
+    """Declare cases with values other than ggml's; ggml is the subject of `why`."""
     DIFFERENCES.append(CaseDifference(op, why, where, crashes=False))
 
 
 def crashes_ggml(op: str, why: str, **where: Sequence[Any]) -> None:
-    """Tell of cases that ggml does not survive."""
+    """Declare cases that crash ggml."""
     DIFFERENCES.append(CaseDifference(op, why, where, crashes=True))
 
 

@@ -24,7 +24,7 @@ def matches(entry: str, case: Case) -> bool:
 
 
 def select(ops: str | None, params: str | None, perf: bool, file: str = "") -> list[Case]:
-    """Return the cases that pass both filters, or those of a file; GGMLError if there are none."""
+    """Return the cases that pass both filters, or a file's cases; GGMLError if no case is left."""
     from ggml_py.errors import GGMLError
     from llama_py_tools.test_backend_ops.cases import all_cases
     from llama_py_tools.test_backend_ops.op_file import read_cases

@@ -18,11 +18,11 @@ TRIED = 40  # cases of an op, until one is found that can be built so
 
 
 class Unsuited(GGMLError):
-    """The case has no such input, or one that cannot have gaps."""
+    """The case has no such input, or its input cannot have gaps."""
 
 
 class Gapped(Leaves):
-    """Leaves of which number `which` has its dimensions 0 and 1 swapped in memory."""
+    """Leaves that swap dimensions 0 and 1 of leaf `which` in memory."""
 
     def __init__(self, new: Leaves, which: int) -> None:
         self.inits, self.weights = new.inits, new.weights

@@ -15,7 +15,7 @@ from llama_py_tools.test_backend_ops.run import Bench, Outcome, Status, draw_inp
 from llama_py_tools.test_backend_ops.run import values as values_of
 
 MAX_ERROR = 1e-4  # sum |a - b| / sum |a| + |b| + FLOOR over a parameter's elements, beyond rounding
-FLOOR = 0.01  # slopes below it are compared with it: near zero they are differences of large terms
+FLOOR = 0.01  # smaller slopes are compared with this: they are differences of large terms
 STEP = 2.0**-6
 MAX_ELEMENTS = 10_000  # of inputs, and of the result, in a case
 SAMPLES = 16  # elements of a parameter that are tried
@@ -24,8 +24,8 @@ ROUGH = 5e-3  # where two step sizes differ by more, the function has a kink or 
 
 
 class Gradients(Bench):
-    """A case's graph with its gradients behind it; `which` are the numbers of the inputs that are
-    parameters. The loss is the sum of the result's elements, each times a weight: the last input.
+    """A case's graph and its gradients; `which` are the numbers of the inputs that are parameters.
+    The loss is the sum of the result's elements, weighted by the last input.
     """
 
     def __init__(self, case: Case, device: Device, which: list[int], poison: bool = True) -> None:
@@ -47,8 +47,8 @@ def with_gradients(case: Case, which: list[int]) -> tuple[Graph, Leaves, list[Te
 
 
 def parameters(case: Case) -> list[int]:
-    """Return the numbers of inputs with a gradient; GGMLError with the reasons if there are
-    none."""
+    """Return the numbers of inputs with a gradient; GGMLError with the reasons if no input
+    has one."""
     graph, leaves = case.graph()
     largest = max(sum(t.n_elements for t in leaves.inits), graph.nodes[-1].n_elements)
     if largest > MAX_ELEMENTS:
@@ -68,7 +68,7 @@ def parameters(case: Case) -> list[int]:
 
 
 def unpoisoned_gradients(case: Case, device: Device) -> Gradients | None:
-    """Return gradients that are never run; None if there are none."""
+    """Return gradients that are never run, or None without parameters."""
     try:
         return Gradients(case, device, parameters(case), poison=False)
     except GGMLError:

@@ -1,4 +1,4 @@
-"""Command line of test-backend-ops. Backends are imported only when they are to be run."""
+"""Command line of test-backend-ops. Backends are imported only before they run."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def run(o: HarnessParams) -> int:
     from llama_py_tools.test_backend_ops.report import REPORTS
 
     if o.against:
-        judge(o.against)  # if it is missing, that comes before any output
+        judge(o.against)  # report a missing reference before any output
     report = REPORTS[o.output]()
     cases = select(o.ops, o.params, o.mode == "perf", o.test_file)
     devices = find_devices(o.backend, o.mode)
@@ -208,7 +208,7 @@ def run_device(device: Device, cases: list[Case], o: HarnessParams, report: Case
 
 
 def rival_of(o: HarnessParams) -> Device | None:
-    """Return the device that perf mode times for comparison, with as many threads."""
+    """Return the device that perf mode times for comparison, with the same number of threads."""
     from llama_py_tools.test_backend_ops.judges import judge
 
     if not o.against:

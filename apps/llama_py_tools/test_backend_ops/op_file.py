@@ -1,4 +1,4 @@
-"""llama.cpp's file of op cases, one node a line (test-export-graph-ops.cpp,
+"""llama.cpp's file of op cases, one node per line (test-export-graph-ops.cpp,
 test-backend-ops.cpp:make_test_cases_from_file):
 
     op type ne[4] n_params param.. n_src (type ne[4] nb[4]).. name|-
@@ -53,7 +53,7 @@ class SourceLayout:
 
 
 class OpParams:
-    """Parameter words, printed as `[place:value]` where they are not zero."""
+    """Parameter words, printed as `[index:value]` if nonzero."""
 
     def __init__(self, *words: int) -> None:
         self.words = words
@@ -88,7 +88,7 @@ def _line(t: Tensor) -> str:
 
 
 def _first_gap(t: Tensor) -> int:
-    """Return the number of sources before a missing one; the format loses later ones, as in
+    """Return the number of sources before a missing one; the format loses later sources, like
     llama.cpp."""
     return t.src.index(None) if None in t.src else len(t.src)
 
@@ -181,7 +181,7 @@ def _build(
     op_params: OpParams,
     name: str = "",
 ) -> Tensor:
-    """Build the node as it is in the file, without its op builder's checks."""
+    """Build the node exactly like the file, without its op builder's checks."""
     leaves = [Tensor(s.type, s.ne, nb=None if s.dense else s.nb) for s in sources]
     for t in (*leaves, Tensor(type, ne)):
         if t.nbytes > LARGEST or t.ne[0] % t.type.block_size:

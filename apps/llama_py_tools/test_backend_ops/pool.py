@@ -57,9 +57,9 @@ class CaseWorker:
 
 
 def in_order(start: Start, n_jobs: int, n_processes: int) -> Iterator[Any]:
-    """Yield answers of jobs 0, 1, .., n_jobs-1, as soon as those before are known.
+    """Yield results of jobs 0, 1, .., n_jobs-1, each after all earlier jobs.
 
-    Each process calls `start` once and does its jobs with what that returns. Both travel by pickle.
+    Each process calls `start` once and runs its jobs with the returned function. Both are pickled.
     """
     workers = [CaseWorker(start) for _ in range(min(n_processes, n_jobs))]
     answers: dict[int, Any] = {}

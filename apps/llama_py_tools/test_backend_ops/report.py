@@ -76,7 +76,7 @@ def record(
 
 
 class CaseReport:
-    """The interface; only the console says anything about backends and totals."""
+    """Interface of reports; only the console report prints backends and totals."""
 
     def start(self, n_devices: int) -> None:
         """Begin the report; called once, first."""
@@ -91,7 +91,7 @@ class CaseReport:
         """Report a device's totals (test mode)."""
 
     def status(self, device: Device, ok: bool) -> None:
-        """Report that a device is done."""
+        """Report the end of a device's cases."""
 
     def finish(self, n_ok: int, n_devices: int) -> None:
         """Finish the report; called once, last."""
@@ -189,7 +189,7 @@ CSV_FIELDS = (
 
 
 def _plain(r: Record) -> dict[str, Any]:
-    """Return a row with booleans as 0 and 1; in support mode the message says yes or why not."""
+    """Return a row with booleans as 0 and 1; in support mode the message is yes or the reason."""
     row = asdict(r)
     row.update(supported=int(r.supported), passed=int(r.passed))
     if r.test_mode == "support" and r.supported:

@@ -21,7 +21,7 @@ from llama_py_tools.test_backend_ops.case import Array, Case, Leaves
 from llama_py_tools.test_backend_ops.differences import known_difference
 
 POISON = 0xFF  # as f32, f16 or bf16 these bytes are NaN; as integers -1
-GUARD = 4096  # bytes around every tensor that nobody may write
+GUARD = 4096  # read-only bytes around every tensor
 
 
 class Status(enum.Enum):
@@ -43,7 +43,7 @@ class Outcome:
 class Bench:
     """A case's graph in a device's memory: tensors apart, guards between, all poisoned.
 
-    poison   False for one that is never to run
+    poison   False for a bench that never runs
     """
 
     def __init__(self, case: Case, device: Device, poison: bool = True) -> None:
@@ -96,8 +96,8 @@ class Bench:
         self.prepare()
 
     def prepare(self) -> None:
-        """Let the device give weights a layout of its own: that decides which kernels run, and
-        which nodes run as one step."""
+        """Let the device repack weights, which decides the kernels that run and the nodes that run
+        as one step."""
         for weight in self.leaves.weights:
             uses = [t.op for t in self.graph.nodes if any(s is weight for s in t.src)]
             self.device.prepare_weight(weight, uses)
@@ -128,7 +128,7 @@ class Bench:
         return [self.buffer.read(t.offset, t.nbytes) for t in self.leaves.inits]
 
     def damage(self, before: list[Bytes]) -> str:
-        """Return the guard or input that a kernel overwrote; "" if none."""
+        """Return the guard or input that a kernel overwrote, or ""."""
         for start, end, t in self.guards:
             if (self.buffer.read(start, end - start) != POISON).any():
                 where = "before the first tensor" if t is None else f"after {_name(t)}"
@@ -166,7 +166,7 @@ def draw_inputs(leaves: Leaves, seed: list[int], most: int | None = None) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A judge's result for a case: its bench after the run, made of the inputs; or why none."""
+    """A judge's result for a case: its bench after the run, and the inputs; or the refusal."""
 
     bench: Bench
     inputs: list[Bytes]
@@ -194,9 +194,9 @@ def expect(case: Case, reference: Device, seed: int = 0) -> Expected:
 
 
 def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Outcome:
-    """Run on both and compare every value; one that raises fails the case, not the run.
+    """Run on both devices and compare every value; an exception fails the case, not the run.
 
-    KNOWN is what ggml, as the judge, is known to compute in another way.
+    KNOWN marks cases that ggml, as the judge, is known to compute differently.
     """
     if reason := why_not(case, device):
         return Outcome(Status.NOT_SUPPORTED, f"{device.name}: {reason}")
@@ -219,12 +219,12 @@ def judged(case: Case, device: Device, expected: Expected) -> Outcome:
 
 
 def failure(got: Bench, inputs: list[Bytes]) -> Outcome | None:
-    """Compute the node under test; what went wrong, if it did not just give values."""
+    """Compute the node under test; return its failure, or None."""
     try:
         got.write(inputs)
         before = got.bytes_of_inputs()
         got.run()
-    except Exception as e:  # whatever a backend raises is this case's failure
+    except Exception as e:  # any error of a backend is this case's failure
         return Outcome(Status.FAIL, f"{type(e).__name__}: {e} ")
     damage = got.damage(before)
     return Outcome(Status.FAIL, damage) if damage else None
@@ -248,7 +248,7 @@ def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
 
 
 def _nonfinite(x: Array, y: Array, name_x: str, name_y: str) -> str:
-    """Compare the positions of NaN and infinity; values the reference does not write stay NaN."""
+    """Compare the positions of NaN and infinity; unwritten reference values are still NaN."""
     if x.size and np.isnan(x).all():
         return f"NaN everywhere in {name_x}"
     for what, a, b in (("NaN", np.isnan(x), np.isnan(y)), ("inf", _infinite(x), _infinite(y))):
@@ -286,9 +286,9 @@ def warm_up(
 ) -> None:
     """Compile all cases' nodes at once: a backend that builds kernels does so in parallel.
 
-    make   a case's bench, None if it is not to be run
+    make   returns a case's bench, or None for a case that will not run
 
-    An error is left to the case that it concerns.
+    Errors are ignored here: the run of the case reports them.
     """
     benches = (make(case, device) for case in cases)
     ready = [b for b in benches if b is not None and not b.why_not()]

@@ -14,14 +14,14 @@ from llama_py_tools.test_backend_ops.run import Bench, draw_inputs, why_not
 
 SECONDS = 1.0  # for each device
 TURNS = 5
-DRAWN_ROWS = 256  # of blocks: enough where values do not matter
+DRAWN_ROWS = 256  # rows of blocks: enough for timing
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Microseconds a run, number of runs, bytes read and written by one run, and its flops.
+    """Microseconds per run, number of runs, bytes read and written by one run, and its flops.
 
-    rival_us: the rival's microseconds a run; 0 if there is none, or it does not compute the case.
+    rival_us: the rival's microseconds per run; 0 without a rival that computes the case.
     """
 
     time_us: float
@@ -34,7 +34,7 @@ class Timing:
 class Stopwatch:
     """A case's last node on a device, repeated in one program; all nodes of a fused case.
 
-    Of a device that works beside the host, it is the time of its kernels that counts.
+    An asynchronous device counts only the time of its kernels.
     """
 
     def __init__(self, case: Case, device: Device, seed: int, seconds: float) -> None:
@@ -53,7 +53,7 @@ class Stopwatch:
         self.samples: list[float] = []
 
     def take_turn(self, seconds: float) -> None:
-        """Run for about so long, at least once."""
+        """Run for about `seconds`, but at least once."""
         end = time.perf_counter() + seconds
         while True:
             self.samples.append(self.seconds(self.program) / self.repeat)
@@ -65,7 +65,7 @@ class Stopwatch:
         if isinstance(self.device, Profiles) and isinstance(self.device, AsyncDevice):
             with self.device.profiling() as times:
                 program.run()
-            if times:  # none for a node without elements
+            if times:  # empty for a node without elements
                 return sum(t.end - t.start for t in times) / 1e9
         else:
             program.run()

@@ -1,4 +1,4 @@
-"""Cases, a file or more for each family of ops in ggml_py/ops. A new file is found by itself."""
+"""Cases: one or more files per family of ops in ggml_py/ops. New files are found automatically."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def alike(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Return small values between large ones whose sum is 0."""
+    """Return small values between two large values whose sum is 0."""
     values = rng.uniform(0.5, 1.5, shape)
     values[..., :: shape[-1] - 1] = 1e8, -1e8
     return values

@@ -1,4 +1,4 @@
-"""Quantized types, and how large an error rounding to them makes."""
+"""Quantized types, and the error of rounding to each type."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ggml_ref.quants import quantizer, quantizes_as_ggml
 QUANTIZED = [t for t in TYPES.values() if t.is_quantized and quantizer(t)]
 STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]  # in caches
 READABLE = [t for t in QUANTIZED if t not in STORED]
-PARTNERS = [BY_NAME["q8_1"], BY_NAME["q8_K"]]  # what ggml rounds activations to, and nothing else
+PARTNERS = [BY_NAME["q8_1"], BY_NAME["q8_K"]]  # types only for activations in ggml
 WRITABLE = [t for t in QUANTIZED if t not in PARTNERS and quantizes_as_ggml(t)]
 
 
 def quantization_bound(type: GGMLType, n: int) -> float:
-    """Return the error if one of n values is rounded to the next level (test-backend-ops.cpp)."""
+    """Return the error of rounding one of n values to the next level (test-backend-ops.cpp)."""
     if not type.is_quantized:
         return 1e-7
     step = {"q5_0": 1 / 16, "q5_1": 1 / 16, "q8_0": 1 / 64, "iq4_nl": 1 / 4}.get(type.name, 1 / 8)

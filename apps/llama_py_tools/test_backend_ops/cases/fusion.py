@@ -1,6 +1,6 @@
 """Small graphs whose nodes a backend may run as one kernel: only the last value is compared.
 
-The names are not ops; they say what is joined.
+The names are not ops; they describe the fused nodes.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def ssm_conv_bias_silu(new: Leaves, d_inner: int, n_t: int, n_s: int, d_conv: in
 def gated_delta_net_cache(
     new: Leaves, n_head: int, size: int, n_tokens: int, n_seqs: int, K: int = 1
 ) -> Tensor:
-    """Build a delta net whose last K states are copied into the cache."""
+    """Build Gated DeltaNet that copies its last K states into the cache."""
     ne = (size, n_head, n_tokens, n_seqs)
     q, k, v = (new(ne, F32, uniform(-0.3, 0.3)) for _ in "qkv")
     g, beta = (new((1, *ne[1:]), F32, uniform(*r)) for r in ((-2, 0), (0, 1)))
@@ -122,8 +122,8 @@ def gated_delta_net_cache(
 
 @case("GATED_DELTA_NET_IN_CACHE", fused=True, n_tokens=[1, 4, 30], n_seqs=[1, 2, 5], K=[1, 3])
 def gated_delta_net_in_cache(new: Leaves, n_tokens: int, n_seqs: int, K: int) -> Tensor:
-    """Build a delta net whose sequences start from rows of the cache that K states are copied
-    into."""
+    """Build Gated DeltaNet that reads its initial states from rows of the cache and copies K states
+    into the same cache."""
     size, n_head, n_cells = 16, 3, n_seqs + 1
     ne, n_state, n_kept = (size, n_head, n_tokens, n_seqs), size * size * n_head, min(K, n_tokens)
     cache = new((n_state, n_cells * K))
@@ -139,7 +139,7 @@ def gated_delta_net_in_cache(new: Leaves, n_tokens: int, n_seqs: int, K: int) ->
 @case("SSM_SCAN_CACHE", fused=True, max_nmse=2e-7, head_dim=[1, 8], n_tokens=[1, 5], n_seqs=[1, 2],
       K=[1, 3])
 def ssm_scan_cache(new: Leaves, head_dim: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
-    """Build a scan whose last K states are copied into the cache that it starts from."""
+    """Build a scan that copies its last K states into the cache of its initial states."""
     n, n_head, n_group, n_cells = 16, 20, 2 if head_dim > 1 else 1, n_seqs + 1
     size, n_kept = n * head_dim * n_head, min(K, n_tokens)
     cache = new((size, n_cells * K))

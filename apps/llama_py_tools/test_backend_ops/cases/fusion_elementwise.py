@@ -16,7 +16,7 @@ EPS = [0.0, 1e-4, 1.0]
 
 
 def _bound(type: GGMLType, **_: object) -> float:
-    """Return the error bound: a kernel may keep f32 where the chain rounds."""
+    """Return the error bound: a kernel may keep f32 although the chain rounds."""
     return {"f32": 5e-7, "f16": 5e-5}.get(type.name, 5e-3)
 
 

@@ -51,7 +51,7 @@ def experts_glu(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, glu: str, m: int, n: int, k: int,
     some: bool,
 ) -> Tensor:
-    """Build gated experts; some: of eight matrices, only those from the third on are present."""
+    """Build gated experts; some: the device has only matrices 2 and up of eight."""
     of, first = (8, 2) if some else (0, 0)
     ids = new((of or n_mats, n), I32, row_numbers(of or n_mats))
     ids, x = ops.view_2d(ids, n_used, n, ids.nb[1], 0), new((k, 1, n))
@@ -139,7 +139,7 @@ def topk_moe(
     new: Leaves, n_expert: int, n_used: int, n_tokens: int, with_norm: bool, biased: bool = False,
     gating: str = "softmax", scale: float = 0.0,
 ) -> Tensor:
-    """Build the router: probabilities of the experts, and weights of the chosen ones."""
+    """Build the router: probabilities of the experts, and weights of the chosen experts."""
     logits = new((n_expert, n_tokens), F32, uniform(-3, 3))
     if gating == "softmax":
         probs = ops.soft_max(logits)

@@ -56,7 +56,7 @@ for _name, (_function, _init) in UNARY.items():
 
 
 def _extremes(name: str, build: Callable[[Tensor], Tensor]) -> None:
-    """Declare a case with arguments at which a careless exponential overflows."""
+    """Declare a case with arguments that overflow a careless exponential."""
     values = (-150.0, -100.0, -89.0, -20.0, 0.0, 19.9, 20.1, 60.0, 89.0, 100.0, 150.0)
 
     @case(name, type=[F32], ne_a=[(len(values), 3, 1, 1)], range=["extreme"])

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/window.py; llama.cpp has none."""
+"""Cases of ggml_py/ops/window.py, which llama.cpp's tests lack."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from llama_py_tools.test_backend_ops.judges.mirror import Mirror, why_no_mirror
 
 
 class GgmlProgram:
-    """Nodes, each computed as a graph of its own: ggml joins none, so every value is there.
+    """Nodes, each computed as a separate graph: ggml fuses no nodes, so every value is stored.
 
-    A node that runs several times in a row is in its graph as often.
+    A node that runs several times in a row is repeated in its graph.
     """
 
     def __init__(self, ggml: Ggml, nodes: list[Tensor], n_threads: int) -> None:
@@ -29,7 +29,7 @@ class GgmlProgram:
 
 
 class GgmlDevice:
-    """libggml of the installed llama-cpp-python; BackendError if there is none."""
+    """libggml of the installed llama-cpp-python; BackendError if it is missing."""
 
     name = "ggml"
     kind = "cpu"

@@ -1,7 +1,7 @@
 """Binding of libggml through ctypes: the functions that compute one node, and their struct.
 
-ggml ends the process when a node breaks a rule (GGML_ASSERT). It calls back before it does; that
-call never returns, so the thread it came from sleeps for good and ours goes on.
+ggml ends the process when a node breaks a rule (GGML_ASSERT). It calls back first. That call never
+returns, so its thread sleeps forever and our thread continues.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ggml_py.errors import BackendError, UnsupportedOp
 from ggml_py.machine.extras import install_hint
 from ggml_py.opspec import OP_PARAMS_SIZE
 
-GRAPH_SIZE = 32  # nodes and leaves
+GRAPH_SIZE = 32  # maximum nodes and leaves
 MAX_NAMES = 160
-# The last name of each enumeration: how long one is, ggml does not tell.
+# The last name of each enumeration, because ggml does not report the length.
 LAST_NAMES = {
     "ggml_op_name": "GLU",
     "ggml_unary_op_name": "TRUNC",
@@ -121,7 +121,7 @@ class Ggml:
     def compute(self, node: int, times: int = 1, n_threads: int = 1) -> None:
         """Compute the node at this address; UnsupportedOp if ggml refuses or aborts.
 
-        With several threads an abort would stay unnoticed: they are for nodes known to work.
+        Threads of ggml would not report an abort: use several only for nodes known to work.
         """
 
         def run(backend: int) -> int:

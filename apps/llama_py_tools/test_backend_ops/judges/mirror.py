@@ -1,6 +1,6 @@
 """Conversion of a node to ggml's struct: op, parameters, and addresses of its tensors.
 
-No op is known by name here: parameters are laid out as in ggml, and sources in ggml's order.
+The code is independent of the op: parameters have ggml's layout, and sources ggml's order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llama_py_tools.test_backend_ops.judges.libggml import Ggml, GgmlTensor
 
 
 class Mirror:
-    """A node; its sources are leaves, whatever made them. Keep it while ggml has the address."""
+    """A node with all sources as leaves. Keep it alive while ggml has the address."""
 
     def __init__(self, ggml: Ggml, node: Tensor) -> None:
         self.struct = _leaf(node)

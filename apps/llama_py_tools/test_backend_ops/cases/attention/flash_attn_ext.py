@@ -175,7 +175,7 @@ def flash_attn_mixed(
 def flash_attn_shared(
     new: Leaves, hsk: int, hsv: int, nr: int, kv: int, nb: int, type_K: GGMLType, shared: bool
 ) -> Tensor:
-    """Build attention whose values are the beginning of the keys, as in latent attention."""
+    """Build attention whose values are the beginning of the keys, like latent attention."""
     k = new.half((hsk, kv, 1), 1, type_K)
     v = ops.view_4d(k, hsv, kv, 1, 1, *k.nb[1:], 0)
     mask = new((kv, nb), F16, kq_mask)
@@ -183,7 +183,7 @@ def flash_attn_shared(
 
 
 def sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Return a mask in which each token sees an eighth of the cells."""
+    """Return a mask that lets each token attend to an eighth of the cells."""
     order = rng.random(shape).argsort(-1)
     return np.where(order < max(1, shape[-1] // 8), rng.uniform(-1, 1, shape), -np.inf)
 

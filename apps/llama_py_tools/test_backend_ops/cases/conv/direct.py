@@ -116,7 +116,7 @@ def conv_2d_dw(
 
 @case("CONV_2D_DW", ne_input=[(17, 9, 5, 2)], type_kernel=[F32, F16], v=["image", "kernel"])
 def conv_2d_dw_strided(new: Leaves, ne_input: Shape, type_kernel: GGMLType, v: str) -> Tensor:
-    """Build the op with channels innermost in only one of both tensors, or with gaps between
+    """Build the op with channels innermost in only one tensor, or with gaps between
     planes."""
     a = new((3, 3, 1, ne_input[2]), type_kernel)
     if v == "kernel":

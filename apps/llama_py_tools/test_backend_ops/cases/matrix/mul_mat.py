@@ -68,7 +68,7 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", perf=True, flops=flops, type_a=TYPES + RARE + REST, m=[4096], n=[1, 512], k=[4096],
       prepared=[True])
 def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: bool) -> Tensor:
-    # A sum that happens to be near zero has no relative precision: few of them must not cancel.
+    # Sums near zero have no relative precision: results with few elements must not cancel.
     init = uniform(0, 1) if m * n < 6 else None
     a = (new.weight if prepared else new)((k, m), type_a, init)
     return ops.mul_mat(a, new((k, n), F32, init))

@@ -93,7 +93,7 @@ def mul_mat_id_some(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int,
     prepared: bool, first: int, of: int,
 ) -> Tensor:
-    """Multiply by chosen matrices; this device has only a part of them."""
+    """Multiply by chosen matrices; this device has only a part of the matrices."""
     ids = ops.view_2d(x := new((of, n), I32, row_numbers(of)), n_used, n, x.nb[1], 0)
     as_ = (new.weight if prepared else new)((k, m, n_mats), type_a)
     return ops.mul_mat_id(as_, new((k, 1, n)), ids, first=first, of=of)
