@@ -17,7 +17,7 @@ class Command(NamedTuple):
         module: Module with the command's `main` and `parser`.
         about: Line in `llama-py --help`; a command without one has a console script only.
         model: A model may follow the command's word.
-        ranks: What MPI ranks do: compute, serve (restart after a lost rank), or nothing (plan).
+        ranks: Task of MPI ranks: compute, serve (restart after a lost rank), or plan (idle).
     """
 
     module: str
@@ -30,7 +30,7 @@ class Command(NamedTuple):
         return import_module(self.module)
 
     def plans(self, words: Sequence[str]) -> bool:
-        """Return whether these arguments compute nothing; a profile does compute."""
+        """Return True if these arguments only plan; a profile computes."""
         return self.ranks == "plan" and words[:1] != ["profile"] and "--profile" not in words
 
 

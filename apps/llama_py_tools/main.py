@@ -1,4 +1,4 @@
-"""llama-py: every command behind one word, with the model as the first argument.
+"""llama-py: every command as a subcommand, with the model as the first argument.
 
 llama-py run sea-0.6b "Why is the sky blue?"
 llama-py chat user/model-GGUF:Q4_K_M

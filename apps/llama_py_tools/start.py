@@ -1,4 +1,4 @@
-"""Entry point of console scripts; it imports nothing else, so that Ctrl-C ends a command quietly
+"""Entry point of console scripts; other imports are delayed, so that Ctrl-C ends a command quietly
 while its modules are being loaded."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ class Start:
     """A console script: runs a command of `commands.COMMANDS` as a process.
 
     Args:
-        word: The command's word; "" is `llama-py`, whose first argument is the word.
+        word: The command's word; "" for `llama-py`, whose first argument is the word.
     """
 
     def __init__(self, word: str = "") -> None:
@@ -20,7 +20,7 @@ class Start:
             return self._written()
         except KeyboardInterrupt:
             return 130
-        except OSError as e:  # of what is printed before a command begins: help, completion
+        except OSError as e:  # errors of output before a command begins: help, completion
             from llama_py_tools.command.streams import drop_stdout, reader_left
 
             drop_stdout()

@@ -12,12 +12,12 @@ from llama_py_tools.command.progress import Progress
 from llama_py_tools.gguf.show import shape, value_text
 from llama_py_tools.models import session
 
-PART_KEYS = "split."  # where a value is in a split file says nothing of the model
+PART_KEYS = "split."  # positions of a value in a split file do not describe the model
 CHUNK = 2**24
 
 
 def compare(a: str, b: str, with_bytes: bool) -> int:
-    """Write a line for each difference; 1 if there is one, else 0."""
+    """Write a line for each difference; return 1 if a difference exists, else 0."""
     with GGUFFile.open(a) as first, GGUFFile.open(b) as second:
         n = 0
         for line in (*keys(first, second), *tensors(first, second, with_bytes)):

@@ -22,7 +22,7 @@ def change(
 ) -> None:
     """Write a file with other metadata and the same tensors.
 
-    Raises GGUFError for a key that is not there, and a value that is none of its kind.
+    Raises GGUFError for a missing key, and for a value that does not fit its type.
     """
     out = check_free(output, force)
     with GGUFFile.open(path) as file:

@@ -13,7 +13,7 @@ from llama_py_tools.gguf.sizes import shown
 from llama_py_tools.gguf.write import check_free, write
 from llama_py_tools.models import session
 
-PADDING = 32  # GGUF_DEFAULT_ALIGNMENT, by which sizes are counted
+PADDING = 32  # GGUF_DEFAULT_ALIGNMENT, to which sizes are rounded
 MAX_PARTS = 0xFFFF
 KEYS = ("split.no", "split.count", "split.tensors.count")
 
@@ -27,7 +27,7 @@ def split(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Write the parts of a file; GGUFError if it is one of several already."""
+    """Write the shards of a file; GGUFError if the file is already split."""
     with GGUFFile.open(path) as file:
         if len(file.paths) > 1:
             raise GGUFError(f"{path}: is split already; merge it first")
@@ -55,7 +55,7 @@ def split(
 def cut(
     tensors: Iterable[TensorInfo], max_tensors: int, max_size: int
 ) -> Iterator[list[TensorInfo]]:
-    """Yield the tensors of each shard, none empty; a tensor above max_size gets its own shard."""
+    """Yield the tensors of each shard; a tensor above max_size gets its own shard."""
     part: list[TensorInfo] = []
     size = 0
     for t in tensors:

@@ -33,7 +33,7 @@ def quantize(
     force: bool,
     n_threads: int,
 ) -> None:
-    """Write the file, or only say what would be written."""
+    """Write the file, or only print the planned changes."""
     imatrix = _imatrix(imatrix_path, include, exclude)
     with GGUFFile.open(path) as file:
         if wishes.overrides:

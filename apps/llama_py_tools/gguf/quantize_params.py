@@ -153,7 +153,7 @@ class QuantizeParams(Params):
 def target(o: QuantizeParams) -> tuple[str, str, int]:
     """Return the new file, the name of its type, and the number of threads, 0 for all.
 
-    Raises ValueError for words that are none of these.
+    Raises ValueError for any other words.
     """
     words = list(o.words)
     try:

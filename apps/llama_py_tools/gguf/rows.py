@@ -43,7 +43,7 @@ class RowWorkers:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
     def of(self, job: TensorJob) -> Iterator[tuple[memoryview, int]]:
-        """Yield the bytes of a tensor in order, and the number of source bytes read for them."""
+        """Yield the bytes of a tensor in order, each with the number of source bytes it needed."""
         raw = job.source.data
         if job.copies:
             step = 4 * ELEMENTS
@@ -82,7 +82,7 @@ class RowWorkers:
                 yield task, piece.nbytes
 
     def _importance(self, job: TensorJob) -> Floats | None:
-        """Return the importance [n_matrices, n_per_row]; None if there is none, or of another
+        """Return the importance [n_matrices, n_per_row]; None if it is missing or of another
         shape."""
         found = self.imatrix.weights(job.source.name) if self.imatrix else None
         n = job.source.ne[0] * job.source.ne[2]

@@ -116,6 +116,6 @@ def plain(value: Any) -> Any:
 
 
 def shape(t: TensorInfo) -> list[int]:
-    """Return a tensor's shape without trailing ones."""
+    """Return a tensor's shape without trailing dimensions of 1."""
     n = max((i + 1 for i, size in enumerate(t.ne) if size != 1), default=1)
     return list(t.ne[:n])

@@ -26,7 +26,7 @@ from llama_py_tools.models import session
 if TYPE_CHECKING:
     from llama_py import Context, Model
 
-MANY = 40  # tokens that are really decoded: what runs often is laid out anew on its way
+MANY = 40  # decoded tokens: frequent code is repacked after a while
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def _warm(args: argparse.Namespace, n_seqs: int) -> None:
-    """Prepare for so many sequences together."""
+    """Prepare the kernels for n_seqs parallel sequences."""
     from llama_py.context.warmup import make_all_ready
     from llama_py.decoding.drafting.needs import n_planes, needs_nextn
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from llama_py.gguf.file import GGUFFile, TensorInfo
 
-CHUNK = 2**20  # elements that are looked at together
+CHUNK = 2**20  # elements checked together
 
 
 def check_tensors(file: GGUFFile, progress: Callable[[int, int, str], None]) -> None:

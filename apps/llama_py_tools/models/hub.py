@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 PRESET = "preset.ini"  # at the top of a repository
 REACH_S = 10  # until a hub that does not respond counts as unreachable
-USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice where no type is asked for
+USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice without a requested type
 _OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # in names of no models
 _UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # of requests and httpx
 _TYPE = re.compile(
@@ -37,7 +37,7 @@ def fetched(file: FileParams) -> str:
 
 
 def fetched_eyes(file: FileParams) -> str:
-    """Fetch the encoder of images beside a model and return its path; empty without one."""
+    """Download the vision encoder next to a model; return its path, or "" without one."""
     file, name, names = _wanted(file)
     found = eyes_of(name, names)
     return downloaded(file, found) if found else ""
@@ -54,7 +54,7 @@ def fetched_preset(file: FileParams) -> str:
 
 def eyes_of(name: str, names: Sequence[str]) -> str:
     """Return the vision encoder (mmproj) for a model of a repository: in its folder or above, of
-    the nearest precision (common_download: find_best_sibling); "" if there is none."""
+    the nearest precision (common_download: find_best_sibling), or ""."""
 
     def bits(name: str) -> int:
         kind = _TYPE.search(_PART.sub(".gguf", name))
@@ -111,21 +111,21 @@ def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
 
 
 def bytes_there(repo: str) -> int:
-    """Count bytes of a repository's files in the cache, with those that are still being fetched."""
+    """Count bytes of a repository's files in the cache, including incomplete downloads."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     blobs = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
     try:
         return sum(path.stat().st_size for path in blobs.iterdir())
-    except OSError:  # nothing yet, or a file was renamed meanwhile
+    except OSError:  # no folder yet, or a file was renamed in between
         return 0
 
 
 def removed(name: str) -> bool:
     """Remove a model of `cached_names` from the cache; return False if it is not cached.
 
-    Only files of its own repository go: others may have the same commit. The repository's other
-    models stay; the folder goes with the last of them. Raises OSError if a file cannot be removed.
+    Deletes only files of the model's repository: other repositories may have the same commit.
+    The folder is deleted with its last model. Raises OSError if a file cannot be removed.
     """
     for repo in _repos(_library()):
         files = [(file, path) for revision in _revisions(repo) for file, path in _paths(revision)]
@@ -244,15 +244,15 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _names(file: FileParams) -> tuple[FileParams, list[str]]:
-    """List a repository's files; those in the cache if offline, or if the hub is unreachable.
+    """List a repository's files; if offline or if the Hub is unreachable, its cached files.
 
-    The options returned are offline if the list is that of the cache: later requests would only
-    repeat the failure, which the library retries for 20 seconds each.
+    The returned options are offline if the list is from the cache: later requests would fail as
+    well, and the library retries each of them for 20 seconds.
     """
     hub, repo, why = _library(), file.hf_repo.partition(":")[0], ""
     if not file.offline:
         try:
-            # This request, unlike those that list a tree, is not retried.
+            # This request, unlike tree requests, is not retried.
             found = hub.HfApi().model_info(repo, token=file.hf_token or None, timeout=REACH_S)
             return file, sorted(one.rfilename for one in found.siblings or ())
         except Exception as e:  # of many classes without a common base

@@ -1,8 +1,8 @@
 """Models by short name: `llama-py run sea-0.6b`, `-m sea-0.6b`.
 
-A name is that of a file without `.gguf`, or its beginning, in any case of letters; `NAME:TYPE` says
-which, as `sea-0.6b:q4_k_m`. Files are looked for in LLAMA_PY_MODELS (folders, as PATH has them),
-in the folder of -mu, and in the hub's cache.
+A name is the file's name without `.gguf`, or its beginning, in upper or lower case. `NAME:TYPE`
+selects a type, such as `sea-0.6b:q4_k_m`. The search covers LLAMA_PY_MODELS (folders in the format
+of PATH), the folder of -mu, and the Hub's cache.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def folders() -> list[Path]:
 
 
 def known() -> dict[str, Path]:
-    """Return paths by name, those of the folders before those of the Hub's cache."""
+    """Return paths by name, with the folders before the Hub's cache."""
     found: dict[str, Path] = {}
     for path in _files():
         found.setdefault(name_of(path), path)
@@ -41,7 +41,7 @@ def is_name(text: str) -> bool:
 
 
 def find(name: str) -> Path | None:
-    """Return the model with this name, None if there is none; ModelError if it is ambiguous."""
+    """Return the model with this name, or None; ModelError if the name is ambiguous."""
     if not is_name(name):
         return None
     models = known()

@@ -46,7 +46,7 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
     open_streams()
     gc.unfreeze()  # of a run before
-    gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
+    gc.disable()  # startup makes little garbage; collecting it takes a tenth of the time
     display = Kernels(elsewhere=tell)
     how, flags = read(args, CommonParams), getattr(args, "flag_of", {})
     logs.set_up(replace(how, log_file=""), flags)
@@ -60,7 +60,7 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     except KeyboardInterrupt:
         return EXIT_CTRL_C
     except Exception as e:
-        if reader_left(e):  # there is nobody to tell
+        if reader_left(e):  # stdout has no reader
             drop_stdout()
             return EXIT_FAILURE
         _report(e, how.verbose)
@@ -72,7 +72,7 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once, whatever its threads do."""
+    """End this process at once, regardless of its threads."""
     LINE.wipe()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
@@ -137,7 +137,7 @@ def demo_model() -> str:
 
 
 def loading() -> None:
-    """Say on a terminal that it is, before modules are imported: that takes a second."""
+    """Draw `loading ...` on a terminal before modules are imported, as this takes a second."""
     if on_terminal():
         LINE.draw("loading ...")
 
@@ -176,7 +176,7 @@ def fetch_draft(args: argparse.Namespace) -> None:
 
 
 def _named_file(name: str) -> str:
-    """Return the path as it is, or a short name's path if there is no such file."""
+    """Return the path unchanged, or a short name's path if the file does not exist."""
     if Path(name).suffix == ".gguf" or Path(name).exists():
         return name
     from ggml_py.errors import ModelError
@@ -205,7 +205,7 @@ def open_model(args: argparse.Namespace, **more: Any) -> Model:
 def load(file: FileParams, params: ModelParams, n_threads: int | None = None) -> Model:
     """Load a model, or the demo model, on devices that are set up first. Only a CPU can repack.
 
-    With `auto`, a GPU that fails leaves it to the CPU.
+    With `auto`, the CPU replaces a GPU that fails.
     """
     loading()
     import llama_py
@@ -260,7 +260,7 @@ def _may_do_without(params: ModelParams, devices: Sequence[Device]) -> bool:
 def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context:
     """Create a context by the options; `more` are fields of ContextParams that override them.
 
-    With `auto`, a GPU that fails leaves it to the CPU.
+    With `auto`, the CPU replaces a GPU that fails.
     """
     from ggml_py.errors import AllocError, BackendError
 
@@ -269,7 +269,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
     how = replace(params, **{"forms": forms, **more})
     try:
         ctx = _steered(model.context(**vars(how)), read(args, SteeringParams))
-        gc.freeze()  # what is here now stays to the end
+        gc.freeze()  # the present objects are permanent
         gc.enable()
         tell_memory(ctx.memory_breakdown())
         return ctx
@@ -282,7 +282,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
 
 
 def tell_memory(breakdown: Mapping[str, Mapping[str, int]]) -> None:
-    """Tell the memory of each rank, if there are several."""
+    """Print the memory of each rank, if there are several."""
     from llama_py_tools.command.ranks import memory_of
 
     for line in memory_of(breakdown):
@@ -332,12 +332,12 @@ DEMO_PROMPT = "ROMEO:"
 
 
 def enough_context(args: argparse.Namespace, n_tokens: int) -> int:
-    """Return -c, or just enough cells, so that graphs are those of the smallest context."""
+    """Return -c, or just enough cells, so that graphs are for the smallest context."""
     return read(args, ContextParams).n_ctx or n_tokens
 
 
 def check_length(ctx: Context, ids: Sequence[int]) -> None:
-    """Raise ContextError, before any output, if the prompt leaves no room."""
+    """Raise ContextError, before any output, if the prompt does not fit."""
     from ggml_py.errors import ContextError
     from llama_py.batch.prompts import n_cells
 

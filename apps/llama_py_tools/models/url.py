@@ -28,8 +28,8 @@ def folder() -> Path:
 
 
 def downloaded(url: str, to: str, offline: bool) -> str:
-    """Return the path of a model, downloaded if needed; for shards that of the first, with all
-    others next to it. ModelError if the download fails."""
+    """Return the path of a model, downloaded if needed; for shards the first shard's path, with
+    all others next to it. ModelError if the download fails."""
     parts = urllib.parse.urlsplit(url)
     name = parts.path.rpartition("/")[2]
     if parts.scheme not in ("http", "https") or not name:
@@ -72,7 +72,7 @@ def _fetch(url: str, at: Path, offline: bool) -> None:
         raise ModelError(
             f"-mu {shown}: cannot be reached ({e.reason}); check the network"
         ) from None
-    except (http.client.InvalidURL, ValueError):  # their texts have parts of it
+    except (http.client.InvalidURL, ValueError):  # messages with parts of the URL
         raise ModelError(
             f"-mu {shown}: this is no URL of a file; check its host and path"
         ) from None
@@ -84,7 +84,7 @@ def _fetch(url: str, at: Path, offline: bool) -> None:
 
 
 def _request(url: str) -> urllib.request.Request:
-    """Return a request whose name and password are a header, for this host only."""
+    """Return a request with name and password in a header, for this host only."""
     parts = urllib.parse.urlsplit(url)
     secret, mark, host = parts.netloc.rpartition("@")
     request = urllib.request.Request(parts._replace(netloc=host).geturl())
