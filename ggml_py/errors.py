@@ -10,10 +10,10 @@ GGMLError
 └── ModelError         a model file or a request that does not fit the model
     ├── GGUFError          the bytes are not a GGUF file this reader can trust
     ├── UnknownArchitecture
-        ├── HParamsError       a metadata key is missing or has an invalid value
-        ├── WeightsError       tensors missing, unused or of a wrong shape, all in one message
-        ├── TokenizerError
-        ├── GrammarError       a malformed or too large grammar, schema or expression
+    ├── HParamsError       a metadata key is missing or has an invalid value
+    ├── WeightsError       tensors missing, unused or of a wrong shape, all in one message
+    ├── TokenizerError
+    ├── GrammarError       a malformed or too large grammar, schema or expression
     ├── AnswerError        an answer that does not meet its JSON schema
     └── ContextError       a prompt or batch that does not fit the context
 """

@@ -154,7 +154,7 @@ def _to_int8(block: int, inverse: Callable[[Values], Values]) -> Callable[[Value
     Args:
         block: Values of a block. Blocks of 32 keep their step as float16.
         inverse: Function of the largest values: steps per unit, as a kernel computes them. A value
-               between two steps may round either way; next to an outlier, this error is large.
+            between two steps may round either way; next to an outlier, this error is large.
     """
 
     def rounded(x: Values) -> Values:

@@ -118,13 +118,13 @@ class Assignment:
             PINNED     it was decided before
             MEMORY     it has, or looks at, memory there
             INPUT      inputs of the graph are on the host
-                     WEIGHT     the device of its weight; OFFLOADED: weight copied for a large batch
-                     NEAR       the device of adjacent nodes
-                     UP         to a preferred device on the same memory
-                     SOURCES    the device of most sources
-                     SEEN       the device of the tensor that it views, or writes into
-                     READER     the device of its reader
-            Raises BackendError for a node that must write to memory that no device can write.
+            WEIGHT     the device of its weight; OFFLOADED: weight copied for a large batch
+            NEAR       the device of adjacent nodes
+            UP         to a preferred device on the same memory
+            SOURCES    the device of most sources
+            SEEN       the device of the tensor that it views, or writes into
+            READER     the device of its reader
+    Raises BackendError for a node that must write to memory that no device can write.
     """
 
     def __init__(
