@@ -1,4 +1,4 @@
-"""A stand-in for an OpenCL device that is not on this machine: it names ops that one could run."""
+"""A placeholder for an OpenCL device that is not on this machine: it names the supported ops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIGNMENT = 128
 
 
 class AbsentDevice(NullQueue, SeparateDevice):
-    """A GPU of which nothing is known but its name: there is no memory, and nothing is computed."""
+    """A GPU known only by its name: it has no memory, and does not compute."""
 
     description = "not on this machine"
     kind = "gpu"
@@ -39,4 +39,4 @@ class AbsentDevice(NullQueue, SeparateDevice):
         return None if total is None else total // 4
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Leave the weight as it is."""
+        """Return without changing the weight."""

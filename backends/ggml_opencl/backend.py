@@ -1,4 +1,4 @@
-"""OpenCL devices: opencl0, opencl1, ... in the order in which the platforms list them."""
+"""OpenCL devices: opencl0, opencl1, ... in the platforms' order."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ NO_DEVICE = (
 
 
 class OpenCLDevice:
-    """An OpenCL device with its context, an in-order queue for programs, and one for data that is
-    sent to it meanwhile."""
+    """An OpenCL device with its context, an in-order queue for programs, and a queue for data that
+    is sent at the same time."""
 
     alignment = ALIGNMENT
 
@@ -56,7 +56,7 @@ class OpenCLDevice:
         self._in_flight: list[tuple[cl.Event, list[cl.Event]]] = []
 
     def again(self, name: str, number: int = 0, n: int = 1) -> OpenCLDevice:
-        """Return the same device opened once more, with memory of its own."""
+        """Open the same device again, with separate memory."""
         other = OpenCLDevice(name, self.queue.device)
         other.kind = self.kind
         return other
@@ -86,7 +86,7 @@ class OpenCLDevice:
         return isinstance(buffer, OpenCLBuffer) and buffer.queue is self.queue
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Leave the weight as it is."""
+        """Return without changing the weight."""
 
     @property
     def fusions(self) -> Fusions[Launch]:
@@ -124,15 +124,15 @@ class OpenCLDevice:
             program.enqueue()
             done = cl.enqueue_marker(self.queue)
             self.queue.flush()
-        # events of what was sent keep its bytes alive, and wait when they are dropped
+        # send events keep their bytes alive, and block when they are released
         self._in_flight = [pair for pair in self._in_flight if not _is_over(pair[0])]
         self._in_flight.append((done, self._sent))
         self._sent = []
         return done
 
     def profiling(self) -> AbstractContextManager[list[KernelTime]]:
-        """Collect times of the kernels that run meanwhile, from the device's events. Programs then
-        run one after the other, on a queue that keeps times."""
+        """Collect times of the kernels in the `with` block, from the device's events. Programs then
+        run one after the other, on a queue with profiling."""
         return self.builder.profiler.times()
 
     def set_threads(self, n: int) -> None:
@@ -144,7 +144,7 @@ def _is_over(event: cl.Event) -> bool:
 
 
 def absent(name: str) -> AbsentDevice:
-    """Return the stand-in for a missing device: it has the kernels, and needs no OpenCL."""
+    """Return the placeholder of a missing device: it has the kernels, and needs no OpenCL."""
     return AbsentDevice(name)
 
 

@@ -27,7 +27,7 @@ _WHAT_TO_DO = {
     "MEM_OBJECT_ALLOCATION_FAILURE": "too little memory is left there; use a smaller n_ctx or"
     " n_ubatch, or fewer layers there (n_gpu_layers)",
 }
-_opened_by: list[int] = []  # the process, for what a driver has does not survive a fork
+_opened_by: list[int] = []  # process that opened the devices: driver state does not survive a fork
 
 
 def opened_here() -> None:
@@ -37,8 +37,8 @@ def opened_here() -> None:
 
 @contextmanager
 def failing(what: str) -> Iterator[None]:
-    """Raise BackendError for what OpenCL raises inside, and in a process forked from the one that
-    opened the devices."""
+    """Raise BackendError for OpenCL errors in the block, and in a process forked from the process
+    that opened the devices."""
     import pyopencl as cl
 
     if _opened_by and _opened_by[0] != os.getpid():

@@ -13,7 +13,7 @@ READABLE = ("f32", "f16", "bf16")
 
 
 def every(*conditions: When) -> When:
-    """Return a condition with the first reason of any of these."""
+    """Return a condition that reports the first reason of all conditions."""
 
     def check(node: Tensor) -> str:
         return next((reason for when in conditions if (reason := when(node))), "")
@@ -27,7 +27,7 @@ def operand(node: Tensor, index: int) -> Tensor | None:
 
 
 def typed(index: int, *names: str) -> When:
-    """Return a condition: a source (-1: the result), if there is one, has one of these types."""
+    """Return a condition: a source (-1: the result) is absent or has a given type."""
 
     def check(node: Tensor) -> str:
         t = operand(node, index)

@@ -1,5 +1,5 @@
-"""Indices that a kernel finds among its data and may not use: an item notes the first, and skips
-what the index would name; it is raised when results are read (kernels/_common.cl: IN_RANGE).
+"""Invalid indices in a kernel's data. A work item records the first invalid index and skips its
+access; the error is raised when results are read (kernels/_common.cl: IN_RANGE).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """The record of one device's queue: the number of the step, the index in two words, of how many
-    it had to be. Only what has checks costs a look at it.
+    """Record of one device's queue: the number of the step, the index in two words, and the
+    limit of the index. Only programs with checks read it.
     """
 
     def __init__(self, queue: cl.CommandQueue) -> None:

@@ -34,9 +34,9 @@ class Bound:
 
 
 class Profiler:
-    """Times the kernels of one device while someone asks for that.
+    """Measures the kernels of one device on request.
 
-    Queues that keep times are slower, so there is one of its own for it.
+    Queues with profiling are slower, so measurements use a separate queue.
     """
 
     def __init__(self, queue: cl.CommandQueue) -> None:
@@ -49,7 +49,7 @@ class Profiler:
 
     @contextmanager
     def times(self) -> Iterator[list[KernelTime]]:
-        """Collect the times of the kernels that run meanwhile in a list."""
+        """Collect the times of the kernels run in the `with` block in a list."""
         before, self._times = self._times, []
         try:
             yield self._times

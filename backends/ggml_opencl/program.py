@@ -1,4 +1,4 @@
-"""Programs from launches: kernels are built once a device, arguments bound once."""
+"""Programs from launches: kernels are built once per device, and arguments are bound once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...], str]
 class OpenCLProgram:
     """Kernel runs in order, on one in-order queue.
 
-    scratch: what they hand on; arguments of kernels keep nothing alive.
+    scratch: memory between the runs; kernel arguments do not keep memory alive.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class OpenCLProgram:
                 self.checking.check()
 
     def enqueue(self) -> None:
-        """Put the program into the device's queue, behind other work."""
+        """Append the program to the device's queue."""
         if self.checking is not None:
             self.checking.may_be = True
         if self.profiler.is_on:
@@ -76,8 +76,8 @@ class OpenCLProgram:
 class Builder:
     """The programs of one device, by family, types and macros.
 
-    The binaries stay on disk, by device, source and options: the driver's cache (PoCL, NVIDIA), or
-    pyopencl's where the driver has none.
+    The binaries are cached on disk, by device, source and options: in the driver's cache (PoCL,
+    NVIDIA), or in pyopencl's cache for other drivers.
     """
 
     def __init__(self, queue: cl.CommandQueue) -> None:
@@ -98,7 +98,7 @@ class Builder:
         return OpenCLProgram(self.profiler, bound, checking, scratch)
 
     def _scratch(self, tensors: list[Tensor]) -> OpenCLBuffer | None:
-        """Allocate the memory of all of them, one after the other."""
+        """Allocate one memory block that all tensors share."""
         if not tensors:
             return None
         memory = OpenCLBuffer(self.queue, max(t.nbytes for t in tensors), self.faults)
@@ -107,7 +107,7 @@ class Builder:
         return memory
 
     def build(self, runs: list[Launch], options: CompileOptions) -> None:
-        """Build the kernels that are missing; BackendError for one that does not compile."""
+        """Build the missing kernels; raise BackendError if one does not compile."""
         missing = {k: run for run in runs if (k := key(run)) not in self._programs}
         for done, (k, run) in enumerate(missing.items()):
             building.tell(BuildStage(done, len(missing), run.family))
@@ -162,8 +162,8 @@ class Builder:
 
 
 def options_of(device: cl.Device) -> Iterator[str]:
-    """Yield compiler options: that it is a GPU, and to round quotients and roots correctly if it
-    can, so that quantized blocks are those that a CPU makes."""
+    """Yield compiler options: a macro for GPUs, and correct rounding of quotients and roots if
+    supported, so that quantized blocks equal the CPU's blocks."""
     import pyopencl as cl
 
     if device.type & cl.device_type.GPU:

@@ -6,15 +6,15 @@ import os
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-SYSTEM = Path("/etc/OpenCL/vendors")  # where drivers of the machine are registered
+SYSTEM = Path("/etc/OpenCL/vendors")  # folder in which drivers of the machine are registered
 PACKAGE, LIBRARY = "intel-opencl-rt", "libintelocl.so"
-POCL = "pocl-binary-distribution"  # is found by the loader itself
+POCL = "pocl-binary-distribution"  # the loader finds this driver
 
 
 def use_installed() -> None:
-    """Let the loader use an installed package's driver where none is registered.
+    """Let the loader use an installed package's driver if no driver is registered.
 
-    The loader reads OCL_ICD_VENDORS when platforms are first asked for; what is set already stays.
+    The loader reads OCL_ICD_VENDORS at the first request for platforms; a preset value is kept.
     """
     if "OCL_ICD_VENDORS" in os.environ or any(SYSTEM.glob("*.icd")) or _installed(POCL):
         return
@@ -24,7 +24,7 @@ def use_installed() -> None:
 
 
 def _installed(package: str, name: str = "") -> Path | None:
-    """Return a file of an installed package by its name, "" for any; None if there is none."""
+    """Return a file of an installed package by its name, "" for any file; None if missing."""
     try:
         found = files(package) or ()
     except PackageNotFoundError:

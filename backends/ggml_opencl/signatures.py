@@ -1,4 +1,4 @@
-"""Kernel objects and their arguments, without what pyopencl does for each of them anew."""
+"""Kernel objects and their arguments, without pyopencl's repeated work for each of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MAKER = "generate_enqueue_and_set_args"
 
 
 def remember() -> None:
-    """Let pyopencl make the functions of a kernel's object once a signature: it reads them out of
-    a data base and compiles them for every object, which takes ten times as long as all the rest.
+    """Make pyopencl create the functions of a kernel object once per signature. By default, it
+    reads them from a database and compiles them per object, at ten times the cost of the rest.
     """
     from pyopencl import invoker
 
@@ -40,8 +40,8 @@ def remembering(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def set_arguments(kernel: cl.Kernel, arguments: Sequence[Any]) -> None:
-    """Set memory as memory; of bytes and numbers `Kernel.set_arg` would first try whether they are
-    one of four other things, by exceptions."""
+    """Set buffers as buffers; for bytes and numbers, `Kernel.set_arg` would first try four other
+    types by exceptions."""
     import pyopencl as cl
 
     set_bytes = getattr(kernel, "_set_arg_buf", kernel.set_arg)

@@ -18,14 +18,14 @@ WG = 64  # items of a work group, everywhere; _common.cl has the same
 class Launch:
     """One run of one kernel.
 
-    family, kernel   the .cl file and the function in it
+    family, kernel   the .cl file, and the function in the file
     tensors          its tensor arguments, in order
     groups           number of work groups of WG items in each dimension
     scalars          its other arguments: int as int32, float as float32
-    defines          macros of the program, besides T0, T1, ..: the types of the tensors
-    types            their names, where they are to be read as something else
+    defines          macros of the program, in addition to T0, T1, ..: the types of the tensors
+    types            type names that replace the tensors' types
     checked          the kernel indexes with data: its last arguments are CHECKED
-    scratch          those of its tensors that belong to no node: what the runs of one node hand on
+    scratch          tensors that belong to no node: data between the runs of one node
     macros           lines of further macros, which are not numbers
     """
 

@@ -1,5 +1,5 @@
-"""Chains of nodes that compute element by element, behind products of few columns, norms and
-convolutions: the host writes what happens to an element, `kernels/chain/` has the rest.
+"""Chains of elementwise nodes, after matmuls of few columns, norms and convolutions: the host
+writes the statements for an element, and `kernels/chain/` has the rest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHAINS = Chain(is_by_element, can_begin)
 
 
 class Writer:
-    """Statements that compute an element, and the leaves and numbers that they name."""
+    """Statements that compute an element, with their leaves and numbers."""
 
     def __init__(self, m: Match) -> None:
         self.match = m
@@ -92,8 +92,8 @@ class Writer:
 
 
 def taken_over(m: Match) -> Tensor | None:
-    """Return an operand whose bytes the result may have: one whose elements are read where they are
-    written, not a product's columns or the input of a convolution."""
+    """Return an operand whose bytes the result may overwrite: each element is read at its
+    position, unlike a matmul's columns or a convolution's input."""
     head, y = m.found["head"], m.result
     behind = [s.root for h in head for s in h.src if s is not None and HEADS[h.op] != "norm"]
     found = (s for s in m.operands if s.same_layout(y) and s.root not in behind)

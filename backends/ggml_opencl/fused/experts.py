@@ -14,7 +14,7 @@ def weighted_sum(m: Match) -> list[Launch]:
     return [Launch("fused/experts", "weighted_sum", tensors, items(m["sum"].n_elements))]
 
 
-MOST = 1024  # experts, whose probabilities a group keeps
+MOST = 1024  # maximum number of experts, whose probabilities a work group stores
 
 
 def routed(m: Match) -> str:

@@ -1,4 +1,4 @@
-"""Products of few columns with the steps behind them: rows of a cache, a gated unit."""
+"""Matmuls of few columns fused with their readers: rows of a cache, a GLU."""
 
 from __future__ import annotations
 

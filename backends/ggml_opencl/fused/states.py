@@ -1,5 +1,5 @@
-"""Recurrences that leave their states where CPY would put them: the kernels of the single nodes are
-told the rows of the cache."""
+"""Recurrences that write their states to the destination of CPY: the single nodes' kernels get
+the rows of the cache."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The kernels' source: one .cl file a family, one a quantization type; all use _common.cl.
+"""Source of the kernels: one .cl file per family or quantization type; all use _common.cl.
 
-A line GRID(name) stands for a codebook of `ggml_py.grids`, a line PART(name) for what several
-families share: the file of that name, once.
+A line GRID(name) is replaced by a codebook of `ggml_py.grids`, a line PART(name) by the file of
+that name, which several families share, once per program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def quantized_types() -> frozenset[str]:
 @cache
 def types_with(function: str) -> tuple[str, ...]:
     """Return the types whose file has this function: `element`, which reads one value, or
-    `quantize`, which makes a block."""
+    `quantize`, which writes a block."""
 
     def has(name: str) -> bool:
         return f" {function}_{name}(" in (_HERE / "quants" / f"{name}.cl").read_text("utf-8")
@@ -47,7 +47,7 @@ def source(family: str, types: tuple[str, ...], macros: str = "") -> str:
 
 
 def with_parts(text: str, known: set[str]) -> str:
-    """Return a text with the parts that it names, and those that they name, unless in `known`."""
+    """Return a text with all parts that it names, directly or indirectly, except `known` parts."""
 
     def part(line: re.Match[str]) -> str:
         if line[1] in known:
