@@ -1,4 +1,4 @@
-"""Descriptions of a rank: values that must be equal on all of them, and texts to show."""
+"""Descriptions of a rank: values that must be equal on all ranks, and texts to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in for a rank that was not started, which names ops it would run and counts memory."""
+"""A placeholder for a missing rank, which names ops that the rank would run and counts memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "mpi"
 
 
 class AbsentRank(SeparateDevice):
-    """A rank whose CPU is of the same kind as this machine's, which answers for it."""
+    """A rank that is not started; this machine's CPU, of the same type, answers for it."""
 
     kind = RankDevice.kind
 

@@ -47,7 +47,7 @@ class RankBuffer(RankMemory):
     is_host = False
 
     def __init__(self, world: World, rank: int, size: int, handle: int = 0) -> None:
-        """handle: of memory that is there already"""
+        """handle: of memory that already exists"""
         super().__init__(rank, handle or next(handles))
         self.world, self.size = world, size
         if not handle:
@@ -84,7 +84,7 @@ class RankBuffer(RankMemory):
 
 
 class RankProgram:
-    """A program that another rank compiled. Running it tells that rank; readers of results wait."""
+    """A program that another rank compiled. `run` sends an order; readers of results wait."""
 
     def __init__(self, world: World, rank: int, handle: int) -> None:
         self.rank, self.handle = rank, handle
@@ -98,7 +98,7 @@ class RankProgram:
 
 
 class RankDevice:
-    """The CPU of another rank, of the same kind as this one's, which answers for it."""
+    """The CPU of another rank, of the same type as this CPU, which answers for it."""
 
     kind = "accel"
     elsewhere = True

@@ -17,7 +17,7 @@ from ggml_py.tensor import Tensor
 
 
 class Meetings:
-    """Exchanges of one rank, with memory to receive as much as the largest needs."""
+    """Exchanges of one rank, with memory to receive the parts of the largest exchange."""
 
     def __init__(self, world: World, device: Device) -> None:
         self.world, self.device = world, device
@@ -28,8 +28,8 @@ class Meetings:
     ) -> Program:
         """Return the program that sums parts of several ranks.
 
-        parts       this rank's, by position: several where devices share its memory
-        ranks       those of all parts, None where there is none
+        parts       this rank's parts, by position: several if devices share its memory
+        ranks       the ranks of all parts, None for a missing part
         receivers   positions of parts that are not added, but get the sum
         """
         others = {i: r for i, r in enumerate(ranks) if r is not None and i not in parts}
@@ -85,9 +85,9 @@ class Exchange:
 
 
 class Staggered:
-    """An exchange of a part that is made in pieces, each of which leaves while the next is made.
+    """An exchange of a part computed in pieces; each piece is sent while the next is computed.
 
-    pieces  a program, and where its bytes end
+    pieces  a program, and the end of its bytes
     """
 
     def __init__(self, exchange: Exchange, pieces: Sequence[tuple[Program, int]]) -> None:
@@ -99,9 +99,9 @@ class Staggered:
         ]
 
     def run(self, made: Callable[[], object] | None = None) -> None:
-        """Send all pieces, whatever fails, as others wait for them; then raise the failure.
+        """Send all pieces despite failures, as other ranks wait for them; then raise the failure.
 
-        made  is called once all pieces are there
+        made  function to call once all pieces are computed
         """
         world = self.exchange.world
         try:

@@ -2,7 +2,7 @@
 
 A launcher that sees a rank die kills all others at once, with or without a message. So the launcher
 starts a small process, which starts the rank and outlives it to report which rank it was. It also
-kills a rank that hangs in the beginning or the end of MPI, when no other rank can check on it.
+kills a rank that hangs at the start or the end of MPI, when no other rank can check on it.
 
 This runs first: it imports only modules that load fast.
 """

@@ -59,8 +59,8 @@ class KeptWeights:
         return found
 
     def keep(self, digest: str, data: Bytes) -> Bytes:
-        """Return the same bytes, mapped if they could be kept; the least recently used parts
-        make room for them."""
+        """Store the bytes and return them, mapped if that succeeds; evict the least recently used
+        parts if needed."""
         try:
             with _made() as folder:
                 if not self._make_room(folder, data.size):
@@ -98,13 +98,13 @@ class KeptWeights:
 
 
 def path() -> Path | None:
-    """Return the directory, which need not exist; None where there is no home."""
+    """Return the directory, which need not exist; None without a home directory."""
     root = cache_root()
     return None if root is None else root / "weights"
 
 
 def about() -> FolderAbout | None:
-    """Return the directory's number of parts and bytes; None if nothing was ever kept."""
+    """Return the directory's number of parts and bytes; None if it does not exist."""
     try:
         with _folder() as folder:
             found = [s for name, s in folder.files() if _OURS.fullmatch(name)]

@@ -1,4 +1,4 @@
-"""Connections of all ranks to rank 0, beside MPI."""
+"""Connections of all ranks to rank 0, in addition to MPI."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 TRY = 3.0  # seconds for an address to answer
-HELLO = 64  # bytes of what a rank says first, at most
+HELLO = 64  # maximum bytes of a rank's first message
 WELCOME = b"+"
 
 
 def connected(comm: MPI.Intracomm, hosts: Sequence[str]) -> dict[int, socket.socket]:
-    """Return rank 0's connections to all others, or in these the one to rank 0; all must call it.
+    """Return rank 0's connections to all others, or another rank's to rank 0. All ranks call it.
 
     BackendError in all ranks, if one cannot reach rank 0.
     """
@@ -69,7 +69,7 @@ def _server(backlog: int) -> socket.socket:
 
 
 def _accept(server: socket.socket, token: str, n: int, found: dict[int, socket.socket]) -> None:
-    """Accept until all have sent the token and their rank; strangers are not waited for."""
+    """Accept until all ranks have sent the token and their rank; ignore other clients."""
     until = time.monotonic() + limit()
     server.setblocking(False)
     with suppress(OSError, ValueError), selectors.DefaultSelector() as watched:
@@ -102,14 +102,14 @@ def _accept(server: socket.socket, token: str, n: int, found: dict[int, socket.s
 
 
 def _heard(line: socket.socket) -> bytes:
-    """Return the bytes that have come; a line's end if nothing will come."""
+    """Return the received bytes, or a line's end after the last byte."""
     with suppress(OSError):
         return line.recv(HELLO) or b"\n"
     return b"\n"
 
 
 def _rank_of(said: bytes, token: str) -> int | None:
-    """Return the rank that sent this; 0: a stranger; None: the message is not complete yet."""
+    """Return the rank that sent this; 0: another client; None: the message is incomplete."""
     hello, end, _ = said.partition(b"\n")
     if not end:
         return 0 if len(said) >= HELLO else None
@@ -130,8 +130,8 @@ def _to_first(where: list[str], port: int, hello: bytes) -> socket.socket | None
 
 
 def _addresses() -> Iterator[str]:
-    """Yield this machine's addresses, of its name and on Linux of all interfaces, IPv4 first; not
-    those of one link, which mean nothing elsewhere."""
+    """Yield this machine's addresses, of its name and on Linux of all interfaces, IPv4 first,
+    without link-local addresses, which are invalid elsewhere."""
     found = [*_named(), *_of_interfaces()]
     yield from (a for a in found if ":" not in a)
     yield from (a for a in found if ":" in a and not a.startswith("fe80:"))

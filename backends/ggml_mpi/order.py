@@ -23,7 +23,7 @@ class Word:
 class Order(Word, ABC):
     """A message that makes a rank do something."""
 
-    meets: ClassVar[bool] = False  # whether another rank waits for what is done
+    meets: ClassVar[bool] = False  # True if another rank waits for the result
 
     @abstractmethod
     def obey(self, here: Any) -> Any:
@@ -32,7 +32,7 @@ class Order(Word, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Settle(Order):
-    """A question for what went wrong: every answer has it."""
+    """A request for the rank's failure, which is part of every answer."""
 
     def obey(self, here: Any) -> None:
         return

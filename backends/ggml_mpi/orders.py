@@ -1,4 +1,4 @@
-"""Orders of rank 0 to another rank, in which `obey` runs."""
+"""Orders from rank 0 to another rank, which runs `obey`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Free(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Map(Order):
-    """Take bytes of a file for a buffer. The answer is its size, or 0 if there is no such file.
+    """Use bytes of a file for a buffer. The answer is its size, or 0 if the file is missing.
 
     size, digest   of the file, see `files.digest_of`
     """
@@ -115,8 +115,8 @@ class Map(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Find(Order):
-    """Take bytes that were sent here before for a buffer, whose number is the handle. The answer is
-    whether they are there."""
+    """Use previously received bytes for a buffer, whose number is the handle. The answer is
+    True if the rank has these bytes."""
 
     handle: int
     size: int
@@ -218,7 +218,7 @@ class Receive(Order):
 
 
 def take(world: World, source: int, buffer: Buffer, offset: int, size: int) -> None:
-    """Receive what another rank sends into memory."""
+    """Receive bytes from another rank into memory."""
     if isinstance(buffer, HostBuffer):
         world.receive(source, buffer.view(offset, size))
         return
@@ -278,8 +278,8 @@ class PrepareAll(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare(Order):
-    """Lay a weight out anew. The answer is its layout, and the size of its new memory, which the
-    handle is for; 0: it is where it was."""
+    """Repack a weight. The answer is its layout, and the size of its new memory, which gets the
+    handle; 0: the memory is unchanged."""
 
     weight: Tensor
     uses: Sequence[str]
@@ -313,7 +313,7 @@ class Compile(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Meet(Order):
-    """A program that exchanges a part with those of other ranks. See exchange.Exchange."""
+    """Create a program that exchanges a part with other ranks' parts. See exchange.Exchange."""
 
     meets = True
     handle: int
@@ -338,16 +338,16 @@ class RunProgram(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Join(RunProgram):
-    """Run what `Meet` has made."""
+    """Run the program created by `Meet`."""
 
     meets = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stagger(Order):
-    """Run what `Meet` has made, with the product before it, piece by piece: see exchange.Staggered.
+    """Run the program of `Meet` and the matmul before it, piece by piece: see exchange.Staggered.
 
-    pieces  handles of their programs, and where the bytes of each end
+    pieces  handle of each piece's program, and the end of its bytes
     """
 
     handle: int
@@ -365,7 +365,7 @@ class Stagger(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Blank(Order):
-    """A question for so many bytes, to see how long they take."""
+    """A request for `size` bytes, to measure the transfer time."""
 
     size: int
 
@@ -375,7 +375,7 @@ class Blank(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSent(Order):
-    """Messages and bytes that this rank has sent so far."""
+    """Return the number of messages and bytes that this rank has sent."""
 
     def obey(self, here: Here) -> tuple[int, int]:
         return here.world.sent.n, here.world.sent.n_bytes

@@ -26,8 +26,8 @@ from ggml_py.tensor import Tensor
 
 PIECES = 8  # of a product, or fewer
 LEAST = 80  # tokens of a piece: few are multiplied otherwise (ggml_cpu), with other last bits
-TILE = 16  # tokens; pieces end at a multiple of it
-FAST = 2e8  # bytes per second from which pieces cost more than they save
+TILE = 16  # tokens; the end of a piece is a multiple
+FAST = 2e8  # bytes per second above which pieces cost more than they save
 SAMPLE, TIMES = 2**20, 3  # bytes to measure the rate with, and repetitions
 
 
@@ -86,7 +86,7 @@ def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tupl
 
 
 def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
-    """Return each rank's product for a sum; empty unless each rank's split ends with it."""
+    """Return each rank's matmul for a sum; empty unless each rank's split ends with it."""
     total = next(t for t in splits[i].nodes if t.op == "REDUCE")
     parts = [_product(t) for t in total.src if t is not None]
     found = {rank_of(t): t for t in parts}

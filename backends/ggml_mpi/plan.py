@@ -1,4 +1,4 @@
-"""A plan over ranks: what each does in a run is kept there, so a run is one message to each."""
+"""A plan over ranks: each rank stores its orders, so a run is one message to each rank."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ggml_py.plan.assign import is_view
 from ggml_py.plan.waves import written
 from ggml_py.tensor import Tensor
 
-WITH_RUN = 2**14  # bytes of an input, at most, that go with the message of a run
+WITH_RUN = 2**14  # maximum bytes of an input sent in a run's message
 
 Step = Callable[[], None]
 
 
 class RankPlan(Plan):
-    """Every rank does its part in the order of the plan, and waits for others only where bytes pass
-    between them. Ctrl-C waits for the end of a run, since other ranks wait for this one.
+    """Plan whose ranks each run their part in order, and wait for others only if bytes pass
+    between the ranks. Ctrl-C waits for the end of a run, since other ranks wait for rank 0.
     """
 
     def __init__(self, world: World, graph: Graph, splits: list[Split]) -> None:
@@ -49,7 +49,7 @@ class RankPlan(Plan):
         with self.world.whole():
             try:
                 problem = self._together()
-            except BaseException as e:  # others wait for what is not done
+            except BaseException as e:  # other ranks wait for the missing data
                 self.world.give_up(e if isinstance(e, Exception) else BackendError(repr(e)))
         if problem is not None:
             self.world.settle(self.world.named(problem))
@@ -60,7 +60,7 @@ class RankPlan(Plan):
         yield
 
     def _together(self) -> Exception | None:
-        """Run rank 0's steps and return what failed here, if other ranks only notice it later."""
+        """Run rank 0's steps; return its failure if other ranks only notice it later."""
         problem: Exception | None = None
         given = {rank: _given(tensors) for rank, tensors in self.parts.given.items()}
         for rank, handle in self.handles.items():
@@ -82,8 +82,8 @@ def _given(tensors: Sequence[Tensor]) -> bytes:
 class _Parts:
     """The parts of a plan by rank.
 
-    orders  by rank; given: the tensors whose bytes go there with each run
-    here    what this rank does, and whether another has a part in it
+    orders  by rank; given: the tensors whose bytes are sent to the rank with each run
+    here    steps of this rank, each with True if another rank takes part in it
     """
 
     def __init__(self, world: World, splits: Sequence[Split]) -> None:
@@ -112,7 +112,7 @@ class _Parts:
         for one in meeting.there:
             order = orders.Stagger(handle=one.handle, pieces=pieces[one.rank].numbers)
             self._at(one.rank, order)
-        if isinstance(meeting.here, Exchange):  # which sends all, whatever fails
+        if isinstance(meeting.here, Exchange):  # sends all pieces despite failures
             self.here.append((Staggered(meeting.here, pieces[0].each).run, False))
 
     def _run(self, program: Program) -> None:

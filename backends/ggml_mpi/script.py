@@ -16,7 +16,7 @@ from ggml_py.backend import Buffer
 
 @dataclass(frozen=True, kw_only=True)
 class Put(Order):
-    """Write bytes that came with the run."""
+    """Write bytes of the run's message."""
 
     start: int
     buffer: Buffer
@@ -29,7 +29,7 @@ class Put(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Keep(Order):
-    """Keep orders, to be obeyed in turn."""
+    """Store orders, to be run in order."""
 
     handle: int
     orders: Sequence[Order]
@@ -40,9 +40,9 @@ class Keep(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Play(Order):
-    """Obey orders that are kept. All of them, even if one fails: other ranks wait for the next.
+    """Run stored orders: all of them, even if one fails, since other ranks wait for the next.
 
-    given  what `Put` writes
+    given  the bytes that `Put` writes
     """
 
     handle: int

@@ -29,7 +29,7 @@ class Message:
     """Bytes that passed between ranks, in nanoseconds of the rank that recorded it.
 
     kind    "send", "receive", "sum", or "pieces": a sum sent while its parts are computed
-    others  ranks that it was with
+    others  the other ranks of the message
     n       messages that this rank sent for it, n_bytes in total
     start   for a sum in pieces, when the last was computed: later time is not hidden
     """
@@ -118,7 +118,7 @@ _RECORDERS: list[_Recorder] = []  # one, while this rank records times
 
 @dataclass(frozen=True, kw_only=True)
 class Timed(Order):
-    """An order whose times are recorded when it is obeyed."""
+    """Order that records its times when it runs."""
 
     order: Order
 
@@ -190,7 +190,7 @@ def _ran(t: KernelTime) -> Ran:
 
 @contextmanager
 def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[RankTimes]]:
-    """Collect the times of these plans' runs in the block, by rank, without rank 0's kernels."""
+    """Yield a list for the times of these plans' runs, by rank, without rank 0's kernels."""
     found: list[RankTimes] = []
     own = _Recorder(world)
     before = [plan.parts.here for plan in plans]
@@ -242,7 +242,7 @@ def _ahead(world: World, rank: int) -> int:
 
 def waits(times: Sequence[RankTimes]) -> list[list[int]]:
     """Return nanoseconds that each rank's messages waited for the others to begin theirs; a
-    received message, or sum, pairs with the sent one of the same number."""
+    received message, or sum, pairs with the sent message of the same number."""
     begun: dict[tuple[Any, ...], list[int]] = {}
     for rank, own in enumerate(times):
         for m in own.messages:
@@ -267,7 +267,7 @@ def _key(rank: int, m: Message) -> tuple[Any, ...]:
 
 
 def _keys_of_others(rank: int, m: Message) -> list[tuple[Any, ...]]:
-    """Return keys of the same message in other ranks' records; a sent message has none."""
+    """Return keys of the same message in other ranks' records; empty for a sent message."""
     if m.kind == "receive":
         return [(m.others[0], "send", (rank,))]
     if m.kind in ("sum", "pieces"):

@@ -1,7 +1,7 @@
-"""Watch over all ranks: connections beside MPI, on which each says every second that it lives.
+"""Watch over all ranks: connections in addition to MPI, with a heartbeat every second.
 
-MPI tells nobody that a rank is gone. Each rank has a connection to rank 0: where it ends, or is
-silent for too long, a rank is lost, and with it the world of MPI; all ranks end.
+MPI does not report the loss of a rank. Each rank has a connection to rank 0. If it closes, or is
+silent for too long, the rank is lost. MPI cannot continue without it, so all ranks end.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from collections.abc import Callable, Mapping
 from ggml_mpi.keeper import limit, say
 
 EVERY = 1.0  # seconds
-PATIENCE = 2.0  # seconds in which a launcher ends all, once it has seen that one has ended
+PATIENCE = 2.0  # seconds in which a launcher ends all ranks after the end of one
 ALIVE, BYE = b".", b"/"
 
 Lost = Callable[[int, str], None]
 
 
 class Watch:
-    """Listens to other ranks from a thread of its own.
+    """Listener for other ranks, in a separate thread.
 
-    lost  what is done when one is lost: called with its number and what has become of it, in that
-          thread. It must end this process; so does what follows, if it does not.
+    lost  called in that thread with the number of a lost rank and the reason. It must end this
+          process; otherwise the caller ends it.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Watch:
             self._thread.start()
 
     def expect(self, rank: int) -> None:
-        """Wait from now on for the end of that rank, for as long as for a silent one."""
+        """Expect the end of that rank, within the time limit of a silent rank."""
         self._expected = rank, time.monotonic()
 
     def part(self) -> None:
@@ -91,7 +91,7 @@ class Watch:
         except OSError:
             said = b""
         if BYE in said:
-            with self._lock:  # another thread may be at them
+            with self._lock:  # shared with another thread
                 del self._peers[rank], self._heard[rank]
         elif said:
             self._heard[rank] = time.monotonic()
@@ -100,7 +100,7 @@ class Watch:
 
     def _look(self, now: float) -> None:
         for rank, heard in list(self._heard.items()):
-            # of those that hear rank 0 no more, the second speaks
+            # if several ranks lose rank 0, rank 1 reports it first
             if now - heard > limit() + PATIENCE * (self.rank > 1):
                 self._lose(rank, f"has not answered for {limit():g} s")
 

@@ -19,8 +19,8 @@ from ggml_py.fusion.uses import Uses
 from ggml_py.tensor import Shape, Tensor
 from ggml_py.types import TYPES, GGMLType
 
-Number = int  # of a tensor among those that are sent
-ITSELF = -1  # as its own source: what a cast writes into
+Number = int  # index of a tensor among the sent tensors
+ITSELF = -1  # a tensor that is its source: the destination of a cast
 
 
 class RankMemory:
@@ -112,10 +112,10 @@ class _Table:
 
 
 def steps_to_send(work: Sequence[Work], fusions: Fusions[Any]) -> Steps:
-    """Return work for a device in the form in which it is sent there."""
+    """Return work for a device in the format of messages."""
     nodes = [t for step in work for t in (step.match.nodes if isinstance(step, Fused) else [step])]
     table, steps = _Table(nodes), Steps()
-    for t in nodes:  # in order, so that none has to look far back
+    for t in nodes:  # in order, which limits the recursion of `of`
         table.of(t)
     for step in work:
         one = _fused(step, table, fusions) if isinstance(step, Fused) else table.of(step)
@@ -150,7 +150,7 @@ def _alone(t: Tensor) -> list[TensorRow]:
 
 
 def steps_to_run(sent: Steps, device: object) -> list[Work]:
-    """Return the work in what `steps_to_send` made, for the device that runs it."""
+    """Return the work of a message from `steps_to_send`, for the device that runs it."""
     tensors = _tensors(sent.rows)
     rules = device.fusions.rules if isinstance(device, Fuses) else []
     return [

@@ -54,8 +54,8 @@ class RankWorker:
             self._answer(order.number, value)
 
     def note(self, e: Exception, meets: bool) -> None:
-        """Keep a failure for the next answer, and mark all bytes that leave before it; end all
-        ranks if others wait for data that does not come."""
+        """Store a failure for the next answer, and mark all bytes sent before it; end all
+        ranks if others wait for data of this rank."""
         self._error = self._error or self.world.named(e)
         self.world.failed = True
         if meets:
@@ -66,12 +66,12 @@ class RankWorker:
         self.world.reply(number, error, value)
 
     def _buffer(self, handle: int) -> Buffer:
-        """Return the buffer of a handle, or a NullBuffer if there was no memory for it."""
+        """Return the buffer of a handle, or a NullBuffer if its allocation failed."""
         return self.buffers.get(handle) or NullBuffer(0)
 
 
 def local_device(at: World) -> Any:
-    """Return the CPU, with this rank's share of threads where several share a machine."""
+    """Return the CPU, with this rank's share of threads if ranks share a machine."""
     cpu: Any = find_device("cpu")
     cpu.set_threads(max(1, host.default_threads() // at.n_local))
     return cpu
@@ -84,7 +84,7 @@ def serve() -> None:
     try:
         RankWorker(here).serve()
         here.part()
-    except Exception as e:  # not of an order: this rank cannot go on, nor can others without it
+    except Exception as e:  # a failure outside of orders: the ranks cannot continue
         here.give_up(e)
 
 

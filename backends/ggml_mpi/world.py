@@ -49,9 +49,9 @@ R = TypeVar("R")
 
 
 def _with_others(method: Callable[Concatenate[World, P], R]) -> Callable[Concatenate[World, P], R]:
-    """Return a method for which a failure of MPI after another rank's death is reported by that
-    rank's keeper or the watch; without a report this rank ends all, since others would wait for
-    ever."""
+    """Return a method with handling of MPI failures after another rank's death. That rank's
+    keeper or the watch reports the death; without a report this rank ends all ranks, since
+    others would wait forever."""
 
     @wraps(method)
     def called(here: World, /, *args: P.args, **more: P.kwargs) -> R:
@@ -70,7 +70,7 @@ class Response(NamedTuple):
     """The response to a question.
 
     error   the first failure of the rank since the last response
-    failed  whether the rank failed, or got bytes from one that had
+    failed  True if the rank failed, or received bytes from a failed rank
     """
 
     number: int
@@ -98,7 +98,7 @@ class World:
     hosts    the machine of each
     watch    notices the end of a rank
     sent     counts the messages of this rank
-    failed   this rank, or one that it got bytes from, has an unreported failure: all bytes it sends
+    failed   True if this rank, or a sender to it, has an unreported failure: all bytes it sends
              then have the tag FAILED, so that the mark follows the results up to rank 0
     """
 
@@ -146,7 +146,7 @@ class World:
             self.abort(problem)
 
     def _farewell(self) -> Exception | None:
-        """End all ranks and return an unreported failure of one of them, or None."""
+        """End all ranks; return an unreported failure, or None."""
         numbers = {rank: self._put(rank, EndProcess()) for rank in range(1, self.size)}
         self._over = True
         problem = None
@@ -186,8 +186,8 @@ class World:
         self._leaving.append((self.comm.Isend([data, self.byte], rank, ORDER), data))
 
     def ask(self, rank: int, order: Word) -> Any:
-        """Give an order and wait for its result, and for all before. Raises a failure since the
-        last question, in that rank or one that it got bytes from."""
+        """Give an order and wait for its result, after all earlier orders. Raises a failure since
+        the last request, of that rank or a rank that sent it bytes."""
         with self._lock:
             found = self._answer(rank, self._put(rank, order))
             if found.failed:
