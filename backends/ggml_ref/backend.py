@@ -1,4 +1,4 @@
-"""The reference device: every op in float64 NumPy. Slow; others are compared with it."""
+"""The reference device: every op in float64 NumPy. Slow; tests compare other devices with it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RefBuffer(HostBuffer):
 
 
 class RefDevice:
-    """Plain host memory and the table of references; several may be made, by other names."""
+    """Plain host memory and the table of references; tests may create several, by other names."""
 
     description = "NumPy float64 reference"
     kind = "ref"
@@ -64,7 +64,7 @@ class RefDevice:
         return isinstance(buffer, RefBuffer) and buffer.owner is self
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
-        """Leave the weight as it is."""
+        """Return without changing the weight."""
 
     def compile(self, nodes: list[Tensor], options: CompileOptions) -> RefProgram:
         return RefProgram([(table.get(node), node) for node in nodes])

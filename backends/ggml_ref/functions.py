@@ -1,6 +1,6 @@
-"""NumPy's functions at the type of the references: of float64 comes float64.
+"""NumPy functions with the references' types: float64 in, float64 out.
 
-NumPy itself promises no more than arrays of some type, with which nothing that follows is checked.
+NumPy only annotates arrays of any type, which disables the type checks of later code.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ Axes = int | tuple[int, ...] | None
 
 
 def total(x: Values, axis: Axes = -1) -> Values:
-    """Return the sum along dimensions (None: all), which are left with size 1."""
+    """Return the sum along dimensions (None: all), which keep size 1."""
     out: Values = x.sum(axis=axis, keepdims=True)
     return out
 
 
 def mean(x: Values, axis: Axes = -1) -> Values:
-    """Return the mean along dimensions, which are left with size 1."""
+    """Return the mean along dimensions, which keep size 1."""
     out: Values = x.mean(axis=axis, keepdims=True)
     return out
 
 
 def largest(x: Values, axis: Axes = -1) -> Values:
-    """Return the maximum along dimensions, which are left with size 1."""
+    """Return the maximum along dimensions, which keep size 1."""
     out: Values = x.max(axis=axis, keepdims=True)
     return out

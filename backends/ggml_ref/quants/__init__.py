@@ -1,9 +1,9 @@
-"""The meaning of the bytes of a block type: one module a type, found by its name.
+"""The meaning of the bytes of a block type: one module per type, with the type's name.
 
 A module has `dequantize(blocks: uint8[n, type_size]) -> float32[n, block_size]` and, where ggml has
 a reference quantization, `quantize(x: float[...]) -> bytes` (ggml-quants.c:quantize_row_*_ref).
-Arithmetic is float32 in ggml's order, so that bytes and values are ggml's own. A type that ggml
-quantizes by data about the model has `approximate(x)` instead: near values, in bytes of its own.
+Arithmetic is float32 in ggml's order, so that bytes and values equal ggml's. A type that ggml
+quantizes by data about the model has `approximate(x)` instead: near values, in different bytes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def dequantizer(type: GGMLType) -> Dequantize | None:
 
 
 def quantizer(type: GGMLType) -> Quantize | None:
-    """Return the function from values to blocks, or None if there is none."""
+    """Return the function from values to blocks, or None if the type has none."""
     module = _module(type.name)
     return getattr(module, "quantize", None) or getattr(module, "approximate", None)
 
 
 def quantizes_as_ggml(type: GGMLType) -> bool:
-    """Return True if blocks are made as ggml makes them, so that ops can make them."""
+    """Return True if blocks equal ggml's blocks, so that ops can quantize to this type."""
     return hasattr(_module(type.name), "quantize")

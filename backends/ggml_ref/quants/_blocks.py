@@ -32,7 +32,7 @@ def half(x: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
 
 
 def low_high(q: U8) -> U8:
-    """Split [..., n] bytes into [..., 2n] nibbles: all low ones, then all high ones."""
+    """Split [..., n] bytes into [..., 2n] nibbles: all low nibbles, then all high nibbles."""
     return np.concatenate([q & 15, q >> 4], axis=-1)
 
 

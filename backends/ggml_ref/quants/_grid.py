@@ -1,7 +1,7 @@
 """Common parts of the iq1, iq2 and iq3 types: values are codebook points times a group's scale.
 
-ggml quantizes these types with importance weights and lists of neighbours; bytes here are not
-its own. A group's scale is the best of a few by squared error; then every point is the nearest one.
+ggml quantizes these types with importance weights and lists of near points; bytes here differ. A
+group's scale is the best of a few by squared error; then every point is the nearest one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Quantize = Callable[[npt.NDArray[np.floating]], bytes]
 EVEN = np.array([s | s.bit_count() % 2 << 7 for s in range(128)], np.uint8)
 """Eight signs of seven: the last one makes the number of minuses even (ksigns_iq2xs)."""
 
-DELTA = np.array([0.125, -0.125], np.float32)  # of iq1: what is added to all values of a point
+DELTA = np.array([0.125, -0.125], np.float32)  # of iq1: constant added to all values of a point
 
 BLOCKS = 1 << 10  # quantized at a time
-RATIOS = (0.9, 1.0, 1.15, 1.3)  # largest value / largest level: the first guesses of a scale
+RATIOS = (0.9, 1.0, 1.15, 1.3)  # largest value / largest level: the initial values of a scale
 
 
 @cache
@@ -72,7 +72,7 @@ def over_group(x: F32) -> F32:
 def fit(codebook: Search, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F32, F32]:
     """Return scales [..., 1, 1] of groups x [..., points, length], and how much each lessens x².
 
-    Every guess is refitted by least squares to the points it leads to; the best one wins.
+    Every initial scale is refitted by least squares to its points; the best one wins.
     """
     largest = np.abs(x).max(axis=(-2, -1), keepdims=True) / codebook.points.max()
     scale = gain = np.zeros_like(largest)

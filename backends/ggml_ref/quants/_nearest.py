@@ -1,8 +1,8 @@
 """The points of a codebook next to given values, for the quantization of the iq types.
 
 A codebook is a part of a lattice: the values of its points are levels. Rounding to levels gives a
-lattice point; only the NEAR points nearest to that one are compared (as in ggml, whose lists of
-neighbours have other lengths). About one search in a hundred misses a slightly better point.
+lattice point. Only the NEAR points nearest to that point are compared (like in ggml, whose lists
+have other lengths). About one search in a hundred misses a slightly better point.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ggml_ref.quants._blocks import F32
 Indices = npt.NDArray[np.intp]
 
 NEAR = 32
-FRACTION = 256  # Values are seen in steps of 1/256: float32 sums are exact, in any order.
+FRACTION = 256  # Values are rounded to steps of 1/256: float32 sums are exact, in any order.
 PIECE = 1024  # searches at a time
 
 
@@ -62,7 +62,7 @@ class Search:
 
 
 class Either(Search):
-    """The points of two codebooks of one size, those of the second behind those of the first."""
+    """The points of two codebooks of one size, with the second codebook's points last."""
 
     def __init__(self, first: Search, second: Search) -> None:
         self.parts = first, second
@@ -88,5 +88,5 @@ def search(name: str) -> Search:
 
 @cache
 def shifted(delta: float) -> Search:
-    """Return the codebook of iq1, eight times as large, with a delta: whole numbers."""
+    """Return the codebook of iq1, eight times as large, with a delta: integers."""
     return Search(8 * (block.float32(grid("iq1")) + np.float32(delta)))

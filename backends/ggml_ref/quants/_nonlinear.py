@@ -34,7 +34,7 @@ def fit(x: F32, n_try: int) -> F32:
 
 
 def _least_squares(x: F32, factor: F32, best: F32 | None = None) -> tuple[F32, F32]:
-    """Return the refitted scale and its gain; 0 where it does not beat `best`."""
+    """Return the refitted scale and its gain; 0 if it does not exceed `best`."""
     level = LEVELS[nearest_level(factor * x)]
     weight = x * x
     xq, qq = ordered_sum(weight * level * x), ordered_sum(weight * level * level)

@@ -16,7 +16,7 @@ def dequantize(blocks: U8) -> F32:
 
 
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
-    """Round to nearest even; a NaN stays a NaN."""
+    """Round to nearest even; a NaN is still a NaN."""
     bits = x.astype(np.float32).view(np.uint32)
     rounded = bits + (np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16
     quiet = bits >> 16 | 64

@@ -9,7 +9,7 @@ from ggml_ref.quants import _blocks as block
 from ggml_ref.quants import _grid as codebook
 from ggml_ref.quants._blocks import F32, U8
 
-# Of an index: eight bits in `low`, the ninth in one of the bits of `high`.
+# Index bits: eight bits in `low`, the ninth in a bit of `high`.
 BLOCK = np.dtype(
     [
         ("d", "<f2"),

@@ -18,7 +18,7 @@ def dequantize(blocks: U8) -> F32:
 
 
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
-    """Quantize with the indices of the first scale, then fit the stored scale to them."""
+    """Quantize with the indices of the initial scale, then fit the stored scale to the indices."""
     x = block.groups(x, 32)
     top = block.extreme(x)
     zero = np.abs(top) < TINY
