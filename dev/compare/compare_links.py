@@ -78,7 +78,7 @@ def mpiexec() -> str:
 
 
 def on_ranks(spaces: Spaces, folder: Path, *program: str) -> str:
-    """A program of Python with a rank in each namespace, over nothing but the link."""
+    """Run a Python program with one rank per namespace, connected only by the link."""
     shell = folder / "shell"
     first, second = spaces.names
     shell.write_text(REMOTE_SHELL.format(address=ADDRESSES[0], first=first, second=second))
@@ -104,7 +104,7 @@ def on_ranks(spaces: Spaces, folder: Path, *program: str) -> str:
 
 
 def rates(text: str) -> dict[str, float]:
-    """Tokens a second by `pp` and `tg`, with the split mode before them, of lines of JSON."""
+    """Return tokens/s by split mode and `pp` or `tg`, from lines of JSON."""
     found = {}
     for line in text.splitlines():
         if line.startswith("{"):
@@ -138,8 +138,8 @@ def ours(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, fl
 
 
 def theirs(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, float]:
-    """llama-bench with half of the layers, and the output, on an RPC server. Weights that went
-    over the link once are kept there."""
+    """Run llama-bench with half of the layers, and the output, on an RPC server. The server
+    caches weights that were sent once."""
     words = [args.rpc_server, "-H", ADDRESSES[1], "-p", str(RPC_PORT), "-c", "-t"]
     words.append(str(args.threads))
     env = {**environment(), "LLAMA_CACHE": str(folder / "rpc")}
@@ -170,7 +170,7 @@ def layers(path: str) -> int:
 
 
 def probed(spaces: Spaces) -> tuple[float, float]:
-    """Seconds there and back, and bits a second, as TCP has them."""
+    """Return the round-trip seconds and the bits/s of TCP."""
     probe = [sys.executable, "-m", "dev.compare.links.probe"]
     serving = subprocess.Popen(
         spaces.command(1, *probe, "serve", ADDRESSES[1]),
@@ -191,26 +191,26 @@ def probed(spaces: Spaces) -> tuple[float, float]:
 
 
 def measured(spaces: Spaces, folder: Path, few: int, many: int) -> Link:
-    """A link as ranks find it, by messages of so many bytes."""
+    """Return a link as measured by ranks, with messages of `few` and `many` bytes."""
     told = on_ranks(spaces, folder, "-m", "dev.compare.links.exchange", "1", str(few), str(many))
     return link_of(told, few, many)
 
 
 def link_of(told: str, few: int, many: int) -> Link:
-    """Of seconds one way, and each way at once: of 1 byte, of few, of many."""
+    """Return the link from seconds one way, and both ways at once, of 1, few, many bytes."""
     from llama_py_tools.bench.predict.cost import Link
 
     (empty, _), (_, short), (one_way, both) = (
         map(float, line.split()) for line in told.splitlines()
     )
     rate, ends = many / (one_way - empty), (many - few) / (both - short)
-    # what passes each way at once can pass one way, whatever TCP makes of a message after a pause
+    # the rate of both directions at once is possible in one direction, even after a pause of TCP
     meeting = short - empty - few / ends
     return Link(empty, max(rate, ends), message=0.0, ends=ends, meeting=meeting)
 
 
 class Predicted:
-    """What the cost model says, from runs of the model in one process."""
+    """Predictions of the cost model, from runs of the model in one process."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         from llama_py.fit.planning import PlannedModel, header_of, stand_ins
@@ -234,8 +234,8 @@ class Predicted:
         self._measure_beside(args)
 
     def _measure_beside(self, args: argparse.Namespace) -> None:
-        """What a sum takes beside a link: by two ranks without one, less what each would compute
-        where another process computes beside it, as memory may be too slow for both."""
+        """Measure the cost of a sum without a link: the time of two ranks, minus each rank's time
+        with another process computing at once, as memory may be too slow for both."""
         bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
         ranks = [mpiexec(), "-n", "2", *bench, "-sm", "layer,graph", "-dev", "mpi0/mpi1"]
         tokens = {"pp": args.n_prompt, "tg": 1}
@@ -243,7 +243,7 @@ class Predicted:
             name: tokens[name.split()[1]] / rate for name, rate in rates(output(ranks)).items()
         }
         alone = self.alone
-        self.handing = {  # what orders, and being woken, add to what the layers take
+        self.handing = {  # commands and wake-ups, in addition to the layers
             test: max(self.together[f"layer {test}"] - n / alone[test], 0.0)
             for test, n in tokens.items()
         }
@@ -259,8 +259,8 @@ class Predicted:
         return self.one.row_bytes, self.many.row_bytes
 
     def of(self, link: Link) -> dict[str, float]:
-        """While one waits for the link the other has memory for itself: they get out of step until
-        that is so. No link makes them faster than none."""
+        """Return tokens/s of a link. While one rank waits, the other has the whole memory
+        bandwidth, so they alternate. A link never makes them faster than no link."""
         from llama_py_tools.bench.predict.cost import prompt, token
 
         found = {}
@@ -330,7 +330,7 @@ def speeds(args: argparse.Namespace) -> Iterator[Speed]:
 
 
 def check(args: argparse.Namespace, folder: Path) -> int:
-    """Texts over a slow link are those of one process."""
+    """Check that texts over a slow link equal one process's texts."""
     words = ["-m", args.model, "-p", "The sea is", "-n", "12", "--temp", "0", "-no-cnv", "-t", "1"]
     alone = output([sys.executable, "-c", PROGRAM.format("cli"), *words])
     with linked(Speed(max(args.latency) / 1e3, min(args.rate) * 1e9)) as spaces:
@@ -346,8 +346,8 @@ def check(args: argparse.Namespace, folder: Path) -> int:
 
 
 def overhead(args: argparse.Namespace) -> Iterator[str]:
-    """No launcher, one rank, and two, of which the second has all layers: three processes that
-    compute by turns. In each turn all are started anew, as where memory lies differs by itself."""
+    """Compare no launcher, one rank, and two ranks with all layers on the second. All processes
+    are restarted in each turn, since the placement of memory varies."""
     words = [args.model, *map(str, (args.n_prompt, args.n_gen, args.threads))]
     player = [sys.executable, "-m", "dev.compare.links.turns", *words]
     ways: Mapping[str, list[str]] = {
@@ -377,7 +377,7 @@ def overhead(args: argparse.Namespace) -> Iterator[str]:
 
 
 def rates_beside(bench: Sequence[str]) -> dict[str, float]:
-    """Tokens a second of each of two processes that compute at the same time."""
+    """Return tokens/s of each of two processes that compute at the same time."""
     running = [
         subprocess.Popen(bench, stdout=subprocess.PIPE, text=True, env=environment())
         for _ in range(2)
@@ -393,7 +393,7 @@ def rates_beside(bench: Sequence[str]) -> dict[str, float]:
 
 
 def every_rate(text: str) -> dict[str, list[float]]:
-    """Tokens a second of each repetition by `pp` and `tg`, of lines of JSON."""
+    """Return tokens/s of each repetition by `pp` and `tg`, from lines of JSON."""
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     return {"pp" if one["n_prompt"] else "tg": one["samples_ts"] for one in lines}
 

@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 
 
 class Found(NamedTuple):
-    """What a comparison gave: the error, or why there is none."""
+    """Result of a comparison: the error, or the reason why it is missing."""
 
     nmse: float | None
     words: str = ""
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--device", default="cpu", help="ours; default cpu")
     p.add_argument("--prompt", type=int, default=40, metavar="N", help="tokens; default 40")
     args = p.parse_args(argv)
-    os.environ["GGML_NO_BACKTRACE"] = "1"  # a failed assertion is told in one line
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # print a failed assertion in one line
     equal = 0
     for path in args.files:
         found = apart(path, args.device, args.prompt)
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def apart(path: Path, device: str, n_prompt: int) -> Found:
-    """`compare` in a process of its own."""
+    """Run `compare` in a separate process."""
     here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(
         target=_tell, args=(there, path, device, n_prompt)
@@ -124,7 +124,7 @@ def compare(path: Path, device: str, n_prompt: int) -> Found:
 
 
 def nmse(expected: Floats, found: Floats) -> float:
-    """The error's squares against those of what was expected."""
+    """Return the squared error relative to the squared expected values."""
     return float(np.square(expected - found).sum() / np.square(expected).sum())
 
 
@@ -133,8 +133,8 @@ def _values(result: runs.Result) -> Floats:
 
 
 def _left_out(file: GGUFFile, path: Path, made: Tiny, facts: runs.Facts) -> set[str]:
-    """Biases that no node of llama.cpp's graphs reads, and scales that are read less often than
-    their matrices, or have none."""
+    """Return biases that no node of llama.cpp's graphs reads, and scales that have no matrix or
+    fewer reads than their matrix."""
     case = runs.Case(made, facts, lambda **how: LlamaCpp(path, **how))
     run = runs.nodes if facts.logits else runs.RUNS["nodes-pooled-none"]
     reads = Counter(source["name"] for node in run(case).nodes for source in node["src"])
@@ -152,7 +152,7 @@ def _left_out(file: GGUFFile, path: Path, made: Tiny, facts: runs.Facts) -> set[
 
 
 def _vocabulary(file: Any) -> int:
-    """The number of tokens, which the key or the vocabulary says."""
+    """Return the number of tokens, from the key or the vocabulary."""
     n = file.metadata.get(f"{file.architecture}.vocab_size")
     return int(n or len(file.metadata["tokenizer.ggml.tokens"]))
 

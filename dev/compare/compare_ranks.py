@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tiny models over the ranks of MPI, beside one process: for each the NMSE of all logits.
+"""Compare tiny models over MPI ranks with one process: the NMSE of all logits for each.
 
     mpiexec -n 2 python -m dev.compare.compare_ranks layer  # whole layers to each, all models
     mpiexec -n 2 python -m dev.compare.compare_ranks graph NAME ...  # heads and channels shared
@@ -59,7 +59,7 @@ def _compared(name: str, how: str) -> tuple[float, bool, bool]:
 
 
 def placement(how: str) -> Placement:
-    """Equal shares; of stages later ones have more, as tiny models have few layers."""
+    """Return equal shares; larger shares for later stages, as tiny models have few layers."""
     from llama_py.weights.placement import Placement, arranged, devices_in_use
 
     parallel = Parallel.of(how) if "=" in how else None

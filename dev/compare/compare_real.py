@@ -43,7 +43,7 @@ CHAT = [
     {"role": "assistant", "content": "A model."},
     {"role": "user", "content": "What is 2 + 2?"},
 ]
-N_TOP, N_BEST = 64, 10  # most likely tokens that engines return, and those that are compared
+N_TOP, N_BEST = 64, 10  # most likely tokens that engines return, and compared tokens
 Row = dict[str, str]
 FloatArray = npt.NDArray[np.float64]
 
@@ -63,7 +63,7 @@ class Reference:
         self.env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
 
     def run(self, program: str, *words: object) -> str:
-        """Run a program to its end and return what it prints."""
+        """Run a program to its end and return its output."""
         line = [str(self.folder / program), *map(str, words)]
         done = subprocess.run(line, capture_output=True, text=True, env=self.env, check=False)
         if done.returncode:
@@ -173,7 +173,7 @@ def _generated(model: Any, path: Path) -> tuple[Row, list[Row]]:
 
 
 class Exact:
-    """Log probabilities of a model in float64, with nothing rounded but the weights."""
+    """Log probabilities of a model in float64; only the weights are rounded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -185,7 +185,7 @@ class Exact:
         return llama_py.load(self.path, "ref").context(N_CTX, **how)
 
     def __call__(self, prompt: str, ids: Sequence[int]) -> FloatArray:
-        """Return the log probabilities of the tokens that follow, of each row a token."""
+        """Return the log probabilities of the next tokens, one row per token."""
         first = self.context.model.tokenize(prompt)
         self.context.clear()
         rows = self.context.decode([*first, *ids], logits="all")[len(first) - 1 :]
@@ -266,7 +266,7 @@ def _number(pattern: str, text: str) -> str:
 
 
 def imatrix_error(ours: Path, theirs: Path) -> str:
-    """Return the largest error of a matrix's sums, relative to these, and its median."""
+    """Return the largest and the median relative error of a matrix's sums."""
     a, b = read_imatrix(ours).entries, read_imatrix(theirs).entries
     errors = []
     for name in a.keys() & b.keys():

@@ -77,7 +77,7 @@ def _compare(plan: Mixed | Agents, args: argparse.Namespace) -> None:
         sys.stdout.flush()
 
 
-# What is shown of a round, and whether more of it is better: the ratio is above 1 where we are.
+# Displayed values of a round, and True if larger is better: a ratio above 1 is in our favor.
 COLUMNS = (
     ("throughput", "t/s", True),
     ("first token, p50", "ms", False),
@@ -102,7 +102,7 @@ def _figures(answers: Sequence[Answer], seconds: float) -> list[float]:
 
 
 def _at(values: Sequence[float], part: float) -> float:
-    """The value that so large a part is not above."""
+    """Return the value at quantile `part`."""
     return values[min(int(part * len(values)), len(values) - 1)]
 
 

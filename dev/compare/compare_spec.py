@@ -20,13 +20,13 @@ from ggml_py.backend import registry
 from llama_py.decoding.sequences import Sequences
 
 PROMPT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n"
-LENGTHS = range(5)  # of drafts; 0: none
+LENGTHS = range(5)  # draft lengths; 0: no drafts
 WIDTHS = range(1, 6)  # tokens of a check
 
 
 @dataclass
 class Length:
-    """Runs with drafts of so many tokens."""
+    """Runs with one draft length."""
 
     rates: list[float] = field(default_factory=list)
     texts: list[list[int | None]] = field(default_factory=list)
@@ -89,7 +89,7 @@ def lengths(model: llama_py.Model, o: argparse.Namespace) -> None:
 
 def widths(model: llama_py.Model, o: argparse.Namespace) -> None:
     ctx = model.context(o.c, n_threads=o.threads, n_rs_seq=max(WIDTHS))
-    ctx.runner.n_graphs = max(WIDTHS) + 1  # none is built twice
+    ctx.runner.n_graphs = max(WIDTHS) + 1  # avoids rebuilding graphs
     ids = model.tokenize(o.prompt)
     seconds: dict[int, list[float]] = {n: [] for n in WIDTHS}
     ctx.decode(ids)

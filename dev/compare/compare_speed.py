@@ -161,7 +161,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def tests(args: argparse.Namespace) -> list[Test]:
-    """What the options ask for."""
+    """Return the tests that the options select."""
     found = (
         matrix()
         if args.matrix
@@ -178,7 +178,7 @@ def tests(args: argparse.Namespace) -> list[Test]:
 
 
 def measure(args: argparse.Namespace, failed: list[Path]) -> Iterator[Record]:
-    """Everything asked for, told as it comes; models of which that cannot be done get `failed`."""
+    """Yield all requested records at once when measured; add failing models to `failed`."""
     peers = peer.asked(args)
     if args.peers:
         peers = [p for p in peers if p.name in (peer.OURS, *args.peers)]
@@ -226,13 +226,13 @@ def measure_one(
 
 
 def clock(minutes: float | None) -> Callable[[], bool]:
-    """Whether so many minutes have passed since now."""
+    """Return a function that returns True once `minutes` have passed."""
     start = time.monotonic()
     return lambda: minutes is not None and time.monotonic() - start > 60 * minutes
 
 
 def parts(args: argparse.Namespace) -> list[Record]:
-    """What --json has of the models by now, also of earlier runs; tells what it has not."""
+    """Return the models' records in --json, including earlier runs; print the number missing."""
     names = [model.name for model in args.model]
     found = [r for r in results.read(args.json) if r.model in names] if args.json.exists() else []
     done = {record.key for record in found}
@@ -245,7 +245,7 @@ def parts(args: argparse.Namespace) -> list[Record]:
 
 @contextmanager
 def kernels(none: bool) -> Iterator[dict[str, str]]:
-    """The environment of a cold start; with `none` no kernel is compiled yet."""
+    """Yield the environment of a cold start; with `none`, without compiled kernels."""
     if not none:
         yield {}
         return
@@ -266,7 +266,7 @@ def cpu_name() -> str:
 
 
 def tell(records: Sequence[Record], args: argparse.Namespace) -> None:
-    """What follows the tables, the page and the picture."""
+    """Print the notes after the tables, and write the page and the picture."""
     if args.table:
         print(table.page(records))
     else:

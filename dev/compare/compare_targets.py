@@ -71,7 +71,7 @@ Times = dict[int, tuple[float, float]]  # by the number of columns: seconds of o
 
 
 def run(command: Sequence[str], name: str = "", more: Mapping[str, str] | None = None) -> str:
-    """What it prints, run as that CPU; its exit code does not count."""
+    """Run a command as that CPU and return its output; the exit code is ignored."""
     as_cpu = {"LLAMA_PY_CPU": name} if name else {}
     told = f"LLAMA_PY_CPU={name} " if name else ""
     print(f"+ {told}{Path(command[0]).name}", file=sys.stderr, flush=True)
@@ -80,7 +80,7 @@ def run(command: Sequence[str], name: str = "", more: Mapping[str, str] | None =
 
 
 def right(name: str, ops: str) -> str:
-    """`1538/1538` cases."""
+    """Return the passed cases, such as `1538/1538`."""
     if ops == "none":
         return "-"
     chosen = ["-o", ops] if ops else []
@@ -90,7 +90,7 @@ def right(name: str, ops: str) -> str:
 
 
 def instructions(name: str, kind: str) -> str:
-    """`vpdpbusd ymm`: those of INSTRUCTIONS in products of a type, with the widest registers."""
+    """Return INSTRUCTIONS in matmuls of a type, with the widest registers: `vpdpbusd ymm`."""
     kernels = [k.format(kind) for k in KERNELS]
     lines = run([sys.executable, "-c", CODE, *kernels], name).splitlines()
     found = []
@@ -140,7 +140,7 @@ def build(name: str, source: Path, builds: Path) -> Path | None:
 
 
 def timed(name: str, kind: str, peer: Path | None) -> Times:
-    """Of a product of 4096 x 4096 weights; peer: a folder that `build` made."""
+    """Time a matmul with 4096 x 4096 weights; peer: a folder made by `build`."""
     command = ["test-backend-ops", "perf", "-b", "cpu", "-o", "MUL_MAT", "-p", f"type_a={kind},"]
     more = {}
     if peer is not None:
@@ -148,7 +148,7 @@ def timed(name: str, kind: str, peer: Path | None) -> Times:
         more["PYTHONPATH"] = os.pathsep.join([str(peer), os.environ.get("PYTHONPATH", "")])
     try:
         cases = json.loads(run([*command, "--output", "json"], name, more))
-    except ValueError:  # it said why
+    except ValueError:  # the command printed its error
         return {}
     found = {}
     for case in cases:
@@ -158,7 +158,7 @@ def timed(name: str, kind: str, peer: Path | None) -> Times:
 
 
 def speeds(name: str, kind: str, peer: Path | None, turns: int) -> list[str]:
-    """GB/s with one column and GFLOP/s with 512: ours, and theirs where there is a peer."""
+    """Return GB/s for batch size 1 and GFLOP/s for 512: ours, and the peer's if present."""
     from ggml_py.types import BY_NAME
 
     samples = [timed(name, kind, peer) for _ in range(turns)]

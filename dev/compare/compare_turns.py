@@ -41,14 +41,14 @@ class Turn(NamedTuple):
 
 
 class Engine(Protocol):
-    """What a prompt is given to."""
+    """Interface of an engine that answers prompts."""
 
     def __call__(self, ids: Sequence[int], n: int) -> Turn:
         """Answer a prompt with n tokens; they may be fewer."""
 
 
 class Ours:
-    """A context that keeps what it has read."""
+    """A context with a prefix cache."""
 
     def __init__(self, model: llama_py.Model, n_ctx: int, threads: int) -> None:
         self.ctx = model.context(n_ctx, n_threads=threads)
@@ -64,14 +64,14 @@ class Ours:
 
 
 class Server:
-    """A llama-server; it is told ids, and tells ids."""
+    """A llama-server that receives and returns ids."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     @contextmanager
     def asked(self, method: str, path: str, body: str = "") -> Iterator[http.client.HTTPResponse]:
-        """Each time on a connection of its own: the server closes those that are idle."""
+        """Open a new connection per request, as the server closes idle connections."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         try:
             connection.request(method, path, body)
@@ -117,9 +117,9 @@ def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def server(o: argparse.Namespace, arch: str, n_ctx: int) -> Iterator[Server]:
-    """A server that runs meanwhile. RuntimeError if it does not start.
+    """Run a server during the `with` block; RuntimeError if it does not start.
 
-    It goes no further than a model was trained for, so it is told that this is as far as needed.
+    The server stops at the model's training context, so this raises that limit to n_ctx.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -157,7 +157,7 @@ def server(o: argparse.Namespace, arch: str, n_ctx: int) -> Iterator[Server]:
 
 
 def talk(engine: Engine, o: argparse.Namespace, n_vocab: int) -> list[Turn]:
-    """The turns of a conversation with an engine, whose answers are part of the next prompts."""
+    """Return the turns of a conversation; each response is part of the next prompts."""
     rng = np.random.default_rng(o.seed)
     turns: list[Turn] = []
     parts: list[list[int]] = []  # questions and answers

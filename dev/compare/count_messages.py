@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the ranks of MPI send each other for a token of a tiny model: messages and bytes by rank.
+"""Count the MPI messages and bytes of each rank for one token of a tiny model.
 
     mpiexec -n 2 python -m dev.compare.count_messages graph llama-dense
     mpiexec -n 4 python -m dev.compare.count_messages --orders tp=2,pp=2 llama-dense
 
---orders: one order for each thing to be done, as it was before a run was one message. Needs a
+--orders: one order per action, like before runs were one message. Needs a
 checkout, and `pip install '.[mpi]'`.
 """
 
@@ -44,7 +44,7 @@ def _of_a_token(name: str, how: str) -> list[tuple[float, float]]:
     from tests.support.split_models import EXACT, IDS, KEYS
 
     ctx = Context(model_of(*made(name, **KEYS.get(name, {})), placement(how)), **EXACT)
-    for i in range(4):  # then the graph of a token is there
+    for i in range(4):  # the last ones use the graph of one token
         ctx.decode(IDS[i : i + 1])
     before, alone = _sent(), _sent()
     for i in range(N_TOKENS):
@@ -57,7 +57,7 @@ def _of_a_token(name: str, how: str) -> list[tuple[float, float]]:
 
 
 def _sent() -> Counts:
-    """By rank; asking is counted too."""
+    """Return the counts of each rank, including this request."""
     from ggml_mpi.orders import ReportSent
 
     here = world()

@@ -56,7 +56,7 @@ Row = dict[str, str]
 
 
 def main() -> int:
-    """Return 0 if there is no alarm and every fault is found."""
+    """Return 0 without alarms if every fault is found."""
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -32,7 +32,7 @@ from llama_py.models import known_architectures
 ROOT = Path(__file__).parents[2]
 DATA, PAGE = ROOT / "docs" / "judged.json", ROOT / "docs" / "judged.md"
 SECONDS = 600
-ENDED = re.compile(r"llama\.cpp/\S+:\d+: ")  # what an assertion of llama.cpp prints
+ENDED = re.compile(r"llama\.cpp/\S+:\d+: ")  # prefix of an assertion in llama.cpp
 BOUNDS = {"f32": 3e-6, "q8": 2e-3, "q4": 2e-3, "fed": 1e-9, "kept": 1e-9, "opencl": 1e-6}
 
 HEAD = """# Conformance of architectures
@@ -85,8 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def apart(arch: str, variant: str) -> Any:
-    """The checks of a tiny model in a process of its own: what they gave, or words. Where llama.cpp
-    ends the process, they are made again without quantized files."""
+    """Check a tiny model in a separate process; return the results, or a message. If llama.cpp
+    ends the process, check again without quantized files."""
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as errors:
         found = _once(arch, variant, judging.QUANTIZED, errors.name)
         if isinstance(found, str) and ENDED.search(errors.read()):
@@ -119,7 +119,7 @@ def _tell(answer: Connection, arch: str, variant: str, types: Sequence[str], err
 
 
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
-    """The data, and the page made of it."""
+    """Write the data, and the page generated from it."""
     DATA.write_text(json.dumps(dict(sorted(results.items())), indent=0) + "\n", encoding="utf-8")
     PAGE.write_text(page(results), encoding="utf-8")
 

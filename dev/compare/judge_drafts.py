@@ -48,7 +48,7 @@ SAMPLING: dict[str, Any] = {
     "logit_bias": dict.fromkeys(range(ALPHABET), 4.0),
 }
 HOW: dict[str, Any] = {**EXACT, "n_threads": 1, "n_threads_batch": 1}
-LEAST = 5.0  # expected count of a token after which it is compared by itself
+LEAST = 5.0  # expected count above which a token is compared separately
 SEQUENCES = 16
 TEXTS = 400  # by each path, that are compared with texts without drafts
 SECONDS = 300
@@ -63,10 +63,10 @@ class Kind:
 
     Attributes:
         target: The model, by its name in `dev.tiny_models`.
-        draft: The model that drafts, if there is one.
+        draft: The draft model, if any.
         options: Other options of `SpeculativeParams`.
-        n_texts: Texts of a sequence after which it begins anew, because the drafter drafts less
-            the more it has seen; 0: never.
+        n_texts: Texts per sequence before a restart, because the drafter drafts less with more
+            context; 0: never restart.
     """
 
     target: str = "llama-dense"
@@ -110,7 +110,7 @@ def prefer(arrays: Arrays) -> None:
 
 @cache
 def model(name: str, seed: int = 0) -> Model:
-    """Make a tiny model of which the head prefers the first tokens; a seed changes its weights."""
+    """Make a tiny model whose head prefers the first tokens; a seed changes its weights."""
     metadata, arrays = made(name)
     prefer(arrays)
     rng = np.random.default_rng(seed)
@@ -250,9 +250,9 @@ class Exact:
 
 
 def p_value(texts: Mapping[tuple[int, Text], int], exact: Exact) -> float:
-    """Return the probability that exact sampling differs from its distribution by as much.
+    """Return the probability of at least this difference under exact sampling.
 
-    Tokens after the same text form a group. Where the text is too rare, the group has the tokens
+    Tokens after the same text form a group. If the text is too rare, the group has the tokens
     of all such texts of a prompt with this length, counted by their rank.
     """
     seen: dict[tuple[int, Text], Counter[int]] = defaultdict(Counter)

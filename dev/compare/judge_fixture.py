@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def apart(path: Path, logits: bool) -> dict[str, Any]:
-    """Judge a file in a process of its own, which llama.cpp may end."""
+    """Judge a file in a separate process, because llama.cpp may end it."""
     context = multiprocessing.get_context("spawn")
     answers: Any = context.Queue()
     child = context.Process(target=_judge, args=(answers, path, logits))

@@ -115,7 +115,7 @@ def tiny(name: str, out: Path) -> Path:
 
 
 def quantize(path: Path, to: Path, kind: str) -> Path:
-    """Run llama-py-gguf quantize."""
+    """Run the command llama-py-gguf quantize."""
     command = Path(sys.executable).with_name("llama-py-gguf")
     how = ["--pure", "--allow-requantize", "--force"]
     subprocess.run([command, "quantize", *how, path, to, kind], check=True, capture_output=True)
@@ -198,7 +198,7 @@ def infer(path: Path, ids: Sequence[int], how: dict[str, str]) -> Floats:
 
 
 def float_row(path: Path, ids: Sequence[int]) -> str:
-    """Compare F32 logits."""
+    """Compare the logits of F32 models."""
     folder = path.with_suffix("")
     module, found = read(folder if folder.is_dir() else path), ours(path, ids, "cpu")
     peers = outputs(module, path.with_suffix(".onnx"), ids)
@@ -270,7 +270,7 @@ def pack(path: Path, bits: int, level: int) -> Path:
 
 
 def pipeline(path: Path, save: bool = False) -> Any:
-    """Open a GGUF file in OpenVINO GenAI. save: write the model beside the file, return its path"""
+    """Open a GGUF file in OpenVINO GenAI. save: write the model next to it, return its path"""
     genai = import_module("openvino_genai")
     made = genai.LLMPipeline(str(path), "CPU", **EXACT, enable_save_ov_model=save)
     return path if save else made

@@ -37,7 +37,7 @@ UNKNOWN = ("falcon-h1-normed", "mpt", "qwen3moe-raw")  # see the page
 FORMS = [form for form in DELTA_NET.names if form != SLOTS]
 DELTA_NETS = ("kimi-linear", "qwen3next", "qwen35", "qwen35moe")
 MOST = {"autoregressive": 20}  # the graph grows with each token of a ubatch
-# What files do not say, and --like transformers therefore cannot know.
+# Values missing in files, which --like transformers therefore cannot know.
 OVERRIDES = {"granitehybrid-rope": {"granitehybrid.rope.scaling.finetuned": True}}
 
 TEXT = """
@@ -88,13 +88,13 @@ def main() -> int:
 
 
 def table(columns: Sequence[str], rows: Sequence[str]) -> str:
-    """Return a table whose first column names the model."""
+    """Return a table; its first column names the model."""
     head = f"| {' | '.join(['model', *columns])} |"
     return "\n".join([head, "|---" * (len(columns) + 1) + "|", *rows, ""])
 
 
 def made_or_not(out: Path) -> set[str]:
-    """Names of the models that were made, or have a reason why not."""
+    """Return the names of models that exist, or that have a reason for their absence."""
     return {path.stem for end in ("npz", "txt") for path in out.glob(f"*.{end}")}
 
 
@@ -129,7 +129,7 @@ def cell(value: float) -> str:
 
 
 def error(path: Path, like: str, found: Mapping[str, Any]) -> float:
-    """NMSE of a model's logits against those of transformers."""
+    """Return the NMSE of a model's logits against transformers' logits."""
     overrides = OVERRIDES.get(path.stem, {}) if like != LIKE[0] else {}
     model = llama_py.load(in_floats(path), like=like, kv_overrides=overrides)
     ids, expected = found["ids"].tolist(), found["logits"]
@@ -140,7 +140,7 @@ def error(path: Path, like: str, found: Mapping[str, Any]) -> float:
 
 
 def in_floats(path: Path) -> Path:
-    """Return a model whose activations are not quantized: the file, or one with its values."""
+    """Return a model without quantized activations: the file, or a file with its values."""
     if not path.stem.endswith("-mxfp4"):
         return path
     floats = path.with_suffix(".f32")

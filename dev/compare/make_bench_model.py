@@ -93,7 +93,7 @@ def sizes(contents: Iterable[NDArray[np.float32] | RandomMatrix]) -> list[int]:
 def content(
     t: TensorSpec, dtype: GGMLQuantizationType, seed: int
 ) -> NDArray[np.float32] | RandomMatrix:
-    """The data of one tensor, fixed by the arguments; a matrix is made when it is written."""
+    """Return the data of one tensor, fixed by the arguments; matrices are computed on writing."""
     rng = np.random.default_rng([seed, zlib.crc32(t.name.encode())])
     if t.values:
         return t.values(rng, t.n_elements).astype(np.float32)

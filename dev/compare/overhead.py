@@ -24,12 +24,12 @@ from llama_py.context import Context
 from llama_py.params import AnswerParams
 from llama_py.serving import Engine, Request
 
-N_PROMPT, N_WARM = 16, 40  # tokens; of an answer, those that are not counted
-SWEPT = 256 << 20  # bytes: a processor may have kept of less what it had before
+N_PROMPT, N_WARM = 16, 40  # tokens; warmup tokens of a response are not counted
+SWEPT = 256 << 20  # bytes, more than the processor caches hold
 
 
 class Outside:
-    """Counts what passes outside of native runs of a context's host, token by token."""
+    """Measures the time outside of native runs of a context's host, token by token."""
 
     def __init__(self, skip: bool) -> None:
         self.skip, self.native, self.started = skip, 0, 0
@@ -37,7 +37,7 @@ class Outside:
         self.found: list[float] = []
 
     def watch(self, ctx: Context) -> None:
-        """From now on; a context that has computed something."""
+        """Start measuring a context that has already computed a token."""
         natives = ctx.devices[-1].executor._pool.natives  # type: ignore[attr-defined]
         launch: Callable[..., Any] = natives.launch
 
@@ -52,7 +52,7 @@ class Outside:
         natives.launch = timed
 
     def step(self) -> None:
-        """A token, or one of each sequence, is there."""
+        """Record the end of a step, with one token per sequence."""
         now = perf_counter_ns()
         if self.started:
             self.found.append((now - self.started - self.native) / 1e3)

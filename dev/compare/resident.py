@@ -34,7 +34,7 @@ LIBC: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 @dataclass(frozen=True)
 class Size:
-    """Of this process: resident bytes, objects the collector knows, mapped ranges (0: not told)."""
+    """Resident bytes, objects known to the collector, and mapped ranges (0: unknown)."""
 
     resident: int
     objects: int
@@ -42,7 +42,7 @@ class Size:
 
     @staticmethod
     def now() -> Size:
-        """After everything that can be is collected, and given back."""
+        """Measure after garbage collection, and after glibc has returned its free memory."""
         gc.collect()
         if hasattr(LIBC, "malloc_trim"):
             LIBC.malloc_trim(0)
@@ -60,7 +60,7 @@ class Watch:
     sizes: list[Size] = field(default_factory=list)
 
     def look(self, done: int) -> None:
-        """Note the size, in so many of `total` cases evenly spread."""
+        """Note the size at evenly spaced cases of `total`."""
         if done % max(1, self.total // LINES) and done != self.total:
             return
         now = Size.now()
@@ -79,7 +79,7 @@ class Watch:
 
 
 def come_and_go(model: Model, n: int, look: Callable[[int], None], n_ctx: int = 256) -> None:
-    """Contexts that are made, used and let go of, every second of them closed before."""
+    """Create, use and release contexts; close every second context explicitly."""
     for i in range(1, n + 1):
         ctx = model.context(n_ctx=n_ctx, n_threads=1 + i % 2)
         ctx.decode([1, 2, 3, 4], "none")
@@ -91,8 +91,8 @@ def come_and_go(model: Model, n: int, look: Callable[[int], None], n_ctx: int = 
 
 
 def decode_for_long(ctx: Context, n: int, look: Callable[[int], None]) -> None:
-    """So many tokens of one sequence, one after the other; each is the number of its predecessor's
-    most likely follower."""
+    """Decode n tokens of one sequence, one after the other. Each token is the most likely
+    one after its predecessor."""
     token = 1
     for i in range(1, n + 1):
         make_room(ctx)
@@ -101,13 +101,13 @@ def decode_for_long(ctx: Context, n: int, look: Callable[[int], None]) -> None:
 
 
 def make_room(ctx: Context) -> None:
-    """For one more token."""
+    """Free a cell for one more token."""
     end = ctx.memory.seq_pos_max(0) + 1
     if end < ctx.cparams.n_ctx_seq:
         return
     half = end // 2
     try:
-        ctx.memory.seq_add(0, half, -1, 0)  # refused where positions cannot move
+        ctx.memory.seq_add(0, half, -1, 0)  # refused if positions cannot move
         moved = ctx.memory.recr is None and ctx.memory.seq_rm(0, 0, half)
     except ContextError:
         moved = False

@@ -13,7 +13,7 @@ NAMES = {"kimi-linear": {"layers.0.block_sparse_moe.": "layers.0.mlp."}}
 
 
 def rename(name: str, folder: Path) -> None:
-    """Give tensors the names of the authors' checkpoint, where transformers stores others."""
+    """Give tensors the names of the authors' checkpoint if transformers stores other names."""
     for old, new in NAMES.get(name, {}).items():
         write(folder, {key.replace(old, new): t for key, t in read(folder).items()})
 

@@ -1,7 +1,7 @@
 """A tiny random RWKV-7 model: logits by its author's package `rwkv`, files as in fla-hub's models.
 
 transformers has no RWKV-7. Checkpoints on Hugging Face have the layout of flash-linear-attention,
-whose kernels need a GPU; the package rwkv computes the same model in plain torch.
+which needs a GPU; the package rwkv computes the same model in plain torch.
 """
 
 from __future__ import annotations

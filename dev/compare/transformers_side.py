@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The half of dev/compare/judge_transformers.py that runs where transformers is installed: makes
-tiny random models, their logits, and GGUF files of them by llama.cpp's converter.
+"""Part of dev/compare/judge_transformers.py that runs in an environment with transformers: makes
+tiny random models, their logits, and GGUF files by llama.cpp's converter.
 
     pip install torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 rwkv==0.8.32
     python -m dev.compare.transformers_side LLAMA_CPP OUT [NAME ...]
 
 LLAMA_CPP is a folder with llama.cpp's source. OUT gets NAME.gguf and NAME.npz (ids, logits), or
-NAME.txt with the reason why there are none.
+NAME.txt with the reason for their absence.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ FALCON_H1 = {
     "head_dim": 16,
 }
 FULL = ["full_attention"]
-# What the converter asks of config.json, and transformers 5 does not write any more.
+# Keys of config.json that the converter needs and transformers 5 no longer writes.
 MAMBA = {"layer_types": ["mamba", "attention"] * 2}
 CONVERTER: dict[str, dict[str, Any]] = {
     "granitehybrid": MAMBA,
@@ -122,7 +122,7 @@ DEEPSEEK = {
 WIDE = {"hidden_size": 256, "intermediate_size": 384}  # several blocks of FP8
 GPT = {"n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 1024}
 
-# By name: the class of the config, and what is not as in SIZES.
+# By name: the class of the config, and differences from SIZES.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("LlamaConfig", {}),
     "qwen2": ("Qwen2Config", {}),
@@ -256,7 +256,7 @@ def make_hub(name: str, out: Path, ids: Any, n_vocab: int) -> tuple[Path, Any]:
 
 
 def spread(torch: Any, parameter: Any) -> None:
-    """Let a parameter matter: matrices keep sizes, what is added or multiplied differs a bit."""
+    """Make a parameter significant: matrices keep their scale, biases and norms change slightly."""
     if parameter.ndim == 1:
         parameter.add_(0.1 * torch.randn_like(parameter))
     else:  # of experts each is a matrix, of a convolution all

@@ -55,8 +55,8 @@ class Fault:
 class Planter:
     """Makes one row of a node too large on a device.
 
-    is_inner    whether a step had the node within it, where the fault cannot be planted
-    n_planted   how often the node was computed wrong
+    is_inner    True if the node was inside a step, which prevents the fault
+    n_planted   number of wrong computations of the node
     """
 
     node: str

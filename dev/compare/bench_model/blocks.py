@@ -92,7 +92,7 @@ def random_blocks(
 
 @cache
 def unit_std(dtype: Type) -> float:
-    """Standard deviation of random weights whose blocks all have scale 1."""
+    """Return the standard deviation of random weights if all blocks have scale 1."""
     blocks = random_blocks(dtype, np.ones(2000), np.random.default_rng(0))
     return float(gguf.quants.dequantize(blocks, dtype).std())
 

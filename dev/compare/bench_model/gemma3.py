@@ -1,4 +1,4 @@
-"""gemma3: five layers that see a window to one that sees all, two norms more, tied output."""
+"""gemma3: five sliding-window layers per full one, two more norms, tied output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kimi-linear: three delta-attention (KDA) layers to one of latent attention (MLA), experts."""
+"""kimi-linear: three delta-attention (KDA) layers per latent-attention (MLA) layer, experts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KimiLinear(Architecture):
     n_ff_expert: int
     head_dim: int = 128  # of keys and values, KDA and MLA
     kv_lora: int = 512
-    rope_dim: int = 64  # the shared part of an MLA key; there is no RoPE
+    rope_dim: int = 64  # the shared part of an MLA key, without RoPE
     d_conv: int = 4
     interval: int = 4
 
@@ -110,7 +110,7 @@ SIZES = {
     "0.8b": KimiLinear(
         n_layer=16, n_embd=1024, n_head=8, n_expert=16, n_used=2, n_ff=6144, n_ff_expert=256
     ),
-    # The width and heads of the published 48B model in four layers: what its delta nets cost.
+    # The width and heads of the published 48B model in four layers: the cost of its delta nets.
     "wide": KimiLinear(
         n_layer=4, n_embd=2304, n_head=32, n_expert=16, n_used=4, n_ff=4096, n_ff_expert=512
     ),

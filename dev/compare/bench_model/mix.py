@@ -1,4 +1,4 @@
-"""Which type each matrix gets: llama.cpp's rule (llama-quant.cpp:llama_tensor_get_type)."""
+"""Type of each matrix: llama.cpp's rule (llama-quant.cpp:llama_tensor_get_type)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASE = {
     "IQ4_XS": Type.IQ4_XS,
     "Q4_0": Type.Q4_0,
 }
-# What a type is replaced by when a row is no multiple of its block of 256.
+# The replacement of a type if a row is not a multiple of its block of 256.
 SMALLER_BLOCK = {
     Type.Q4_K: Type.Q5_0,
     Type.Q5_K: Type.Q5_1,
@@ -29,9 +29,9 @@ VALUES = ("attn_v.weight", "attn_qkv.weight")
 
 
 class Mix:
-    """The types of one file. `kind` is a key of BASE, the `_M` ones give some layers more bits.
+    """Types of one file. `kind` is a key of BASE; the `_M` types give some layers more bits.
 
-    n_gqa  heads of queries for each of keys
+    n_gqa  query heads per key head
     """
 
     def __init__(self, kind: str, tensors: list[TensorSpec], n_layer: int, n_gqa: int = 1) -> None:
@@ -41,7 +41,7 @@ class Mix:
         self.head = "output.weight" if "output.weight" in names else "token_embd.weight"
 
     def type_of(self, t: TensorSpec) -> Type:
-        """The type `t` is stored in; F32 for everything that is no matrix."""
+        """Return the stored type of `t`; F32 for a tensor that is not a matrix."""
         return Type.F32 if t.values else fitting(self._wanted(t.name), t.ne[0])
 
     def _wanted(self, name: str) -> Type:
@@ -59,7 +59,7 @@ class Mix:
         return layer is not None and int(layer[1]) < self.n_layer // 8
 
     def _is_sensitive(self, name: str) -> bool:
-        """Value projections, counted where there is one, and down projections, by layer."""
+        """Return True for value and down projections in a layer that gets more bits."""
         if name in self.values:
             return gets_more_bits(self.values.index(name), len(self.values))
         layer = re.match(r"blk\.(\d+)\.ffn_down", name)
@@ -72,7 +72,7 @@ def gets_more_bits(i: int, n: int) -> bool:
 
 
 def fitting(wanted: Type, row: int) -> Type:
-    """`wanted`, or what llama.cpp falls back to when a row is no whole number of its blocks."""
+    """Return `wanted`, or llama.cpp's fallback if a row is not a multiple of its block."""
     for candidate in (wanted, SMALLER_BLOCK.get(wanted, wanted)):
         if row % GGML_QUANT_SIZES[candidate][0] == 0:
             return candidate

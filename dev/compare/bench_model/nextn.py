@@ -1,9 +1,9 @@
 """A NextN layer that drafts the trunk's greedy token after a known share of the tokens.
 
-Greedy text goes round a cycle of tokens. Embeddings are so large that the branches of the layers
-hardly change the state, and the row of the head that fits best to token k's is that of its
-successor. The two halves of a row say so twice: the trunk's last norm keeps the first half, the
-NextN layer's own the second, where rows of tokens that it shall not agree on have changed places.
+Greedy text repeats a cycle of tokens. Embeddings are so large that the branches of the layers
+hardly change the state, and the head's best row for token k is its successor's row. The two halves
+of a row both encode the successor. The trunk's last norm keeps the first half, the NextN layer's
+norm the second half, in which rows of disagreeing tokens are exchanged.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ggml_ref.quants import quantizer
 Content = NDArray[np.float32] | RandomMatrix
 STRENGTH = 64  # of an embedding against the output of a branch, which is about 1
 LONGEST = 4096  # tokens of the cycle
-FREQUENT, RARE = 28672, 0.03  # ids that texts are made of, and the share of all others
-GROUP = 20  # of them have as many that the layer is wrong about as any others
+FREQUENT, RARE = 28672, 0.03  # ids of most text tokens, and the share of all others
+GROUP = 20  # each group has the same number of wrong drafts
 
 
 class Cycle:
-    """Contents of the tensors that make the trunk go round, and the layer agree at `rate`.
+    """Tensor contents that make the trunk repeat the cycle, and the layer agree at `rate`.
 
     tokens  ids in the order of the cycle, normal tokens only
-    agrees  whether the layer names the same successor, for each of them
+    agrees  for each token: True if the layer drafts the same successor
     """
 
     def __init__(self, vocab: Vocabulary, n_embd: int, rate: float, seed: int) -> None:
@@ -52,10 +52,10 @@ class Cycle:
     def content(
         self, t: TensorSpec, dtype: GGMLQuantizationType, random: Content
     ) -> NDArray[np.uint8] | Content:
-        """The data of `t`: `random`, but where the cycle needs something else."""
+        """Return the data of `t`: `random`, unless the cycle needs other values."""
         part = t.name.removesuffix(".weight").split(".", 2)[-1]
         match part:
-            case "token_embd":  # a token outside of the cycle is like one in it
+            case "token_embd":  # tokens outside the cycle copy tokens in it
                 at = np.arange(self._n_vocab) % len(self.tokens)
                 at[self.tokens] = np.arange(len(self.tokens))
                 return encoded(self._states * STRENGTH, dtype)[at]
@@ -71,22 +71,22 @@ class Cycle:
                 return self._half.astype(np.float32)
             case "nextn.shared_head_norm":
                 return (~self._half).astype(np.float32)
-            case "nextn.eh_proj":  # the token's half of what it gets
+            case "nextn.eh_proj":  # the token's half of its input
                 return encoded(np.eye(t.ne[1], t.ne[0]) * STRENGTH, dtype)
         return random
 
 
 def words(normal: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.integer]:
-    """The tokens of a text, each once: mostly of the first ids, which are made in the order of
-    frequency. (Of the tokens of llama.cpp's documentation, by a vocabulary of 248,320, 3%
-    are neither among the first 28,672 nor were in the text before.)"""
+    """Return the tokens of a text, each once: mostly the first ids, which are in order of
+    frequency. (In llama.cpp's documentation, 3% of tokens of a 248,320-token vocabulary are
+    not in the first 28,672 and occur for the first time.)"""
     first, others = (rng.permutation(part) for part in np.split(normal, [FREQUENT]))
     n_rare = min(round(RARE * LONGEST), others.size)
     return rng.permutation(np.concatenate((first[: LONGEST - n_rare], others[:n_rare])))
 
 
 def spread(n: int, share: float, rng: np.random.Generator) -> NDArray[np.integer]:
-    """That share of 0..n-1, at random, but as many of each GROUP: a short text has the rate too."""
+    """Return a random share of 0..n-1, equal in each GROUP, so that a short text has this rate."""
     groups = [np.arange(start, min(start + GROUP, n)) for start in range(0, n, GROUP)]
     counts = [round(share * (g[-1] + 1)) - round(share * g[0]) for g in groups]
     return np.concatenate([rng.permutation(g)[:c] for g, c in zip(groups, counts, strict=True)])

@@ -1,4 +1,4 @@
-"""qwen35moe: three gated-delta-net layers to one of attention, experts in every layer."""
+"""qwen35moe: three Gated DeltaNet layers per attention layer, experts in every layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model file consists of, before a type is chosen: metadata and named tensors."""
+"""Content of a model file before a type is chosen: metadata and named tensors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Architecture(ABC):
 
     @property
     def n_gqa(self) -> int:
-        """Heads of queries for each of keys, in the first layer; 0 if it has none of keys
+        """Return the query heads per key head in the first layer; 0 without key heads
         (llama-hparams.cpp:n_gqa)."""
         n_head, n_head_kv = (self.keys()[f"attention.head_count{kv}"] for kv in ("", "_kv"))
         first = n_head_kv[0] if isinstance(n_head_kv, list) else n_head_kv
@@ -58,7 +58,7 @@ class Architecture(ABC):
         return n_head // first if first else 0
 
     def with_nextn(self) -> Architecture:
-        """The same with a NextN layer behind the others; ValueError if it never has one."""
+        """Return the architecture with a NextN layer at the end; ValueError if unsupported."""
         raise ValueError(f"{self.name} has no NextN layer; give another --arch or no --nextn")
 
 
@@ -72,7 +72,7 @@ def norm(name: str, n: int) -> TensorSpec:
 
 
 def router(name: str, n_embd: int, *n_expert: int) -> TensorSpec:
-    """A matrix (or, without n_expert, a vector) that stays F32: logits of about unit size."""
+    """Return an F32 matrix (or, without n_expert, a vector) for logits of about unit size."""
     std = n_embd**-0.5
     return TensorSpec(f"{name}.weight", (n_embd, *n_expert), lambda rng, n: rng.normal(0, std, n))
 
@@ -87,7 +87,7 @@ def decay(name: str, *ne: int) -> TensorSpec:
 
 
 def time_step(name: str, n: int) -> TensorSpec:
-    """dt bias whose softplus is log-uniform in 0.001..0.1."""
+    """Return a dt bias whose softplus is log-uniform in 0.001..0.1."""
 
     def values(rng: np.random.Generator, n: int) -> NDArray[np.floating]:
         dt = np.exp(rng.uniform(math.log(1e-3), math.log(1e-1), n))
@@ -97,7 +97,7 @@ def time_step(name: str, n: int) -> TensorSpec:
 
 
 def nextn(p: str, n_embd: int) -> list[TensorSpec]:
-    """What a NextN layer has besides its blocks; embeddings and head are those of the trunk."""
+    """Return a NextN layer's tensors without its blocks, embeddings and head."""
     return [
         matrix(p + "nextn.eh_proj", 2 * n_embd, n_embd),
         *(norm(f"{p}nextn.{part}", n_embd) for part in ("enorm", "hnorm", "shared_head_norm")),
@@ -105,7 +105,7 @@ def nextn(p: str, n_embd: int) -> list[TensorSpec]:
 
 
 def swiglu(prefix: str, suffix: str, n_embd: int, n_ff: int, *n_expert: int) -> list[TensorSpec]:
-    """The three matrices of a feed-forward network, of each expert when n_expert is given."""
+    """Return the three matrices of a feed-forward network, per expert with n_expert."""
     return [
         matrix(f"{prefix}ffn_gate{suffix}", n_embd, n_ff, *n_expert),
         matrix(f"{prefix}ffn_up{suffix}", n_embd, n_ff, *n_expert),

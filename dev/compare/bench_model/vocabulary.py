@@ -1,4 +1,4 @@
-"""The tokenizer of the file: a real vocabulary, or one that only looks like one."""
+"""Tokenizer of the file: a real vocabulary, or an imitation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Vocabulary:
         return {**self.other, TOKENS: self.tokens, TYPES: self.types}
 
     def filled(self, n_vocab: int) -> Vocabulary:
-        """The same with unused tokens behind the real ones."""
+        """Return the vocabulary with unused tokens after the real tokens."""
         missing = range(len(self.tokens), n_vocab)
         padding = [f"[PAD{i}]" for i in missing]
         unused = [int(TokenType.UNUSED)] * len(missing)

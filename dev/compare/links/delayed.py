@@ -1,10 +1,10 @@
-"""A link between two namespaces: packets of a TUN device of each come out of the other's, later.
+"""Link between two namespaces: forwards packets between their TUN devices with a delay.
 
     python -m dev.compare.links.delayed SPACE SPACE SECONDS BYTES_PER_SECOND
 
-Of each direction a packet takes `bytes / rate` after the one before it, and then the latency.
-Packets are large (MTU), so that a program in Python keeps up with some Gbit/s; none is lost. For
-kernels that have no netem. Says `ready` once both devices are there; runs until it is killed.
+In each direction, a packet takes `bytes / rate` after the previous packet, plus the latency.
+Packets are large (MTU), so that Python can handle some Gbit/s without loss. For kernels
+without netem. Prints `ready` when both devices exist; runs until it is killed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def device_in(space: str) -> int:
 
 
 class Way:
-    """One direction: from a device to another, with what is under way."""
+    """One direction: from one device to the other, with the packets in flight."""
 
     def __init__(self, source: int, target: int, latency: float, rate: float) -> None:
         self.source, self.target, self.latency, self.rate = source, target, latency, rate
@@ -47,7 +47,7 @@ class Way:
         self._free = 0.0
 
     def take(self) -> None:
-        """All packets that have come."""
+        """Read all available packets."""
         while True:
             try:
                 packet = os.read(self.source, MTU + 100)
@@ -57,7 +57,7 @@ class Way:
             self._under_way.append((self._free + self.latency, packet))
 
     def hand_on(self) -> float | None:
-        """Those whose time has come; -> when that of the next is."""
+        """Send all due packets; return the time of the next packet."""
         while self._under_way:
             due, packet = self._under_way[0]
             if due > time.monotonic():

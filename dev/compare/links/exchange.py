@@ -1,5 +1,5 @@
-"""What two ranks take to pass bytes: seconds of a message one way, and of two at once, one each
-way, as the parts of a sum are.
+"""Measure messages between two ranks: seconds of a message one way, and of two messages in
+opposite directions at once, like the parts of a sum.
 
     mpiexec -n 2 python -m dev.compare.links.exchange BYTES ...  # prints two numbers for each size
 """
@@ -21,8 +21,8 @@ OPENING, LARGE = 10, 4 << 20  # messages before, and their bytes: TCP sends litt
 
 
 def passed(here: World, size: int) -> tuple[float, float]:
-    """Seconds of so many bytes to the other rank, and of as many each way. Of many in a row: where
-    one begins late the other waits, and the next time the first does."""
+    """Return seconds of `size` bytes to the other rank, and in both directions at once. Many rounds
+    run in a row: if one rank begins late, the other waits, and vice versa in the next round."""
     own, into = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     other = 1 - here.rank
 
@@ -51,7 +51,7 @@ def _seconds(step: Callable[[], None]) -> float:
 
 
 def open_windows(here: World) -> None:
-    """What ranks have passed before they compute (weights, logits) has TCP send much at once."""
+    """Send large messages first: like weights or logits, they open TCP's congestion window."""
     own, into = (np.zeros(LARGE, np.uint8) for _ in range(2))
     for _ in range(OPENING):
         here.wait(here.receiving(1 - here.rank, into), here.sending(1 - here.rank, own))

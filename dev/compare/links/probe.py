@@ -1,7 +1,7 @@
-"""What a link does: the time there and back of a small message, and the rate of a large one.
+"""Measure a link: the round-trip time of a small message, and the rate of a large one.
 
 python -m dev.compare.links.probe serve ADDRESS
-python -m dev.compare.links.probe ask ADDRESS        # prints seconds and bits a second
+python -m dev.compare.links.probe ask ADDRESS        # prints seconds and bits/s
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def ask(address: str) -> tuple[float, float]:
             line.sendall(block)
             n += len(block)
         line.shutdown(socket.SHUT_WR)
-        line.recv(1)  # once all has come
+        line.recv(1)  # after the last byte
         return median(times), 8 * n / (time.monotonic() - start)
 
 

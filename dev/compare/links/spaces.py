@@ -1,4 +1,4 @@
-"""Two namespaces with a link, and commands in them. Needs root, and `ip` and `tc` of iproute2."""
+"""Two namespaces with a link, and commands run in them. Needs root, `ip` and `tc` (iproute2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """latency  seconds, one way;  rate  bits a second, each way"""
+    """latency  seconds, one way;  rate  bits/s in each direction"""
 
     latency: float
     rate: float
@@ -32,14 +32,14 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """names  of the two namespaces;  how  what delays packets;  process  if it is one of ours"""
+    """names  of the two namespaces;  how  method of the delay;  process  of the delay, if any"""
 
     names: tuple[str, str]
     how: str
     process: subprocess.Popen[str] | None
 
     def command(self, i: int, *words: str) -> list[str]:
-        """In the first or the second namespace."""
+        """Return a command that runs in the first or the second namespace."""
         return ["ip", "netns", "exec", self.names[i], *words]
 
     @property
@@ -57,7 +57,7 @@ def ip(*words: str) -> None:
 
 @contextmanager
 def linked(speed: Speed) -> Iterator[Spaces]:
-    """Namespaces with that link, by netem where the kernel has it, else by a process."""
+    """Create namespaces with that link, by netem if the kernel has it, otherwise by a process."""
     if shutil.which("ip") is None or os.geteuid():
         raise OSError("namespaces need root, and ip of iproute2")
     a, b = names = f"llama-a{os.getpid()}", f"llama-b{os.getpid()}"
@@ -85,7 +85,7 @@ def linked(speed: Speed) -> Iterator[Spaces]:
 
 
 def _netem(names: Sequence[str], speed: Speed) -> bool:
-    """A pair of veth devices with netem; False, and nothing is there, if the kernel has none."""
+    """Create a pair of veth devices with netem; False, without devices, if netem is missing."""
     a, b = names
     ip("-n", a, "link", "add", DEVICE, "type", "veth", "peer", "name", DEVICE, "netns", b)
     rate, delay = f"{speed.rate / 1e6:g}mbit", f"{speed.latency * 1e6:g}us"

@@ -1,9 +1,9 @@
-"""A process that computes when it is told to, so that several can be compared by turns: a slow
-moment of the machine hits all alike.
+"""A process that computes on request, so that several processes can be compared in turns: a slow
+moment of the machine affects all of them.
 
     [mpiexec -n N] python -m dev.compare.links.turns MODEL N_PROMPT N_GEN THREADS [DEVICE]
 
-For each `pp` or `tg` on stdin it prints how many seconds a prompt, or so many tokens, took.
+For each `pp` or `tg` on stdin it prints the seconds of a prompt, or of N_GEN tokens.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Player:
 
 
 def taken(players: Mapping[str, Player], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds by test and player, one of each round, which each begins with another player."""
+    """Return seconds by test and player, one per round; each round starts with another player."""
     found = {test: {name: list[float]() for name in players} for test in TESTS}
     names = [*players]
     for test in TESTS:
@@ -61,7 +61,7 @@ def taken(players: Mapping[str, Player], rounds: int) -> dict[str, dict[str, lis
 
 
 def rate_kept(own: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
-    """How fast the second of two players was beside the first: the median of rounds, and
+    """Return the speed of the second player relative to the first: the median of rounds, and the
     quartiles."""
     ratios = [a / b for a, b in zip(own, other, strict=True)]
     low, _, high = quantiles(ratios, n=4)

@@ -1,1 +1,1 @@
-"""compare_speed.py: what is measured, the engines in their workers, and the tables."""
+"""Parts of compare_speed.py: tests, the engines in their workers, and the tables."""

@@ -1,4 +1,4 @@
-"""ctypes of a C header's structs: a library of any version is called as its own header says."""
+"""ctypes structs from a C header, so that a library of any version is called correctly."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ class Header:
 
 
 def enumerator(text: str, name: str) -> int | None:
-    """The value that the header writes for a name; None if it has none."""
+    """Return the value that the header assigns to a name, or None."""
     found = re.search(rf"\b{re.escape(name)}\s*=\s*(\d+)", text)
     return int(found[1]) if found else None

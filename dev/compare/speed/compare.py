@@ -1,4 +1,4 @@
-"""Runs in turns: every engine warm in a process of its own, so that a slow moment hits all."""
+"""Runs in turns: every engine is warm in a separate process, so that a slow moment affects all."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PAUSE = 0.05  # seconds between runs: waiting threads of the engine before fall 
 
 @dataclass
 class Comparison:
-    """One model with so many threads.
+    """Comparison of one model with a number of threads.
 
     environment  of our processes that are started for one run only
-    over         says when no test may begin any more; those of one depth are run together
-    states       a folder for what was read before a depth
+    over         returns True when new tests may no longer begin; tests of one depth run together
+    states       a folder for the states of processed depths
     """
 
     model: Path
@@ -38,7 +38,7 @@ class Comparison:
     over: Callable[[], bool] = lambda: False
     cpu: str = ""
     states: Path | None = None
-    said: set[str] = field(default_factory=set)  # reasons are told once
+    said: set[str] = field(default_factory=set)  # reasons printed before
 
     def run(self, tests: Sequence[Test]) -> Iterator[Record]:
         """Each test; WorkerError if ours does not work, or no peer."""
@@ -55,7 +55,7 @@ class Comparison:
                     yield from self.warm(group, running)
 
     def loaded(self, workers: Sequence[Worker]) -> list[Worker]:
-        """Those that work; they should choose the same token."""
+        """Return the working workers, and warn if they choose different tokens."""
         found = [(w, self.first_token(w)) for w in workers]
         chosen = {w.name: token for w, token in found if isinstance(token, int)}
         for worker, error in found:
@@ -72,7 +72,7 @@ class Comparison:
         self.said.add(why)
 
     def first_token(self, worker: Worker) -> int | WorkerError:
-        """What it chooses after a fixed prompt, or why it does not work."""
+        """Return the token chosen after a fixed prompt, or the worker's error."""
         try:
             worker.load(str(self.model), self.threads)
             return int(worker.ask("check"))
@@ -120,7 +120,7 @@ class Comparison:
         }
 
     def measured(self, test: Test, workers: Sequence[Worker], out: dict[str, str]) -> Record:
-        """In turns; the first round only warms up. Who fails is told and gets into `out`."""
+        """Measure in turns after a warmup round. Print failures and add them to `out`."""
         runs: dict[str, list[float]] = {w.name: [] for w in workers}
         failed = dict(out)
         for round in range(self.repetitions + 1):
@@ -136,7 +136,7 @@ class Comparison:
         return self.record(test, {n: r for n, r in runs.items() if n not in failed}, failed)
 
     def told(self, worker: Worker, out: dict[str, str], do: Callable[[Worker], Any]) -> Any:
-        """What a worker gives; None if it fails, which is an error if it is ours."""
+        """Return a worker's result; None if it fails, or raise if the worker is ours."""
         try:
             return do(worker)
         except WorkerError as e:
@@ -170,7 +170,7 @@ class Comparison:
         return self.record(test, ran, out, floor)
 
     def once(self, worker: Worker, test: Test) -> float:
-        """A prompt from nothing: 0, or for "memory" bytes."""
+        """Process a prompt in a new context; return 0, or for "memory" the peak bytes."""
         worker.load(str(self.model), self.threads)
         worker.ask("context", depth=test.depth, **self.sizes(test))
         worker.ask("pp", n=test.n)

@@ -1,4 +1,4 @@
-"""What an engine does in its worker, and the measurements made of that."""
+"""Operations of an engine in its worker, and the measurements built from them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from dev.compare.speed.test import REPEATED
 
-CHECKED = [1, 5, 3, 2, 8, 4, 7, 6]  # a prompt on which the engines must agree
+CHECKED = [1, 5, 3, 2, 8, 4, 7, 6]  # a prompt for which the engines must agree
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a context. n_ctx is that of one sequence."""
+    """Sizes of a context. n_ctx is the size per sequence."""
 
     n_ctx: int
     n_seqs: int = 1
@@ -30,7 +30,7 @@ class Sizes:
 class Engine(ABC):
     """A loaded model, warm. Subclasses: a file each in `peers`.
 
-    What an engine cannot do raises ValueError; it is left out of that test.
+    Unsupported operations raise ValueError; the engine is then omitted from that test.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Engine(ABC):
 
     @abstractmethod
     def __init__(self, model: str, threads: int, **how: Any) -> None:
-        """Load the file."""
+        """Load the model file."""
 
     @abstractmethod
     def open(self, sizes: Sizes) -> None:
@@ -48,35 +48,35 @@ class Engine(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget all sequences."""
+        """Remove all sequences."""
 
     @abstractmethod
     def decode(self, tokens: Sequence[int], seq: int = 0) -> Any:
-        """A sequence goes on: the last token's logits."""
+        """Continue a sequence; return the last token's logits."""
 
     def step(self, tokens: Sequence[int]) -> None:
-        """Every sequence goes on with a token, in one batch, with all logits."""
+        """Continue every sequence with a token, in one batch, with all logits."""
         raise ValueError(f"{self.name} has no batches of several sequences")
 
     def decode_all(self, tokens: Sequence[int]) -> None:
-        """Sequence 0 goes on, with the logits of all tokens."""
+        """Continue sequence 0, with the logits of all tokens."""
         raise ValueError(f"{self.name} has no logits of all tokens")
 
     def keep(self) -> None:
-        """Remember where the sequences stand."""
+        """Save the state of the sequences."""
         if self.depth:
             raise ValueError(f"{self.name} cannot go back to a depth")
 
     def back(self) -> None:
-        """Go back to what `keep` remembered."""
+        """Roll back to the state saved by `keep`."""
         self.clear()
 
     def cache_bytes(self) -> int:
-        """What the context keeps of its tokens."""
+        """Return the bytes that the context stores for its tokens."""
         raise ValueError(f"{self.name} does not tell the size of its caches")
 
     def save(self, seq: int) -> Any:
-        """What a sequence holds, as bytes."""
+        """Return the state of a sequence as bytes."""
         raise ValueError(f"{self.name} does not give away what a sequence holds")
 
     def restore(self, seq: int, state: Any, n: int) -> None:
@@ -84,10 +84,10 @@ class Engine(ABC):
         raise ValueError(f"{self.name} does not give away what a sequence holds")
 
     def context(self, depth: int, states: str | None = None, **sizes: Any) -> None:
-        """A new context, with `depth` tokens in each sequence.
+        """Create a context, with `depth` tokens in each sequence.
 
-        states  a folder: what an engine has read once is not read again, with other threads or
-                weights in another order, or on the way to a larger depth
+        states  a folder of saved states: tokens are not processed again for other threads,
+                other weight layouts, or a larger depth
         """
         self.depth, self.sizes = depth, Sizes(**sizes)
         self.open(self.sizes)
@@ -109,11 +109,11 @@ class Engine(ABC):
         if begin < depth:
             self.fill(tokens[begin:])
         if folder is not None and begin < depth:
-            with suppress(ValueError):  # it has none to give
+            with suppress(ValueError):  # the engine cannot save a state
                 state = bytes(self.save(0))
                 path = folder / self.name / kinds / str(depth)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                part = folder / "part"  # of a run that is ended here nothing is found later
+                part = folder / "part"  # partial files of an interrupted run are ignored later
                 part.write_bytes(state)
                 part.replace(path)
 

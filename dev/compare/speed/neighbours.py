@@ -1,4 +1,4 @@
-"""Processes that compute all the time: what a machine's other users do."""
+"""Processes that compute all the time, to simulate background load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ while getppid() == parent:  # not beyond who started it
 
 @contextmanager
 def neighbours(n: int) -> Iterator[None]:
-    """So many of them, each with a thread of the usual priority, until the end."""
+    """Run n busy processes, each with a thread of normal priority, until the end."""
     running = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(n)]
     try:
         yield

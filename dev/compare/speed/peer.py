@@ -1,4 +1,4 @@
-"""Who is compared: the modules of `peers`, found by being there."""
+"""Compared engines: all modules of `peers`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OURS = "ours"
 
 @dataclass(frozen=True)
 class Peer:
-    """An engine as it is to be started.
+    """Engine and the command that starts it.
 
     file    the module in `peers` whose `Loaded` is the engine
-    python  the Python that has what it needs
-    how     arguments of `Loaded` besides model and threads
+    python  the Python interpreter with the engine's packages
+    how     arguments of `Loaded` in addition to model and threads
     """
 
     name: str
@@ -31,7 +31,7 @@ class Peer:
 
 
 def modules() -> Iterator[ModuleType]:
-    """Those of `peers`; what they compare with is imported by their engines only."""
+    """Yield the modules of `peers`; only their engines import the compared library."""
     for found in pkgutil.iter_modules(peers.__path__):
         if not found.name.startswith("_"):
             yield import_module(f"dev.compare.speed.peers.{found.name}")
@@ -46,7 +46,7 @@ def add_options(p: argparse.ArgumentParser) -> None:
 
 
 def asked(args: argparse.Namespace) -> list[Peer]:
-    """Ours first, then what the options ask for."""
+    """Return our engine first, then the engines that the options select."""
     found = []
     for module in modules():
         value = getattr(args, module.__name__, True)

@@ -11,12 +11,12 @@ from dev.compare.speed.results import Record
 
 
 def available() -> bool:
-    """Whether matplotlib is here."""
+    """Return True if matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 def points(records: Sequence[Record]) -> dict[str, list[tuple[int, float]]]:
-    """By test: threads and ratio of each model that has one."""
+    """Return threads and ratio of each measured model, by test."""
     found: dict[str, list[tuple[int, float]]] = {}
     for r in records:
         if r.ratio is not None:
@@ -25,8 +25,8 @@ def points(records: Sequence[Record]) -> dict[str, list[tuple[int, float]]]:
 
 
 def draw(records: Sequence[Record], path: Path) -> None:
-    """Write the picture, a line a test and in it a point a model; ValueError without matplotlib or
-    anything to draw."""
+    """Write the picture, with one line per test and one point per model; ValueError without
+    matplotlib or data."""
     tests = points(records)
     if not tests:
         raise ValueError("nothing to draw: no test has a ratio")

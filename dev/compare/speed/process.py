@@ -14,7 +14,7 @@ from typing import IO, Any
 from dev.compare.speed.peer import Peer
 
 ROOT = Path(__file__).parents[3]
-# Nothing that compares or draws is imported there: its memory is not the engine's.
+# The worker imports no code that compares or draws, so its memory is the engine's.
 START = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from dev.compare.speed.worker import serve; serve(sys.argv[2])"
@@ -22,11 +22,11 @@ START = (
 
 
 class WorkerError(Exception):
-    """An engine does not do what it is asked."""
+    """An engine does not complete a request."""
 
 
 class WorkerDied(WorkerError):
-    """Its process ended."""
+    """The process of the engine ended."""
 
 
 @dataclass
@@ -58,9 +58,9 @@ class Worker:
         pipe(self.process.stdout).close()
 
     def ask(self, do: str, **how: Any) -> Any:
-        """What the worker answers; WorkerError if it cannot."""
+        """Return the worker's answer; raise WorkerError if it fails."""
         stdin = pipe(self.process.stdin)
-        with suppress(BrokenPipeError):  # told below
+        with suppress(BrokenPipeError):  # reported below
             stdin.write(json.dumps({"do": do, **how}) + "\n")
             stdin.flush()
         line = pipe(self.process.stdout).readline()
@@ -77,7 +77,7 @@ class Worker:
 
 
 def worker_command(python: str, file: str) -> list[str]:
-    """What starts one; `file` is the name of a module in `peers`."""
+    """Return the command of a worker; `file` is the name of a module in `peers`."""
     return [python, "-c", START, str(ROOT), file]
 
 

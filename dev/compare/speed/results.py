@@ -1,4 +1,4 @@
-"""What was measured, a line of JSON each, so that a table can be made of several runs."""
+"""Results as JSON lines, so that a table can combine several runs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Key = tuple[str, int, Test]  # model, threads, test
 class Record:
     """All runs of one test.
 
-    model     the name of the file; cpu that of the processor
-    runs      by peer: seconds, or of "memory" bytes
-    left_out  by peer: why it has none
+    model     the file's name; cpu: the processor's name
+    runs      by peer: seconds, or bytes for "memory"
+    left_out  by peer: the reason for missing results
     floor     bytes of the file and of the context's caches; 0: not known
     """
 
@@ -60,13 +60,13 @@ class Record:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file; ValueError for one that is damaged."""
+    """Yield the records of a file; ValueError for a damaged record."""
     for i, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         yield parsed(line, f"{path}:{i}")
 
 
 def parsed(line: str, where: str) -> Record:
-    """A record of what `line` gave."""
+    """Parse one record of `line`."""
     try:
         found: dict[str, Any] = json.loads(line)
         return Record(**{**found, "test": Test(**found["test"])})

@@ -1,4 +1,4 @@
-"""Records as Markdown."""
+"""Tables of records as Markdown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Table:
 
 
 def notes(records: Sequence[Record]) -> list[str]:
-    """What the table does not say: the mean, small batches against one, memory, who is missing."""
+    """Return notes: mean, small batches against one token, memory, missing peers."""
     mean = mean_ratio(records)
     found = [] if mean is None else [f"geometric mean of ours / best: {mean:.3f}"]
     found += [
@@ -70,7 +70,7 @@ def notes(records: Sequence[Record]) -> list[str]:
 
 
 def batch_costs(records: Sequence[Record]) -> list[str]:
-    """What a decode of several tokens takes, against one token."""
+    """Return the cost of decoding several tokens, relative to one token."""
     small = {r.test: r for r in records if r.test.kind == "at once"}
     lines = []
     for test, r in small.items():
@@ -87,7 +87,7 @@ def batch_costs(records: Sequence[Record]) -> list[str]:
 
 
 def kept_beside(records: Sequence[Record]) -> Iterator[str]:
-    """How much of its speed each keeps beside busy processes."""
+    """Yield the share of its speed that each engine keeps under background load."""
     alone = {r.key: r for r in records if not r.test.busy}
     for r in records:
         quiet = alone.get((r.model, r.threads, replace(r.test, busy=0)))
@@ -115,7 +115,7 @@ def page(records: Sequence[Record], plot: str = "") -> str:
 
 
 def renewed(text: str, records: Sequence[Record], plot: str = "") -> str:
-    """A page whose section is made of these records; the text around it stays."""
+    """Return the page with its section replaced; the text around the section is unchanged."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
@@ -139,7 +139,7 @@ def section(records: Sequence[Record], plot: str) -> list[str]:
 
 
 def overview(records: Sequence[Record]) -> list[str]:
-    """Ours to the best peer, a line a model; tests that only a few models have are left out."""
+    """Return our speed over the best peer's, one line per model, without rare tests."""
     found = {(r.model, r.test, r.threads): r.ratio for r in records if r.test.is_rate and r.ratio}
     models = list(dict.fromkeys(model for model, _, _ in found))
     threads = sorted({n for _, _, n in found}, reverse=True)

@@ -1,4 +1,4 @@
-"""What is measured: a test, and the lists of tests that are run."""
+"""Tests of the comparison, and the lists of tests to run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 REPEATED = 8  # decodes of a small batch in one run, which would be short otherwise
-COLD = ("first", "memory")  # need a process of their own
+COLD = ("first", "memory")  # need a separate process
 
 
 @dataclass(frozen=True)
 class Test:
-    """One line of the table; a run of it gives seconds, that of "memory" bytes.
+    """One line of the table; a run returns seconds, or bytes for "memory".
 
     kind    pp: a prompt of n tokens; tg: n tokens one by one; batch: n tokens of each of n_seqs
-            sequences, which go on together; at once: n tokens in one decode, with the logits of all
-            (what checking a draft costs); warm: a prompt of n tokens up to the first logits;
-            first: the same from the start of a process; memory: the most that was resident while a
-            process read a prompt of n tokens and went on a little
-    depth   tokens that each sequence has before
-    busy    other processes that compute all the time meanwhile
+            sequences, decoded together; at once: n tokens in one decode, with the logits of all
+            (the cost of verifying a draft); warm: a prompt of n tokens up to the first logits;
+            first: like warm, but from the start of a process; memory: the peak resident memory
+            of a process with a prompt of n tokens and a short continuation
+    depth   tokens in each sequence before the test
+    busy    other processes that compute at the same time
     """
 
     __test__ = False  # to pytest
@@ -53,17 +53,17 @@ class Test:
 
     @property
     def is_rate(self) -> bool:
-        """Whether it is told in tokens per second."""
+        """True if the result is printed in tokens/s."""
         return self.kind not in (*COLD, "warm")
 
     @property
     def tokens(self) -> int:
-        """Those of a run."""
+        """Number of tokens in a run."""
         return self.n * self.n_seqs * (REPEATED if self.kind == "at once" else 1)
 
     @property
     def cells(self) -> int:
-        """What a sequence needs of the cache."""
+        """Number of cache cells that a sequence needs."""
         more = {"at once": self.n * REPEATED, "memory": self.n + REPEATED}
         return self.depth + more.get(self.kind, self.n)
 
@@ -96,7 +96,7 @@ def chosen(
     n_batched: int,
     at_once: Iterable[int],
 ) -> Iterator[Test]:
-    """Tests by their numbers; 0 is none."""
+    """Yield tests by their numbers; 0 disables a test."""
     kinds = [("pp", n) for n in prompt if n] + [("tg", n) for n in gen if n]
     for depth in depths:
         yield from (Test(kind, n, depth) for kind, n in kinds)
@@ -111,13 +111,13 @@ def with_types(tests: Iterable[Test], types_k: Iterable[str], types_v: Iterable[
 
 
 def with_neighbours(tests: Iterable[Test], numbers: Iterable[int]) -> list[Test]:
-    """Each test beside so many busy processes; those of new processes only alone."""
+    """Return each test with each number of busy processes; cold tests run without them."""
     every = list(numbers)
     return [replace(t, busy=n) for t in tests for n in (every if t.kind not in COLD else [0])]
 
 
 def groups(tests: Iterable[Test]) -> list[list[Test]]:
-    """Those that share a context, in the order of the first of each."""
+    """Return groups of tests that share a context, in order of their first test."""
     found: dict[tuple[object, ...], list[Test]] = {}
     for test in tests:
         found.setdefault(test.context, []).append(test)

@@ -1,6 +1,6 @@
-"""The process of an engine: a request a line on stdin, an answer a line on what stdout was.
+"""Process of an engine: one request per line on stdin, one answer per line on the original stdout.
 
-It runs in the peer's Python, where nothing of ours may be installed.
+It runs in the peer's Python, without our package.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ MEASURES: dict[str, Callable[..., float]] = {
 def serve(file: str) -> None:
     """`file` is the name of a module in `peers`."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not get between the answers
+    os.dup2(2, 1)  # keeps output of a library out of the answers
     served = Served(file)
     for line in sys.stdin:
         request = json.loads(line)
         try:
             reply = {"answer": served.answer(request.pop("do"), **request)}
-        except Exception as e:  # told to the parent
+        except Exception as e:  # sent to the parent
             reply = {"error": f"{type(e).__name__}: {e}"}
         answers.write(json.dumps(reply) + "\n")
         answers.flush()
 
 
 class Served:
-    """What a worker can be asked."""
+    """Requests that a worker can answer."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -59,7 +59,7 @@ class Served:
 
 
 def peak() -> int:
-    """The most bytes of this process that were resident, also those of files that it maps."""
+    """Return the peak resident bytes of this process, including mapped files."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text("utf-8").splitlines():

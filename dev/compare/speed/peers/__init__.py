@@ -1,6 +1,6 @@
-"""The engines, a file each.
+"""The engines, one file per engine.
 
-A file has OPTION, the flag that asks for it and how argparse takes it (None: it always runs);
-`started(value)`, for each way to run it a name, the Python, and arguments of Loaded; and Loaded, an
-Engine. What it compares with is imported in Loaded, which runs in that Python.
+A file has OPTION, the flag that selects it with its argparse arguments (None: it always runs);
+`started(value)`, which returns a name, the Python, and arguments of Loaded for each variant; and
+Loaded, an Engine. Loaded imports the compared library, since it runs in that Python.
 """

@@ -1,4 +1,4 @@
-"""What llama.cpp and what came from it have in common: the functions of llama.h."""
+"""Base class of llama.cpp and its derivatives: the functions of llama.h."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dev.compare.speed.engine import Engine, Sizes
 
 
 class CEngine(Engine):
-    """An engine behind llama.h. `lib` has its functions as attributes.
+    """Engine behind llama.h. `lib` has its functions as attributes.
 
     model, ctx  pointers; a subclass loads the first and opens the second
     """
@@ -41,7 +41,7 @@ class CEngine(Engine):
 
     @abstractmethod
     def one(self, tokens: Any, n: int) -> Any:
-        """A batch of sequence 0, of whose last token logits are wanted."""
+        """Return a batch of sequence 0 with logits of its last token."""
 
     @abstractmethod
     def remove(self, seq: int, start: int) -> None:
@@ -50,11 +50,11 @@ class CEngine(Engine):
     @property
     @abstractmethod
     def goes_back(self) -> bool:
-        """Whether that can be done."""
+        """Return True if the engine can roll back."""
 
     @abstractmethod
     def set_state(self, seq: int, state: Any) -> None:
-        """A sequence gets what `save` gave, an array of bytes."""
+        """Set a sequence to a state from `save`, an array of bytes."""
 
     def restore(self, seq: int, state: Any, n: int) -> None:
         if isinstance(state, bytes):
@@ -68,7 +68,7 @@ class CEngine(Engine):
 
     @abstractmethod
     def forget(self) -> None:
-        """Empty the memory, without zeroing it where there is a choice."""
+        """Empty the memory, without zeroing it if possible."""
 
     def decode(self, tokens: Sequence[int], seq: int = 0) -> Any:
         if seq:

@@ -1,4 +1,4 @@
-"""ik_llama.cpp: a built checkout, called by its library as its own header says."""
+"""ik_llama.cpp: a built checkout, called through its library according to its header."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTION = (
 )
 FOLDERS = ("src", "bin", "lib", ".", "build/src", "build/bin", "build/lib")
 NAMES = ("libllama.so", "libllama.dylib")
-# As llama-bench sets them; -rtr is said by `started`.
+# The settings of llama-bench; `started` sets -rtr.
 BEST = {
     "flash_attn": True,
     "fused_moe_up_gate": True,
@@ -40,7 +40,7 @@ def started(path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 class Loaded(CEngine):
     name = "ik_llama.cpp"
-    log: Any  # called for as long as the library is there
+    log: Any  # must be alive as long as the library
 
     def __init__(self, model: str, threads: int, path: str, repack: bool) -> None:
         root, library = find(Path(path))
@@ -59,7 +59,7 @@ class Loaded(CEngine):
         self.n_vocab = self.lib.llama_n_vocab(self.model)
 
     def _declare(self) -> None:
-        """What the functions that are used take and give."""
+        """Declare the arguments and results of the functions."""
         names = ("llama_model_params", "llama_context_params", "llama_batch")
         model, context, batch = map(self.header.struct, names)
         pointer, n, state = c_void_p, c_int32, (c_void_p, c_size_t, c_int32, c_uint32)
@@ -148,7 +148,7 @@ def set_known(params: ctypes.Structure, values: dict[str, Any]) -> None:
 
 
 def find(path: Path) -> tuple[Path, Path]:
-    """The checkout that a path is in, and the library built from it."""
+    """Return the checkout that has a path, and the library built from it."""
     above = [path, *path.parents]
     root = next((p for p in above if (p / "include" / "llama.h").exists()), None)
     if root is None:

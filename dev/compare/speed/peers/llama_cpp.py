@@ -27,7 +27,7 @@ def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 class Loaded(CEngine):
     name = "llama.cpp"
-    log: Any  # called for as long as the library is there
+    log: Any  # must be alive as long as the library
 
     def __init__(self, model: str, threads: int, repack: bool) -> None:
         import llama_cpp

@@ -1,4 +1,4 @@
-"""llama-cpp-python's own class `Llama`: what its Python adds to llama.cpp."""
+"""llama-cpp-python's class `Llama`: the cost of its Python over llama.cpp."""
 
 from __future__ import annotations
 

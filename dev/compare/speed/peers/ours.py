@@ -1,4 +1,4 @@
-"""llama-py."""
+"""Engine of llama-py in comparisons."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Loaded(Engine):
         self.ctx.load_state(state, seq)
 
     def keep(self) -> None:
-        """Only what the memory cannot take back is copied."""
+        """Copy only states that the memory cannot roll back."""
         copied = self.depth > 0 and not self.ctx.memory.goes_back
         seqs = range(self.sizes.n_seqs)
         self.kept = [(s, self.ctx.save_state(s) if copied else b"") for s in seqs]

@@ -21,7 +21,7 @@ def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 class Loaded(Engine):
-    """It generates, greedily, after tokens; what it has read of them before is not read again."""
+    """Engine that generates greedily after tokens; it caches the prefix processed before."""
 
     name = "tinygrad"
 
@@ -34,7 +34,7 @@ class Loaded(Engine):
         self.n_runs = 0
 
     def open(self, sizes: Sizes) -> None:
-        """The context's size is that of the model, which is loaded once more."""
+        """Reload the model, since its size is the context's size."""
         if sizes.n_seqs > 1 or (sizes.type_k, sizes.type_v) != ("f16", "f16"):
             raise ValueError("tinygrad has one sequence and one type of cache")
         file = self.tinygrad.Tensor(Path(self.path))
@@ -60,7 +60,7 @@ class Loaded(Engine):
         self.tokens = list(tokens)
 
     def keep(self) -> None:
-        """It goes back by itself to where the tokens part, if it keeps what it has read."""
+        """Check that the engine rolls back to the common prefix automatically."""
         recurrent = getattr(self.model, "has_recurrent_block", False)
         if self.depth and (recurrent or not hasattr(self.model, "get_start_pos")):
             raise ValueError("tinygrad cannot go back to a depth with this model or version")
@@ -70,7 +70,7 @@ class Loaded(Engine):
             self.clear()
 
     def pp(self, n: int) -> float:
-        """With the first token, which it gives in any case; never the same prompt twice."""
+        """Time a prompt including the first token, which is always generated; prompts differ."""
         self.n_runs += 1
         tokens = [(token + self.n_runs) % self.n_vocab for token in random_tokens(n, self.n_vocab)]
         start = time.perf_counter()
@@ -78,7 +78,7 @@ class Loaded(Engine):
         return time.perf_counter() - start
 
     def tg(self, n: int) -> float:
-        """Of its own text, behind a token that is not measured."""
+        """Time generated text, after a first token that is not measured."""
         text = self._after(CHECKED[:1])
         next(text)
         start = time.perf_counter()
@@ -88,7 +88,7 @@ class Loaded(Engine):
 
 
 def first_of(names: Sequence[str]) -> Any:
-    """The first module that is there."""
+    """Return the first module that is installed."""
     with suppress(ModuleNotFoundError):
         return import_module(names[0])
     return first_of(names[1:]) if len(names) > 2 else import_module(names[1])

@@ -64,7 +64,7 @@ class Loaded(Engine):
         return found.logits
 
     def keep(self) -> None:
-        """Nothing is copied: the cache can be cut."""
+        """Return without copying, because the cache can be cut."""
 
     def back(self) -> None:
         if self.depth:
