@@ -1,4 +1,4 @@
-"""docs/architectures.md: every architecture, from its file, its tiny models and what is recorded.
+"""Make docs/architectures.md: every architecture, from its file, tiny models and recordings.
 
 python -m dev.docs.architecture_table > docs/architectures.md
 python -m dev.docs.architecture_table LLAMA.CPP   # median lines of its files, and ours
@@ -72,7 +72,7 @@ def table() -> str:
 
 
 def lines(n_theirs: int, theirs: float) -> str:
-    """The median of lines of architectures' files beside llama.cpp's."""
+    """Return the sentence about the median lines of our and llama.cpp's architecture files."""
     files = {_file(arch) for arch, _ in tiny.every()}
     return LINES.format(n=len(files), ours=_median(files), n_theirs=n_theirs, theirs=theirs)
 
@@ -86,7 +86,7 @@ def _file(arch: str) -> Path:
 
 
 def _otherwise(arch: str) -> str:
-    """What the docstrings of an architecture's file say of llama.cpp; "" if nothing."""
+    """Return the sentences about llama.cpp in the docstrings of an architecture's file, or ""."""
     text = _file(arch).read_text(encoding="utf-8")
     told = [part for doc in _docstrings(text) for part in doc.split(". ") if TOLD.search(part)]
     about = ". ".join(part.strip().rstrip(".") for part in told)
@@ -94,7 +94,7 @@ def _otherwise(arch: str) -> str:
 
 
 def _docstrings(text: str) -> Iterator[str]:
-    """Of a module, its classes and functions, in order; each on one line."""
+    """Yield the docstrings of a module, its classes and functions, in order; each on one line."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield " ".join((ast.get_docstring(node) or "").split())
@@ -119,13 +119,13 @@ def _row(arch: str, variants: list[str]) -> str:
 
 
 def _runs(arch: str, variant: str) -> int:
-    """How many runs of llama.cpp are recorded."""
+    """Return the number of recorded runs of llama.cpp."""
     path = GOLDEN / arch / f"{variant}.json"
     return len(json.loads(path.read_text(encoding="utf-8"))["runs"]) if path.is_file() else 0
 
 
 def _keeps(kind: type[Architecture], variant: str) -> list[str]:
-    """What the layers of a tiny model keep, each kind once, in their order."""
+    """Return the memory types of a tiny model's layers, each once, in order."""
     model = tiny.find(kind.arch, variant)
     hp: HParams = kind.HParams(tiny.metadata(kind.arch, model), kind.arch)
     built = kind(hp, Weights(Invented(model), kind.arch), load_mtp=True)

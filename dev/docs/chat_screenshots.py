@@ -3,8 +3,8 @@
 
     python -m dev.docs.chat_screenshots        # into docs/server/
 
-Needs a checkout, `pip install '.[server,vision]'`, selenium, chromium and chromedriver. What is
-said about an image comes of a tiny model with random weights: the demo model does not see.
+Needs a checkout, `pip install '.[server,vision]'`, selenium, chromium and chromedriver. Responses
+about an image are from a tiny model with random weights: the demo model has no vision encoder.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python -m dev.docs.first_minute [SCENE ...]     # all, or some
 
 Each scene runs the real command in a pseudo-terminal, with the demo model and a seed, so that all
-but times and rates comes again. docs/first-minute.md shows them.
+except times and rates is reproducible. docs/first-minute.md shows them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SCENES: dict[str, tuple[str, Scene]] = {
 
 
 def ready(t: PseudoTerminal, n: int) -> str:
-    """Wait until the prompt is there for the n-th time."""
+    """Wait until the prompt appears for the n-th time."""
     return t.until(lambda text: f"\n{text}".count("\n>") >= n and text[-1:] == ">")
 
 
@@ -129,7 +129,7 @@ def svg(terminal: PseudoTerminal, name: str) -> str:
 
 
 def _style(char: Any) -> str:
-    """How pyte's character looks, in rich's words."""
+    """Return rich's style for a character of pyte."""
     words = ["bold" * char.bold, "italic" * char.italics, "reverse" * char.reverse]
     words += [_colour(char.fg), f"on {_colour(char.bg)}" if char.bg != "default" else ""]
     return " ".join(filter(None, words))

@@ -45,7 +45,7 @@ def unfold(kind: str, number: int) -> str:
     return f"document.querySelectorAll('.card.{kind} > .face')[{number}].click()"
 
 
-# file, page, size, dark, what is done
+# file, page, size, dark, actions
 SCENES: tuple[tuple[str, str, tuple[int, int], bool, Sequence[str]], ...] = (
     ("demo-1280.png", "demo", SMALL, False, ["location.hash = '#g0n294'"]),
     ("demo-2560.png", "demo", LARGE, True, ["location.hash = '#g0n46'"]),
@@ -100,7 +100,7 @@ def picture(
 
 
 def small(png: bytes) -> bytes:
-    """With the most frequent colours only: those of all areas, and enough for the edges of text."""
+    """Reduce an image to its most frequent colors: all areas, and enough for the edges of text."""
     found, out = Image.open(BytesIO(png)).convert("RGB"), BytesIO()
     colours = sorted(found.getcolors(1 << 24) or [], reverse=True)[:128]
     palette = Image.new("P", (1, 1))

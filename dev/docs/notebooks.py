@@ -1,4 +1,4 @@
-"""Run the notebooks of docs/ and keep what they show; needs nbclient and ipykernel.
+"""Run the notebooks of docs/ and store their output; needs nbclient and ipykernel.
 
 python -m dev.docs.notebooks [NAME ...]
 """

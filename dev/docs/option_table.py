@@ -1,4 +1,4 @@
-"""docs/options.md: every option of every command, from where it is declared.
+"""Make docs/options.md: every option of every command, from its declaration.
 
 python -m dev.docs.option_table > docs/options.md
 """
@@ -53,7 +53,7 @@ def table() -> str:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterator[OptionParser]:
-    """The command's, or those of its subcommands."""
+    """Yield the command's parser, or the parsers of its subcommands."""
     inner = [p for a in parser._actions if isinstance(a.choices, dict) for p in a.choices.values()]
     yield from (p for p in inner or [parser] if isinstance(p, OptionParser))
 
@@ -63,7 +63,7 @@ def _flags(o: Option) -> str:
 
 
 def _default(f: Field[Any]) -> str:
-    """A switch's too."""
+    """Return the default, also of a switch."""
     if isinstance(f.default, bool):
         return "on" if f.default else "off"
     return _code(default_text(f))

@@ -1,4 +1,4 @@
-"""A command in a terminal that is none: what it shows is a screen of text (pyte).
+"""A command in a pseudo-terminal; its output becomes a screen of text (pyte).
 
 with PseudoTerminal(["llama-py-cli", "-s", "1"]) as terminal:
     terminal.until("> ")
@@ -37,7 +37,7 @@ class PseudoTerminal:
         lines: int = 30,
         shown: str = "",
     ) -> None:
-        """shown: what stands on the screen before."""
+        """shown: previous text of the screen."""
         self.screen: Any = pyte.Screen(columns, lines)
         self.screen.write_process_input = self.send
         self._stream: Any = pyte.ByteStream(self.screen)
@@ -56,11 +56,11 @@ class PseudoTerminal:
         os.close(theirs)
 
     def send(self, text: str | bytes) -> None:
-        """Type it."""
+        """Type the text."""
         os.write(self._fd, text.encode() if isinstance(text, str) else text)
 
     def text(self) -> str:
-        """What is on the screen, without spaces at the ends of lines."""
+        """Return the text of the screen, without spaces at the ends of lines."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip("\n")
 
     def until(self, wanted: str | Callable[[str], bool], seconds: float = 900.0) -> str:
@@ -83,7 +83,7 @@ class PseudoTerminal:
             raise TimeoutError(f"it did not end; the screen is\n{self.text()}") from None
 
     def _feed(self, seconds: float) -> bool:
-        """Show what comes within some seconds; False if nothing does any more."""
+        """Show the output of some seconds; return False when the output has ended."""
         ready, _, _ = select.select([self._fd], [], [], max(seconds, 0))
         if not ready:
             return False
@@ -105,6 +105,6 @@ class PseudoTerminal:
 
 
 def _take_terminal() -> None:
-    """In the child: stdin is its terminal, whose Ctrl-C ends it."""
+    """Make stdin the child's terminal, with the default action for Ctrl-C."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

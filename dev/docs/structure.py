@@ -96,7 +96,7 @@ def floors(below: Mapping[str, set[str]]) -> tuple[int, int]:
 
     def floor(room: str) -> int:
         if room not in known:
-            known[room] = 1  # until it is known: a circle ends here
+            known[room] = 1  # placeholder for cycles
             lower = [x for x in below.get(room, ()) if room not in reach.get(x, ())]
             known[room] = 1 + max(map(floor, lower), default=0)
         return known[room]
@@ -105,7 +105,7 @@ def floors(below: Mapping[str, set[str]]) -> tuple[int, int]:
 
 
 def class_names(of: list[Module]) -> Counter[str]:
-    """How many classes have each name."""
+    """Count the classes with each name."""
     return Counter(
         node.name
         for m in of

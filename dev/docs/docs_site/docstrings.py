@@ -1,5 +1,5 @@
-"""Docstrings as Markdown: their columns, `name   what it is`, become lists; and the help line of an
-option (llama_py/params) is the docstring of its field.
+"""Docstrings as Markdown: their columns, `name   meaning`, become lists. The help line of an
+option (llama_py/params) becomes the docstring of its field.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ COLUMN = re.compile(r"([a-z_]\w*(?:\.\w+)*(?:, [a-z_][\w.]*)*)\s{2,}(\S.*)")
 
 
 class Docstrings(Extension):
-    """Rewrites every object that is read."""
+    """Griffe extension that rewrites every loaded object."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Before its members are read."""
+        """Rewrite an object before its members are loaded."""
         if obj.docstring is not None:
             obj.docstring.value = lists(obj.docstring.value)
         if isinstance(obj, Attribute):
@@ -26,7 +26,7 @@ class Docstrings(Extension):
 
 
 def describe(field: Attribute) -> None:
-    """If it is declared by `option(default, flags, help)`, say that instead."""
+    """Describe a field declared by `option(default, flags, help)` by its help text."""
     declared = field.value
     if isinstance(declared, ExprCall) and str(declared.function) == "option":
         default, _, help = declared.arguments[:3]
@@ -35,7 +35,7 @@ def describe(field: Attribute) -> None:
 
 
 def help_of(field: Attribute, source: str) -> str:
-    """The help line of an option; one that is put together is what it is when the program runs."""
+    """Return the help line of an option; a computed help line is taken from the class."""
     try:
         return str(literal_eval(source))
     except ValueError:
@@ -45,9 +45,9 @@ def help_of(field: Attribute, source: str) -> str:
 
 
 def lists(text: str) -> str:
-    """The text with a list item for each line that has a name, spaces and a meaning.
+    """Return the text with a list item for each line that has a name, spaces and a meaning.
 
-    A line that is set in below such a line goes on with it.
+    An indented line after such a line continues it.
     """
     done: list[str] = []
     item = False

@@ -1,7 +1,7 @@
-"""What MkDocs does beside reading docs/: files of the repository that a page links to become pages
-of the site, guides as they are and code as code; and each family of ops gets its page.
+"""MkDocs hooks: repository files that a page links to become pages of the site, guides as Markdown
+and code as code blocks; and each family of ops gets a page.
 
-So a link to `../llama_py/hparams/hparams.py` works where the page is read in the repository,
+Therefore a link to `../llama_py/hparams/hparams.py` works if the page is read in the repository,
 and on the site. A page of a file is at `files/` and its path.
 """
 
@@ -43,7 +43,7 @@ FAMILY = """# {title}
 
 
 def on_config(config: Any) -> Any:
-    """The page of ops in the navigation stands for all of their families."""
+    """Replace the page of ops in the navigation by the pages of all families."""
     families = [f"{FAMILIES}{name}.md" for name in _families()]
     for section in config.nav:
         for pages in section.values():
@@ -87,7 +87,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def _families() -> list[str]:
-    """The files of ops; the one of the registry declares them."""
+    """Return the files of ops, without the registry, which declares them."""
     names = (path.stem for path in (ROOT / "ggml_py" / "ops").glob("*.py"))
     return sorted(name for name in names if name not in ("__init__", "registry", "traffic"))
 
@@ -102,7 +102,7 @@ def _linked(page: str) -> Iterator[str]:
 
 
 def _target(place: str, link: str) -> tuple[str, str]:
-    """The file that a link of a file leads to, and the anchor; "" if there is none."""
+    """Return the target file of a link in a file, and the anchor; "" for other links."""
     path, mark, anchor = link.partition("#")
     path = normpath(join(str(PurePosixPath(place).parent), path)) if path else ""
     if "://" in link or not path:
@@ -113,7 +113,7 @@ def _target(place: str, link: str) -> tuple[str, str]:
 
 
 def _uri(path: str) -> str:
-    """Where a file's page is on the site."""
+    """Return the path of a file's page on the site."""
     if path.startswith("docs/"):
         return path[len("docs/") :]
     return f"{FILES}{path}" if path.endswith(".md") else f"{FILES}{path}.md"
