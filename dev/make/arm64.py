@@ -39,7 +39,7 @@ COMPILE = (
     "from ggml_cpu.serve import serve; serve()"
 )
 OPS = "ADD,RMS_NORM,SOFT_MAX,SSM_CONV,GATED_DELTA_NET"
-# What LLVM looks for in /proc/cpuinfo: implementer, part, and the names of features.
+# Fields of /proc/cpuinfo that LLVM reads: implementer, part, and the names of features.
 CPUS = {
     "cortex-a72": ("0x41", "0xd08", "fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"),
     "cortex-a76": (
@@ -58,7 +58,7 @@ CPUS = {
 
 
 def root(folder: Path) -> Path:
-    """Debian's files; its packages are unpacked only, none is set up."""
+    """Return Debian's files; packages are only unpacked, not set up."""
     there = folder / "root"
     if not (there / "usr/bin/python3").exists():
         script = ["debootstrap", "--foreign", "--arch=arm64", "--variant=minbase"]
@@ -69,10 +69,10 @@ def root(folder: Path) -> Path:
 
 
 def environment(folder: Path, there: Path, cpu: str, compile_as: str = "") -> Path:
-    """Its Python, with pip; returns it. Python finds its library beside the program whose name it
-    was given, and its packages by pyvenv.cfg.
+    """Create the environment's Python, with pip, and return it. Python finds its library next to
+    the program of its given name, and its packages by pyvenv.cfg.
 
-    compile_as  not empty: what it starts to compile kernels is this Python, as that CPU
+    compile_as  if not empty: this Python compiles kernels outside the emulator, for that CPU
     """
     env, program = folder / "env", (there / "usr/bin/python3").resolve()
     (env / "bin").mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def environment(folder: Path, there: Path, cpu: str, compile_as: str = "") -> Pa
 
 
 def install(python: Path) -> None:
-    """The project and its requirements, by pip, as it is now."""
+    """Install the current project and its requirements by pip."""
     done = any(python.parents[1].glob("lib/python3*/site-packages/numba"))
     wheels = "--only-binary=numba,llvmlite,numpy,tokenizers"
     again = ["--no-deps", "--force-reinstall"] if done else []

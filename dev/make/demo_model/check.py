@@ -29,7 +29,7 @@ N_COMPARED = 64
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far logits [tokens, n_vocab] are from the expected ones."""
+    """Distance of logits [tokens, n_vocab] from the expected logits."""
 
     nmse: float
     largest: float

@@ -1,4 +1,4 @@
-"""The text: what is trained on, what is held out, and random windows of it."""
+"""Text for training, held-out text, and random windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRAIN_PERCENT = 95
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text cut in two; nothing of `held_out` is seen in training, by the tokenizer either."""
+    """Text in two parts; neither training nor the tokenizer uses `held_out`."""
 
     train: str
     held_out: str

@@ -17,7 +17,7 @@ TOLERANCE = 1e-10
 
 
 def sequential(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
-    """The definition: decay the memory, correct what it holds under k towards v, read it with q."""
+    """Define the delta rule: decay the memory, move its value at k towards v, read it with q."""
     size = q.shape[-1]
     memory = q.new_zeros(*q.shape[:2], size, size)  # [.., key, value]
     out = []
@@ -39,7 +39,7 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
     decay = (g[..., :, None] - g[..., None, :]).masked_fill(~lower, -math.inf).exp()
     grown = g.exp()[..., None]
     k_beta = k * beta
-    system = (k_beta @ k.transpose(-1, -2)) * decay  # its diagonal counts as ones
+    system = (k_beta @ k.transpose(-1, -2)) * decay  # its diagonal counts as one
     right = torch.cat([v * beta, k_beta * grown], -1)
     solved = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
     new, old = solved.split(size, -1)
@@ -56,7 +56,7 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
 
 
 def _to_chunks(x: Tensor) -> Tensor:
-    """[b, h, tokens, ...] -> [b, h, chunks, 64, ...]; a zero key, gate and beta change nothing."""
+    """Return [b, h, tokens, ...] as [b, h, chunks, 64, ...], padded with zeros without effect."""
     padding = [0, 0] * (x.dim() - 3) + [0, -x.shape[2] % CHUNK]
     return F.pad(x, padding).unflatten(2, (-1, CHUNK))
 

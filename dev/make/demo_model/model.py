@@ -1,10 +1,10 @@
-"""The network, parameter for parameter what a `qwen35moe` GGUF file stores.
+"""The network, with the same parameters as a `qwen35moe` GGUF file.
 
 Three gated-delta-net layers and one full-attention layer, each followed by a mixture of experts
 with a gated shared expert, and one NextN (MTP) layer that drafts a token ahead. Two things differ
 from the file and are undone in export.py: ssm_a = -exp(A_log), and fused gate/up projections.
 
-The order in which parameters are created and registered fixes the random numbers they get.
+The order in which parameters are created and registered determines their random values.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class Block(nn.Module):
 class NextN(nn.Module):
     """The MTP layer: from a token and the trunk's state one token earlier to the next token.
 
-    At index t it sees the embedding of token t and the trunk's normed state of t - 1 (zeros at the
-    start), which is what llama.cpp feeds it when drafting: the trunk has not seen token t.
+    At index t its inputs are the embedding of token t and the trunk's normed state of t - 1 (zeros
+    at the start), like in llama.cpp's drafting: the trunk has not processed token t.
     """
 
     def __init__(self, c: Config) -> None:

@@ -1,8 +1,8 @@
-"""The demonstration model's chat template: a conversation is a scene in which the model is JULIET.
+"""Chat template of the demo model: a conversation is a scene, and the model is JULIET.
 
-    python dev/make/demo_model/template.py FILE    # a file of the recipe gets it; weights stay
+    python dev/make/demo_model/template.py FILE    # replace the template in a generated file
 
-An answer is one speech: it ends where the template's empty line would come.
+A response is one speech: it ends at the template's empty line.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TEMPLATE = (
 
 
 def with_template(path: Path, template: str | None = TEMPLATE) -> bytes:
-    """A GGUF file's bytes with another chat template, the last of its tokenizer's keys, or with
-    none; what lies behind the header is as it was."""
+    """Return a GGUF file's bytes with another chat template (the last tokenizer key), or without
+    a template; the bytes after the header are unchanged."""
     import gguf
 
     reader, raw = gguf.GGUFReader(path), path.read_bytes()

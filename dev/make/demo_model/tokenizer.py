@@ -1,4 +1,4 @@
-"""Byte-level BPE behind the pre-tokenizer that GGUF files call `qwen35`."""
+"""Byte-level BPE with the pre-tokenizer that GGUF files call `qwen35`."""
 
 from __future__ import annotations
 

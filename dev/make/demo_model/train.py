@@ -30,7 +30,7 @@ log = logging.getLogger("demo_model")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the bundled model was trained; its best checkpoint was step 2700 of a 3000 step plan."""
+    """Training settings of the bundled model, which is step 2700 of a 3000 step plan."""
 
     seed: int = 1
     threads: int = 2
@@ -47,7 +47,7 @@ class Recipe:
     log_every: int = 50
 
     def lr_at(self, step: int) -> float:
-        """Linear warm-up times a cosine over `steps`."""
+        """Return a linear warmup times a cosine over `steps`."""
         cosine = 0.5 * (1 + math.cos(math.pi * step / self.steps))
         decay = self.final_lr + (1 - self.final_lr) * cosine
         return self.lr * min(1.0, step / self.warmup) * decay
@@ -68,8 +68,8 @@ def optimizer(model: Model, r: Recipe) -> torch.optim.Optimizer:
 def losses(model: Model, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Trunk, MTP and load-balance loss of a batch.
 
-    The MTP layer learns half from the text and half from the trunk's own distribution: agreeing
-    with the trunk is what gets drafts accepted.
+    The MTP layer learns half from the text and half from the trunk's own distribution, because
+    drafts are accepted if they agree with the trunk.
     """
     target = y.flatten()
     trunk, mtp = (logits.flatten(0, 1) for logits in model(x))
@@ -98,7 +98,7 @@ def steps(model: Model, ids: Tensor, r: Recipe) -> Iterator[tuple[int, list[floa
 
 
 def train(model: Model, ids: Tensor, held_out: Tensor, r: Recipe) -> Figures:
-    """Train `model` on `ids`, leave it at its best checkpoint on `held_out`, return that one."""
+    """Train `model` on `ids`, restore its best checkpoint on `held_out`, and return its figures."""
     best, best_state, start = None, {}, time.perf_counter()
     for step, (text, mtp, balance) in steps(model, ids, r):
         done = (
