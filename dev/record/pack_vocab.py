@@ -65,7 +65,7 @@ def _pack_merges(merges: list[str], tokens: list[str]) -> tuple[list[int], list[
 
 
 def _plain(value: Any) -> Any:
-    """As JSON; a float32 has as few digits as it needs."""
+    """Return a JSON value; a float32 has the minimum number of digits."""
     if not isinstance(value, np.ndarray):
         return value
     return [float(str(v)) for v in value] if value.dtype == np.float32 else value.tolist()

@@ -23,7 +23,7 @@ from dev.record.golden.engines import LlamaCpp, target_of
 from dev.record.golden.facts import facts_of
 
 MAX_SEEDS = 40
-STABLE = 2e-5  # normalised mean squared error of a row: what F16 does, where nothing tips over
+STABLE = 2e-5  # NMSE of a row: the effect of F16 on stable tokens
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     p.add_argument("--ik", type=Path, metavar="LIB", help="libllama.so of a built ik_llama.cpp")
     p.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the models there too")
     args = p.parse_args()
-    os.environ["GGML_NO_BACKTRACE"] = "1"  # a failed assertion is told in one line
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # print a failed assertion in one line
     unknown = set(args.archs) - {arch for arch, _ in tiny.every()} - {"demo"}
     if unknown:
         p.error(f"no dictionary in dev/tiny_models for {', '.join(sorted(unknown))}")
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def record_ik(library: Path, archs: list[str]) -> None:
-    """The node lists of architectures whose states can be in slots, as they are there."""
+    """Record the node lists of architectures with states in slots in ik_llama.cpp."""
     for arch, variant in ik.models():
         if archs and arch not in archs:
             continue
@@ -87,7 +87,7 @@ def record(arch: str, variant: str, path: Path) -> None:
 
 
 def stable(case: runs.Case) -> runs.Case:
-    """With tokens of which no expert is chosen, and no token, by a hair."""
+    """Return the case with tokens whose experts and attended tokens are stable under rounding."""
     found = []
     for seed in range(MAX_SEEDS):
         case = replace(case, facts=replace(case.facts, seed=seed))

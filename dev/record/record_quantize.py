@@ -63,7 +63,7 @@ def record_types(tool: Path, folder: Path) -> dict[str, dict[str, str]]:
 
 
 def record_blocks(library: Path) -> None:
-    """Of rows [6, 512] and importance [512], the bytes of every type, without it and with it."""
+    """Record the bytes of every type for rows [6, 512], without and with importance [512]."""
     real, (x, weights) = quantized(library), rows()
     arrays = {"x": x.astype(np.float16), "weights": weights.astype(np.float16)}
     for name, quantizer in quantizers().items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Record what the samplers of the real llama.cpp leave and draw of given logits into
+"""Record the candidates and tokens of the real llama.cpp's samplers for given logits into
 tests/data/samplers.json.xz. Needs llama-cpp-python: pip install '.[parity]'.
 
     python -m dev.record.record_samplers
@@ -46,7 +46,7 @@ class Chain:
         return llama_cpp.llama_sampler_init_mirostat_v2(*how)
 
     def _named(self, p: SamplingParams) -> Iterator[Any]:
-        """Of `samplers`, in their order."""
+        """Yield the samplers of `samplers`, in order."""
         of = {
             "dry": lambda: self._dry(p),
             "top_k": lambda: llama_cpp.llama_sampler_init_top_k(p.top_k),
@@ -94,7 +94,7 @@ class Chain:
             llama_cpp.llama_sampler_accept(sampler, id)
 
     def apply(self, logits: NDArray[np.float32]) -> tuple[int, Seen]:
-        """The token drawn, and what it was drawn from."""
+        """Return the sampled token, and its candidates."""
         item = llama_cpp.llama_token_data
         items = (item * logits.size)(*(item(i, float(x), 0.0) for i, x in enumerate(logits)))
         array = llama_cpp.llama_token_data_array(items, logits.size, -1, False)

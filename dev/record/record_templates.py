@@ -30,7 +30,7 @@ from llama_py import load_tokenizer
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "chat"
 MODEL = ROOT / "llama_py" / "data" / "demo.gguf"
-BOS, EOS = "GLOUCESTER", "NORTHUMBERLAND"  # tokens of it
+BOS, EOS = "GLOUCESTER", "NORTHUMBERLAND"  # two of its tokens
 TOKENS = load_tokenizer(MODEL).vocab.texts
 SECONDS = 60.0  # that a server may take to start
 
@@ -137,13 +137,13 @@ TURNS = ("u", "su", "suau", "ua", "uasu", "suatu", "ssu")
 
 
 def turns(letters: str) -> list[dict[str, str]]:
-    """A conversation of messages by these roles."""
+    """Return a conversation of messages by these roles."""
     return [{"role": ROLES[c], "content": SAID[c]} for c in letters]
 
 
 def named() -> dict[str, Any]:
     """conversations: by the letters of their roles; prompts: by template, for each of them with
-    and without the beginning of an answer."""
+    and without the beginning of a response."""
     import llama_cpp
 
     names = (ctypes.c_char_p * 200)()
@@ -168,8 +168,8 @@ def applied(name: bytes, messages: list[dict[str, str]], add: bool) -> str:
 
 
 def recorded(server: Path, template: Path) -> dict[str, Any]:
-    """source; caps: what the server says that it supports; prompts by conversation, {"error": ...}
-    where it refuses, all of them if it does not even start."""
+    """source; caps: capabilities that the server lists; prompts by conversation, or {"error": ...}
+    if the server refuses it; every prompt is an error if the server does not start."""
     source = template.read_bytes().decode()
     port = free_port()
     ids = {"bos": TOKENS.index(BOS), "eos": TOKENS.index(EOS)}

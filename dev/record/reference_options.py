@@ -18,7 +18,7 @@ from typing import NamedTuple
 RECORDED = Path(__file__).parent / "reference_options.tsv"
 EXAMPLE, COMMON = "LLAMA_EXAMPLE_COMPLETION", "LLAMA_EXAMPLE_COMMON"
 
-# Why an option is not here, or not all of it; by the longest flag that turns on.
+# Reasons for missing or partial options; by the longest flag that turns them on.
 REASONS = {
     "--poll": "`LLAMA_PY_SPIN` sets the time that waiting threads spin, in microseconds",
     "--poll-batch": "see `--poll`",
@@ -52,7 +52,7 @@ options of llama-py-cli](options.md).
 
 
 class Declared(NamedTuple):
-    """An option of the reference; env is empty where it has no variable."""
+    """An option of the reference; env is empty without a variable."""
 
     flags: tuple[str, ...]
     env: str
@@ -69,7 +69,7 @@ class Declared(NamedTuple):
 
 
 def declarations(source: str) -> Iterator[Declared]:
-    """What arg.cpp declares for all examples or for llama-completion, in its order."""
+    """Yield arg.cpp's options for all examples or for llama-completion, in order."""
     body = source[source.index("common_params_context common_params_parser_init(") :]
     for start in re.finditer(r"add_opt\(common_arg(?=\()", body):
         text = body[start.end() : _closing(body, start.end())]
@@ -88,7 +88,7 @@ def declarations(source: str) -> Iterator[Declared]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Behind the bracket that closes the one at `start`."""
+    """Return the position after the bracket that closes the one at `start`."""
     depth, i = 0, start
     for token in re.finditer(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|[()]', text[start:]):
         depth += {"(": 1, ")": -1}.get(token[0], 0)
@@ -104,7 +104,7 @@ def _named(what: str, text: str) -> str:
 
 
 def recorded() -> tuple[str, list[Declared]]:
-    """The version that was read, and its options."""
+    """Return the version of the recorded source, and its options."""
     version, *lines = RECORDED.read_text().splitlines()
     rows = [line.split("\t") for line in lines]
     return version, [Declared(tuple(flags.split()), env, value) for flags, env, value in rows]
@@ -135,7 +135,7 @@ def state(option: Declared, here: dict[str, str]) -> str:
 
 
 def table() -> str:
-    """The page."""
+    """Return the page."""
     version, options = recorded()
     here = ours()
     states = [state(option, here) for option in options]

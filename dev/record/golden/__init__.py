@@ -1,1 +1,1 @@
-"""What tiny models compute in the real llama.cpp: recorded once, compared with ours in tests."""
+"""Results of tiny models in the real llama.cpp, recorded for comparison in tests."""

@@ -1,4 +1,4 @@
-"""How much each branch of a graph matters: the sums of rows as wide as the residual stream."""
+"""Influence of each branch of a graph: sums of rows with the width of the residual stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def balance(path: Path, tokens: list[int]) -> Iterator[str]:
 
 
 def history(path: Path, tokens: list[int]) -> Iterator[str]:
-    """How much the last row of logits changes with a token some way before it."""
+    """Yield the change of the last row of logits by one earlier token."""
     rows = []
     for back in (0, 1, 4, len(tokens) - 1):
         changed = list(tokens)

@@ -1,4 +1,4 @@
-"""What a run is made of: a model on an engine, what is known of it, and what comes of it."""
+"""Elements of a run: a model on an engine, known facts about it, and the results."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Ids = Sequence[int]
 
 @dataclass(frozen=True)
 class Facts:
-    """What llama.cpp says of a model.
+    """Facts about a model, from llama.cpp.
 
-    memory    whether a batch goes on where the one before it ended
-    logits    whether there are any, instead of embeddings
-    start     the token a decoder starts with, of a model that has an encoder too; else None
-    delta_net whether it has a gated delta net that is one op
-    indexer   whether it has a lightning indexer that is one op
-    streams   whether it mixes residual streams by one op
-    n_nextn   layers that draft
-    rollback  whether recurrent states can be kept
-    shared    of a model that only drafts, whether it attends to what the other one keeps
-    block     likewise, how many tokens it drafts at once; pairs: of each, how many candidates;
-              sure: whether it tells how sure it is
-    axes      of positions, where there are several
-    enc_width, state_width   of a model that only drafts: channels of what its encoder gets, and of
-              the states beside its tokens; 0: there are none. Of others the latter, where a NextN
-              layer is given more than a layer's result
+    memory    True if a batch continues the previous batch
+    logits    True for logits, False for embeddings
+    start     decoder start token, for a model with an encoder; otherwise None
+    delta_net True for Gated DeltaNet as one op
+    indexer   True for a lightning indexer as one op
+    streams   True if one op mixes residual streams
+    n_nextn   number of NextN layers
+    rollback  True if recurrent states can be saved
+    shared    for a pure draft model: True if it attends to the target model's cache
+    block     for a pure draft model: tokens per draft; pairs: candidates per token;
+              sure: True if it returns its confidence
+    axes      number of position axes, if there are several
+    enc_width, state_width   for a pure draft model: dimensions of its encoder's input, and of the
+              states next to its tokens; 0: none. For other models: state_width, if a NextN layer
+              gets more than a layer's result
     seed      of the tokens
     """
 
@@ -74,12 +74,12 @@ class Case:
     open: Open
 
     def tokens(self, n: int, seed: int = 0) -> list[int]:
-        """Random ones, the same everywhere."""
+        """Return random tokens, the same on every machine."""
         raw = np.random.Philox(key=seed + 100 * self.facts.seed).random_raw(n)
         return [int(x) for x in raw % np.uint64(self.tiny.n_vocab)]
 
     def prompt(self, engine: Engine) -> list[int]:
-        """What the decoder is given; an encoder has read the whole prompt before."""
+        """Return the input of the decoder; an encoder first processes the whole prompt."""
         ids = self.tokens(self.tiny.prompt)
         if self.facts.start is None:
             return ids
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def outputs(self) -> str:
-        """Of which tokens; without a memory llama.cpp gives those of all."""
+        """Tokens with outputs; without a memory llama.cpp returns outputs of all tokens."""
         return "last" if self.facts.memory else "all"
 
 

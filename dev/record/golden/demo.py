@@ -1,4 +1,4 @@
-"""What the real llama.cpp writes with the demo model, greedily."""
+"""Greedy texts of the real llama.cpp with the demo model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N = 200  # tokens of each text
 
 
 def record() -> int:
-    """-> bytes written"""
+    """Write the recording and return its size in bytes."""
     tokenizer, texts = llama_py.load(str(DEMO), "null").tokenizer, []
     for prompt in PROMPTS:
         ids = tokenizer.tokenize(prompt)

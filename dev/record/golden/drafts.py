@@ -1,5 +1,5 @@
-"""What is run of models that can only draft for another: random states of the size that norms give
-stand for that one's."""
+"""Runs of pure draft models: random states, of the size that norms give, replace the target
+model's states."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NEVER = np.float32(-3.4e38)  # for -inf, which tokens have that a head does not 
 
 
 def random_states(n: int, width: int, key: int = 9) -> Floats:
-    """[n, width]"""
+    """Return random states [n, width]."""
     raw = np.random.Philox(key=key).random_raw(n * width) >> np.uint64(40)
     return ((raw.astype(np.float32) - 2**23) / 2**22).reshape(n, width)
 
 
 def features(case: Case, **how: Any) -> Result:
-    """What the encoder makes of what layers of the other model get."""
+    """Run the encoder on random features of the target model's layers."""
     n = case.tiny.prompt
     rows = random_states(n, case.facts.enc_width)
     with case.open(**how) as engine:
@@ -35,8 +35,8 @@ def features(case: Case, **how: Any) -> Result:
 
 
 def states(case: Case, **how: Any) -> Result:
-    """A prompt, each token with a state; then greedily, each with another one. Where the draft
-    attends to what the other model keeps, that has read the prompt, and the tokens are few."""
+    """Run a prompt, each token with a state; then greedy tokens with other states. If the draft
+    attends to the target model's cache, the target processes the prompt, and few tokens follow."""
     ids, shared, first = case.tokens(case.tiny.prompt), case.facts.shared, 0
     with case.open(mtp=shared, **how) as engine:
         if shared:
@@ -64,7 +64,7 @@ def states(case: Case, **how: Any) -> Result:
 
 
 def exact(case: Case) -> Result:
-    """Likewise, where nothing is rounded."""
+    """Run `states` without rounding."""
     found = states(case, flash=False, cache="f32").values
     rows = np.concatenate((found["prompt"][-1:], found["steps"][:2]))
     return Result(values={"rows": rows})
@@ -93,8 +93,8 @@ def sequences(case: Case, **how: Any) -> Result:
 
 
 def blocks(case: Case, n_seqs: int = 1, **how: Any) -> Result:
-    """What layers of the other model get, of sequences of different lengths; then a block of each,
-    which all that follows its first token is a mask of."""
+    """Run features of the target model's layers for sequences of different lengths; then one block
+    per sequence, with masks after its first token."""
     block, width = case.facts.block, case.facts.enc_width
     lengths = [case.tiny.prompt - 7 * s for s in range(n_seqs)]
     stored = [_batch(None, 0, random_states(n, width, 9 + s), s) for s, n in enumerate(lengths)]
@@ -103,7 +103,7 @@ def blocks(case: Case, n_seqs: int = 1, **how: Any) -> Result:
         engine.see_all()
         engine.set_embeddings_nextn(masked=False)
         first = _joined(replace(b, outputs=[False] * len(b.pos or ())) for b in stored)
-        if case.facts.axes:  # which embeddings have to tell
+        if case.facts.axes:  # embeddings need explicit axes
             first = replace(first, pos=np.tile(np.array(first.pos, np.int32), (case.facts.axes, 1)))
         engine.run(first)
         engine.run(_joined(masked))

@@ -1,4 +1,4 @@
-"""The two engines on which runs are made: the real llama.cpp, and ours."""
+"""The two engines of runs: the real llama.cpp, and llama-py."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ N_BATCH = 240  # a multiple of the numbers of sequences: llama.cpp's reserving c
 
 
 def target_of(path: Path, made: Tiny) -> Path | None:
-    """The file, beside that of a tiny model, of the one that it drafts for."""
+    """Return the file of a tiny draft model's target, in the same folder."""
     return None if made.drafts_for is None else path.with_name("-".join(made.drafts_for) + ".gguf")
 
 
 class Engine(Protocol):
-    """A model and a context. Batches say everything: positions, sequences, outputs.
+    """A model and a context. Batches have explicit positions, sequences and outputs.
 
-    nodes   of all graphs so far, if they are wanted
+    nodes   of all graphs since the start, if enabled
     """
 
     nodes: list[Record]
@@ -38,16 +38,16 @@ class Engine(Protocol):
     def run(self, batch: Batch, encode: bool = False) -> None: ...
 
     def see_all(self) -> None:
-        """From now on tokens see those after them too, where a model's key does not say so."""
+        """Disable the causal mask, for models without a key for that."""
 
     def fill(self, batch: Batch) -> None:
         """Let the model that it drafts for read this."""
 
     def logits(self, n: int) -> Floats:
-        """Of the n outputs of the last batch."""
+        """Return the logits of the last batch's n outputs."""
 
     def embeddings(self, n: int) -> Floats:
-        """Of the n outputs of the last batch."""
+        """Return the embeddings of the last batch's n outputs."""
 
     def pooled(self, seq: int) -> Floats: ...
 
@@ -58,23 +58,23 @@ class Engine(Protocol):
 
 class Open(Protocol):
     def __call__(self, **how: Any) -> AbstractContextManager[Engine]:
-        """A new engine.
+        """Create an engine.
 
-        n_seqs  1       sequences
-        unified False   whether they share all cells
+        n_seqs  1       number of sequences
+        unified False   True if sequences share all cells
         flash   True    flash attention
         cache   "f16"   type of keys and values
-        nodes   False   whether they are listed; then values need not be right
+        nodes   False   True to list the nodes; then values may be wrong
         unfused ""      a block (llama_py.blocks.known_forms) that is built without its one op
         mtp     False   the NextN layers instead of the trunk
         n_rs_seq 0      snapshots of recurrent states
         pooling ""      kind of embeddings; "": logits
-        target  None    file of the model that it drafts for, if it can do nothing else
+        target  None    file of the target model, for a pure draft model
         """
 
 
 class LlamaCpp(Peer):
-    """The real llama.cpp."""
+    """Engine of the real llama.cpp."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class LlamaCpp(Peer):
 
 
 class Ours:
-    """Ours, on a device; on "null", nothing is computed and nothing compiled."""
+    """Engine of llama-py on a device; "null" neither computes nor compiles."""
 
     def __init__(
         self,

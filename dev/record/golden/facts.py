@@ -1,4 +1,4 @@
-"""What llama.cpp says of a model: what runs there are of it."""
+"""Facts about a model from llama.cpp, which select its runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from llama_py.models import architecture
 
 
 def facts_of(arch: str, path: Path, made: tiny.Tiny) -> runs.Facts:
-    """Asked of llama.cpp, with a first run of a prompt; but whether NextN layers are for drafts
-    is known here."""
+    """Query llama.cpp, after a first run of a prompt; the use of NextN layers is known
+    without it."""
     if made.drafts_for is not None:
         return _facts_of_draft(arch, made)
     with LlamaCpp(path, nodes=True, n_rs_seq=3) as peer:

@@ -1,7 +1,7 @@
 """The models that llama.cpp's own test-llama-archs writes, made without it.
 
-A file is its metadata, the names and shapes of its tensors, and values out of a seed and their
-names (tests/test-llama-archs.cpp:set_tensor_data). The former are stored, the values are made here:
+A file has metadata, names and shapes of tensors, and values from a seed and the tensors' names
+(tests/test-llama-archs.cpp:set_tensor_data). The values are computed here, by
 C++'s Mersenne Twister and polar method. In a few values the logarithm of the C library rounds
 otherwise than NumPy's, so that they differ by the last bit.
 """
@@ -61,7 +61,7 @@ def _normal(seed: int, n: int) -> Floats:
 
 
 def _hash(text: str) -> int:
-    """std::hash<std::string> (libstdc++: MurmurHash64A)."""
+    """Compute std::hash<std::string> (libstdc++: MurmurHash64A)."""
     factor, mask, data = 0xC6A4A7935BD1E995, 2**64 - 1, text.encode()
 
     def mixed(v: int) -> int:
@@ -79,13 +79,13 @@ def _hash(text: str) -> int:
 
 @cache
 def stored() -> Mapping[str, Mapping[str, Any]]:
-    """By name of the file: metadata, tensors, digests of node lists, and logits of some."""
+    """Return metadata, tensors, digests of node lists, and some logits by file name."""
     found: dict[str, dict[str, Any]] = json.loads(lzma.decompress(DATA.read_bytes()))
     return found
 
 
 def file_of(name: str, with_values: bool) -> Any:
-    """What a model is loaded from; without values its bytes are there in name only."""
+    """Return the source of a model; without values its bytes are placeholders."""
     about = stored()[name]
 
     def info(tensor: str, ne: Sequence[int]) -> TensorInfo:
@@ -103,7 +103,7 @@ def file_of(name: str, with_values: bool) -> Any:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """Read what is stored of a file that test-llama-archs has written.
+    """Return the stored data of a file that test-llama-archs has written.
 
     Raises:
         ValueError: A tensor has other values than `values` makes.
@@ -140,7 +140,7 @@ def list_nodes(engine: Any, memory: bool) -> list[Record]:
 
 
 def logits(engine: Any) -> Floats:
-    """Of every fifth token of the prompt."""
+    """Return the logits of every fifth token of the prompt."""
     engine.run(batch(tokens(), outputs="all"))
     return np.array(engine.logits(N_TOKENS)[::EVERY], np.float32)
 
@@ -150,7 +150,7 @@ def digest(nodes: Sequence[Record]) -> str:
 
 
 def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """But for tokens that a model forbids, whose logits are the least of all floats."""
+    """Return the NMSE without forbidden tokens, whose logits are the smallest floats."""
     allowed = np.minimum(expected, found) > -3e38
     a, b = expected[allowed].astype(np.float64), found[allowed].astype(np.float64)
     return float(np.square(a - b).sum() / np.square(a).sum())
@@ -162,5 +162,5 @@ def save(models: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def names() -> Iterator[str]:
-    """Those whose logits are stored."""
+    """Yield the names of files with stored logits."""
     return (name for name, about in stored().items() if "logits" in about)

@@ -1,6 +1,6 @@
 """The graphs of ik_llama.cpp (commit 8337e4cd), through a built libllama.so of it.
 
-Only its node lists are wanted: its kernels compute delta nets of other head sizes otherwise.
+Only node lists are recorded, as ik_llama.cpp computes delta nets of other head sizes differently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from llama_py_tools.graph.peer import native_batch
 
 PER_STEP = 1  # llama.h:LLAMA_SPEC_CKPT_PER_STEP
 END, OLD = ".ik.xz", "_old"
-N_STEPS = 4  # tokens of which checkpoints are kept
+N_STEPS = 4  # tokens with checkpoints
 LETTERS = {
     "u": ctypes.c_uint32,
     "i": ctypes.c_int32,
@@ -35,7 +35,7 @@ LETTERS = {
 
 
 def _struct(name: str, fields: str) -> type[ctypes.Structure]:
-    """A C struct. fields: `u n_ctx`, or `u*4` for four that are left as they are."""
+    """Create a C struct. fields: `u n_ctx`, or `u*4` for four unchanged fields."""
     found: list[tuple[str, Any]] = []
     for i, field in enumerate(fields.split(", ")):
         kind, _, own = field.partition(" ")
@@ -57,7 +57,7 @@ ContextParams = _struct(
 
 
 class _Tensor(ctypes.Structure):
-    """ggml.h:struct ggml_tensor"""
+    """Beginning of ggml.h:struct ggml_tensor."""
 
 
 _Tensor._fields_ = [
@@ -80,7 +80,7 @@ _Tensor._fields_ = [
 
 
 class Batched(ctypes.Structure):
-    """llama.h:struct llama_batch"""
+    """C struct llama.h:struct llama_batch."""
 
     _fields_ = (
         ("n_tokens", ctypes.c_int32),
@@ -95,7 +95,7 @@ class Batched(ctypes.Structure):
 
 
 class Ik:
-    """A model in ik_llama.cpp; `nodes` are those of the last batch."""
+    """A model in ik_llama.cpp; `nodes` has the last batch's nodes."""
 
     def __init__(self, library: Path, path: Path) -> None:
         self.api = api = ctypes.CDLL(str(library))
@@ -123,7 +123,7 @@ class Ik:
         self.ctx = ctypes.c_void_p(api.llama_init_from_model(self.model, how))
 
     def run(self, batch: Batch) -> list[Record]:
-        """The nodes of a batch that says everything."""
+        """Run a batch with explicit positions and outputs; return its nodes."""
         self.nodes = []
         keep, native = native_batch(Batched, batch)
         code = self.api.llama_decode(self.ctx, native)
@@ -133,7 +133,7 @@ class Ik:
         return self.nodes
 
     def checkpoints(self) -> None:
-        """From now on keep the states of several tokens, of sequence 0."""
+        """Enable checkpoints of several tokens of sequence 0."""
         self.api.llama_spec_ckpt_init(self.ctx, PER_STEP, N_STEPS)
         self.api.llama_spec_ckpt_save(self.ctx, 0)
 
@@ -171,7 +171,7 @@ def _name(t: Any) -> str:
 
 
 def batches() -> dict[str, Batch]:
-    """What is run, in this order; afterwards with checkpoints."""
+    """Return the batches in order; the last one runs with checkpoints."""
     return {
         "prompt": _batch([0] * 5, range(5)),
         "tokens": _batch([0] * 3, range(5, 8)),
@@ -182,7 +182,7 @@ def batches() -> dict[str, Batch]:
 
 
 def models() -> list[tuple[str, str]]:
-    """Each (architecture, variant) whose states can be in slots; `_old` with its older matrices."""
+    """Return (architecture, variant) pairs with states in slots; `_old` has older matrices."""
     found = []
     for arch, variant in every():
         if variant != "mtp" and architecture(arch).in_slots:
@@ -197,8 +197,8 @@ def write(arch: str, variant: str, folder: Path) -> Path:
 
 
 def _tiny(arch: str, variant: str) -> Tiny:
-    """A tiny model as ik_llama.cpp reads it: every fourth layer is attention, whatever the file
-    says; without a vocabulary, and without tensors that it does not know."""
+    """Return a tiny model for ik_llama.cpp: every fourth layer is attention, regardless of the
+    file; the model has no vocabulary, and no tensors unknown to ik_llama.cpp."""
     found = find(arch, variant.removesuffix(OLD))
     keep = [*found.keep, "*.ssm_in.weight"] if variant.endswith(OLD) else found.keep
     keys = {

@@ -1,5 +1,5 @@
-"""What one tiny model does beside the real llama.cpp, and beside itself fed otherwise: the cells of
-docs/judged.md."""
+"""Comparison of a tiny model with the real llama.cpp, and with itself under other batches: the
+cells of docs/judged.md."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ QUANTIZED = ("Q8_0", "Q4_K_M")
 FORBIDDEN = np.float32(-3e38)
 N_PROMPTS = 5
 MAX_SEEDS = 40
-# NMSE of a row where nothing tips over: what F16 does, and activations of eight bits.
+# NMSE of a stable row: the effects of F16, and of 8-bit activations.
 STABLE, ROUGH = 2e-5, 1e-3
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 
 
 @dataclass
 class Judged:
-    """Of one tiny model. NMSE are the worst of all runs; NaN where there is none.
+    """Results of one tiny model. NMSE are the maxima of all runs; NaN for missing results.
 
-    nodes, n_nodes   runs whose node lists are llama.cpp's, of so many
+    nodes, n_nodes   runs with llama.cpp's node lists, and all runs
     f32, q8, q4      NMSE of logits or embeddings against llama.cpp's, by the file's type
-    tokens, n_tokens greedily chosen tokens that are llama.cpp's, of so many
+    tokens, n_tokens greedy tokens that equal llama.cpp's, and all greedy tokens
     fed              NMSE of token by token, of ubatches of 1, 7 and 16, and of several sequences
                      against one batch
     kept             NMSE after states were saved and read
@@ -65,7 +65,7 @@ class Judged:
 def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
     """Every check; needs llama-cpp-python and an OpenCL device.
 
-    types  those of QUANTIZED that are tried
+    types  tested types of QUANTIZED
     """
     found = Judged()
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
 class Beside:
     """Runs on both engines, of one file.
 
-    worst  the largest NMSE so far
+    worst  largest NMSE of all runs
     """
 
     def __init__(self, path: Path, made: tiny.Tiny, facts: runs.Facts, device: str = "cpu") -> None:
@@ -126,10 +126,10 @@ class Beside:
 def quantized(
     path: Path, out: Path, kind: str, made: tiny.Tiny, facts: runs.Facts, wanted: Iterable[str]
 ) -> float:
-    """Quantize a file. The NMSE of a prompt's last row and two more, or of embeddings: the median
-    of several prompts, for activations are rounded to eight bits, and what tips over there may
-    choose another expert. Where a row is too short for a block, llama-quantize's rules choose
-    another type, and so do ours."""
+    """Quantize a file. Return the NMSE of a prompt's last row and two more, or of embeddings: the
+    median of several prompts, since 8-bit activations may change the selected experts. If a
+    row is too short for a block, llama-quantize's rules choose another type, like
+    our rules."""
     quantize(str(path), str(out), Wishes(type=file_type(kind)), "", (), (), False, True, 1)
     names = [name for name in wanted if is_exact(name)]
     found = []
@@ -142,16 +142,16 @@ def quantized(
 
 
 def is_exact(name: str) -> bool:
-    """Whether a run is of what is compared where more is rounded."""
+    """Return True if a run is compared at a lower precision."""
     return name.startswith(("exact", "pooled-"))
 
 
 def steady(
     path: Path, made: tiny.Tiny, facts: runs.Facts, n: int = 1, most: float = STABLE
 ) -> list[runs.Facts]:
-    """With tokens of which llama.cpp chooses no other expert, and no other token to attend to, if
-    other things are rounded: the first n seeds whose rows change by no more than `most`, or else
-    those that change least."""
+    """Return facts with stable tokens: rounding does not change their experts or attended tokens
+    in llama.cpp. These are the first n seeds whose rows change by at most `most`, or the seeds
+    with the smallest changes."""
     tried: list[tuple[float, int]] = []
     target = target_of(path, made)
     while len(tried) < MAX_SEEDS and sum(found <= most for found, _ in tried) < n:
@@ -162,14 +162,14 @@ def steady(
 
 
 def continues(made: tiny.Tiny, facts: runs.Facts) -> bool:
-    """Whether a text may come in pieces."""
+    """Return True if the text may be processed in parts."""
     if made.drafts_for is not None or not facts.memory or facts.start is not None:
         return False
     return made.keys.get("attention.causal", True) is True
 
 
 def fed(path: Path, made: tiny.Tiny) -> float:
-    """A prompt in one batch, against its pieces, and beside another sequence."""
+    """Compare a prompt in one batch with its parts, and with a second sequence."""
     model = loaded(path)
     ids = _tokens(made, made.prompt)
     whole = Context(model, n_ctx=256, n_ubatch=256, **EXACT).decode(ids, logits="all")
@@ -197,7 +197,7 @@ def fed(path: Path, made: tiny.Tiny) -> float:
 
 
 def kept(path: Path, made: tiny.Tiny) -> float:
-    """One more token, where the context went on and where its state was read by another."""
+    """Compare the next token in the context with a context that loaded its state."""
     model = loaded(path)
     ids = _tokens(made, made.prompt)
     first, second = (Context(model, n_ctx=512, n_ubatch=64, n_seq_max=2, **EXACT) for _ in range(2))
@@ -217,8 +217,8 @@ def _tokens(made: tiny.Tiny, n: int, seed: int = 0) -> list[int]:
 
 
 def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """Mean squared error over mean square, but of tokens that a model forbids, whose logits are the
-    least of all floats; infinite for what is not finite."""
+    """Return the mean squared error over the mean square, without forbidden tokens, whose logits
+    are the smallest floats; infinite for values that are not finite."""
     if expected.shape != found.shape or not np.isfinite(found).all():
         return math.inf
     allowed = np.minimum(expected, found) > FORBIDDEN
@@ -227,7 +227,7 @@ def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
 
 
 def merged(models: Iterable[Judged]) -> Judged:
-    """Of an architecture: counts together, and the worst errors."""
+    """Return the sums of counts and the largest errors of an architecture's models."""
     all_models = list(models)
     found = Judged()
     for field in fields(Judged):
@@ -239,7 +239,7 @@ def merged(models: Iterable[Judged]) -> Judged:
 
 
 def stored(judged: Judged) -> Mapping[str, Any]:
-    """As JSON has it."""
+    """Return the values for JSON."""
     return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in _items(judged)}
 
 

@@ -1,4 +1,4 @@
-"""What differs from llama.cpp on purpose."""
+"""Intentional differences from llama.cpp."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Files and rows that quantizing is compared on, and what llama-quantize makes of them.
+"""Files and rows for comparing quantization, and the results of llama-quantize.
 
-A file is a head alone: its tensors have sizes as large models', and the file is sparse. What the
-real tool would do is what `llama-quantize --dry-run` says.
+A file is only a header: its tensors have the sizes of large models, and the file is sparse.
+`llama-quantize --dry-run` prints the decisions of the real tool.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Floats = npt.NDArray[np.float32]
 @dataclass(frozen=True)
 class Case:
     """metadata  of the file
-    tensors   ne by name; all are f16, those of one dimension f32
-    types     to which it is quantized
+    tensors   ne by name; all are f16, or f32 with one dimension
+    types     target types
     options   llama-quantize's
-    imatrix   whether there is an importance matrix
+    imatrix   True for an importance matrix
     """
 
     metadata: Mapping[str, Any]
@@ -132,9 +132,9 @@ def _tiny(arch: str, variant: str) -> Case:
 
 
 def write_head(path: Path, case: Case, matrices: str = "f16") -> None:
-    """The file, whose tensors take no space.
+    """Write the file, whose tensors take no space.
 
-    matrices  the type of what has more than one dimension
+    matrices  the type of tensors with more than one dimension
     """
     stored = {key: _encoded(value) for key, value in case.metadata.items()}
     infos = [_info(name, ne, matrices) for name, ne in case.tensors.items()]
@@ -162,7 +162,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def packed(types: Sequence[str]) -> str:
-    """`f32 3*q4_K`"""
+    """Return types with repetitions: `f32 3*q4_K`."""
     runs = [(type, len(list(run))) for type, run in groupby(types)]
     return " ".join(type if n == 1 else f"{n}*{type}" for type, n in runs)
 
@@ -215,6 +215,6 @@ def quantized(library: Path) -> Callable[[GGMLType, Floats, Floats | None], npt.
 
 
 def recorded_types() -> dict[str, dict[str, str]]:
-    """By case and type of the file, what `packed` makes of the tensors' types."""
+    """Return the packed types of tensors, by case and type of the file."""
     found: dict[str, dict[str, str]] = json.loads(lzma.decompress((DATA / TYPES).read_bytes()))
     return found

@@ -1,4 +1,4 @@
-"""What is run of a tiny model, on either engine: each run gives node lists, or values, or both."""
+"""Runs of a tiny model, on either engine: each run returns node lists, or values, or both."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def greedy(engine: Engine, row: NDArray[Any], n_past: int, n: int) -> dict[str, 
 
 
 def exact(case: Case, outputs: str = "") -> Result:
-    """Where nothing is rounded: no flash attention, F32 caches. The last row of the prompt, and two
-    more tokens. outputs: what is asked of the prompt, if not what is usual ("all": of all rows the
-    last is taken)."""
+    """Run without rounding: no flash attention, F32 caches. Return the last row of the prompt, and
+    two more tokens. outputs: requested outputs of the prompt instead of the default ("all":
+    the last row is used)."""
     with case.open(flash=False, cache="f32") as engine:
         ids, first = case.prompt(engine), case.tiny.first
         engine.run(batch(ids, first, outputs or case.outputs))
@@ -83,7 +83,7 @@ def sequences(case: Case, **how: Any) -> Result:
 
 
 def snapshots(case: Case) -> Result:
-    """A prompt, and tokens that may be taken back, where recurrent states are kept."""
+    """Run a prompt, and tokens that may be rolled back, if recurrent states are saved."""
     with case.open(nodes=True, n_rs_seq=3) as engine:
         engine.run(batch([1, 2]))
         engine.run(batch([3, 4, 5, 6], 2, "all"))
@@ -91,8 +91,8 @@ def snapshots(case: Case) -> Result:
 
 
 def trunk(case: Case) -> Result:
-    """The hidden states of a prompt, from which drafts start."""
-    # of tokens that are no outputs, llama.cpp overwrites some where there are several streams
+    """Return the hidden states of a prompt, from which drafts start."""
+    # with several streams, llama.cpp overwrites some states of tokens without outputs
     masked = case.facts.state_width > 0
     with case.open() as engine:
         engine.set_embeddings_nextn(masked=masked)
@@ -102,7 +102,7 @@ def trunk(case: Case) -> Result:
 
 def draft(case: Case, **how: Any) -> Result:
     """The NextN layer after a prompt, each token with the state before it; then one more draft.
-    The states are random ones of the size that norms give."""
+    The states are random, of the size that norms give."""
     ids, values = case.tokens(case.tiny.prompt), {}
     h = drafts.random_states(len(ids), case.facts.state_width or case.tiny.keys["embedding_length"])
     with case.open(mtp=True, **how) as engine:
@@ -117,7 +117,7 @@ def draft(case: Case, **how: Any) -> Result:
 
 
 def encoder(case: Case) -> Result:
-    """What an encoder gives to the decoder."""
+    """Return the encoder's output for the decoder."""
     ids = case.tokens(case.tiny.prompt)
     with case.open(pooling="none") as engine:
         engine.run(batch(ids, outputs="all"), encode=True)
@@ -178,13 +178,13 @@ for _kind in POOLING:
     RUNS[f"pooled-{_kind}"] = lambda case, kind=_kind: pooled(case, kind)
 
 
-# Where the choice of an expert, or of a token, would be another after a little rounding.
+# Runs in which a small rounding error could change the selected experts or tokens.
 DECIDING = ("logits", "indexer", "sequences", "draft", "states", "states-sequences", "blocks")
 ROUNDINGS: list[dict[str, Any]] = [{"flash": False}, {"flash": False, "cache": "f32"}]
 
 
 def instability(case: Case) -> float:
-    """How much values differ in the same engine when other things are rounded: the largest
+    """Return how much values differ in the same engine under other roundings: the largest
     normalised mean squared error of a row; infinite if other tokens are chosen."""
     worst = 0.0
     for name in set(DECIDING) & set(wanted(case.tiny, case.facts)):
@@ -204,7 +204,7 @@ def _distance(expected: NDArray[Any], found: NDArray[Any]) -> float:
 
 
 def wanted(tiny: Tiny, facts: Facts) -> list[str]:
-    """The runs that say something of a model."""
+    """Return the runs that apply to a model."""
     of_drafts = ENCODED * bool(facts.enc_width) + STATES * bool(facts.state_width)
     of_drafts += BLOCKS * bool(facts.block)
     if tiny.drafts_for is not None:

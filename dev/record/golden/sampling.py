@@ -1,4 +1,4 @@
-"""Logits, settings, and what the real llama.cpp makes of both: tests/data/samplers.json.xz.
+"""Logits, settings, and the real llama.cpp's results: tests/data/samplers.json.xz.
 
 The cases are here, for the recorder (dev/record/record_samplers.py) and for the tests.
 """
@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dev.record.golden.demo import (
-    DEMO as VOCABULARY,  # 2048 tokens, of which the last one ends a text
-)
+from dev.record.golden.demo import DEMO as VOCABULARY  # 2048 tokens; the last one ends a text
 from dev.record.golden.store import DATA
 from llama_py.params import SamplingParams
 
@@ -24,10 +22,10 @@ FILE = DATA.parent / "samplers.json.xz"
 __all__ = ["CASES", "TEXT", "VOCABULARY", "Seen", "draws", "inputs", "load", "params", "save"]
 
 N_DRAWS = 12
-N_SHOWN = 100  # candidates of which everything is kept
+N_SHOWN = 100  # candidates that are stored completely
 TIED = ("ties", "impossible", "one", "two", "equal")
 SEED = 42
-# What came before: "ROMEO:\nI will not, I will not" is repeated, with names in between.
+# Previous text: "ROMEO:\nI will not, I will not" is repeated, with names in between.
 TEXT = (5, 9, 2, 7, 5, 9, 2, 3, 11, 5, 9, 2, 7, 5, 9, 4, 5, 9)
 
 _OFF: dict[str, Any] = {"samplers": ()}
@@ -113,16 +111,16 @@ OF_A_VOCABULARY: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 _UNDEFINED = [
-    ("bias", "one"),  # there is no second token
+    ("bias", "one"),  # the second token does not exist
     ("mirostat", "equal"),
-    ("mirostat of many", "equal"),  # what becomes of an infinite k
+    ("mirostat of many", "equal"),  # the effect of an infinite k
     *((case, "impossible") for case in CASES if CASES[case].get("typical_p", 1) < 1),  # NaN
 ]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one set of candidates: how many are possible, the sum of their ids, and the likeliest."""
+    """Candidates: number of possible ones, sum of their ids, and the most likely ones."""
 
     n: int
     sum: int
@@ -143,12 +141,12 @@ def params(case: str) -> SamplingParams:
 
 
 def draws(name: str) -> int:
-    """How often is drawn: of equal candidates llama.cpp's order is arbitrary."""
+    """Return the number of draws: llama.cpp's order of equal candidates is arbitrary."""
     return 1 if name in TIED else N_DRAWS
 
 
 def inputs() -> dict[str, NDArray[np.float32]]:
-    """Logits by name, made anew: for the recorder."""
+    """Return logits by name, generated again for the recorder."""
     rng = np.random.default_rng(1)
     nothing = -np.inf
     made = {
@@ -169,14 +167,14 @@ def inputs() -> dict[str, NDArray[np.float32]]:
 
 
 def pairs() -> list[tuple[str, str]]:
-    """Each (case, input)."""
+    """Return all (case, input) pairs."""
     plain = [(case, name) for name in inputs() for case in CASES]
     plain = [pair for pair in plain if pair not in _UNDEFINED]
     return plain + [(case, "vocabulary") for case in OF_A_VOCABULARY]
 
 
 def save(logits: dict[str, NDArray[np.float32]], results: dict[str, Any]) -> int:
-    """-> bytes written"""
+    """Write the recording and return its size in bytes."""
     shown = {name: [float(f"{x:.8g}") for x in row] for name, row in logits.items()}
     text = json.dumps({"inputs": shown, "results": results}, separators=(",", ":"))
     FILE.write_bytes(lzma.compress(text.encode(), preset=9))

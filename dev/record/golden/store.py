@@ -1,4 +1,4 @@
-"""The files of a recording: `ARCH/VARIANT.json` (what it was made from), `.nodes.xz`, `.npz`."""
+"""Files of a recording: `ARCH/VARIANT.json` (its origin), `.nodes.xz`, `.npz`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ DATA = Path(__file__).parents[3] / "tests" / "data" / "golden"
 
 @dataclass(frozen=True)
 class About:
-    """Of what a recording is.
+    """Origin of a recording.
 
     gguf    sha256 of the tiny model's file
-    recipe  the dictionary it was made from
-    runs    the names of what was run (golden.runs.RUNS)
+    recipe  the dictionary of the model
+    runs    the names of its runs (golden.runs.RUNS)
     """
 
     gguf: str
@@ -42,14 +42,14 @@ def recorded() -> list[tuple[str, str]]:
 
 
 def recipe(arch: str, variant: str) -> dict[str, Any]:
-    """The dictionary as JSON has it, but for what says nothing of the model."""
+    """Return the dictionary as JSON, without fields that do not affect the model."""
     said = _said(json.loads(json.dumps(asdict(find(arch, variant)))))
     said.pop("familiar", None)
     return said
 
 
 def _said(fields: dict[str, Any]) -> dict[str, Any]:
-    """Without empty ones: a new field changes nothing where it is not used."""
+    """Omit empty fields: a new field changes only recordings that use it."""
     return {key: value for key, value in fields.items() if value}
 
 
@@ -73,7 +73,7 @@ def nodes(arch: str, variant: str) -> dict[str, list[Record]]:
 
 @cache
 def values(arch: str, variant: str) -> dict[str, NDArray[Any]]:
-    """Arrays by `run.name`."""
+    """Return the arrays by `run.name`."""
     return dict(np.load(DATA / arch / f"{variant}.npz"))
 
 

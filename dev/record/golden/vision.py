@@ -1,7 +1,7 @@
-"""What the real libmtmd makes of images, through llama-cpp-python: nodes, rows, chunks, logits.
+"""Results of the real libmtmd for images, through llama-cpp-python: nodes, rows, chunks, logits.
 
-A recording is two files in tests/data/vision: `NAME.npz` (rows and logits) and `NAME.json.xz` (what
-it was made from, node lists, chunks).
+A recording is two files in tests/data/vision: `NAME.npz` (rows and logits) and `NAME.json.xz`
+(origin, node lists, chunks).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Chunk = list[int] | dict[str, int]  # tokens, or an image's n_tokens, nx, ny
 
 
 def image(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
-    """A picture that is the same everywhere: slopes with noise on them."""
+    """Return an image that is the same on every machine: gradients with noise."""
     x, y = np.arange(width)[None, :, None], np.arange(height)[:, None, None]
     slopes = x * np.array([3, 1, 7]) + y * np.array([1, 5, 2])
     raw = np.random.Philox(key=seed).random_raw(width * height * 3) % 64
@@ -42,7 +42,7 @@ def image(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
 class RealEyes:
     """A text model with an encoder of images, in llama.cpp.
 
-    nodes  of the encoder's graphs so far, if they are wanted
+    nodes  of all graphs of the encoder, if enabled
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RealEyes:
         n_ctx: int = N_SEQ,
         exact: bool = False,
     ) -> None:
-        """exact: nothing is rounded in the text model."""
+        """exact: the text model does not round."""
         from llama_cpp import mtmd_cpp as mtmd
 
         self.mtmd: Any = mtmd
@@ -114,7 +114,7 @@ class RealEyes:
         return chunks
 
     def chunks(self, text: str, images: Sequence[NDArray[np.uint8]]) -> list[Chunk]:
-        """What a text with markers becomes."""
+        """Return the chunks of a text with markers."""
         mtmd, chunks = self.mtmd, self._chunks(text, images)
         found: list[Chunk] = []
         for i in range(mtmd.mtmd_input_chunks_size(chunks)):
@@ -152,7 +152,7 @@ class RealEyes:
         return found
 
     def logits(self, text: str, images: Sequence[NDArray[np.uint8]], n: int = 3) -> Floats:
-        """Of the last token of a prompt, then of n - 1 tokens that are fixed. [n, n_vocab]"""
+        """Return logits [n, n_vocab] of a prompt's last token, then of n - 1 fixed tokens."""
         chunks, past = self._chunks(text, images), ctypes.c_int32(0)
         code = self.mtmd.mtmd_helper_eval_chunks(
             self.ctx, self.peer.ctx, chunks, 0, 0, N_BATCH, True, ctypes.byref(past)
@@ -180,7 +180,7 @@ def key(size: tuple[int, int], flash: bool) -> str:
 
 
 def recorded(name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What was recorded of one."""
+    """Return the recording of an encoder."""
     about = json.loads(lzma.decompress((DATA / f"{name}.json.xz").read_bytes()))
     return about, dict(np.load(DATA / f"{name}.npz"))
 

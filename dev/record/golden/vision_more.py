@@ -1,4 +1,4 @@
-"""Encoders with weights of other types, and some of real sizes, beside the real libmtmd now."""
+"""Comparison of encoders with other weight types, or real sizes, with the real libmtmd."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dev.record.golden.vision_ours import nmse, rows
 from dev.tiny_vision import TinyEyes, every, metadata, tensors, text_of, write
 
 TYPES = ("F16", "BF16", "Q8_0")
-PLAIN = ("position_embd", "patch_embd", "input_projection")  # of which not all types can be
+PLAIN = ("position_embd", "patch_embd", "input_projection")  # tensors that do not support all types
 WIDE = {
     "vision.embedding_length": 1152,
     "vision.feed_forward_length": 4304,
@@ -32,7 +32,7 @@ LARGE: dict[int, dict[str, Any]] = {
 
 
 def by_type(name: str, folder: Path) -> Iterator[str]:
-    """Lines: how far rows are of files whose matrices are of other types."""
+    """Yield lines with the errors of rows, for files with matrices of other types."""
     tiny = every()[name]
     text = texts.write(*text_of(tiny), folder)
     for kind in TYPES:

@@ -1,4 +1,4 @@
-"""What ours makes of the same images, and how far that is from what was recorded."""
+"""Our results for the same images, and their distance from the recording."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Floats = NDArray[np.float32]
 
 
 def rows(mmproj: Path, size: tuple[int, int], flash: bool, device: str = "cpu") -> list[Floats]:
-    """Of a picture, those of each part."""
+    """Return the rows of each part of an image."""
     with ImageEncoder(mmproj, device, flash_attn=flash) as eyes:
         return eyes.encode(Image.of(image(*size)))
 
 
 def nodes(mmproj: Path, size: tuple[int, int], flash: bool) -> list[Record]:
-    """Of the graphs of all parts of a picture."""
+    """Return the nodes of the graphs of all parts of an image."""
     with ImageEncoder(mmproj, "null", flash_attn=flash) as eyes:
         parts = eyes.parts(Image.of(image(*size)))
         return [plain(r) for part in parts for r in records(eyes.graph(*part.size).gf)]
@@ -38,7 +38,7 @@ def prompt(model: llama_py.Model, text: str, images: Sequence[Any]) -> ImageProm
 
 
 def chunks(given: ImagePrompt) -> list[Chunk]:
-    """As libmtmd tells them."""
+    """Return the chunks in the form of libmtmd."""
     return [
         {"n_tokens": c.n_tokens, "nx": c.columns, "ny": c.rows} if isinstance(c, Picture) else c
         for c in given.chunks
@@ -46,7 +46,7 @@ def chunks(given: ImagePrompt) -> list[Chunk]:
 
 
 def logits(model: llama_py.Model, given: ImagePrompt, n: int = 3) -> Floats:
-    """As `RealEyes.logits`."""
+    """Return the same logits as `RealEyes.logits`."""
     ctx = model.context(
         n_ctx=N_SEQ, n_batch=N_BATCH, n_ubatch=N_BATCH, flash_attn=False, type_k="f32", type_v="f32"
     )
@@ -58,7 +58,7 @@ def nmse(expected: NDArray[Any], got: NDArray[Any]) -> float:
 
 
 def compare(name: str, text: Path, mmproj: Path) -> Iterator[str]:
-    """Lines that tell how far ours is from what was recorded."""
+    """Yield lines with the distances of our results from the recording."""
     tiny, (about, arrays) = every()[name], recorded(name)
     for size in tiny.sizes:
         for flash in (False, True):
