@@ -4,8 +4,8 @@ A file of this folder, named like the architecture's own, has one dictionary of 
 
     TINY = {"dense": Tiny(keys={"block_count": 2, "embedding_length": 64, ...})}
 
-Which tensors there are, and their shapes, is not written down: it is what the model declares
-(`Invented`). Their values come from the tensor's name (`values`).
+Tensors and their shapes are not written down: the model declares them (`Invented`). Each value is
+computed from the tensor's name (`values`).
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ class Tiny:
     """One variant of an architecture. Patterns are fnmatch's, of whole names of tensors.
 
     keys       metadata without the architecture's prefix; a key that starts with "/" has no prefix.
-               `COMMON` has those that are the same everywhere
-    without    optional tensors that are left out, in addition to `ALTERNATIVES`
-    keep       those that are there although a pattern leaves them out
+               `COMMON` has keys that are the same in all models
+    without    optional tensors to omit, in addition to `ALTERNATIVES`
+    keep       tensors to include although another pattern omits them
     gain       factors on the random part of values, to make every branch of the graph matter
-    mean       the part of values that is not random, where it is another than usual
-    table      patterns of tensors of whole numbers below so many, none twice in a row
-    unread     shapes of tensors that are in the file, but are not for the model
-    familiar   all its blocks, and what its layers keep, are in other models too: tests of what any
-               model must do run over those, and over all of them with LLAMA_PY_TEST_MODELS=every
+    mean       the constant part of values, if it is not the default
+    table      patterns of integer tensors, with an upper bound; no value repeats in a row
+    unread     shapes of tensors in the file that the model does not read
+    familiar   all its blocks, and its layers' memory, are in other models also; general tests skip
+               it unless LLAMA_PY_TEST_MODELS=every
     unrecorded   llama.cpp cannot run it
-    drafts_for   the tiny model that it drafts for, if it can do nothing else
+    drafts_for   the tiny target model, for a pure draft model
 
-    What is recorded of llama.cpp (dev/record/record_golden.py):
+    Options of the recording (dev/record/record_golden.py):
 
-    prompt     tokens of the prompt, more than the windows have
+    prompt     tokens of the prompt, more than the attention windows
     first      position of its first token
-    steps      tokens that are then chosen greedily
-    sequences  how many are decoded together
-    pooling    kinds of embeddings: "none" (of each token), "mean", "cls", "last"
+    steps      number of greedy tokens after it
+    sequences  number of sequences decoded together
+    pooling    types of embeddings: "none" (of each token), "mean", "cls", "last"
     """
 
     keys: Mapping[str, Any]
@@ -74,8 +74,8 @@ class Tiny:
         return int({**COMMON, **self.keys}["vocab_size"])
 
 
-# What many start from; heads are a quarter of the channels, or wider. A key stands in a file where
-# its dictionary has it first.
+# Base values of many models; heads have a quarter of the dimensions, or more. A key's position in
+# a file is its first position in the dictionary.
 CHANNELS: dict[str, Any] = {"block_count": 2, "embedding_length": 64, "feed_forward_length": 96}
 SIZES = {**CHANNELS, "attention.head_count": 4, "attention.head_count_kv": 2}
 WIDE = {**SIZES, "attention.key_length": 32, "attention.value_length": 32}
@@ -84,7 +84,7 @@ MOE = {**CHANNELS, **EXPERTS, **WIDE}
 
 COMMON: dict[str, Any] = {"vocab_size": 64, "context_length": 256}
 
-# Other forms of what is there anyway; what no graph reads; scales that llama.cpp does not know.
+# Alternative tensors, tensors that no graph reads, and scales unknown to llama.cpp.
 ALTERNATIVES = (
     "*.attn_qkv.weight",
     "*.ffn_gate_up_exps.*",
@@ -100,14 +100,14 @@ ALTERNATIVES = (
 
 @cache
 def every() -> Mapping[tuple[str, str], Tiny]:
-    """By (architecture, variant), those of an architecture one after the other."""
+    """Return all models by (architecture, variant), sorted by architecture."""
     names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
     found = {(spelled(n), variant): one for n in names for variant, one in _variants(n).items()}
     return MappingProxyType(found)
 
 
 def find(arch: str, variant: str) -> Tiny:
-    """UnknownArchitecture with the known ones if there is none."""
+    """Return a tiny model; UnknownArchitecture with the known models if it does not exist."""
     if (arch, variant) not in every():
         known = ", ".join(f"{a} {v}" for a, v in every())
         raise UnknownArchitecture(f"no tiny model {arch} {variant}; there are {known}")
@@ -120,7 +120,7 @@ def _variants(module: str) -> dict[str, Tiny]:
 
 
 def metadata(arch: str, tiny: Tiny) -> dict[str, Any]:
-    """What the file says, in its order."""
+    """Return the metadata of the file, in order."""
     keys = {**COMMON, **tiny.keys}
     named = {k[1:] if k[0] == "/" else f"{arch}.{k}": v for k, v in keys.items()}
     texts = {"model": "test", "tokens": [f"tok_{i}" for i in range(tiny.n_vocab)]}

@@ -20,7 +20,7 @@ _TYPES = {"f": (0, "<f4"), "i4": (26, "<i4"), "i8": (27, "<i8")}  # GGUF's numbe
 
 
 def gguf(metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> bytes:
-    """Whole numbers are u32, or i32 where one is negative, or u64 if they are `Wide`."""
+    """Return a GGUF file. Integers are u32, or i32 if any is negative, or u64 for `Wide`."""
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
     head += b"".join(_text(key) + _value(value) for key, value in metadata.items())
     data = bytearray()

@@ -1,4 +1,4 @@
-"""The tensors of a tiny model: there is what the model declares, with values out of its name."""
+"""Tensors of a tiny model: declared by the model, with values computed from their names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llama_py.gguf.file import TensorInfo
 from llama_py.models import architecture
 from llama_py.weights import Weights
 
-# The first pattern that fits says (mean, deviation); others are matrices.
+# The first matching pattern gives (mean, deviation); other tensors are matrices.
 KINDS: dict[str, tuple[float, float]] = {
     "*norm*.bias": (0, 0.1),
     "*norm*": (1, 0.1),
@@ -32,14 +32,14 @@ KINDS: dict[str, tuple[float, float]] = {
 }
 
 
-# Numbers of rows, all different, as long as their count has no factor in common with this.
+# Row numbers, all different if their count has no common factor with this.
 NUMBERS = ("d2t",)
 STEP = 7
 
 
 class Invented(dict[str, TensorInfo]):
-    """The tensors of a file that does not exist: `Weights` tells what is declared, and that is
-    there, except for optional ones that the variant leaves out. Bytes are there in name only."""
+    """Tensors of a file that does not exist: all tensors that the model declares to `Weights`,
+    except optional ones that the variant omits. Their bytes are placeholders."""
 
     def __init__(self, tiny: Tiny) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Invented(dict[str, TensorInfo]):
             self[name] = TensorInfo(name, type, ne4, 0, nbytes, data)
 
     def wanted(self, name: str) -> bool:
-        """Whether an optional tensor is in the file."""
+        """Return True if an optional tensor is in the file."""
         left_out = (*ALTERNATIVES, *self.tiny.without)
         return _fits(name, self.tiny.keep) or not _fits(name, left_out)
 
@@ -101,7 +101,7 @@ def values(tiny: Tiny, name: str, ne: tuple[int, ...]) -> NDArray[Any]:
 
 
 def tensors(arch: str, tiny: Tiny) -> Mapping[str, NDArray[Any]]:
-    """All of them, arrays in reversed (NumPy's) order of dimensions."""
+    """Return all tensors as arrays in reversed (NumPy's) order of dimensions."""
     return {
         name: values(tiny, name, ne).reshape(ne[::-1]) for name, ne in shapes(arch, tiny).items()
     }

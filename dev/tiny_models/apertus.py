@@ -2,7 +2,7 @@
 
 from dev.tiny_models import WIDE, Tiny
 
-# A layer each whose activation bends at once, and after a while.
+# Two layers: one activation bends at once, the other one later.
 TINY = {
     "dense": Tiny(
         keys={

@@ -3,7 +3,7 @@
 from dev.tiny_models import Tiny
 from dev.tiny_models.deepseek2 import LATENT
 
-# Layers: delta net with dense feed-forward, latent attention, delta net, and one that drafts.
+# Layers: delta net with dense feed-forward, latent attention, delta net, and NextN.
 KEYS = {
     "block_count": 4,
     "nextn_predict_layers": 1,

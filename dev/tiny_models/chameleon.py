@@ -1,6 +1,6 @@
 """Tiny models of Chameleon, which needs many tokens: most are of images.
 
-One token at a time: llama.cpp leaves those out of the first output only."""
+One token at a time: llama.cpp omits image tokens from the first output only."""
 
 from dev.tiny_models import SIZES, Tiny
 

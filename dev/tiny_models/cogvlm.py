@@ -1,4 +1,4 @@
-"""Tiny models of CogVLM. One token at a time: llama.cpp gives other rows than were asked for."""
+"""Tiny models of CogVLM. One token at a time: llama.cpp returns other rows than requested."""
 
 from dev.tiny_models import CHANNELS, Tiny
 

@@ -2,7 +2,7 @@
 
 from dev.tiny_models import Tiny
 
-# Layers: attention; a matrix in its place; nothing but feed-forward; nothing; attention of fewer
+# Layers: attention; a matrix instead of attention; only feed-forward; empty; attention with fewer
 # keys and values.
 TINY = {
     "mixed": Tiny(

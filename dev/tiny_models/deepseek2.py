@@ -2,7 +2,7 @@
 
 from dev.tiny_models import Tiny
 
-# Latent attention and experts behind a dense layer; long contexts.
+# Latent attention and experts after a dense layer; long contexts.
 LATENT = {
     "leading_dense_block_count": 1,
     "embedding_length": 64,

@@ -3,8 +3,8 @@
 from dev.tiny_models import Tiny
 from dev.tiny_models.deepseek2 import LATENT, YARN
 
-# Layers: dense and with experts, each attending to 8 tokens; then one that drafts. With few heads
-# more cells would have no score at all, and be chosen among by chance.
+# Layers: dense and with experts, each attending to 8 tokens; then NextN. With few heads, more
+# cells would have a score of zero, and the selection would be random.
 MOE = {
     "block_count": 3,
     "nextn_predict_layers": 1,

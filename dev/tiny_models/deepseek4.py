@@ -2,8 +2,8 @@
 
 from dev.tiny_models import Tiny
 
-# Layers: a window alone; compressed keys that an indexer chooses among; all of them. Of a
-# prompt of 140 tokens one key is made that all see.
+# Layers: only a window; compressed keys selected by an indexer; all compressed keys. A prompt of
+# 140 tokens has one compressed key that all tokens attend to.
 SIZES = {
     "block_count": 3,
     "embedding_length": 64,

@@ -51,7 +51,7 @@ TINY = {
         mean=MEAN,
         drafts_for=("llama", "dense"),
     ),
-    # a head of some tokens, a first token that is no guess
+    # a head of some tokens, and a first token without a draft
     "some": Tiny(
         keys={**KEYS, "sample_from_anchor": False, "target_layers": [1, 0, 1]},
         without=("selector_*", "conf_proj.*", "*.scale", "token_embd.weight"),

@@ -5,7 +5,7 @@ from dev.tiny_models.deepseek2 import LATENT
 
 GROUPS = ("expert_group_count", "expert_group_used_count")
 
-# Layers: to what an indexer chooses (dense, then experts), to a window, to what is chosen.
+# Layers: attention to selected cells (dense, then experts), to a window, to selected cells.
 TINY = {
     "moe": Tiny(
         keys={

@@ -10,7 +10,7 @@ NEXTN = {
 }  # fmt: skip
 
 TINY = {
-    # A layer that is not run. Windows are read of a model of 64 layers only.
+    # One layer does not run. Only models of 64 layers read windows.
     "dense": Tiny(
         keys={
             **SIZES,

@@ -38,7 +38,7 @@ TINY = {
         familiar=True,
         unread={f"blk.2.{stem}.weight": ne for stem, ne in NEXTN.items()},
     ),
-    # Factors of frequencies, which llama.cpp cannot load beside a layer that is not run.
+    # Frequency factors, which llama.cpp cannot load together with an unused layer.
     "factors": Tiny(
         keys={**TRUNK, "block_count": 2, "attention.sliding_window_pattern": 2},
         without=["*.bias", "*.scale"],

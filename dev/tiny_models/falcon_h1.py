@@ -16,7 +16,7 @@ KEYS = {
 
 TINY = {
     "dense": Tiny(keys=KEYS, without=["*.attn_output.bias"]),
-    # without what is optional, and a tied head
+    # without optional tensors, and with a tied head
     "plain": Tiny(
         keys=KEYS,
         without=["*.attn_*.bias", "*.ffn_*.bias", "*.ssm_norm.*", "*.scale", "output.weight"],

@@ -2,7 +2,7 @@
 
 from dev.tiny_models import WIDE, Tiny
 
-# Every other layer sees 12 tokens only. Caps are near what they are applied to.
+# Every other layer attends to 12 tokens only. Caps are near the values that they limit.
 DENSE = {
     **WIDE,
     "block_count": 3,

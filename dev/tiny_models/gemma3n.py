@@ -36,7 +36,7 @@ GAIN = {
 }
 
 TINY = {
-    # the last two layers attend to what layers 18 and 19 have stored
+    # the last two layers attend to the caches of layers 18 and 19
     "shared": Tiny(
         keys=KEYS, without=["*.bias", "blk.2?.attn_[qkv].scale", "output.weight"], mean=MEAN,
         gain=GAIN,

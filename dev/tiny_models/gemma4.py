@@ -21,7 +21,7 @@ MEAN = {"*.layer_output_scale.weight": 0.9, "*.attn_[qk]_norm.weight": 0.5}
 GAIN = {"token_embd.weight": 0.25, "*.layer_output_scale.weight": 0.1}
 
 TINY = {
-    # the last two layers attend to what layers 1 and 2 have stored
+    # the last two layers attend to the caches of layers 1 and 2
     "shared": Tiny(
         keys={
             **KEYS,
@@ -35,7 +35,7 @@ TINY = {
         mean=MEAN,
         gain=GAIN,
     ),
-    # keys are values too where the window ends nowhere
+    # keys are also values in layers without a window
     "moe": Tiny(
         keys={
             **KEYS,

@@ -2,7 +2,7 @@
 
 from dev.tiny_models import MOE, Tiny
 
-# Layers: dense, with experts, and one that drafts.
+# Layers: dense, with experts, and NextN.
 MTP = {
     **MOE,
     "block_count": 3,

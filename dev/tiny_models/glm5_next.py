@@ -3,7 +3,7 @@
 from dev.tiny_models import Tiny
 
 # Layers: delta net with dense feed-forward; then with experts attention, a delta net, attention to
-# what the second layer chose. Pools of 4 tokens, of which a token attends to 3.
+# the second layer's selection. Pools of 4 tokens; a token attends to 3 pools.
 KEYS = {
     "block_count": 4,
     "leading_dense_block_count": 1,

@@ -3,10 +3,10 @@
 from dev.tiny_models import Tiny
 from dev.tiny_models.deepseek2 import LATENT
 
-# Layers: dense, then with experts; two of them use what the one before has chosen. Then one that
-# drafts. Heads enough that every cell has a score. Rows are of whole blocks of 32: quantized files
-# have F16 for others, whose products are not rounded as llama.cpp's are, and the third layer's
-# indexer would choose other cells by that.
+# Layers: dense, then with experts; two layers reuse the previous layer's selection. Then NextN.
+# With enough heads, every cell has a score. Rows are multiples of 32: quantized files have F16
+# for other rows, and llama.cpp rounds matmuls with F16 differently, so that the third layer's
+# indexer would select other cells.
 MOE = {
     "block_count": 5,
     "nextn_predict_layers": 1,
@@ -26,7 +26,7 @@ GAIN = {"*.attn_q_b.weight": 2, "*.attn_k_b.weight": 2}
 
 TINY = {
     "shared": Tiny(keys=MOE, gain=GAIN),
-    # each layer has its own, as of files that do not say
+    # each layer has an indexer, the default of files without that key
     "full": Tiny(
         keys={k: v for k, v in MOE.items() if k != "attention.indexer.types"} | {"block_count": 3},
         without=["*.scale", "output.weight", "*.nextn.embed_*", "*.nextn.shared_*"],

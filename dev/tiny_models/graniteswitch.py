@@ -2,7 +2,7 @@
 
 from dev.tiny_models import SIZES, Tiny
 
-# Tokens of the first and the third adapter, of whose numbers the mean is seldom a half.
+# Tokens of adapters one and three; the mean of their numbers is rarely a half.
 KEYS = {
     **SIZES,
     "attention.layer_norm_rms_epsilon": 1e-5,

@@ -11,7 +11,7 @@ FIRST = {
 GAIN = {"*.ffn_gate_inp.weight": 2, "*.attn_[qk].weight": 3}
 
 TINY = {
-    # As the files of the first: they say next to nothing, and have no dense part.
+    # Like files of the first version: few keys, and no dense part.
     "moe": Tiny(
         keys=FIRST,
         without=["*.ffn_up.weight", "*.ffn_gate.weight", "*.ffn_down.weight",

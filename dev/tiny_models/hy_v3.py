@@ -2,7 +2,7 @@
 
 from dev.tiny_models import MOE, Tiny
 
-# Layers: dense, with experts, and one that drafts.
+# Layers: dense, with experts, and NextN.
 KEYS = {
     **MOE,
     "block_count": 3,
@@ -18,7 +18,7 @@ TINY = {
     "mtp": Tiny(
         keys=KEYS, without=EXPERTS, gain={"*.ffn_gate_inp.weight": 2}, familiar=True
     ),
-    # One matrix for gate and up; another draws its own embeddings, and has no norm of its own.
+    # One matrix for gate and up; the NextN layer uses the trunk's embeddings and norm.
     "merged": Tiny(
         keys=KEYS,
         without=[*EXPERTS, "output.weight", "*.bias", "*.scale", "*.nextn.shared_*",

@@ -18,7 +18,7 @@ DENSE = {
 GAIN = {"*.attn_q_b.weight": 2, "*.attn_k_b.weight": 2, "*.ffn_down_exps.weight": 3}
 
 TINY = {
-    # the last layer uses what the first has chosen
+    # the last layer reuses the first layer's selection
     "moe": Tiny(
         keys=DENSE
         | {

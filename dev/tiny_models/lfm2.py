@@ -29,6 +29,6 @@ TINY = {
         keys=WINDOW, without=["dense_2.*", "*.attn_?.bias", "output.weight"],
         gain=GAIN | {"token_embd.weight": 0.4},
     ),
-    # one sequence: llama.cpp would cut longer ones apart
+    # one sequence: llama.cpp would split longer sequences
     "centred": Tiny(keys=CENTRED, gain=GAIN, sequences=1, pooling=("none", "mean")),
 }  # fmt: skip

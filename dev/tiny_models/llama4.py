@@ -23,8 +23,8 @@ SCOUT = {
 
 TINY = {
     "moe": Tiny(keys=SCOUT, first=8180, gain={"*.ffn_gate_inp.weight": 2}),
-    # As many experts as the larger model has, which does not norm queries and keys. What the file
-    # says of a window is not read.
+    # The number of experts of the larger model, which does not norm queries and keys. Its window
+    # in the file is not used.
     "many": Tiny(
         keys={
             **SCOUT,

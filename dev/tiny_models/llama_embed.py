@@ -2,7 +2,7 @@
 
 from dev.tiny_models import SIZES, Tiny
 
-# One sequence: llama.cpp reads several by equal parts, in which they do not see all of themselves.
+# One sequence: llama.cpp splits several into equal parts, which cannot attend to each other.
 TINY = {
     "dense": Tiny(
         keys={

@@ -2,8 +2,8 @@
 
 from dev.tiny_models import EXPERTS, Tiny
 
-# Layers: dense, which sees all; two with experts and a window, and more heads of keys; one that
-# drafts, with a window. Keys are larger than values, and half of them is turned.
+# Layers: dense with full attention; two with experts, a window, and more key heads; NextN with
+# a window. Keys are larger than values, and RoPE rotates half of each key.
 KEYS = {
     "block_count": 4,
     "nextn_predict_layers": 1,

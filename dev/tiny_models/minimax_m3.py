@@ -2,7 +2,7 @@
 
 from dev.tiny_models import EXPERTS, SIZES, Tiny
 
-# Blocks of 4 positions, of which a token attends to 3 with its own.
+# Blocks of 4 positions; a token attends to 3 blocks, including its block.
 TINY = {
     "moe": Tiny(
         keys={

@@ -3,7 +3,7 @@
 from dev.tiny_models import Tiny
 from dev.tiny_models.nemotron_h import GAIN, KEYS
 
-# Layers: experts, attention, a state space, other experts; then one that drafts.
+# Layers: experts, attention, Mamba, other experts; then NextN.
 MOE = {
     **KEYS,
     "block_count": 5,

@@ -6,7 +6,7 @@ DENSE = {**SIZES, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 5e
 
 TINY = {
     "dense": Tiny(keys=DENSE),
-    # Every other layer sees more than 12 tokens, and is the one that is scaled.
+    # Every other layer attends to more than 12 tokens, and only its RoPE is scaled.
     "windows": Tiny(
         keys={
             **DENSE,

@@ -19,7 +19,7 @@ TINY = {
             "ssm.time_step_rank": 8,
             "ssm.group_count": 0,
         },
-        without=["*.attn_qkv.scale"],  # which llama.cpp leaves out
+        without=["*.attn_qkv.scale"],  # llama.cpp omits it
         keep=["*.ssm_in.weight"],
         gain={"*.attn_qkv.weight": 1.5},
         sequences=1,  # llama.cpp mixes the tokens of several

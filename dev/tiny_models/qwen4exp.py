@@ -19,8 +19,8 @@ LEFT_OUT = ["*.attn_[qkv].bias"]  # llama.cpp has them, and does not add them
 GAIN = {"*.ssm_dt.bias": 3, "*.ssm_out.weight": 1.5, "*.attn_output.weight": 1.5, "*_up.weight": 2}
 
 TINY = {
-    # Groups of two tokens and of three, each with two rows of a table. Of equal scores llama.cpp
-    # takes any, so blocks have one cell where some are left out, and none is where they have more.
+    # Groups of two and of three tokens, each with two table rows. llama.cpp selects any of equal
+    # scores, so a block has one cell if the selection omits blocks; larger blocks are all selected.
     "ngrams": Tiny(
         keys=CHOSEN
         | {

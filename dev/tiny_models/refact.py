@@ -13,7 +13,7 @@ EXPERTS = {
 
 TINY = {
     "dense": Tiny(keys=KEYS, gain=GAIN, familiar=True),
-    # llama.cpp wants them, and leaves them out.
+    # llama.cpp requires these tensors but does not use them.
     "moe": Tiny(
         keys={**MOE, **KEYS},
         gain=GAIN,

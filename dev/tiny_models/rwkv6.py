@@ -22,6 +22,6 @@ MEAN = {
 
 TINY = {
     "fused": Tiny(keys=KEYS, mean=MEAN),
-    # as older files have it: a tensor for each mixture, and nothing is halved
+    # like older files: one tensor per mixture, without rescaling
     "parts": Tiny(keys=KEYS | {"rescale_every_n_layers": 0}, without=["*_lerp_fused.*"], mean=MEAN),
 }

@@ -17,7 +17,7 @@ KEYS = {
 }
 MEAN = {"*_lerp_*": 0.5, "*.time_mix_ln.weight": 1.0, "*.time_mix_k_[ka].weight": 1.0}
 GAIN = {"*.time_mix_r_k.weight": 4}
-# The first layer's are not read: there is nothing yet to add.
+# Not read in the first layer, which has no earlier value to add.
 UNREAD = {
     "blk.0.time_mix_v0.weight": (128,),
     "blk.0.time_mix_v1.weight": (128, 8),

@@ -3,7 +3,7 @@
 from dev.tiny_models import EXPERTS, Tiny
 
 # Layers: dense, which sees all; with a window and more heads; one more; a NextN layer with a
-# window. Half of the channels are turned where all is seen, all of them within a window.
+# window. RoPE rotates half of the dimensions with full attention, and all within a window.
 KEYS = {
     "block_count": 4,
     "nextn_predict_layers": 1,
@@ -32,8 +32,8 @@ TINY = {
         without=["blk.0.ffn_gate_inp.weight", "blk.3.ffn_gate_inp.weight"],
         gain={"*.ffn_gate_inp.weight": 2, "*.exp_probs_b.bias": 0.3},
     ),
-    # One matrix for queries, keys and values; neither gates nor norms of heads; the NextN layer
-    # sees all and has experts, but neither head nor norm of its own. No limits.
+    # One matrix for queries, keys and values; no gates and no head norms; the NextN layer has full
+    # attention and experts, and uses the trunk's head and norm. No limits.
     "joint": Tiny(
         keys={
             **{k: v for k, v in KEYS.items() if not k.startswith(("swiglu", "expert_weights"))},

@@ -18,7 +18,7 @@ TINY = {
             "attention.group_norm_groups": 8,
         },
         mean={"*.gamma.weight": 0.5},
-        # Matrices of convolutions are made as if each had one channel to sum over.
+        # Convolution matrices have values as if each summed over one channel.
         gain={
             "conv1d.weight": 0.15,
             "posnet.*.conv?.weight": 0.15,
