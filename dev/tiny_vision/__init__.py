@@ -1,10 +1,10 @@
 """Tiny encoders of images: a small file of every projector, the same bytes everywhere, for tests.
 
-A file of this folder, named like that of the projector, has one dictionary by the projector's name:
+A file of this folder, named after the projector, has one dictionary by the projector's name:
 
     TINY = {"name": TinyEyes(keys={"vision.block_count": 2, ...})}
 
-Tensors are what the projector declares, with values out of their names (dev.tiny_models).
+The projector declares the tensors; values are computed from their names (dev.tiny_models).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from llama_py.weights import Weights
 
 @dataclass(frozen=True)
 class TinyEyes(Tiny):
-    """One encoder.
+    """Tiny vision encoder.
 
-    sizes   of images that are shown to it, width and height
-    text    the tiny text model that it is for; None: that of the encoder `like`, or any
+    sizes   width and height of the test images
+    text    its tiny text model; None: the text model of the encoder `like`, or any
     """
 
     sizes: Sequence[tuple[int, int]] = ((50, 40),)
@@ -42,7 +42,7 @@ class TinyEyes(Tiny):
     like: str = ""
 
 
-# What many start from.
+# Base values of many encoders.
 SIZES: dict[str, Any] = {
     "vision.embedding_length": 32,
     "vision.feed_forward_length": 48,
@@ -56,7 +56,7 @@ SIZES: dict[str, Any] = {
     "vision.image_std": [0.5, 0.6, 0.4],
     "use_gelu": True,
 }
-# What transformers do not have: plain ones, those with a gated feed-forward, those with queries,
+# Tensors to omit in transformers: for plain ones, with a gated feed-forward, and with queries,
 # keys and values in one matrix.
 _NONE = ("*.attn_?_norm.*", "*_post_norm.*", "*.ls?.*", "*.out_scale.*", "v.pre_ln.*")
 SIGLIP = ("*.attn_qkv.*", "*.ffn_gate.*", *_NONE)
@@ -72,13 +72,13 @@ def every() -> dict[str, TinyEyes]:
 
 
 def metadata(name: str, tiny: Tiny) -> dict[str, Any]:
-    """What the file says."""
+    """Return the metadata of the file."""
     keys = {"has_vision_encoder": True, "projector_type": name, **tiny.keys}
     return {"general.architecture": PREFIX, **{f"{PREFIX}.{k}": v for k, v in keys.items()}}
 
 
 def tensors(name: str, tiny: Tiny) -> Mapping[str, NDArray[Any]]:
-    """All of them, arrays in reversed (NumPy's) order of dimensions."""
+    """Return all tensors as arrays in reversed (NumPy's) order of dimensions."""
     tiny = replace(tiny, mean={**MEAN, **tiny.mean})
     infos, kind = Invented(tiny), projector(name)
     kind(kind.HParams(metadata(name, tiny)), Weights(infos, f"tiny {name}"))
@@ -95,7 +95,7 @@ def text_of(tiny: TinyEyes) -> tuple[str, str]:
 
 
 def _takes(case: tuple[str, str], n_embd: int) -> bool:
-    """Whether a text model is a plain one that takes rows of so many channels."""
+    """Return True if a text model is a plain one with an embedding size of `n_embd`."""
     found, kind = texts.find(*case), architecture(case[0])
     hp = kind.HParams(texts.metadata(case[0], found), case[0])
     plain = found.familiar and hp.causal_attn and hp.n_pos_per_embd == 1 and not hp.n_expert

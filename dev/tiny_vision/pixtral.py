@@ -1,4 +1,4 @@
-"""A tiny encoder as Pixtral's, whose patches are merged."""
+"""Tiny encoder like Pixtral's, which merges patches."""
 
 from dev.tiny_vision import GATED, SIZES, TinyEyes
 
