@@ -146,7 +146,7 @@ class ListenParams(Params):
     )
 
     def bytes_together(self) -> int:
-        """Return how many bytes the bodies of all requests may have, those of one at least."""
+        """Return the limit of the total bytes of all request bodies: at least one body."""
         one = self.max_body << 20
         return max(self.max_bodies << 20 or min(2 * one, host.memory()[1] // 16), one)
 
@@ -311,7 +311,7 @@ class ModelsParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class TalkParams(ChatParams):
-    """Conversations, of which requests may say more."""
+    """Defaults of chats, which requests may override."""
 
     jinja: bool = option(
         True,
@@ -327,7 +327,7 @@ class TalkParams(ChatParams):
     )
 
 
-# Options of ChatParams for somebody who types.
+# Options of ChatParams for interactive use.
 TYPED = (
     "conversation",
     "single_turn",
@@ -338,7 +338,7 @@ TYPED = (
 )
 
 
-N_SLOTS = 4  # of a server whose -np is left open (llama-server)
+N_SLOTS = 4  # of a server without -np (llama-server)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,7 +378,7 @@ class ServedParams(ContextParams):
         """Return these parameters with the number of slots settled (llama_server).
 
         Args:
-            is_unified: Value of --kv-unified, None if neither it nor its opposite was given.
+            is_unified: Value of --kv-unified, None if neither it nor its opposite is set.
         """
         if self.n_seq_max > 0:
             return self

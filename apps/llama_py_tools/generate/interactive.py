@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class InteractiveParams(Params):
-    """A text by turns."""
+    """Text that the user and the model write alternately."""
 
     interactive: bool = option(
         False,
