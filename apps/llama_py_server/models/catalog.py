@@ -1,4 +1,4 @@
-"""Catalog of a server's models: those of -m, of folders, of presets, and downloaded ones."""
+"""Catalog of a server's models: from -m, folders, presets, and the Hub's cache."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def entries(
 ) -> list[ModelEntry]:
     """Return all models that requests may name; ModelError for duplicate names and invalid presets.
 
-    given   the server's command line, whose options are for all of them
-    parser  of such lines, which is used up
+    given   the server's command line, whose options apply to all models
+    parser  of such lines; it cannot be used again
     """
     o = read(args, ModelsParams)
 
-    def refuse(message: str) -> NoReturn:  # the server may run already
+    def refuse(message: str) -> NoReturn:  # the server may already be running
         raise ModelError(f"{o.models_preset}: {message}")
 
     parser.error = refuse  # type: ignore[method-assign]
@@ -93,7 +93,7 @@ def entries(
 def _settle(
     own: argparse.Namespace, one: CatalogEntry | None, its: Preset, parser: OptionParser, name: str
 ) -> None:
-    """Set the model's file: where it was found, or the one in its preset."""
+    """Set the model's file: the found file, or the file in its preset."""
     said = parser.parse_args(list(its.flags))
     for option in NOT_ITS_OWN:
         setattr(own, option, getattr(said, option))
@@ -142,7 +142,7 @@ def _of_folder(folder: str) -> Iterator[CatalogEntry]:
 
 
 def _cached() -> Iterator[CatalogEntry]:
-    """Yield cached models by short names; those of the Hub by repository and type, like
+    """Yield cached models by short names; models of the Hub by repository and type, like
     llama-server."""
     repos, known = hub.cached_names(), local_models.known()
     for short, path in known.items():
@@ -154,7 +154,7 @@ def _cached() -> Iterator[CatalogEntry]:
 
 
 def _eyes(path: Path) -> str:
-    """Return the vision encoder in the folder of a model; "" if there is none."""
+    """Return the vision encoder in the folder of a model, or ""."""
     folder = path.parent
     found = hub.eyes_of(path.name, sorted(p.name for p in folder.glob("*.gguf")))
     return str(folder / found) if found else ""

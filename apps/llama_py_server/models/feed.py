@@ -11,15 +11,15 @@ from llama_py_server.wire.sse import PING, Frame, encode
 
 Statuses = Callable[[], Mapping[str, str]]
 
-LOOK = 0.1  # seconds between two looks at models, while somebody listens
-QUIET = 15.0  # seconds after which there is a sign of life
-MOST = 4096  # events that wait for one listener; who is slower is left alone
+LOOK = 0.1  # seconds between two checks of models, while clients listen
+QUIET = 15.0  # seconds between keep-alive comments
+MOST = 4096  # queued events per listener; a slower listener is dropped
 
 
 class Feed:
-    """Events for all that listen.
+    """Events for all listeners.
 
-    statuses  of models by name, as they are now
+    statuses  returns the current status of each model by name
     """
 
     def __init__(self, statuses: Statuses) -> None:
@@ -44,7 +44,7 @@ class Feed:
         if self._watching is None:
             self._watching = asyncio.ensure_future(self._watch())
         try:
-            yield PING  # the listener knows that it is heard of what comes
+            yield PING  # confirms the subscription
             while queue in self._listening or not queue.empty():
                 text = PING
                 with suppress(asyncio.TimeoutError):

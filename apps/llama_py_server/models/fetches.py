@@ -39,8 +39,8 @@ def fetch(repo: str, *names: str) -> int:
 
 @dataclass
 class Fetch:
-    """name  the model's, of its repository and type;  sizes  bytes of its files by path;  done  of
-    all of them"""
+    """name  the model's repository and type;  sizes  bytes of its files by path;  done  bytes
+    downloaded, of all files"""
 
     name: str
     sizes: Mapping[str, int]
@@ -71,7 +71,7 @@ class Fetch:
 class Fetches:
     """Downloads of models in progress.
 
-    feed     is told how they go;  arrived  is called when one is there
+    feed     receives progress events;  arrived  is called after a complete download
     """
 
     def __init__(self, feed: Feed, arrived: Callable[[], None]) -> None:
@@ -125,7 +125,7 @@ class Fetches:
             fetch.errors.close()
 
     async def cancel(self, name: str) -> None:
-        """End one; what came of it stays in the hub's cache, and is not fetched again."""
+        """Cancel a download; its complete files are cached and are not downloaded again."""
         fetch = self.running[name]
         fetch.cancel()
         if fetch.watching is not None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def check_fits(path: str, devices: Iterable[Device]) -> None:
-    """Raise ModelError for a file larger than the free memory of all machines, which would be read
-    from disk for every token."""
+    """Raise ModelError for a file larger than the free memory of all machines: every token would
+    read it from disk."""
     free: dict[str, int] = {}
     for device in devices:
         about = getattr(device, "about", None)

@@ -1,4 +1,4 @@
-"""Shutdown of a server over ranks after one of them is lost, as seen by its clients."""
+"""Shutdown of a server over ranks after the loss of a rank, with errors for its clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llama_py_server.wire.errors import HTTPError
 from llama_py_tools.command.logs import tell
 
 T = TypeVar("T")
-TELLING = 2.0  # seconds: open answers get their error, and who asks meanwhile is told
+TELLING = 2.0  # seconds in which open and new requests get their error
 
 
 class Loss:

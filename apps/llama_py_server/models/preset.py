@@ -1,9 +1,9 @@
 """Preset files of --models-preset: options of models, in sections (common/preset.cpp).
 
 version = 1
-[*]                       ; of all
+[*]                       ; for all models
 ctx-size = 4096
-[small]                   ; of one that is found elsewhere too, or has its own file
+[small]                   ; for a model found elsewhere, or with a file in this section
 model = small.gguf
 LLAMA_ARG_N_PARALLEL = 2
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ALL = "*"
 Options = dict[str, "PresetOption"]  # by flags and variables
 OWN = ("load-on-startup", "stop-timeout", "dedup-cache-models")
-_BEGINNING = "\0"  # of what stands before the first section
+_BEGINNING = "\0"  # key of options before the first section
 
 
 class PresetOption(NamedTuple):
@@ -41,8 +41,8 @@ class PresetOption(NamedTuple):
 
 @dataclass(frozen=True)
 class Preset:
-    """flags  as of a command line;  args  those of them that clients are shown
-    at_start, dedup  those that are none of a command line's"""
+    """flags  for the command line;  args  flags that clients may see
+    at_start, dedup  options of presets only"""
 
     flags: tuple[str, ...] = ()
     args: tuple[str, ...] = ()

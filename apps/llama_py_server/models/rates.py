@@ -12,7 +12,7 @@ class RateWindow:
         self.last = Metrics()
 
     def rates(self, now: Metrics) -> dict[str, tuple[str, float]]:
-        """Help and value by name; from now on, they begin anew."""
+        """Return help and value by name, since the last call."""
         last, self.last = self.last, now
         return {
             "prompt_tokens_seconds": (

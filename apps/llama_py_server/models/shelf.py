@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class ModelEntry:
-    """A model, whether it is in memory or not.
+    """A model, loaded or not.
 
-    name, others  by which requests name it
-    load          has it made, with what stays of it
-    size          bytes, about;  path  of its file, where it is known
-    kind          where it is from: file, folder, cache or preset
-    flags         those that only it has;  args  those of them that clients are shown
+    name, others  names in requests
+    load          loads the model, with the record that survives unloading
+    size          bytes, approximately;  path  of its file, if known
+    kind          its origin: file, folder, cache or preset
+    flags         its specific flags;  args  flags that clients may see
     hidden        /models does not list it;  at_start  it is loaded with the server
     sees          it takes images
-    summary       of the model when it left
+    summary       of the model when it was unloaded
     """
 
     name: str
@@ -148,12 +148,12 @@ class Shelf:
 
     @property
     def only_loads(self) -> bool:
-        """True if models are being loaded, and none is loaded yet."""
+        """True if models are loading, and no model is loaded yet."""
         states = {info.state for info in self.models.info()}
         return "loading" in states and states <= {"loading", "unloaded"}
 
     def named(self, name: str) -> ModelEntry:
-        """Return the entry with this name; HTTPError if there is none."""
+        """Return the entry with this name; HTTPError if it does not exist."""
         if not name:
             raise invalid("model name is missing from the request")
         found = self.entries.get(name)
@@ -177,7 +177,7 @@ class Shelf:
     async def arrived(
         self, entry: ModelEntry, future: Future[Lease[ServedModel]]
     ) -> Lease[ServedModel]:
-        """Return a model that was asked for, once it is in memory."""
+        """Return a requested model once it is loaded."""
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -199,7 +199,7 @@ class Shelf:
     def begin(
         self, entry: ModelEntry, on_end: Callable[[Future[Any]], None] = lambda _: None
     ) -> None:
-        """Load a model that nobody has asked for yet."""
+        """Load a model without a request."""
         future = self.models.ask(entry.name)
         future.add_done_callback(on_end)
         future.add_done_callback(self.models.forget)
@@ -209,7 +209,7 @@ class Shelf:
         self.models.tick(max(self.idle, 1e-9) if self.idle >= 0 else 0.0)
 
     def reload(self) -> None:
-        """See which models there are now; those that have changed leave."""
+        """Update the list of models, and unload changed models."""
         if self.again is None:
             return
         now = {entry.name: entry for entry in self.again()}

@@ -92,7 +92,7 @@ class ModelState:
         return min(self.names)
 
     def now(self) -> Now:
-        """Return the engine's metrics, including those from before it was unloaded."""
+        """Return the engine's metrics, including metrics before it was unloaded."""
         now = self.engine.metrics()
         return replace(now, total=self.record.total + now.total)
 
@@ -128,7 +128,7 @@ class ModelState:
 
     @cached_property
     def template(self) -> ChatTemplate:
-        """Chat template; ModelError if there is none."""
+        """Chat template; ModelError without a template."""
         return template_of(self.model)
 
     def adapters_of(self, scales: Mapping[int, float]) -> dict[Adapter, float]:

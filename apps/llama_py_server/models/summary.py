@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ModelSummary:
     """The facts about a model that responses contain.
 
-    props  those of /props that no request can change
+    props  constant fields of /props
     """
 
     options: ModelOptions
