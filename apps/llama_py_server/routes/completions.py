@@ -43,7 +43,7 @@ async def openai(http: HTTPRequest, state: ModelState) -> Response:
         raise invalid("Cannot use both suffix and echo")
     read_one = _read_suffix if suffix else _read
     requests, delivery = await work.read(http, read_one, state, body)
-    if body.get("logprobs") is not None and body["logprobs"] is not False:  # 0 is wanted
+    if body.get("logprobs") is not None and body["logprobs"] is not False:  # 0 is a valid value
         requests = [with_params(one, logprobs=one.params.logprobs or 0) for one in requests]
     if echo:
         if (requests[0].params.logprobs or 0) > MAX_ECHO_PROBS:

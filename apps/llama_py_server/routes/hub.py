@@ -1,9 +1,9 @@
 """Routes for downloading and removing models of the Hub (server-models.cpp):
 
 
-POST /models {"model": "USER/MODEL:TYPE"}    begin to fetch it
-DELETE /models?model=USER/MODEL:TYPE         take it from the hub's cache
-GET /models/sse                              how that goes, and which models come and leave
+POST /models {"model": "USER/MODEL:TYPE"}    start a download
+DELETE /models?model=USER/MODEL:TYPE         remove it from the Hub's cache
+GET /models/sse                              progress, and models loaded or unloaded
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from llama_py_tools.models import hub
 if TYPE_CHECKING:
     from llama_py_server.models.shelf import Shelf
 
-LEAVING = 60.0  # seconds in which a model has to end what it answers
+LEAVING = 60.0  # seconds in which a model must finish its responses
 
 
 async def fetch(request: Request, shelf: Shelf) -> Response:
@@ -68,7 +68,7 @@ async def remove(request: Request, shelf: Shelf) -> Response:
 
 
 def _remove(name: str) -> None:
-    """Remove a model's files. HTTPError if one stays."""
+    """Remove a model's files. HTTPError if a file cannot be removed."""
     why = "its file is still cached"
     try:
         hub.removed(name)

@@ -54,7 +54,7 @@ async def lease(request: Request, shelf: Shelf) -> Lease[ServedModel] | None:
     await request.body()  # before the client is watched
     waiting = shelf.arrived(entry, future)
     saved = saved_stream(request)
-    if saved is not None:  # which goes on without its client
+    if saved is not None:  # continues without its client
         return await saved.unless_stopped(waiting)
     return await unless_gone(request, waiting)
 
@@ -65,8 +65,8 @@ def _may_load(request: Request, shelf: Shelf) -> bool:
 
 
 async def find_summary(request: Request, shelf: Shelf) -> tuple[ModelEntry, ModelSummary] | None:
-    """Return the model that a request asks about, and load it if nothing is known of it. None if
-    the client has left."""
+    """Return the model named in a request, and load it if its facts are unknown. None if the
+    client has disconnected."""
     entry = await _entry(request, shelf)
     found = shelf.summary(entry)
     if found is None:

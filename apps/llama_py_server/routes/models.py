@@ -26,10 +26,10 @@ async def health(request: Request, shelf: Shelf) -> Response:
 
 
 async def models(request: Request, shelf: Shelf) -> Response:
-    """Return all models that requests may name; `?reload=1` looks for new ones."""
+    """Return all models that requests may name; `?reload=1` updates the list."""
     if not shelf.several:
         summary = shelf.summary(shelf.only)
-        assert summary is not None  # it was in memory once
+        assert summary is not None  # it was loaded before
         return _one_model(summary)
     if request.query_params.get("reload"):
         shelf.reload()
@@ -119,7 +119,7 @@ def _shown(shelf: Shelf, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
 
 
 async def load(request: Request, shelf: Shelf) -> Response:
-    """Begin to load a model; /models tells when it is there."""
+    """Begin to load a model; /models shows when it is loaded."""
     try:
         entry = await _named(request, shelf)
     except HTTPError:

@@ -16,7 +16,7 @@ TYPES = {
     "LICENSES.txt": "text/plain; charset=utf-8",
 }
 
-# Nothing but what is here: a model's words can load nothing, and no other page can frame this one.
+# Only same-origin resources: model output cannot load resources, and no page can frame this one.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none';"
@@ -30,7 +30,7 @@ Handle = Callable[[Request], Awaitable[Response]]
 
 
 def file(name: str) -> Handle:
-    """Return a handler of one of the page's files; it needs no key and no model."""
+    """Return a handler of one of the page's files; it requires no key and no model."""
 
     async def handle(request: Request) -> Response:
         return Response(_content(name), media_type=TYPES[name], headers=HEADERS)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def get(request: Request, shelf: Shelf) -> Response:
-    """Return a model's settings, or the server's if none of several models is named."""
+    """Return a model's settings; without a model's name, the router's settings."""
     ui: bool = request.app.state.ui
     if shelf.several and not request.query_params.get("model"):
         return as_json(
@@ -58,7 +58,7 @@ async def post(request: Request, state: ModelState) -> Response:
 
 
 async def adapters(request: Request, state: ModelState) -> Response:
-    """Return the LoRA adapters, and their scales for requests that specify none."""
+    """Return the LoRA adapters, with their default scales."""
     in_use = state.engine.loras
     found = []
     for id, adapter in enumerate(state.model.adapters):

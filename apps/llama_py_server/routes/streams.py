@@ -1,9 +1,9 @@
 """Routes of resumable streams:
 
 
-    GET /v1/stream?conv_id=ID&from=BYTES    what was sent, then what comes
+    GET /v1/stream?conv_id=ID&from=BYTES    sent bytes, then new bytes
     DELETE /v1/stream?conv_id=ID            stop
-    POST /v1/streams/lookup                 which of these conversations have one
+    POST /v1/streams/lookup                 list the given conversations with a stream
 
 If the server has keys, each sees only its own streams.
 """

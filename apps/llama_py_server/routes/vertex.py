@@ -1,11 +1,11 @@
 """Routes for Google's Vertex AI, enabled by its environment variables (server-http.cpp):
 
-    AIP_MODE=PREDICTION     they are there;  AIP_HTTP_PORT  where the server listens then
+    AIP_MODE=PREDICTION     enables the routes;  AIP_HTTP_PORT  port of the server
     AIP_HEALTH_ROUTE        another path of /health
     AIP_PREDICT_ROUTE       requests of any kind, several at once (/predict)
 
-A prediction is `{"instances": [{"@requestFormat": "chatCompletions", ...}, ...]}`: of each what the
-path of that name, `/v1/chat/completions`, answers.
+A prediction is `{"instances": [{"@requestFormat": "chatCompletions", ...}, ...]}`. Each instance
+gets the response of the path with that name, `/v1/chat/completions`.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def health_paths() -> list[str]:
 
 
 def predict_paths() -> list[str]:
-    """Return the path of predictions; none where they are off."""
+    """Return the path of predictions, or an empty list if Vertex AI is off."""
     return [_path("AIP_PREDICT_ROUTE", "/predict")] if is_on() else []
 
 
 def handles(known: Mapping[Key, Handle], told: Callable[[Handle], Handle]) -> dict[Key, Handle]:
-    """Return additional routes; none if Vertex AI is off. HTTPError for a path that is taken."""
+    """Return additional routes, if Vertex AI is on. HTTPError for a path in use."""
     if not is_on():
         return {}
     [predict] = predict_paths()
