@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 MAX_VARIABLES = 256  # of a template
-MAX_TOOLS = 512  # functions, each of which has a part of the grammar
+MAX_TOOLS = 512  # functions; each one adds a part to the grammar
 
 
 def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Delivery]:
@@ -73,7 +73,7 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
 
 
 def _with_tools(body: Body) -> Body:
-    """Return a request whose `functions` and `function_call` are `tools` and `tool_choice`."""
+    """Return a request with `functions` and `function_call` as `tools` and `tool_choice`."""
     older = [name for name in REPLACED if body.get(name) is not None]
     newer = [name for name in ("tools", "tool_choice") if body.get(name) is not None]
     if older and newer:
@@ -177,9 +177,9 @@ def _arguments() -> frozenset[str]:
 
 
 def _n_probs(body: Body) -> int | None:
-    """Return how many of the most likely tokens are wanted, or None for no log probabilities.
+    """Return the number of requested alternatives per token; None for no log probabilities.
 
-    A number in `logprobs` is the form of /v1/completions.
+    A number in `logprobs` is the format of /v1/completions.
     """
     given, top = body.get("logprobs"), body.get("top_logprobs")
     if not isinstance(given, bool | int | None):

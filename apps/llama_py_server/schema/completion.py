@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
-MAX_PROBS = 2048  # likely tokens beside each token of an answer
+MAX_PROBS = 2048  # likely tokens per token of a response
 N_PROBS = 20  # of `logprobs` without `top_logprobs`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Delivery of replies: whole or as a stream, and with which fields.
+    """Delivery of replies: complete or as a stream, and the fields.
 
     Attributes:
         n_cmpl: Number of replies to each prompt.

@@ -1,6 +1,6 @@
 """Constraints of requests, by their names in llama.cpp, OpenAI, vLLM, SGLang, NIM and TGI.
 
-Every field that looks like a constraint is kept or refused.
+Every field that looks like a constraint is applied or refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ConstraintField(NamedTuple):
 
 
 def constraint_of(body: Mapping[str, Any]) -> ConstraintField | None:
-    """Return the constraint of a request. HTTPError for several, and for unknown ones."""
+    """Return the constraint of a request. HTTPError for several, or for unknown constraints."""
     check_unsupported(body, REPLACED)
     found = [*_given(body), *_of_format(body.get("response_format"))]
     if all(one.kind == "json_schema" for one in found):  # any JSON object is less than a schema
@@ -47,7 +47,7 @@ def constraint_of(body: Mapping[str, Any]) -> ConstraintField | None:
 
 
 def _is_strict(form: Any) -> bool:
-    """Return True if `response_format` says `"strict": true`."""
+    """Return True if `response_format` has `"strict": true`."""
     given = form.get("json_schema") if isinstance(form, Mapping) else None
     return any(isinstance(one, Mapping) and one.get("strict") is True for one in (form, given))
 

@@ -28,7 +28,7 @@ FAILED = "Failed to download image"
 class Fetching:
     """Downloader of one request.
 
-    where  "public": internet only;  "any";  "none"
+    where  "public": internet only;  "any": all addresses;  "none": no downloads
     """
 
     def __init__(self, where: str) -> None:
@@ -108,7 +108,7 @@ class Fetching:
 
 
 class _Ending:
-    """A connection that ends after so many seconds, however slowly the other side answers."""
+    """A connection that ends after a time limit, even if the server responds slowly."""
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._timer = threading.Timer(seconds, self._end)
@@ -153,7 +153,7 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-# Networks whose last 32 bits are an IPv4 address: compatible, mapped, translated (RFC 6052, 8215).
+# Networks that embed an IPv4 address in 32 bits: compatible, mapped, translated (RFC 6052, 8215).
 _TRANSLATED = [
     ipaddress.IPv6Network(one)
     for one in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/96")

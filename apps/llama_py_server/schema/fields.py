@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 _UNSET = object()
-MAX_TEXTS = 256  # texts of one field; each stop text is looked for at each token
+MAX_TEXTS = 256  # strings of one field; each token is checked for each stop string
 MAX_TEXT = 1024  # characters of a stop text
 MAX_SAMPLERS = 32  # of a chain, which has eleven kinds
 MAX_BIASES = 1 << 16  # of `logit_bias`
@@ -106,7 +106,7 @@ def strings(least: int = 0, most: int = MAX_TEXTS) -> RequestField:
 
 
 def stops() -> RequestField:
-    """Return a field of one or several texts; empty ones are ignored."""
+    """Return a field of one or several strings; empty strings are ignored."""
 
     def read(value: Any) -> tuple[str, ...]:
         texts = strings().read([value] if isinstance(value, str) else value)
@@ -118,7 +118,7 @@ def stops() -> RequestField:
 
 
 def samplers() -> RequestField:
-    """Return a field of sampler names, or a string of their characters; unknown ones are
+    """Return a field of sampler names, or a string of their characters; unknown names are
     skipped."""
 
     def read(value: Any) -> str | tuple[str, ...]:

@@ -32,7 +32,7 @@ _CHOICES = {"auto": "auto", "any": "required", "tool": "required", "none": "none
 
 
 def chat_body(body: Body) -> Body:
-    """Return a body for /v1/chat/completions; HTTPError if there are no messages."""
+    """Return a body for /v1/chat/completions; HTTPError without messages."""
     if "messages" not in body:
         raise invalid("'messages' is required")
     if not isinstance(body["messages"], list):
@@ -155,7 +155,7 @@ def _messages(message: Body) -> list[Any]:
 
 def _call(block: Body) -> Body:
     given = block.get("input", {})
-    if not isinstance(given, str):  # a text comes from an answer that was cut
+    if not isinstance(given, str):  # a string is from a truncated response
         given = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
     function = {"name": string(block, "name"), "arguments": given}
     return {"id": text(block, "id"), "type": "function", "function": function}

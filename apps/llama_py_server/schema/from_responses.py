@@ -36,7 +36,7 @@ _REPEATED = (
     "prompt_cache_key",
     "top_logprobs",
 )  # in each response; `instructions` too, which is a part of the prompt
-MAX_REPEATED = 1 << 20  # characters of these as JSON
+MAX_REPEATED = 1 << 20  # characters of these fields as JSON
 _GONE = ("input", "instructions", "tools", "max_output_tokens", "reasoning", "text")
 
 

@@ -31,10 +31,10 @@ def tokens_of(
 ) -> list[int]:
     """Return the ids of one prompt: a text, ids, a mix of both, or {"prompt_string": ...}.
 
-    Only a text at the beginning gets what the model wants before texts (BOS). HTTPError for other
-    forms, and for ids outside of the vocabulary.
+    Only a string at the beginning gets BOS if the model uses it. HTTPError for other
+    types, and for ids outside of the vocabulary.
 
-    see  what makes the prompt of a text with images; None: there can be none
+    see  makes the prompt of a text with images; None: images are not supported
     """
     if isinstance(value, dict) and "prompt_string" in value:
         if "multimodal_data" in value:
