@@ -19,9 +19,9 @@ from llama_py_server.wire.errors import invalid
 
 T = TypeVar("T")
 HEADER = "x-conversation-id"
-SECONDS = 300.0  # that a reply is kept when it has ended, or goes on with nobody who reads it
-MOST = 4 << 20  # bytes of one that are kept, the last
-TOGETHER = 64 << 20  # of all
+SECONDS = 300.0  # until an ended reply is dropped, or a running one without a reader
+MOST = 4 << 20  # the last bytes of a reply that are saved
+TOGETHER = 64 << 20  # of all replies
 _MODEL = re.compile("(?=::)")  # before a model in a conversation's name
 LONGEST = 1024  # characters of a conversation's name
 
@@ -29,9 +29,9 @@ LONGEST = 1024  # characters of a conversation's name
 class SavedStream:
     """The bytes of one reply.
 
-    holder          of which key it is
-    started, ended  as they are told: by the clock on the wall, which may be set anew
-    read, over      when somebody read it last, and when it was over: by one that only goes on
+    holder          number of the API key
+    started, ended  wall-clock times for clients; the clock may be adjusted
+    read, over      time of the last read, and of the end, on a monotonic clock
     """
 
     def __init__(self, id: str, holder: int = 0) -> None:
@@ -49,13 +49,13 @@ class SavedStream:
         return self.dropped + len(self.data)
 
     def run(self, chunks: AsyncIterator[bytes], at_end: Callable[[], None]) -> None:
-        """Take all that comes, whether somebody reads it or not."""
+        """Save all chunks, with or without a reader."""
         self.runs = True
         if self.cancelled:
             at_end()
             return
         self._task = asyncio.ensure_future(self._take(chunks))
-        self._task.add_done_callback(lambda _: at_end())  # also if it is stopped before it began
+        self._task.add_done_callback(lambda _: at_end())  # also if it is cancelled before its start
 
     async def _take(self, chunks: AsyncIterator[bytes]) -> None:
         try:
@@ -104,7 +104,7 @@ class SavedStream:
             await stopped(task)
 
     async def read_from(self, at: int) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes from `at` on, then new ones. Ends early for a reader so slow that its
+        """Yield the bytes from `at` on, then new bytes. Ends early for a reader so slow that its
         next bytes have been dropped."""
         self.n_readers += 1
         try:
@@ -122,7 +122,7 @@ class SavedStream:
 
     @property
     def is_over(self) -> bool:
-        """True if it can be dropped: it ended long ago, or nothing has read it for long."""
+        """True if it can be dropped: after a long time since its end, or without a reader."""
         if self.done:
             return time.monotonic() - self.over > SECONDS
         return self.runs and not self.n_readers and time.monotonic() - self.read > SECONDS
@@ -178,7 +178,7 @@ class SavedStreams:
         return self._saved.get((holder, id))
 
     def drop(self, saved: SavedStream) -> None:
-        """Drop a stream whose request failed before it had data."""
+        """Drop a stream if its request failed before the first data."""
         if self.get(saved.id, saved.holder) is saved:
             del self._saved[saved.holder, saved.id]
         saved.finish()
@@ -190,7 +190,7 @@ class SavedStreams:
 
     def sweep(self) -> None:
         """Drop streams that are over, then excess data: ended streams, the oldest first, then the
-        beginnings of the longest active ones."""
+        beginnings of the longest active streams."""
         for saved in [k for k in self._saved.values() if k.is_over]:
             self.stop(saved.id, saved.holder)
         excess = sum(len(k.data) for k in self._saved.values()) - TOGETHER

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from llama_py_server.schema.completion import Delivery
 
 
-EACH_SLOT = 2  # replies of one request that are asked for at a time
+EACH_SLOT = 2  # submitted replies of one request at a time
 
 
-_CUT = Event(Timings(), finish_reason="length")  # stands for the end of a reply as it is
+_CUT = Event(Timings(), finish_reason="length")  # ends a reply early
 _PENDING: WeakSet[PendingReplies] = WeakSet()
 _RUNNING: WeakKeyDictionary[Engine, dict[int, Reply]] = WeakKeyDictionary()
 
 
 def cut_all() -> None:
-    """End all replies with what there is of them, as at a limit: the server is being stopped."""
+    """End all replies with their present content, since the server is stopping."""
     for pending in [*_PENDING]:
         pending.cut()
 
@@ -45,10 +45,10 @@ def running(state: ModelState) -> dict[int, Reply]:
 
 
 class PendingReplies:
-    """All replies of a request; leaving `async with` cancels those that have not ended.
+    """All replies of a request; the end of `async with` cancels unfinished replies.
 
-    Each is told of in the order in which it happens; HTTPError where one has failed. Of many some
-    are asked for at a time, so that they neither fill the queue nor keep others waiting.
+    Events are reported in order; HTTPError if a reply fails. Only a few replies are submitted
+    at a time, so that they neither fill the queue nor delay other requests.
     """
 
     def __init__(self, state: ModelState, requests: Sequence[Request], delivery: Delivery) -> None:
@@ -105,12 +105,12 @@ class PendingReplies:
                     handle = self.state.engine.submit(reply.request, partial(self._tell, reply))
                 except Busy:
                     if self._n_running:
-                        return  # once one of these has ended
+                        return  # continue after the end of a running reply
                     raise
                 self._todo.popleft()
                 self._handles.append(handle)
                 self._running[handle.id] = reply
-                if self._is_cancelled:  # meanwhile: nobody else cancels this one
+                if self._is_cancelled:  # cancelled during the submission: cancel this one as well
                     self.cancel()
         except Exception as e:
             raise as_http_error(e) from e
@@ -132,7 +132,7 @@ class PendingReplies:
                 self._todo
                 and not self._is_cancelled
                 and (
-                    len(self._todo) != n or not self._n_running  # whose end would ask again
+                    len(self._todo) != n or not self._n_running  # their end would call this again
                 )
             ):
                 n = len(self._todo)
@@ -155,7 +155,7 @@ class PendingReplies:
         self.cancel()
 
     def cancel(self) -> None:
-        """Cancel all replies, also those that have not begun."""
+        """Cancel all replies, including queued replies."""
         if not self._is_cancelled:
             for reply in self.replies:
                 if not reply.ended:
@@ -178,7 +178,7 @@ class PendingReplies:
         return await self._checked(*first)
 
     async def is_quiet(self, seconds: float) -> bool:
-        """Wait for the next change; return True if there is none for `seconds` (0: no limit)."""
+        """Wait for the next change; return True after `seconds` without one (0: no limit)."""
         if self._left == 0 or self._first is not None:
             return False
         timer = self._loop.call_later(seconds, self._events.put_nowait, None) if seconds else None
@@ -235,7 +235,7 @@ class PendingReplies:
 
 
 def _is_past(reply: Reply, event: Event) -> bool:
-    """Return True for an event that comes after the end of its reply."""
+    """Return True for an event after the end of its reply."""
     return reply.ended and event.error is None
 
 

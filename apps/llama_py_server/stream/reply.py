@@ -1,4 +1,4 @@
-"""Reply in progress: text, tokens and probabilities so far, and its end."""
+"""Reply in progress: its text, tokens and probabilities, and its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ReplyCall:
 
     @property
     def mark(self) -> dict[str, str]:
-        """The field of a wrong call; none of a right one."""
+        """Error field of an invalid call; empty for a valid call."""
         return {"validation_error": self.error} if self.error else {}
 
 
@@ -97,13 +97,13 @@ class Change:
 class Reply:
     """One reply to one prompt.
 
-    index     its place among those of the request
-    timings   how far it has come;  slot  the sequence that answers, -1 before
-    said      the message so far, where the task says that the reply is one
-    scores    of the prompt's tokens but the first, where the task wants them
+    index     position among the replies of the request
+    timings   progress;  slot  the sequence that generates the reply, -1 before the start
+    said      the current message, if the task is a chat
+    scores    of the prompt's tokens except the first, if requested
     n_reasoning  tokens of its reasoning;  of_content  the chosen tokens of its content
-    error     why the whole of it does not meet the schema of the response
-    stop_type "none" before the end; then "eos", "word" (`stopping_word`) or "limit"
+    error     reason why the complete reply does not satisfy the response's schema
+    stop_type "none" before the end; then "eos", "word" (with `stopping_word`) or "limit"
     """
 
     def __init__(self, index: int, request: Request, delivery: Delivery) -> None:
@@ -236,7 +236,7 @@ class Reply:
         self.stop_type = _STOP_TYPES.get(str(event.finish_reason), "limit")
         self.stopping_word, self.truncated = event.stopped_by, event.truncated
         if self.stop_type == "word" and not event.stopped_by:
-            self.stop_type = "eos"  # the end of a grammar, where the model has no end token
+            self.stop_type = "eos"  # end of a grammar, for a model without an end token
         if event.stopped_by:
             self._drop_stop()
 

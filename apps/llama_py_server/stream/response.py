@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from llama_py_server.stream.reply import Change, Reply
 
 MANY, LONG = 16, 1 << 14  # replies, and tokens, that are written in another thread
-AT_ONCE = 1 << 16  # bytes of events that came meanwhile are sent together
+AT_ONCE = 1 << 16  # maximum bytes of pending events sent together
 WARNING = "x-schema-warning"  # header with a line about assertions that no grammar enforces
 MAX_WARNINGS, MAX_WARNING = 8, 300  # in that header, and characters of one
 
@@ -41,7 +41,7 @@ async def respond(
     delivery: Delivery,
     writer: ReplyWriter,
 ) -> Response:
-    """Return the replies to prompts; they are cancelled if the client leaves before the end."""
+    """Return the replies to prompts; cancel them if the client disconnects before the end."""
     pending = PendingReplies(state, requests, delivery)
     found = await _respond(http, pending, writer)
     warnings = pending.replies[0].warnings

@@ -17,7 +17,7 @@ __all__ = ["DONE", "Frame", "ReplyWriter"]
 class ReplyWriter(Protocol):
     """Writes the replies of one request.
 
-    end  what stands at the end of a stream
+    end  last bytes of a stream
     """
 
     end: bytes

@@ -27,7 +27,7 @@ class AnthropicWriter:
         self.state, self.id = state, new_id("msg_")
         self._begun = False
         self._n = -1  # the number of the block that is open, or was last
-        self._open = ""  # what kind of block that is: "thinking", "text" or a call's number
+        self._open = ""  # type of that block: "thinking", "text" or a call's number
 
     def whole(self, replies: Sequence[Reply]) -> Any:
         reply = replies[0]

@@ -90,7 +90,7 @@ def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
 
 
 def shown(state: ModelState, ids: Sequence[int]) -> str:
-    """Return the text of a prompt's tokens, including special ones; images become marks."""
+    """Return the text of a prompt's tokens, including special tokens; images become markers."""
     tokenizer = state.tokenizer
     media = ids.media if isinstance(ids, Mixed) else {}
     data = b"".join(

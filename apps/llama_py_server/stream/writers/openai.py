@@ -59,7 +59,7 @@ class OpenAIWriter(ABC):
         }
 
     def logprobs(self, reply: Reply, chosen: Sequence[ChosenToken]) -> Any:
-        """Return the tokens of the text without the end token; null for none, as at OpenAI."""
+        """Return the tokens of the text without the end token, or null, like OpenAI."""
         shown = without_end(self.state.tokenizer, chosen)
         if not shown:
             return None
@@ -99,7 +99,7 @@ class CompletionWriter(OpenAIWriter):
     def __init__(self, state: ModelState) -> None:
         super().__init__(state)
         self._completed: dict[int, CompletionLogprobs] = {}  # by the number of the reply
-        self._echoing: set[int] = set()  # replies whose prompt was sent
+        self._echoing: set[int] = set()  # replies with a sent prompt
 
     def logprobs(
         self, reply: Reply, chosen: Sequence[ChosenToken], before: Sequence[ChosenToken] = ()
@@ -172,13 +172,13 @@ class CompletionWriter(OpenAIWriter):
 
 
 def prompt_text(state: ModelState, ids: Sequence[int]) -> str:
-    """Return the text of a prompt without the BOS token; images are left out."""
+    """Return the text of a prompt without the BOS token and without images."""
     tokens = (id for id in ids if id >= 0)
     return state.tokenizer.detokenize(tokens, special=True, remove_special=True)
 
 
 def finish_reason(reply: Reply) -> str:
-    """Return `tool_calls` if there are some, `length` if the reply was cut, else `stop`."""
+    """Return `tool_calls` for tool calls, `length` if the reply was cut, else `stop`."""
     if reply.is_cut:
         return "length"
     return "tool_calls" if reply.said.calls else "stop"

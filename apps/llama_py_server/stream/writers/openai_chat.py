@@ -27,7 +27,7 @@ class ChatWriter(OpenAIWriter):
         super().__init__(state)
         self._older, self._forced = older, forced
         self._ended: list[Reply] = []
-        self._begun: set[int] = set()  # replies whose role was sent
+        self._begun: set[int] = set()  # replies with a sent role
 
     def choice(self, reply: Reply) -> dict[str, Any]:
         choice: dict[str, Any] = {
@@ -51,7 +51,7 @@ class ChatWriter(OpenAIWriter):
         return {"content": None, "function_call": {"name": self._forced, "arguments": ""}}
 
     def _renamed(self, said: dict[str, Any]) -> dict[str, Any]:
-        """Return a message or a part of it with its call in the field that the client reads."""
+        """Return a message, or a part of a message, with its call in the client's field."""
         if not self._older or "tool_calls" not in said:
             return said
         call = said.pop("tool_calls")[0]
@@ -73,7 +73,7 @@ class ChatWriter(OpenAIWriter):
         said = [self._renamed(delta_of(one)) for one in change.deltas]
         logprobs = self.logprobs(reply, change.chosen)
         if logprobs is not None and not said:
-            said.append({"content": ""})  # what bears their probabilities
+            said.append({"content": ""})  # carries their probabilities
         chunks = [self._chunk(reply, one) for one in said]
         if logprobs is not None:
             chunks[-1]["choices"][0]["logprobs"] = logprobs

@@ -20,7 +20,7 @@ LOWEST = -3.4028234663852886e38  # JSON has no -inf
 def probabilities(
     tokenizer: Tokenizer, chosen: Sequence[ChosenToken], after_sampling: bool
 ) -> list[dict[str, Any]]:
-    """Return for each token its text, its bytes, its (log) probability and the most likely ones."""
+    """Return for each token its text, bytes, (log) probability and the most likely tokens."""
     name, top = ("prob", "top_probs") if after_sampling else ("logprob", "top_logprobs")
     return [
         {

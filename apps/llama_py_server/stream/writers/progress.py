@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def progress_of(reply: Reply) -> dict[str, int]:
-    """Return a prompt's progress: all tokens, cached ones, processed ones; milliseconds."""
+    """Return a prompt's progress: all, cached and processed tokens; milliseconds."""
     t = reply.timings
     ms = int(1000 * t.prompt_seconds)
     return {"total": t.n_prompt, "cache": t.n_reused, "processed": t.n_done, "time_ms": ms}
