@@ -25,8 +25,8 @@ _PRIVATE = (".localhost", ".local", ".internal")  # no public name server has su
 
 
 class KeyCheck:
-    """A client needs one of the keys, if there are any, but for public paths. How long a comparison
-    takes does not tell how much of a key was right."""
+    """Requires an API key, if keys are configured, except for public paths. The time of a
+    comparison does not depend on the number of correct characters."""
 
     def __init__(self, app: ASGIApp, keys: Sequence[str], public: Sequence[str]) -> None:
         self.app, self.public = app, frozenset(public)
@@ -35,7 +35,7 @@ class KeyCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self.keys and scope["path"] not in self.public:
             given = given_key(Headers(scope=scope)).encode("latin-1", "replace")
-            # every key is compared, so that the time does not tell which one
+            # compare every key, so that the time does not reveal the matching one
             same = [hmac.compare_digest(given, key) for key in self.keys]
             if not any(same):
                 refusal = as_error(HTTPError("authentication_error", "Invalid API Key"))
@@ -99,7 +99,7 @@ def check_origin(request: Request, listen: ListenParams) -> None:
     """Let only known pages change the state of the server.
 
     Raises:
-        HTTPError: The page is neither the server's own, nor of this machine, nor in
+        HTTPError: The page is not from the server's address, not from this machine, and not in
             `--cors-origins`.
     """
     origin = request.headers.get("origin", "")
@@ -154,7 +154,7 @@ class Cors:
     def _answer(self, origin: str) -> Response:
         p = self.listen
         trusted = p.cors_credentials and is_known(origin, p)
-        # in a list of headers, * does not stand for Authorization
+        # in a list of headers, * does not include Authorization
         headers = "*, Authorization" if p.cors_headers == "*" else p.cors_headers
         found = Response(b"", media_type="text/html")
         found.raw_headers += as_written(

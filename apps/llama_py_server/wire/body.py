@@ -14,9 +14,9 @@ from llama_py_server.wire import work
 from llama_py_server.wire.errors import HTTPError, invalid
 
 T = TypeVar("T")
-MAX_COST = 1 << 19  # of a body: json.loads takes 0.2 s for so much, and nothing else runs
-MAX_ITEMS = 4096  # of a list whose items are worked on one by one
-STEP = 1 << 20  # bytes that are weighed at a time
+MAX_COST = 1 << 19  # of a body: json.loads takes 0.2 s for it and blocks all other threads
+MAX_ITEMS = 4096  # of a list whose items are processed one by one
+STEP = 1 << 20  # bytes weighed at a time
 Body = dict[str, Any]
 MOST_NESTED = 128  # brackets in one another
 
@@ -25,7 +25,7 @@ async def json_of(request: Request) -> Any:
     """Return the body as any JSON value; it is read once.
 
     Raises:
-        HTTPError: The body is no JSON, nested too deeply, has too many values, or is too large or
+        HTTPError: The body is not JSON, nested too deeply, has too many values, or is too large or
             too slow (`limits.py`).
     """
     try:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def unless_gone(request: Request, doing: Awaitable[T]) -> T | None:
-    """Await a result; if the client leaves before, cancel it and return None."""
+    """Await a result; if the client disconnects before, cancel it and return None."""
     task = asyncio.ensure_future(doing)
     gone = asyncio.ensure_future(left(request.receive))
     try:
@@ -40,5 +40,5 @@ async def stopped(task: asyncio.Future[Any]) -> None:
 
 
 def holder(request: Request) -> int:
-    """Return the number of the request's API key; 0 if none is needed."""
+    """Return the number of the request's API key; 0 without keys."""
     return int(getattr(request.state, "holder", 0))

@@ -32,8 +32,8 @@ def limit_of(most: int) -> int:
 class Connection(H11Protocol):
     """A connection that must send a request in time, and may be closed while it is idle.
 
-    Beyond the limit the connection is closed that waits longest without a request, of the address
-    that has most of them. So a client that opens many connections loses its own.
+    Beyond the limit, it closes the longest idle connection of the address with the most
+    connections. So a client that opens many connections loses its own.
     """
 
     most = 0  # connections at once

@@ -25,7 +25,7 @@ CODES = {
 
 
 class HTTPError(Exception):
-    """An answer that is an error: its kind is a name of CODES; `more` stands beside the message."""
+    """A response with an error: its kind is a name of CODES; `more` has additional fields."""
 
     def __init__(self, kind: str, message: str, **more: Any) -> None:
         super().__init__(message)
@@ -81,8 +81,8 @@ _NO_THREAD = ("can't start new thread", "can't allocate lock")  # RuntimeErrors 
 
 
 def without_folders(text: str) -> str:
-    """Return a text whose absolute paths are file names, and whose URLs have no passwords: clients
-    learn no folders of a server."""
+    """Return a text with file names for absolute paths, and with URLs without passwords: clients
+    must not see a server's folders."""
     return _FOLDERS.sub("", without_credentials(text))
 
 

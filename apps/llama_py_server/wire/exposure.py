@@ -19,7 +19,7 @@ def _reaches_others(host: str) -> bool:
     try:
         return not ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return True  # a name may stand for any address
+        return True  # a name may resolve to any address
 
 
 def exposure(listen: ListenParams, server: ServerParams, models: ModelsParams) -> Iterator[str]:

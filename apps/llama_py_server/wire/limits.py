@@ -12,8 +12,8 @@ from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.responses import as_error
 
 SMALL = 1 << 20  # bytes of a body that is an order, not a prompt
-NO_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods whose body says nothing
-IGNORED = 1 << 16  # bytes of a body that says nothing
+NO_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods whose body is ignored
+IGNORED = 1 << 16  # maximum bytes of an ignored body
 
 
 class RequestLimit:
@@ -43,8 +43,8 @@ class BodyLimit:
 
     Attributes:
         most: Bytes of a body of `large` paths, which take prompts; other paths take 1 MiB.
-        seconds: The time in which a body must have come.
-        together: Bytes of all bodies whose requests are not answered yet.
+        seconds: Time limit for receiving a body.
+        together: Bytes of all bodies of unanswered requests.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ log = logging.getLogger("llama_py")
 
 BACKLOG = 2048
 SWITCH = 0.0005  # seconds after which a thread that computes in Python lets another one run
-CUT = 0.4  # seconds in which answers that are cut have to be sent
+CUT = 0.4  # seconds for sending responses that are cut
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -40,13 +40,13 @@ def serve(
     ending: Callable[[], None],
     cut: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve until a signal, or until `failed` is set. `hurry` is set by a second Ctrl-C. Return 0,
-    after Ctrl-C 130. Ctrl-C 130
+    """Serve until a signal, or until `failed` is set. A second Ctrl-C sets `hurry`. Return 0, or
+    130 after Ctrl-C.
 
     ending  called at the start of shutdown: endless streams must end
-    cut     called after --timeout-stop: responses must end as they are
+    cut     called after --timeout-stop: responses must end immediately
 
-    Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
+    Raises OSError for an unavailable address, ModelError for a bad key or certificate.
     """
     sys.setswitchinterval(SWITCH)
     most = limit_of(listen.max_connections)
@@ -86,7 +86,7 @@ def serve(
 
 
 class Stoppable:
-    """An application whose requests end with an error, not a traceback, when they are cancelled."""
+    """An application that ends cancelled requests with an error instead of a traceback."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -111,7 +111,7 @@ class Stoppable:
 
 
 class Server(uvicorn.Server):
-    """A signal is its regular end, and not raised again behind it. A second one is a hurry."""
+    """Server that a signal ends normally, without raising it again; a second one sets `hurry`."""
 
     had_ctrl_c = False
     seconds = 0.0  # until answers are cut
@@ -136,7 +136,7 @@ class Server(uvicorn.Server):
         self.ending()
         asyncio.get_running_loop().call_later(self.seconds, self.cut)
         await super().shutdown(sockets)
-        if self.force_exit:  # which leaves it out
+        if self.force_exit:  # `super().shutdown` then skips it
             await self.lifespan.shutdown()
 
     @contextlib.contextmanager

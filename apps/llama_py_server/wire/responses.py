@@ -10,7 +10,7 @@ from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.sse import dumps, dumps_by_steps
 
 JSON = "application/json; charset=utf-8"
-GONE = Response(status_code=499)  # nobody reads it
+GONE = Response(status_code=499)  # for a client that has disconnected
 
 
 def as_json(body: object, status: int = 200) -> Response:
@@ -18,7 +18,7 @@ def as_json(body: object, status: int = 200) -> Response:
 
 
 def as_long_json(body: object) -> Response:
-    """Return a response whose body may be large; for `work.read`."""
+    """Return a response for a possibly large body; for `work.read`."""
     return Response(dumps_by_steps(body), media_type=JSON)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from llama_py.support.stopping import checked
 
-PING = b":\n\n"  # a comment: nothing but a sign of life
+PING = b":\n\n"  # a comment as keep-alive
 DONE = b"data: [DONE]\n\n"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -27,7 +27,7 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_by_steps(value: Any) -> bytes:
-    """Return the same JSON of a large value: other threads run meanwhile, and it may be stopped."""
+    """Return the JSON of a large value; it lets other threads run, and can be stopped."""
 
     def text_of(value: Any) -> str:
         found = io.StringIO()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("llama_py")
 
 MINUTE = 60.0
-MAX_CLIENTS = 10_000  # that are known at a time
+MAX_CLIENTS = 10_000  # tracked at a time
 
 
 @dataclass(slots=True)
@@ -32,8 +32,8 @@ class Client:
     Attributes:
         name: `key N` by the key's place in the options, else the client's address.
         n_running: Requests that are being answered.
-        n_requests: Requests so far.
-        n_tokens: Tokens of prompts and answers so far.
+        n_requests: Number of all requests.
+        n_tokens: Tokens of all prompts and responses.
         requests: Times of the last minute's requests, the oldest first.
         tokens: Times and numbers of the last minute's tokens.
     """
@@ -63,14 +63,14 @@ class Client:
         return not (self.n_running or self.requests or self.tokens)
 
 
-# The client whose request the running code answers.
+# Client of the request in the current context.
 CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
 
 
 class UsageLimit:
     """Refuses requests of a client that asks for more than its share, and logs each request.
 
-    A client is who has a key; where no keys are set, an address.
+    A client is an API key; if no keys are set, an address.
     """
 
     def __init__(self, app: ASGIApp, listen: ListenParams, clients: dict[str, Client]) -> None:
@@ -91,7 +91,7 @@ class UsageLimit:
 
         before = client.n_tokens
         refused = self._refusal(client, now)
-        if refused is None:  # else who asks again and again would never be served
+        if refused is None:  # otherwise repeated requests would extend the refusal
             client.requests.append(now)
         client.n_requests += 1
         client.n_running += 1
@@ -130,14 +130,14 @@ class UsageLimit:
         return client
 
     def _forget(self, now: float) -> None:
-        """Forget clients that ask for nothing now."""
+        """Remove idle clients."""
         for client in [*self.clients.values()]:
             client.forget(now)
             if client.is_idle:
                 del self.clients[client.name]
 
     def _refusal(self, client: Client, now: float) -> tuple[HTTPError, float] | None:
-        """Return why a request is refused, and the seconds after which it may come again."""
+        """Return the reason for refusing a request, and the seconds until it may be repeated."""
         p = self.listen
         n_tokens = sum(n for _, n in client.tokens)
         why, seconds = "", 1.0

@@ -2,7 +2,7 @@
 
 A kind has few threads, so that work of one kind waits for its own kind only. Work ends at a time
 limit, and soon after its client has left or the server ends: `llama_py.support.stopping` has the
-checks. A call that turns out to be of another kind (`require`) is begun anew in threads of that.
+checks. A call that needs another kind (`require`) is restarted in threads of that kind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from llama_py_server.wire.errors import HTTPError
 
 T = TypeVar("T")
 SECONDS = 60.0  # that one piece of work may take
-LARGE = 1 << 16  # bytes of a body whose work is LONG
+LARGE = 1 << 16  # bytes above which the work on a body is LONG
 
 
 class Work(Enum):
@@ -32,11 +32,11 @@ class Work(Enum):
 
     SHORT = "short", 8  # small bodies
     LONG = "long", 2  # large bodies
-    PARSE = "parse", 1  # JSON of large bodies: nothing else runs, so one after the other
+    PARSE = "parse", 1  # JSON of large bodies: it blocks all threads, so one at a time
     PREPARE = "prepare", 4  # samplers, grammars, answers checked by schemas
     FETCH = "fetch", 16  # waits for other servers
     WRITE = "write", 4  # answers with many probabilities
-    DECODE = "decode", 2  # images, which take 3 bytes a pixel
+    DECODE = "decode", 2  # images, with 3 bytes per pixel
 
     def __init__(self, label: str, n_threads: int) -> None:
         self.label, self.n_threads = label, n_threads
@@ -50,11 +50,11 @@ class _Elsewhere(BaseException):
 
 
 class _Abandoned(BaseException):
-    """Nobody waits for the result."""
+    """The result is no longer needed."""
 
 
 class _Limit:
-    """Stops a call that nobody waits for, or that takes too long."""
+    """Stops a call that takes too long or has no client."""
 
     def __init__(self) -> None:
         self.is_over, self.until = False, 0.0
@@ -80,7 +80,7 @@ def _threads(kind: Work) -> ThreadPoolExecutor:
 
 
 def is_busy() -> bool:
-    """Return True while a thread works, which may be for nobody any more."""
+    """Return True while a thread works, even for a client that has disconnected."""
     return bool(_running)
 
 
@@ -108,10 +108,10 @@ async def run(kind: Work, call: Callable[..., T], *args: Any) -> T:
 async def read(request: Request, call: Callable[..., T], *args: Any, kind: Work | None = None) -> T:
     """Return the result of a call on a request's body, which has been read.
 
-    Without a kind it is that of the body's size.
+    The size of the body decides the default kind.
 
     Raises:
-        ClientDisconnect: The client has left; a request with a saved stream goes on without it.
+        ClientDisconnect: The client has left; a request with a saved stream continues without it.
     """
     if kind is None:
         kind = Work.LONG if len(await request.body()) > LARGE else Work.SHORT
