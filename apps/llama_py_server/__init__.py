@@ -1,12 +1,12 @@
-"""llama-py-server: a model behind HTTP, as OpenAI, Anthropic and llama-server have it.
+"""llama-py-server: models over HTTP, with the interfaces of OpenAI, Anthropic and llama-server.
 
 `command` reads options, loads the model and starts the engine (`llama_py.serving`); `app` names the
 paths. A request passes these rooms, each of which imports only rooms above it in this list:
 
-    wire/    reads its body, and has what is HTTP alone
-    models/  has the model that it names
-    schema/  makes prompts and a task of its JSON, and the engine's request of these
-    stream/  makes a response of the engine's events, in the form that the client wants
+    wire/    reads the request body, and has all code that only concerns HTTP
+    models/  provides the model that the request names
+    schema/  makes prompts and a task from the JSON, and the engine's request from these
+    stream/  makes a response from the engine's events, in the client's format
     routes/  has a handler for each path
 """
 

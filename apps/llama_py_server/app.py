@@ -48,7 +48,7 @@ Handler = Callable[[Request, "ModelState"], Awaitable[Response]]  # of a model t
 OfAll = Callable[[Request, "Shelf"], Awaitable[Response]]
 Handle = Callable[[Request], Awaitable[Any]]
 
-ALWAYS: dict[tuple[str, str], OfAll] = {  # whatever is in memory
+ALWAYS: dict[tuple[str, str], OfAll] = {  # independent of loaded models
     ("GET", "/health"): models.health, ("GET", "/v1/health"): models.health,
     ("GET", "/models"): models.models, ("GET", "/v1/models"): models.models,
     ("GET", "/v1/models/{name:path}"): models.model,
@@ -85,7 +85,7 @@ POST: dict[str, Handler] = {
 PUBLIC = ("/health", "/v1/health", *page.PATHS)  # without a key
 
 
-# Handlers of answers, of which a client may lose the stream and come again.
+# Handlers of responses whose stream a client may lose and resume.
 STREAMED = (
     completions.native,
     completions.openai,
@@ -95,8 +95,8 @@ STREAMED = (
     chat.messages,
 )
 
-# Handlers of requests that compute something and leave the server as it is: any page may send them
-# that `--cors-origins` lets read the answer. All others that are not GET are for known pages.
+# Handlers of requests that compute without changing the server: all pages whose origin is in
+# `--cors-origins` may send them. Other requests that are not GET are for known pages.
 COMPUTE = (
     *STREAMED,
     chat.count_messages,
@@ -168,7 +168,7 @@ def _of_all(handler: OfAll, shelf: Shelf) -> Handle:
 
 
 def _of_one(handler: Handler, shelf: Shelf) -> Handle:
-    """Wrap a handler with the state of the request's model, which stays loaded until the response
+    """Wrap a handler with the state of the request's model, which is leased until the response
     is sent."""
 
     loss = shelf.loss

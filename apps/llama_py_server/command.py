@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("llama_py")
 
 TICK = 0.25  # seconds between searches for idle models and streams
-LEAVING = 0.6  # seconds after --timeout-stop in which the process ends
+LEAVING = 0.6  # seconds until the process exits, after --timeout-stop
 CLOSING = 10.0  # seconds at the end for steps of abandoned answers
 _CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 
@@ -190,8 +190,8 @@ def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
 
 
 class Loader:
-    """Loads the model while the server listens already, as llama-server does; a model that cannot
-    be loaded ends it. Where there are several, requests load them."""
+    """Loads the model while the server already listens, like llama-server; a failure to load ends
+    the server. With several models, requests load them."""
 
     def __init__(self, shelf: Shelf, timeout_stop: float = CLOSING) -> None:
         self.shelf, self.timeout_stop = shelf, timeout_stop
@@ -207,7 +207,7 @@ class Loader:
         return self._closing.is_alive()
 
     def begin_end(self) -> None:
-        """Note that the server is being stopped, and end streams that have no end of their own."""
+        """Note that the server is stopping, and end endless streams."""
         self._until = time.monotonic() + self.timeout_stop + LEAVING
         self.shelf.feed.close()
 
@@ -217,7 +217,7 @@ class Loader:
         for entry in first if self.shelf.several else (self.shelf.only,):
             self.shelf.begin(entry, self._loaded)
         if self.shelf.several:
-            gc.enable()  # models come and go
+            gc.enable()  # models are loaded and unloaded
             session.tell(f"ready: {len(self.shelf.entries)} models")
         ticking = asyncio.ensure_future(self._tick(app))
         try:
@@ -227,7 +227,7 @@ class Loader:
             await self._close()
 
     async def _close(self) -> None:
-        """Give memory back, where it does not take long, and nobody is in a hurry."""
+        """Release memory if that is quick, unless a second Ctrl-C requests a fast exit."""
         self._closing.start()
         until = min(time.monotonic() + CLOSING, self._until)
         while self._closing.is_alive() and time.monotonic() < until:
@@ -250,7 +250,7 @@ class Loader:
                 self.error = error
                 self.failed.set()
             return
-        gc.freeze()  # what is here now stays to the end
+        gc.freeze()  # the present objects are permanent
         gc.enable()
         self.shelf.ready = True
         state = future.result().served.state
@@ -275,10 +275,10 @@ def opened(args: argparse.Namespace, record: ModelRecord, loss: Loss | None = No
     needs_nextn = _needs_nextn(speculative)
     if int(os.environ.get(AGAIN, "0")):
         check_fits(session.model_path(file), devices_in_use(read(args, ModelParams).device))
-    with contextlib.ExitStack() as undo:  # what fails must not keep its memory
+    with contextlib.ExitStack() as undo:  # a failure must release its memory
         model = session.open_model(args, **({"load_mtp": True} if needs_nextn else {}))
         undo.callback(model.close)
-        model.tokenizer.tokenize("a text")  # its library is loaded while descriptors are left
+        model.tokenizer.tokenize("a text")  # load its library while file descriptors are available
         vision.load(args, model)
         if model.vision is not None and o.warmup:
             model.vision.prepare()

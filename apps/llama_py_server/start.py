@@ -1,4 +1,4 @@
-"""Entry point of the console script; it imports nothing else, so that Ctrl-C ends it quietly from
+"""Entry point of the console script; other imports are delayed, so that Ctrl-C is quiet from
 the start."""
 
 from __future__ import annotations
