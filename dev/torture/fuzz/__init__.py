@@ -1,1 +1,1 @@
-"""Hostile input: files that are damaged on purpose, and what the engine does with them: README."""
+"""Hostile input: deliberately damaged files, and the engine's reaction: see README."""

@@ -9,7 +9,7 @@ from dev.torture.fuzz.numbers import HUGE
 
 
 def damaged(rng: Random, data: bytes, head: int = 600) -> tuple[str, bytes]:
-    """Words, and the bytes after one to three changes, most of them in the first `head` bytes."""
+    """Return a description, and bytes with one to three changes, mostly in the first `head`."""
     told, content = [], bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 3))):
         most = len(content)

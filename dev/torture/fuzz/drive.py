@@ -1,4 +1,4 @@
-"""What is done with a model that could be loaded: a few tokens in every way."""
+"""Runs of a loaded model: a few tokens in every mode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drive(path: Path, rng: Random) -> str:
 
 
 def options(rng: Random, model: Model) -> dict[str, Any]:
-    """Of a context."""
+    """Return random options of a context."""
     found: dict[str, Any] = {
         "n_ctx": rng.choice((1, 16, 64, 256, 300)),
         "n_threads": rng.choice((1, 1, 1, 2)),
@@ -54,7 +54,7 @@ def options(rng: Random, model: Model) -> dict[str, Any]:
 
 
 def decode(rng: Random, model: Model, ctx: Context) -> int:
-    """How many logits came."""
+    """Return the number of logits."""
     n_vocab = max(model.hparams.n_vocab, 1)
     prompt = [rng.randrange(n_vocab) for _ in range(rng.randint(1, 8))]
     if ctx.params.mtp:

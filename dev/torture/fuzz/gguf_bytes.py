@@ -1,8 +1,8 @@
-"""GGUF files byte by byte, so that broken ones can be written too.
+"""GGUF files byte by byte, which can also be malformed.
 
     gguf([kv("general.name", "str", "small")], [Tensor("w", (32, 2), 8, data)])
 
-Every count and length can be given a false value (`n=...`, `n_kv=...`), every type id a wrong one.
+Every count and length accepts a false value (`n=...`, `n_kv=...`), every type id a wrong one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def string(text: str | bytes, n: int | None = None) -> bytes:
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """A value's bytes; of an array, `value` is what `array` returned."""
+    """Return a value's bytes; for an array, `value` is the result of `array`."""
     if kind == "arr":
         return bytes(value)
     return string(value) if kind == "str" else struct.pack(SCALARS[kind][1], value)
@@ -51,7 +51,7 @@ def kv(key: str | bytes, kind: str, value: Any) -> bytes:
 
 @dataclass
 class Tensor:
-    """`offset` None: right after the tensor before it; `n_dims` None: as many as `ne` has."""
+    """`offset` None: right after the previous tensor; `n_dims` None: the length of `ne`."""
 
     name: str | bytes
     ne: Sequence[int] = (1,)
@@ -77,7 +77,7 @@ def pieces(
     n_kv: int | None = None,
     n_tensors: int | None = None,
 ) -> list[bytes]:
-    """A whole file, cut where something ends. `alignment` is what the layout follows; its key is
+    """Return a whole file, cut at the end of each element. The layout uses `alignment`; its key is
     not written."""
     infos, data, offset = [], [], 0
     for tensor in tensors:
@@ -92,5 +92,5 @@ def pieces(
 
 
 def gguf(kvs: Sequence[bytes] = (), tensors: Sequence[Tensor] = (), **how: Any) -> bytes:
-    """`pieces` in one."""
+    """Return the joined `pieces`."""
     return b"".join(pieces(kvs, tensors, **how))

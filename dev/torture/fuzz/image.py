@@ -1,4 +1,4 @@
-"""A GGUF file as parts that can be changed one by one, each of which may lie."""
+"""GGUF file as parts that can be changed one by one, to valid or false values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ I32 = 26  # GGUF's number of the type
 
 @dataclass
 class Items:
-    """An array of values; `n` is how many it says to have. Of kind "arr", values are Items."""
+    """Array of values; `n` is its declared length. Values of kind "arr" are Items."""
 
     kind: str
     values: list[Any]
@@ -55,7 +55,7 @@ class Pair:
 
 @dataclass
 class Image:
-    """The parts of a file. end: how many bytes of it are there; None: all. more: bytes after it."""
+    """Parts of a file. end: length of a truncated file; None: all. more: bytes after it."""
 
     pairs: list[Pair] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Image:
         return next((p for p in self.pairs if p.key == key), None)
 
     def set(self, pair: Pair) -> None:
-        """In place of what is there by that key, else as the last."""
+        """Replace the pair with that key, or append it."""
         for i, old in enumerate(self.pairs):
             if old.key == pair.key:
                 self.pairs[i] = pair
@@ -100,7 +100,7 @@ class Image:
         self.pairs.append(pair)
 
     def copy(self) -> Image:
-        """To be changed; tensors' bytes are shared."""
+        """Return a copy to change; it shares the tensors' bytes."""
         return replace(
             self,
             pairs=[replace(p) for p in self.pairs],
@@ -110,7 +110,7 @@ class Image:
 
 
 def pairs_of(metadata: Mapping[str, Any]) -> list[Pair]:
-    """Of values as Python has them: lists become arrays of the kind of their first item."""
+    """Return pairs for Python values: lists become arrays of their first item's type."""
     return [_pair(key, value) for key, value in metadata.items()]
 
 
@@ -134,7 +134,7 @@ def _kind_of_all(values: Sequence[Any]) -> str:
 def tensors_of(
     shapes: Mapping[str, Sequence[int]], data: Mapping[str, bytes], whole: Container[str] = ()
 ) -> list[Tensor]:
-    """F32 tensors, I32 those of whole numbers; without the ones at the end of a shape."""
+    """Return tensors, I32 for names in `whole`, else F32; drop dimensions of 1 at the end."""
     found = []
     for name, ne in shapes.items():
         sizes = list(ne)

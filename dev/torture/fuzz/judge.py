@@ -1,4 +1,4 @@
-"""Whether what came of a case is right: it ran, or was refused by one of the project's errors."""
+"""Verdict on a case: it must run, or be refused by an error of the project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: ran, refused or found; text: what was said; where: the place in the source."""
+    """kind: ran, refused or found; text: result or message; where: location in the source."""
 
     kind: str
     text: str
@@ -38,15 +38,15 @@ class _Listener(logging.Handler):
 
 
 def harmful(text: str) -> bool:
-    """Whether it has what could move a terminal's cursor, or more. Lone surrogates stand for bytes
-    that are not UTF-8, which stderr escapes."""
+    """Return True for text with control characters, which could affect a terminal. Lone surrogates
+    are bytes that are not UTF-8, which stderr escapes."""
     return not text.isprintable() and any(
         unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp") for c in text
     )
 
 
 def judge(case: Case) -> Verdict:
-    """Run a case. Warnings, of NumPy say, are findings."""
+    """Run a case. Warnings (for example NumPy's) are findings."""
     listener, log = _Listener(), logging.getLogger("llama_py")
     log.addHandler(listener)
     log.propagate = False

@@ -1,4 +1,4 @@
-"""A kind of input: how a case is made of a random number."""
+"""Base class of kinds of input, which make a case from a random number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dev.torture.fuzz import kinds
 
 @dataclass
 class Case:
-    """words: what was done to the input. run: gives it to the engine; says what came of it, or
+    """words: the changes to the input. run: passes the input to the engine; returns the result or
     raises."""
 
     words: str
@@ -26,7 +26,7 @@ class Kind(ABC):
     """Everything a case does depends on its random numbers alone, not on the cases before."""
 
     def __init__(self, folder: Path) -> None:
-        """Make what all cases start from; files of cases are written to the folder."""
+        """Prepare the start data of all cases; cases write their files to the folder."""
         self.folder = folder
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Kind(ABC):
 
 
 def names() -> list[str]:
-    """Of all kinds: those of the files in `kinds`."""
+    """Return the names of all kinds: the files in `kinds`."""
     return sorted(file.name for file in pkgutil.iter_modules(kinds.__path__))
 
 
@@ -47,6 +47,6 @@ def find(name: str) -> type[Kind]:
 
 
 def numbered(kind: Kind, seed: int, number: int) -> Case:
-    """The case that (kind, seed, number) stands for."""
+    """Return the case of (kind, seed, number)."""
     name = type(kind).__module__.rpartition(".")[2]
-    return kind.case(Random(f"fuzz.kinds.{name} {seed} {number}"))  # as ever: numbers are noted
+    return kind.case(Random(f"fuzz.kinds.{name} {seed} {number}"))  # numbers are recorded

@@ -1,4 +1,4 @@
-"""The tiny models as images, and what their hyperparameters read."""
+"""Tiny models as images, and the keys that their hyperparameters read."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from llama_py import load
 from llama_py.models import architecture
 from llama_py.weights import Weights
 
-LARGEST = 4 << 20  # bytes of a model that cases start from
-MOST = 48 << 20  # bytes of weights that are made anew
+LARGEST = 4 << 20  # maximum bytes of a model at the start of cases
+MOST = 48 << 20  # maximum bytes of generated weights
 
 
 class _Asked(dict[str, Any]):
-    """Metadata that remembers what was asked for."""
+    """Metadata that records the requested keys."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__(values)
@@ -46,7 +46,7 @@ class _Asked(dict[str, Any]):
 
 @dataclass
 class Start:
-    """A tiny model."""
+    """A tiny model at the start of cases."""
 
     arch: str
     variant: str
@@ -57,7 +57,7 @@ class Start:
 
     @cached_property
     def nbytes(self) -> int:
-        """Of the weights."""
+        """Bytes of the weights."""
         return sum(4 * math.prod(ne) for ne in shapes(self.arch, self.tiny).values())
 
     @cached_property
@@ -71,13 +71,13 @@ class Start:
 
     @cached_property
     def keys(self) -> list[str]:
-        """That its hyperparameters read, in the file or not."""
+        """Keys that its hyperparameters read, in the file or not."""
         asked = _Asked(tiny.metadata(self.arch, self.tiny))
         architecture(self.arch).HParams(asked, self.arch)
         return list(asked.keys_asked)
 
     def resized(self, rng: Random) -> tuple[str, Image]:
-        """Other sizes, and the tensors that the model would want with them."""
+        """Return the model with other sizes, and the tensors that it then declares."""
         keys, told = dict(self.tiny.keys), []
         names = [
             k.removeprefix(f"{self.arch}.") for k in self.keys if k.startswith(f"{self.arch}.")
@@ -93,7 +93,7 @@ class Start:
         metadata = tiny.metadata(self.arch, changed)
         try:
             found = shapes(self.arch, changed)
-        except Exception:  # the same is found when the file is read
+        except Exception:  # reading the file raises the same error
             return replace(self.image.copy(), pairs=pairs_of(metadata))
         total = sum(4 * math.prod(ne) for ne in found.values())
         if total > MOST:
@@ -153,7 +153,7 @@ def _of_each_memory() -> list[Start]:
 
 
 def graphs(folder: Path) -> list[Graph]:
-    """Of a prompt, of some tiny models."""
+    """Return graphs of a prompt for some tiny models."""
     found: list[Graph] = []
     for path in memories(folder):
         model = load(path, device="null")

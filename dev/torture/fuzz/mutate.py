@@ -1,4 +1,4 @@
-"""What is done to a GGUF file. Each function changes an `Image`, and says in words how."""
+"""Mutations of a GGUF file. Each function changes an `Image` and returns a description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dev.torture.fuzz.image import Image, Items, Pair
 from dev.torture.fuzz.numbers import shown
 from ggml_py.types import TYPES
 
-Mutation = Callable[[Random, Image, Sequence[str]], str]  # keys: those that matter
+Mutation = Callable[[Random, Image, Sequence[str]], str]  # keys: the relevant keys
 
 NAMES: tuple[str | bytes, ...] = (
     b"",
@@ -41,7 +41,7 @@ NAMES: tuple[str | bytes, ...] = (
 
 
 def value(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """Another value of a key, usually of its own type."""
+    """Change the value of a key, usually within its type."""
     key = rng.choice(keys)
     old = image.pair(key)
     near = old.value if old else None
@@ -57,7 +57,7 @@ def value(rng: Random, image: Image, keys: Sequence[str]) -> str:
 
 
 def items(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """An array in place of what a key has, or another array."""
+    """Replace a key's value by an array, or change an array."""
     key = rng.choice(keys)
     old = image.pair(key)
     count = image.pair(next((k for k in keys if k.endswith(".block_count")), ""))
@@ -139,7 +139,7 @@ def key_added(rng: Random, image: Image, keys: Sequence[str]) -> str:
 
 
 def raw_value(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """A type id or a length that lies."""
+    """Write a false type id or length."""
     key = rng.choice(keys)
     raw = rng.choice(
         (
@@ -186,14 +186,14 @@ def dims(rng: Random, image: Image, keys: Sequence[str]) -> str:
 
 
 def type_only(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """Another type id; the bytes stay."""
+    """Change a type id without changing the bytes."""
     t = some_tensor(rng, image)
     t.type_id = rng.choice((*TYPES, 4, 5, 31, 99, 2**31, 2**32 - 1))
     return f"{shown(t.name)} is of type {t.type_id}"
 
 
 def retyped(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """Some tensors of another type, with as many random bytes as it takes."""
+    """Change the type of some tensors, with random bytes of the matching size."""
     chosen = [t for t in image.tensors if rng.random() < 0.5] or [some_tensor(rng, image)]
     dtype = rng.choice(list(TYPES.values()))
     told = []
@@ -250,7 +250,7 @@ FILLS = (
 
 
 def data(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """Weights that make no sense: all of a tensor, or one number of it."""
+    """Write invalid weights: a whole tensor, or one number."""
     t = some_tensor(rng, image)
     what, word = rng.choice(FILLS)
     n = len(t.data) // 4
@@ -323,7 +323,7 @@ MUTATIONS: dict[Mutation, int] = {
 
 
 def mutate(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """One to three of them."""
+    """Apply one to three mutations."""
     n = rng.choice((1, 1, 2, 3))
     chosen = rng.choices(list(MUTATIONS), list(MUTATIONS.values()), k=n)
     return "; ".join(f"{one.__name__}: {one(rng, image, keys)}" for one in chosen)

@@ -67,7 +67,7 @@ def integer(rng: Random, near: int | None = None) -> int:
 
 
 def integer_kind(rng: Random, n: int) -> str:
-    """A type that n fits in, usually the one that files have."""
+    """Return a type that fits n, usually the type in files."""
     if fits("u32", n) and rng.random() < 0.6:
         return "u32"
     return rng.choice([kind for kind in INT_KINDS if fits(kind, n)])
@@ -96,7 +96,7 @@ def scalar(rng: Random, near: Any = None) -> tuple[str, Any]:
 
 
 def kind_of(value: Any) -> str:
-    """How a value of a tiny model's dictionary stands in its file."""
+    """Return the type of a tiny model's value in its file."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):

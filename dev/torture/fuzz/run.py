@@ -18,16 +18,16 @@ from typing import IO
 
 from dev.torture.fuzz.judge import ROOT
 
-LIMIT = 20.0  # seconds a case
-PATIENCE = 6  # times that, where it is tried again alone: kernels may have been compiled
-START = 120.0  # and the start of a worker: it makes its files
+LIMIT = 20.0  # seconds per case
+PATIENCE = 6  # factor for a second try alone: kernels may have been compiled
+START = 120.0  # seconds for the start of a worker, which makes its files
 PORTION = 4000  # cases of one worker
 SILENT = "no answer"
 
 
 @dataclass
 class Finding:
-    """What went wrong with a case. where: findings of the same place are one."""
+    """Failure of a case. where: findings at the same place count once."""
 
     number: int
     words: str
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass
 class Totals:
-    """What came of many cases."""
+    """Results of many cases."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Totals:
 def run(
     name: str, seed: int, start: int, stop: int, seconds: float = math.inf, limit: float = LIMIT
 ) -> Totals:
-    """Cases [start, stop) of a kind, or those that are done in so many seconds."""
+    """Run cases [start, stop) of a kind, or as many as `seconds` allow."""
     totals, began = Totals(), time.monotonic()
     while start < stop and time.monotonic() < began + seconds:
         job = _Job(name, seed, start, min(start + PORTION, stop), began + seconds, limit)
@@ -62,7 +62,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Job:
-    """What one worker is to do; alone: a case that gave no answer."""
+    """Task of one worker; alone: a second try of a silent case."""
 
     name: str
     seed: int
@@ -74,7 +74,7 @@ class _Job:
 
 
 def _portion(totals: Totals, job: _Job) -> int:
-    """By one worker, until it ends; -> the case to go on with."""
+    """Run cases in one worker until it ends; return the next case."""
     name, seed, start, stop, limit = job.name, job.seed, job.start, job.stop, job.limit
     command = [sys.executable, "-m", "dev.torture.fuzz_files", "--worker", name]
     command += map(str, (seed, start, stop))
@@ -108,7 +108,7 @@ def _portion(totals: Totals, job: _Job) -> int:
 
 
 def _lines(worker: subprocess.Popen[bytes], limit: float) -> Iterator[bytes]:
-    """Until the worker ends, or says nothing for too long."""
+    """Yield lines until the worker ends, or is silent for too long."""
     assert worker.stdout is not None
     rest, wait = b"", START
     while select.select([worker.stdout], [], [], wait)[0]:
@@ -121,13 +121,13 @@ def _lines(worker: subprocess.Popen[bytes], limit: float) -> Iterator[bytes]:
 
 
 def _death(worker: subprocess.Popen[bytes], limit: float, errors: IO[str]) -> str:
-    """What ended it: a signal, or nothing yet."""
+    """Return the end of a worker: a signal, an exit code, or silence."""
     try:
         code = worker.wait(1)
         what = f"signal {-code}" if code < 0 else f"exit {code}"
     except subprocess.TimeoutExpired:
         what = f"{SILENT} in {limit:g} s"
-        worker.send_signal(signal.SIGABRT)  # faulthandler says where it is
+        worker.send_signal(signal.SIGABRT)  # faulthandler prints its location
         worker.wait()
     errors.seek(0)
     lines = errors.read()[-6000:].splitlines()

@@ -1,4 +1,4 @@
-"""Texts, damaged by parts of what they are written in."""
+"""Texts damaged with parts of their language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases one after another in a process of its own, which may crash."""
+"""Cases in sequence in a separate process, which may crash."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ADDRESSES = 4 << 30  # bytes that a case may ask for
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder in memory, where there is one."""
+    """Return a temporary folder, in memory if possible."""
     shared = Path("/dev/shm")
     return tempfile.TemporaryDirectory(prefix="fuzz-", dir=shared if shared.is_dir() else None)
 
 
 def limit_addresses() -> None:
-    """From now on so much more than is in use."""
+    """Limit the address space to the present use plus ADDRESSES."""
     import resource
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -34,7 +34,7 @@ def work(name: str, seed: int, start: int, stop: int) -> None:
     """Run cases [start, stop) of a kind; a line to stdout before and after each."""
     faulthandler.enable()
     tell = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what a case prints is no answer
+    os.dup2(2, 1)  # keeps output of a case out of the results
     with scratch() as folder:
         kind = find(name)(Path(folder))
         if sys.platform == "linux":

@@ -1,1 +1,1 @@
-"""A file a kind of input."""
+"""Kinds of input, one file per kind."""

@@ -36,7 +36,7 @@ NAMES = (
 
 
 def adapter(model: Model, rng: Random) -> Image:
-    """Of some matrices of a model."""
+    """Return an adapter for some matrices of a model."""
     image = Image(
         pairs_of(
             {

@@ -1,4 +1,4 @@
-"""No file: what a program may give to a context, its memory and a sampler."""
+"""Arguments of a program to a context, its memory and a sampler, without files."""
 
 from __future__ import annotations
 

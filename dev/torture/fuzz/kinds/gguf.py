@@ -1,4 +1,4 @@
-"""Model files: metadata, tensors and layout; what can be loaded is run."""
+"""Model files: metadata, tensors and layout; loadable models are run."""
 
 from __future__ import annotations
 

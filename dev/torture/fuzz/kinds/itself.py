@@ -30,7 +30,7 @@ def hang() -> str:
 
 
 def late() -> str:
-    """No answer in 2 s, but one if more time is given."""
+    """Return after the time limit of 2 s, but within the extended limit."""
     time.sleep(3)
     return "late"
 

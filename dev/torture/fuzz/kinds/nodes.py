@@ -1,4 +1,4 @@
-"""Node lists: a node a line, as JSON."""
+"""Node lists: one node per line, as JSON."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class NodeLists(Kind):
 
 
 def printed(command: Any) -> str:
-    """Run it; what it printed must be harmless too."""
+    """Run a command and return its output, which must be harmless."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = command()

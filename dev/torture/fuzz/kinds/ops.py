@@ -1,4 +1,4 @@
-"""Op cases: a node a line, as numbers."""
+"""Op cases: one node per line, as numbers."""
 
 from __future__ import annotations
 

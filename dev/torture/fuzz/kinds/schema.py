@@ -1,4 +1,4 @@
-"""JSON schemas: random ones, with wrong keys, values, references and nesting."""
+"""JSON schemas: random schemas, with wrong keys, values, references and nesting."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Schemas(Kind):
 
 
 def change(rng: Random, found: Any) -> None:
-    """A value anywhere in it becomes another, goes, or is joined by one."""
+    """Replace, remove or add a value anywhere in a schema."""
     inside = [found]
     for one in inside:
         values = one.values() if isinstance(one, dict) else one

@@ -16,7 +16,7 @@ KEYS = ("split.no", "split.count", "split.tensors.count")
 
 
 def parts_of(image: Image, n: int) -> list[Image]:
-    """As llama-gguf-split writes them: the first has the model's metadata."""
+    """Return the shards in llama-gguf-split's form: the first has the model's metadata."""
     found = []
     for no in range(n):
         part = image.copy() if no == 0 else Image()

@@ -20,7 +20,7 @@ HEAD = 12  # magic, version, checksum
 
 
 def sealed(data: bytes) -> bytes:
-    """With the checksum that belongs to it."""
+    """Return the data with its correct checksum."""
     return data[: HEAD - 4] + struct.pack("<I", zlib.crc32(data[HEAD:])) + data[HEAD:]
 
 

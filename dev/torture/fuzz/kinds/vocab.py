@@ -1,4 +1,4 @@
-"""Vocabularies: the tokenizer's keys of a file; what can be read makes tokens and texts."""
+"""Vocabularies: the tokenizer's keys of a file; readable ones tokenize and detokenize."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ READ = (
 
 
 def vocabulary(model: str) -> dict[str, Any]:
-    """A small one of a kind, as a file's metadata."""
+    """Return a small vocabulary of a tokenizer type, as a file's metadata."""
     letters = [chr(c) for c in (*range(33, 127), *range(0xA1, 0xAD), *range(0xAE, 0x144))]
     for form in ("<0x%02X>", "\\x%02x"):
         letters += [form % b for b in range(256)]
