@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0 nothing found, 1 findings, 2 wrong usage."""
+    """Return 0 without findings, 1 with findings, 2 for wrong usage."""
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["--worker"]:
         from dev.torture.fuzz.worker import work

@@ -47,8 +47,8 @@ Floats = NDArray[np.float32]
 
 @cache
 def _between(code: CodeType) -> frozenset[int]:
-    """Where a trace function is called, but no interrupt comes, and none is reckoned with: `try`,
-    and the end of a `with`, before __exit__ is called."""
+    """Return places at which a trace function is called but no interrupt can occur: `try`, and the
+    end of a `with`, before __exit__ is called."""
     found = list(dis.get_instructions(code))
     leaving = {
         a.offset
@@ -57,7 +57,7 @@ def _between(code: CodeType) -> frozenset[int]:
         and a.argval is None
         and (b.opname == "DUP_TOP" or (b.opname == "LOAD_CONST" and b.argval is None))
     }
-    for a, b in reversed([*pairwise(found)]):  # with a result, which is put aside first
+    for a, b in reversed([*pairwise(found)]):  # after a result is put aside
         if b.offset in leaving and a.opname in ("SWAP", "ROT_TWO", "POP_BLOCK"):
             leaving.add(a.offset)
     return frozenset(leaving | {i.offset for i in found if i.opname == "NOP"})
@@ -85,7 +85,7 @@ class Lines:
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         here = event == "line" and frame.f_lasti not in _between(frame.f_code)
-        if here or event == "return":  # what a function has done may be done already
+        if here or event == "return":  # at a return, all actions of the function may be complete
             self.files.append(frame.f_code.co_filename)
             if len(self.files) == self.n + 1:
                 sys.settrace(None)
@@ -95,14 +95,14 @@ class Lines:
 
 
 def nothing(ctx: Context, at: int) -> None:
-    """Nothing happens before a piece."""
+    """Do nothing before a piece."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """A text that a context reads in pieces; one of them is interrupted.
+    """Text that a context processes in pieces, with an interrupt in one piece.
 
-    fresh   the piece finds no graphs of earlier ones
+    fresh   True to delete the graphs of earlier pieces
     before  called before each piece with its number
     """
 
@@ -112,8 +112,8 @@ class Story:
     before: Callable[[Context, int], None] = nothing
 
     def read(self, first: int = 0, skip: int | None = None) -> list[Floats]:
-        """Logits of all tokens of the pieces from the first on; of that, which has begun if `skip`
-        is a number, without so many tokens."""
+        """Return logits of all tokens of the pieces from `first` on. If `skip` is a number, skip
+        this number of tokens of the first piece."""
         found = []
         for at in range(first, len(self.pieces)):
             piece = self.pieces[at]
@@ -133,7 +133,7 @@ class Story:
         return lines.files
 
     def interrupted(self, at: int, n: int) -> tuple[list[Floats], str]:
-        """What is read of the text from an interrupt in line n of piece `at` on, and that line."""
+        """Return the logits after an interrupt in line n of piece `at`, and that line."""
         self._to(at)
         start = self.ctx.memory.seq_pos_max(0) + 1
         with Lines(n) as lines:
@@ -152,7 +152,7 @@ class Story:
 
 
 def broken(story: Story, at: int, chosen: Iterable[int]) -> Iterator[str]:
-    """The lines among the chosen ones of piece `at` whose interrupt changes what follows."""
+    """Yield the chosen lines of piece `at` whose interrupt changes later logits."""
     story.ctx.clear()
     want = np.concatenate(story.read())
     for n in chosen:
@@ -167,7 +167,7 @@ def broken(story: Story, at: int, chosen: Iterable[int]) -> Iterator[str]:
 def bombarded(story: Story, seed: int = 0) -> Iterator[tuple[bool, Seconds]]:
     """Send SIGINT at random times of all pieces but the last, without end.
 
-    Yields whether what follows is right, and the time from a signal to KeyboardInterrupt.
+    Yields True if later logits are right, and the time from a signal to KeyboardInterrupt.
     """
     story.ctx.clear()
     rng, want, spent = random.Random(seed), np.concatenate(story.read()), list[float]()
@@ -200,7 +200,7 @@ class Seconds(NamedTuple):
 
 
 def _signalled(story: Story, delay: float) -> Seconds:
-    """Send SIGINT after a delay while a story is read; return the time until it is raised."""
+    """Send SIGINT after a delay during a story; return the time until it is raised."""
     main, sent = threading.main_thread().ident or 0, list[Seconds]()
 
     def send() -> None:
@@ -224,7 +224,7 @@ def _signalled(story: Story, delay: float) -> Seconds:
 
 
 def _rest(story: Story) -> list[Floats]:
-    """What follows the tokens that the memory has."""
+    """Return the logits after the tokens in memory."""
     n, at = story.ctx.memory.seq_pos_max(0) + 1, 0
     while n >= len(story.pieces[at]):
         n, at = n - len(story.pieces[at]), at + 1
@@ -232,7 +232,7 @@ def _rest(story: Story) -> list[Floats]:
 
 
 def _file(name: str, folder: Path) -> Path:
-    """A file, or one that is made of a tiny model's name."""
+    """Return a file; for a tiny model's name, generate it."""
     arch, is_tiny, variant = name.partition(":")
     if not is_tiny or Path(name).exists():
         return Path(name)

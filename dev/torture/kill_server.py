@@ -45,7 +45,7 @@ class Saved:
 
 @dataclass
 class Kept:
-    """What is in a file: the last that the server said to have saved, or the one it was at."""
+    """Expected content of a file: the last confirmed save, or the save in progress."""
 
     last: Saved | None = None
     coming: Saved | None = None
@@ -53,7 +53,7 @@ class Kept:
 
 @dataclass
 class Killing:
-    """All lives of the server."""
+    """Test with repeated kills and restarts of the server."""
 
     args: argparse.Namespace
     folder: Path
@@ -147,7 +147,7 @@ class Killing:
 
     async def _stream(self, client: httpx.AsyncClient, length: int) -> str:
         try:
-            await ask(client, prompt(length), 4 * N, 2 + length % 2)  # not one that is saved
+            await ask(client, prompt(length), 4 * N, 2 + length % 2)  # not a saved prompt
             return "streams"
         except httpx.TransportError:
             return "streams that ended with an error"
@@ -156,7 +156,7 @@ class Killing:
             return "lost streams"
 
     async def _restored(self, client: httpx.AsyncClient) -> None:
-        """Every name is what it must be."""
+        """Check the restored content of every name."""
         for name, kept in self.files.items():
             file = {"filename": name}
             found = await client.post("/slots/1?action=restore", json=file, timeout=READY)

@@ -30,7 +30,7 @@ class Fault(NamedTuple):
         room: Folder or package of the file.
         test: File of the quick set that runs first, without `.py`.
         path: File to change.
-        before: Text that occurs once in it.
+        before: Text that occurs once in the file.
         after: Its replacement.
     """
 
@@ -263,7 +263,7 @@ def planted_in(text: str, fault: Fault) -> str:
 
 
 def copy_tree(to: Path) -> None:
-    """Copy what git tracks or would track."""
+    """Copy all files that git tracks, or would track."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
     for name in filter(None, listed.split("\0")):
@@ -273,7 +273,7 @@ def copy_tree(to: Path) -> None:
 
 
 def found_by(tree: Path, fault: Fault) -> str:
-    """Return the first test that fails with the fault, "" if none does."""
+    """Return the first test that fails with the fault, or ""."""
     path = tree / fault.path
     good = path.read_text(encoding="utf-8")
     path.write_text(planted_in(good, fault), encoding="utf-8")

@@ -56,8 +56,8 @@ hf = ggml-org/test-model-stories260K
 LENGTH = 2048  # of contexts that they were trained with
 COMMIT = "0" * 40
 
-# What the tests start as llama-server: it has a server made by a process that has all modules in
-# memory already, and lives as long as that.
+# Program that the tests start as llama-server: it requests a server from a process with all
+# modules loaded, and exits with that server.
 PROGRAM = """#!{python} -SE
 import json, os, signal, socket, sys
 
@@ -69,7 +69,7 @@ pid = int(told.readline())
 signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
 sys.exit(int(told.readline() or 1))
 """
-# What a trained model would write is not looked at, but what it must by a grammar or schema.
+# The text of a trained model is not compared, only the constraint of a grammar or schema.
 NOT_LOOKED_AT = """
 
 _match_regex = match_regex
@@ -82,16 +82,16 @@ MODEL_FLAGS = ("--model", "--hf-repo", "--model-url", "--models-dir")
 
 
 def make_servers(address: str) -> None:
-    """In a process of its own: a server for each that connects."""
+    """Fork a server for each connection, in a separate process."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    from llama_py_server import app, command  # noqa: F401  # for all of them
+    from llama_py_server import app, command  # noqa: F401  # imported for all servers
     from llama_py_server.routes import leases
     from llama_py_server.wire import listen  # noqa: F401
 
     slow = leases.lease
 
     async def lease(request: Any, shelf: Any) -> Any:
-        """With a variable a request to one of several takes longer, as the tests expect it
+        """Delay a request to one of several models if a variable is set, as the tests expect it
         (server-models.cpp:debug_fake_timing)."""
         found = await slow(request, shelf)
         if shelf.several and found is not None and "LLAMA_SERVER_DEBUG_FAKE_TIMING" in os.environ:
@@ -111,7 +111,7 @@ def make_servers(address: str) -> None:
 
 
 def serve(made: socket.socket) -> None:
-    """In a child: one server, to its end or to that of who wanted it."""
+    """Run one server in a child, until it or the connected process ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     asked = made.makefile()
     argv, environment, folder = json.loads(asked.readline())
@@ -188,7 +188,7 @@ def make_cache(tree: Path, hub: Path) -> None:
 
 
 def served(cache: Path) -> dict[str, dict[str, bytes]]:
-    """What the hub has: these models, one that is in no cache, and presets."""
+    """Return the files of the hub: these models, a model in no cache, and presets."""
     found = {}
     for asked in MODELS:
         repo = asked.partition(":")[0]
@@ -202,7 +202,7 @@ def served(cache: Path) -> dict[str, dict[str, bytes]]:
 
 
 def in_parts(model: bytes, folder: Path) -> dict[str, bytes]:
-    """In three files."""
+    """Return the model in three shards."""
     whole = folder / "whole.gguf"
     whole.write_bytes(model)
     with GGUFFile.open(whole) as file:
@@ -229,7 +229,7 @@ def write(path: Path, arch: str, variant: str, vocabulary: Path, more: dict[str,
 
 
 def serve_images(tests: Path) -> None:
-    """From now on tests find images here, whichever they want."""
+    """Serve images from this process to the tests, for any URL."""
 
     class Images(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -238,7 +238,7 @@ def serve_images(tests: Path) -> None:
             self.wfile.write(image(self.path))
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Print no log."""
 
     made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Images)
     threading.Thread(target=made.serve_forever, daemon=True).start()
@@ -257,7 +257,7 @@ def image(name: str) -> bytes:
 
 
 def copied(tree: Path, root: Path) -> Path:
-    """The folder of the tests: they write into it, and look for templates beside it."""
+    """Copy the folder of the tests, which write into it and read adjacent templates."""
     tests = root / "tools" / "server" / "tests"
     shutil.copytree(tree / "tools" / "server" / "tests", tests)
     (tests / "tmp").mkdir(exist_ok=True)

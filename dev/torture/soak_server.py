@@ -28,7 +28,7 @@ from dev.compare.load.client import ask
 from dev.compare.load.rude import Rude
 from dev.compare.load.servers import ours, running, server_process
 
-MAY = {"500", "silence"}  # what no client may see
+MAY = {"500", "silence"}  # results that a client must never get
 LONGEST = "30"  # seconds of an answer: a client may ask for 500 prompts, or for no end
 
 
@@ -138,7 +138,7 @@ class Soak:
             sys.stdout.flush()
 
     async def _end(self, client: httpx.AsyncClient) -> None:
-        """Nothing is left behind."""
+        """Check that no slot is busy after the end."""
         await asyncio.sleep(5)
         busy = [s["id"] for s in (await client.get("/slots")).json() if s["is_processing"]]
         if busy:

@@ -160,7 +160,7 @@ def kills(place: Place, how: argparse.Namespace) -> str:
 
 
 def kill(process: subprocess.Popen[str], group: bool) -> None:
-    """The process alone, or with those that compile for it."""
+    """Kill the process alone, or with its compiling processes."""
     with suppress(ProcessLookupError):
         (os.killpg if group else os.kill)(process.pid, 9)
     process.wait()
@@ -181,7 +181,7 @@ def threads(place: Place, how: argparse.Namespace) -> str:
 
 
 def size_limit(place: Place, how: argparse.Namespace) -> str:
-    """No file may grow: what is too large for it is in memory."""
+    """Limit the file size: kernels that are too large are only in memory."""
     small = place.load(limit=100)
     larger = place.load(limit=1 << 20)
     assert len(small["told"]) == 1 and larger["compiled"] == KERNELS and not larger["told"]
@@ -189,7 +189,7 @@ def size_limit(place: Place, how: argparse.Namespace) -> str:
 
 
 def full_disk(place: Place, how: argparse.Namespace) -> str:
-    """A file system of 64 KiB, and one with none free."""
+    """Use a file system of 64 KiB, and a full one."""
     place.cache.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(place.cache)]
     if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
@@ -210,7 +210,7 @@ def full_disk(place: Place, how: argparse.Namespace) -> str:
 
 
 def read_only(place: Place, how: argparse.Namespace) -> str:
-    """Without and with kernels in it."""
+    """Use a read-only cache, without and with kernels."""
     place.cache.mkdir()
     shown = []
     for _ in range(2):

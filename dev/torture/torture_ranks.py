@@ -33,12 +33,12 @@ MARK = "LLAMA_PY_TORTURE"
 COMMAND = "import sys; from llama_py_tools.start import cli; sys.exit(cli())"
 PROMPT = "Now is the winter of our discontent made glorious summer by this sun of York. " * 20
 PHASES = ("start", "load", "prompt", "decode", "end")
-MARGIN = 20.0  # seconds beside the time-out: for processes to start and end on a busy machine
+MARGIN = 20.0  # extra seconds for processes to start and end on a busy machine
 
 
 @dataclass
 class Running:
-    """A command on ranks, and what it writes."""
+    """A command on ranks, and its output."""
 
     process: subprocess.Popen[bytes]
     mark: str
@@ -114,7 +114,7 @@ def rank_of(run: Running, rank: int) -> psutil.Process | None:
     try:
         for child in psutil.Process(run.process.pid).children(recursive=True):
             if _environ(child).get("PMI_RANK") == str(rank):
-                found = child  # children come behind their parents
+                found = child  # children are listed after their parents
     except psutil.Error:
         return None
     return found
@@ -138,8 +138,8 @@ def measured(timeout: float) -> Times:
 
 
 def fault(rng: random.Random, phase: str, times: Times, timeout: float) -> str:
-    """One run with one fault; -> what became of it: `named`, `late` (the run had ended already), or
-    what was wrong."""
+    """Run once with one fault; return `named`, `late` (the run had already ended), or the
+    failure."""
     n, mode = rng.choice([2, 3, 4]), rng.choice(["layer", "graph"])
     rank = rng.randrange(n)
     number = signal.SIGSTOP if rng.random() < 0.25 else signal.SIGKILL
@@ -177,7 +177,7 @@ def _until(rng: random.Random, run: Running, phase: str, times: Times) -> None:
 
 
 def _is_kept(process: psutil.Process, rank: int) -> bool:
-    """Whether it is the rank itself, and not what keeps it, or will."""
+    """Return True for the rank itself, False for its keeper."""
     try:
         parent = process.parent()
         return parent is not None and _environ(parent).get("PMI_RANK") == str(rank)

@@ -1,1 +1,1 @@
-"""JSON schemas, and whether answers that are held to them are valid."""
+"""JSON schemas, and the validity of constrained responses."""

@@ -1,9 +1,9 @@
-"""What a schema costs: CPU time of choosing a token, with it and without.
+"""Cost of a schema: CPU time of sampling a token, with and without the schema.
 
     python -m dev.torture.schemas.cost model.gguf ...  # without a file: the demo model's
 
-Of random logits a token is drawn by the default chain; each is the median over the tokens of an
-answer, the least of several answers. Beside them: llguidance's mask, and applying it.
+The default chain samples tokens from random logits. Each figure is the median over the tokens of a
+response, and the minimum of several responses. It also measures llguidance's mask and its use.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _chosen(tokenizer: Tokenizer, constraint: dict[str, Any]) -> float:
 
 
 def _parts(tokenizer: Tokenizer) -> tuple[float, float, float]:
-    """Of a mask within a text, of NumPy and of the kernel, the least of several."""
+    """Return seconds of a mask within a text, and of applying it by NumPy and by the kernel."""
     params = SamplingParams(json_schema={"type": "string"})
     constraint: Any = Sampler(params, tokenizer.n_vocab, tokenizer).constraint
     constraint.accept(tokenizer.tokenize('"', False, False)[0])

@@ -68,9 +68,9 @@ class _Maker:
 
 
 def closed(part: Schema, root: Schema) -> Schema:
-    """Return an object's schema that takes described properties only.
+    """Return an object's schema that accepts described properties only.
 
-    Branches that stand alone describe an object each; others describe it together.
+    A single branch keyword describes an object by itself; several describe it together.
     """
     keys = part.keys() - {"type", "$defs"}
     if keys == {"$ref"}:
@@ -87,7 +87,7 @@ def judged(number: int, judge: Any) -> list[str]:
 
     Args:
         number: The number of the schema.
-        judge: Function from a schema's text to a function that tells whether a text is taken.
+        judge: Function from a schema's text to a function that checks if a text is accepted.
     """
     from jsonschema import Draft202012Validator as Validator
 

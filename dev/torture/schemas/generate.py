@@ -1,4 +1,4 @@
-"""Random JSON schemas: what a number stands for is the same everywhere."""
+"""Random JSON schemas: a number gives the same schema on every machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def schema(number: int) -> Schema:
 
 
 class _Maker:
-    """defs: what is referred to."""
+    """Generator of a schema. defs: referenced definitions."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -62,7 +62,7 @@ class _Maker:
         return found
 
     def map(self, depth: int) -> Schema:
-        """Properties by name or by what their names are like."""
+        """Return an object with properties by name or by pattern."""
         pattern = self.rng.choice(("^[a-c]$", "^x_[0-9]$"))
         return {
             "type": "object",
@@ -87,7 +87,7 @@ class _Maker:
         return {"anyOf": [self.any(depth) for _ in range(self.rng.randint(2, 3))]}
 
     def ref(self, depth: int) -> Schema:
-        """To a definition, which may have itself within."""
+        """Return a reference to a definition, which may be recursive."""
         name = f"d{len(self.defs)}"
         here = {"$ref": f"#/$defs/{name}"}
         self.defs[name] = {}

@@ -18,14 +18,14 @@ from ggml_py.errors import GrammarError
 if TYPE_CHECKING:
     from llama_py import Model
 
-WAYS = ("plain", "greedy", "shuffled")  # temperature 1, 0, and 1 with noise that is nobody's
+WAYS = ("plain", "greedy", "shuffled")  # temperature 1, 0, and 1 with seeded noise
 NOISE = 4.0
 PROMPT = "ROMEO:\n"
 
 
 @dataclass(frozen=True)
 class Told:
-    """What came of a schema: valid, cut (out of room), refused (the schema), or wrong."""
+    """Result of a schema: valid, cut (context full), refused (the schema), or wrong."""
 
     number: int
     way: str

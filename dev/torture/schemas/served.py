@@ -23,7 +23,7 @@ TIMEOUT = 600.0  # seconds, for one answer of many
 def served(
     model: str, numbers: Sequence[int], max_tokens: int, n: int, n_threads: int
 ) -> Iterator[Told]:
-    """From a server of its own, n at a time."""
+    """Yield results from a separate server, with n parallel requests."""
     with TemporaryDirectory() as folder:
         command = ours(model, N_CTX * n, n, n_threads)
         with (
