@@ -1,1 +1,1 @@
-"""Clients that ask a server for answers and note when each token came."""
+"""Clients that send requests to a server and record the time of each token."""

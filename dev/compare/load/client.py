@@ -15,9 +15,9 @@ LIMIT = 600.0  # seconds without a word
 
 @dataclass(slots=True)
 class Answer:
-    """When a request was sent, and its tokens came (seconds of one clock).
+    """Times of a request and its tokens (seconds of one clock).
 
-    n_prompt  tokens of its prompt;  n_cached  those that the server had
+    n_prompt  tokens of its prompt;  n_cached  cached tokens among them
     """
 
     sent: float
@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def between(self) -> list[float]:
-        """Seconds between tokens."""
+        """Seconds between consecutive tokens."""
         return [b - a for a, b in zip(self.came, self.came[1:], strict=False)]
 
 

@@ -1,4 +1,4 @@
-"""What clients ask for: lists of prompts and lengths, the same for every server."""
+"""Requests of clients: lists of prompts and lengths, the same for every server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_ID = 300
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Clients at once, each with requests of its own: short and long prompts, as they come."""
+    """Parallel clients, each with different requests: short and long prompts in random order."""
 
     n_clients: int
     n_each: int
@@ -42,8 +42,8 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """Agents that talk by turns: the same long instructions for all, and for each its own story,
-    which every turn makes longer. Only turns after the first of all agents are counted."""
+    """Agents that take turns: all share long instructions, and each one has a conversation
+    that grows with every turn. The first turn of each agent is not counted."""
 
     n_agents: int = 2
     n_turns: int = 10

@@ -1,4 +1,4 @@
-"""Clients that a server has to live with: they hang up, send rubbish, too much, or too slowly."""
+"""Misbehaving clients: they disconnect, or send garbage, too much data, or data too slowly."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ LONG: dict[str, tuple[str, Callable[[], bytes]]] = {
 
 
 class Rude:
-    """Calls of one kind each, on connections of their own. They return what they saw, in a word.
+    """Calls of one type each, on separate connections. They return a word for the result.
 
-    asked  the beginning of the last request
+    asked  beginning of the last request
     """
 
     def __init__(self, host: str, port: int, seed: int) -> None:
@@ -303,7 +303,7 @@ class Rude:
         return "\r\n".join(lines).encode()
 
     async def _line(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        """The status that came; "silence" after a minute."""
+        """Return the received status, or "silence" after a minute."""
         try:
             words = (await asyncio.wait_for(reader.readline(), 60)).decode(errors="replace").split()
             return words[1] if len(words) > 1 else "closed"

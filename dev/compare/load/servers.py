@@ -19,7 +19,7 @@ READY = 300.0  # seconds until a server answers
 
 @contextmanager
 def running(command: Sequence[str], log: Path) -> Iterator[str]:
-    """Its address, once it is ready. RuntimeError if it ends before, or takes too long."""
+    """Yield the address of a ready server. RuntimeError if it exits or takes too long."""
     port = free_port()
     with log.open("wb") as out:
         process = subprocess.Popen(
