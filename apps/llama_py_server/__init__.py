@@ -5,7 +5,7 @@ paths. A request passes these rooms, each of which imports only rooms above it i
 
     wire/    reads the request body, and has all code that only concerns HTTP
     models/  provides the model that the request names
-    schema/  makes prompts and a task from the JSON, and the engine's request from these
+    schema/  makes prompts and a task from the JSON, and then the engine's request
     stream/  makes a response from the engine's events, in the client's format
     routes/  has a handler for each path
 """

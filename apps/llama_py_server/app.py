@@ -85,7 +85,7 @@ POST: dict[str, Handler] = {
 PUBLIC = ("/health", "/v1/health", *page.PATHS)  # without a key
 
 
-# Handlers of responses whose stream a client may lose and resume.
+# Handlers of responses: a client may lose and resume their stream.
 STREAMED = (
     completions.native,
     completions.openai,

@@ -83,7 +83,7 @@ class _Parts:
     """The parts of a plan by rank.
 
     orders  by rank; given: the tensors whose bytes are sent to the rank with each run
-    here    steps of this rank, each with True if another rank takes part in it
+    here    steps of this rank, each with True if another rank takes part
     """
 
     def __init__(self, world: World, splits: Sequence[Split]) -> None:

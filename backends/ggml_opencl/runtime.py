@@ -6,7 +6,7 @@ import os
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-SYSTEM = Path("/etc/OpenCL/vendors")  # folder in which drivers of the machine are registered
+SYSTEM = Path("/etc/OpenCL/vendors")  # folder of the machine's driver registrations
 PACKAGE, LIBRARY = "intel-opencl-rt", "libintelocl.so"
 POCL = "pocl-binary-distribution"  # the loader finds this driver
 

@@ -2,10 +2,10 @@
 
     python -m dev.compare.compare_turns -m model.gguf --server llama.cpp/build/bin/llama-server -t 2
 
-The first turn has many tokens, each later one a few; an answer follows each. After the turn of
-`--edit` the answers so far lose their first half, as in a chat that leaves thinking out. Both sides
-get the same ids, drawn at random, and keep what their caches are made for: ours snapshots, theirs
-context checkpoints. The table has the tokens of a turn that were computed, and ms to its first one.
+The first turn has many tokens, each later turn a few; a response follows each turn. After the turn
+of `--edit`, the previous responses lose their first half, like in a chat that omits reasoning. Both
+sides get the same random ids, and use their caches: ours checkpoints, llama-server's context
+checkpoints. The table has the computed tokens of a turn, and the ms to its first token.
 For an idle machine.
 """
 

@@ -119,7 +119,7 @@ def _tell(answer: Connection, arch: str, variant: str, types: Sequence[str], err
 
 
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the data, and the page generated from it."""
+    """Write the data, and the generated page."""
     DATA.write_text(json.dumps(dict(sorted(results.items())), indent=0) + "\n", encoding="utf-8")
     PAGE.write_text(page(results), encoding="utf-8")
 

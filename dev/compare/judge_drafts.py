@@ -2,12 +2,12 @@
 """Compare the distribution of drafted tokens with that of plain sampling; print a table.
 
     python -m dev.compare.judge_drafts                    # all ways to draft, 100,000 tokens each
-    python -m dev.compare.judge_drafts -n 5000 draft-mtp  # one of them, fewer tokens
+    python -m dev.compare.judge_drafts -n 5000 draft-mtp  # one method, fewer tokens
 
 Tiny models continue fixed prompts at random: half of the tokens by `stream` (one sequence), half by
 the server's engine (16 sequences). A pass of the model without drafts gives the exact distribution
-of each token after the tokens before it. A chi-square test compares counts with it. Besides, texts
-are compared with those that the same seeds give without drafts.
+of each token after the previous tokens. A chi-square test compares counts with that distribution.
+It also compares texts with the texts of the same seeds without drafts.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def prefer(arrays: Arrays) -> None:
 
 @cache
 def model(name: str, seed: int = 0) -> Model:
-    """Make a tiny model whose head prefers the first tokens; a seed changes its weights."""
+    """Make a tiny model whose head prefers the first tokens; a seed varies its weights."""
     metadata, arrays = made(name)
     prefer(arrays)
     rng = np.random.default_rng(seed)

@@ -56,7 +56,7 @@ class PseudoTerminal:
         os.close(theirs)
 
     def send(self, text: str | bytes) -> None:
-        """Type the text."""
+        """Type the text into the terminal."""
         os.write(self._fd, text.encode() if isinstance(text, str) else text)
 
     def text(self) -> str:

@@ -47,7 +47,7 @@ def order(package: str) -> list[str]:
 
 
 def row(package: str, room: str) -> str:
-    """Return the line of a room: a link to it, and the first sentence of its docstring."""
+    """Return a room's table row: a link, and the first sentence of its docstring."""
     folder = ROOT / package / room
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

@@ -4,8 +4,8 @@
     python -m dev.docs.structure [TREE]       # a table as Markdown; TREE: another checkout
 
 A room is a folder, or a loose file, directly in a package. An arrow is one room that imports
-another; every import counts, lazy ones too. A floor is 1 + the highest floor among the rooms that
-a room imports (rooms in a circle are on one floor). Shipped: what the wheel holds.
+another; lazy imports count also. A floor is 1 + the highest floor of the imported rooms (rooms in a
+circle are on one floor). Shipped: files in the wheel.
 """
 
 from __future__ import annotations

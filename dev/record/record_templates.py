@@ -137,13 +137,13 @@ TURNS = ("u", "su", "suau", "ua", "uasu", "suatu", "ssu")
 
 
 def turns(letters: str) -> list[dict[str, str]]:
-    """Return a conversation of messages by these roles."""
+    """Return a conversation with messages of the given roles."""
     return [{"role": ROLES[c], "content": SAID[c]} for c in letters]
 
 
 def named() -> dict[str, Any]:
-    """conversations: by the letters of their roles; prompts: by template, for each of them with
-    and without the beginning of a response."""
+    """conversations: by the letters of their roles; prompts: by template, for each conversation
+    with and without the beginning of a response."""
     import llama_cpp
 
     names = (ctypes.c_char_p * 200)()

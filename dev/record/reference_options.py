@@ -135,7 +135,7 @@ def state(option: Declared, here: dict[str, str]) -> str:
 
 
 def table() -> str:
-    """Return the page."""
+    """Return the page of options."""
     version, options = recorded()
     here = ours()
     states = [state(option, here) for option in options]

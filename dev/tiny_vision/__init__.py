@@ -31,7 +31,7 @@ from llama_py.weights import Weights
 
 @dataclass(frozen=True)
 class TinyEyes(Tiny):
-    """Tiny vision encoder.
+    """A tiny vision encoder for tests.
 
     sizes   width and height of the test images
     text    its tiny text model; None: the text model of the encoder `like`, or any
@@ -56,8 +56,8 @@ SIZES: dict[str, Any] = {
     "vision.image_std": [0.5, 0.6, 0.4],
     "use_gelu": True,
 }
-# Tensors to omit in transformers: for plain ones, with a gated feed-forward, and with queries,
-# keys and values in one matrix.
+# Optional tensors of transformers to omit: for plain ones, with a gated feed-forward, and
+# with queries, keys and values in one matrix.
 _NONE = ("*.attn_?_norm.*", "*_post_norm.*", "*.ls?.*", "*.out_scale.*", "v.pre_ln.*")
 SIGLIP = ("*.attn_qkv.*", "*.ffn_gate.*", *_NONE)
 GATED = ("*.attn_qkv.*", *_NONE)

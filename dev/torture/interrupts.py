@@ -95,7 +95,7 @@ class Lines:
 
 
 def nothing(ctx: Context, at: int) -> None:
-    """Do nothing before a piece."""
+    """Do nothing before the piece."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Story:
 
 
 def broken(story: Story, at: int, chosen: Iterable[int]) -> Iterator[str]:
-    """Yield the chosen lines of piece `at` whose interrupt changes later logits."""
+    """Yield the chosen lines of piece `at` that change later logits if interrupted."""
     story.ctx.clear()
     want = np.concatenate(story.read())
     for n in chosen:

@@ -91,7 +91,7 @@ def make_servers(address: str) -> None:
     slow = leases.lease
 
     async def lease(request: Any, shelf: Any) -> Any:
-        """Delay a request to one of several models if a variable is set, as the tests expect it
+        """Delay requests for one of several models if a variable is set, like the tests expect
         (server-models.cpp:debug_fake_timing)."""
         found = await slow(request, shelf)
         if shelf.several and found is not None and "LLAMA_SERVER_DEBUG_FAKE_TIMING" in os.environ:
@@ -238,7 +238,7 @@ def serve_images(tests: Path) -> None:
             self.wfile.write(image(self.path))
 
         def log_message(self, *_: Any) -> None:
-            """Print no log."""
+            """Suppress the log of requests."""
 
     made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Images)
     threading.Thread(target=made.serve_forever, daemon=True).start()

@@ -15,14 +15,14 @@ class KeepsKernels(Protocol):
     less time than one after the other."""
 
     def begin(self, types: Iterable[str]) -> None:
-        """Begin compiling kernels for weights of these types, if they will probably be used."""
+        """Begin compiling kernels for weights of the given types, if they will probably be used."""
 
     def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
-        """Return a function that checks if kernels for these nodes must still be compiled. It does
+        """Return a function that checks if kernels for the nodes must still be compiled. It does
         not keep the nodes, and the nodes need no memory."""
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
-        """Compile all kernels for these nodes; raise BackendError if one fails."""
+        """Compile all kernels for the nodes; raise BackendError if one fails."""
 
     def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
         """Compile the kernels for all following calls of `prepare_weight`."""

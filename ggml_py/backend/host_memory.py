@@ -26,7 +26,7 @@ SHORT = AREA // 4  # maximum bytes of a tensor that shares an area
 
 
 def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> Bytes:
-    """Return memory whose first byte is aligned; pages are allocated on first touch.
+    """Return aligned memory; its pages are allocated on first touch.
 
     Raises AllocError if the memory is not available.
     """
@@ -55,7 +55,7 @@ class SharedPages:
         self._expected = 0
 
     def expect(self, sizes: Iterable[int]) -> None:
-        """Announce sizes of later requests: the next area is large enough for all of them."""
+        """Announce sizes of later requests: the next area has enough bytes for all sizes."""
         with self._lock:
             self._expected = sum(need for size in sizes if (need := _aligned(size)) <= SHORT)
 

@@ -1,5 +1,5 @@
 """Chains of elementwise nodes, each read only by the next node. The node before a chain, its head,
-can be part of it if a backend can run them together.
+can be part of the chain if a backend can run both together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
 Kind = Callable[[Tensor], bool]
-MOST = 8  # tensors that a chain reads besides its head's: a limit of kernels
+MOST = 8  # maximum number of operands, except the head's: a limit of kernels
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def fits(_: Match) -> str:
 
 
 def f32_rows(*names: str) -> Condition:
-    """Return a `when`: operands with these names are f32 with dense rows."""
+    """Return a `when`: the named operands are f32 with dense rows."""
 
     def when(m: Match) -> str:
         other = [m[n] for n in names if m[n].type is not F32 or not m[n].has_contiguous_rows()]
@@ -67,7 +67,7 @@ def in_place(name: str) -> Over:
 
 @dataclass(frozen=True)
 class StepRule(Generic[K]):
-    """Rule by which a backend runs matches of a pattern, or chains; see `Fusions.fuse`."""
+    """Rule for matches of a pattern, or of chains, on a backend; see `Fusions.fuse`."""
 
     pattern: Pattern | Chain
     launcher: Launcher[K]

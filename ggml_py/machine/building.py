@@ -20,7 +20,7 @@ class BuildStage(NamedTuple):
     """Progress of a build.
 
     total     0 if an unknown number will follow
-    what      the kernel that was built last
+    what      name of the last kernel
     stopped   building ended before all were built
     """
 

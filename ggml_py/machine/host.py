@@ -62,8 +62,8 @@ def logical_cpus() -> list[int]:
 
 
 def set_affinity(cpus: Collection[int]) -> Collection[int] | None:
-    """Run this thread (Windows: this process) on these CPUs only. Return the previous CPUs, or
-    None if the system has no affinity. Raises OSError if the process may use none of these."""
+    """Run this thread (Windows: this process) on the given CPUs only. Return the previous CPUs, or
+    None if the system has no affinity. Raises OSError if the process may use no given CPU."""
     if hasattr(os, "sched_setaffinity"):
         before: Collection[int] = os.sched_getaffinity(0)
         os.sched_setaffinity(0, cpus)
@@ -109,7 +109,7 @@ def _number_in(folder: Path) -> int:
 
 
 def physical_cores() -> int:
-    """Return the number of physical cores of these CPUs: hyperthreads count once; on hybrid CPUs
+    """Return the number of physical cores: hyperthreads count once; on hybrid CPUs
     only the fast cores count (common.cpp:cpu_get_num_physical_cores, cpu_get_num_math)."""
     cpus = logical_cpus()
     fast = [n for n in cpus if n in _numbers(_text(FAST_CPUS))] or cpus
@@ -310,7 +310,7 @@ def _number_of(raw: bytes) -> int:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a small file, or "" if it cannot be read."""
+    """Return the text of a small file, or "" if reading fails."""
     try:
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):

@@ -43,8 +43,8 @@ class GraphPipeline:
 
 
 class PipelinedPlan(Plan):
-    """A plan whose `run` does not wait for its last splits; reading its results waits for them.
-    Its inputs may be set again at once, because they are read before they are sent.
+    """A plan whose `run` does not wait for its last splits; a reader of its results waits. Its
+    inputs may be set again at once, because the plan reads inputs before it sends them.
 
     number  number of its copies
     """

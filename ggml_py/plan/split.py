@@ -17,7 +17,7 @@ from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 
 @dataclass(slots=True)
 class GraphPart:
-    """Consecutive nodes of one device; inputs (source, copy) are copied to it before they run.
+    """Consecutive nodes of one device; inputs (source, copy) are copied to it before a run.
 
     steps   steps of the part, set later: nodes, or several nodes as one step
     group   device of each part of a REDUCE with parts in several memories
@@ -67,7 +67,7 @@ class Splitter:
             self._append(node)
 
     def with_copies(self, waves: Sequence[Sequence[GraphPart]]) -> Graph:
-        """Return the graph for the allocator: copies are made at the start of their part.
+        """Return the graph for the allocator: a part's copies are made before its nodes.
 
         waves  parts that run at the same time; a tensor read from another device's memory is not
                overwritten until all parts of the wave have ended

@@ -4,7 +4,7 @@ A value that no later node overwrites is an output, read after the run. The grap
 node if its value is overwritten later or may be changed by the observer.
 
 A node's result may overwrite its sources, and a fused step may omit them. `Taps.sources` declares
-nodes whose sources are also read: these sources are stored and not overwritten (`hold_sources`).
+nodes whose sources are also read: then all sources are stored and not overwritten (`hold_sources`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Taps:
     """Taps on the nodes of a graph.
 
     tell   function called in every run with each node, in order of computation (with all nodes if
-           the scheduler watches all of them)
+           the scheduler watches all nodes)
     read   nodes that the observer only reads
     stops  nodes that the observer may write to; later nodes read the changed values
     sources  nodes whose sources the observer also reads, with the values that the node read
@@ -38,8 +38,8 @@ class Taps:
 
 
 def settled(taps: Taps, graph: Graph) -> Taps:
-    """Turn read nodes that are changed later, or whose sources are read, into stops; keep the
-    others to the end.
+    """Turn read nodes that are changed later, or whose sources are read, into stops; keep other
+    nodes to the end.
 
     Raises ValueError for a node that is not computed in this graph, and for a node in `sources`
     whose op overwrites a source.

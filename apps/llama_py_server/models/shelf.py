@@ -62,7 +62,7 @@ class ModelEntry:
 class Manages:
     """Permission to download and remove models of the Hub.
 
-    who    clients that have it: here, all, none;  why  reason for none
+    who    permitted clients: "here", "all" or "none";  why  reason for "none"
     token  access token of the Hub
     """
 

@@ -48,7 +48,7 @@ class PendingReplies:
     """All replies of a request; the end of `async with` cancels unfinished replies.
 
     Events are reported in order; HTTPError if a reply fails. Only a few replies are submitted
-    at a time, so that they neither fill the queue nor delay other requests.
+    at a time, to leave the queue free for other requests.
     """
 
     def __init__(self, state: ModelState, requests: Sequence[Request], delivery: Delivery) -> None:

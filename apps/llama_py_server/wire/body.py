@@ -14,8 +14,8 @@ from llama_py_server.wire import work
 from llama_py_server.wire.errors import HTTPError, invalid
 
 T = TypeVar("T")
-MAX_COST = 1 << 19  # of a body: json.loads takes 0.2 s for it and blocks all other threads
-MAX_ITEMS = 4096  # of a list whose items are processed one by one
+MAX_COST = 1 << 19  # of a body: parsing it takes 0.2 s and blocks all other threads
+MAX_ITEMS = 4096  # of a list that is processed item by item
 STEP = 1 << 20  # bytes weighed at a time
 Body = dict[str, Any]
 MOST_NESTED = 128  # brackets in one another

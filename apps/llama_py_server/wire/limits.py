@@ -39,7 +39,7 @@ class RequestLimit:
 
 
 class BodyLimit:
-    """Refuses bodies that are too large, too slow, or too many at once.
+    """Refuses bodies that are too large or too slow, or exceed the total size.
 
     Attributes:
         most: Bytes of a body of `large` paths, which take prompts; other paths take 1 MiB.

@@ -32,7 +32,7 @@ _LEFT_OUT = ("progress", "n_seq_max", "device")
 
 
 def run(args: argparse.Namespace, o: FitParams) -> int:
-    """Print the options; return 1, after the nearest ones, if they do not fit."""
+    """Print options that fit; otherwise print the nearest options and return 1."""
     from llama_py.fit import fit
     from llama_py.fit.planning import header_of
 

@@ -26,7 +26,7 @@ class Passed:
 
     what  "send to 1", "receive from 0", "sum with 1,2"; "sum in pieces with 1" starts when the last
           piece is computed
-    n     messages that this rank sent for it, with n_bytes in total
+    n     messages that this rank sent, with n_bytes in total
     """
 
     what: str
@@ -48,7 +48,7 @@ class OfRank:
 
 
 def is_over_ranks(plans: Sequence[Plan]) -> bool:
-    """Return True if several ranks run any of these plans."""
+    """Return True if at least one plan runs over several ranks."""
     module = sys.modules.get(PLANS)
     return module is not None and any(isinstance(plan, module.RankPlan) for plan in plans)
 
@@ -65,7 +65,7 @@ def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[RankTimes]]:
 def kernels_and_messages(
     times: Sequence[RankTimes], plans: Sequence[Plan]
 ) -> tuple[dict[str, list[KernelTime]], list[OfRank]]:
-    """Return kernels of other ranks by device, with the nodes of these plans, and messages between
+    """Return kernels of other ranks by device, with the plans' nodes, and messages between
     all ranks, by rank 0's clock."""
     from ggml_mpi.times import waits
 
@@ -102,7 +102,7 @@ def _nodes(plans: Sequence[Plan], device: str) -> dict[Key, list[Tensor]]:
 def own_kernels(
     times: Sequence[KernelTime], plans: Sequence[Plan], device: str
 ) -> list[KernelTime]:
-    """Return this rank's kernels, with their nodes in these plans."""
+    """Return this rank's kernels, with their nodes in the plans."""
     found = _found([t.node for t in times], _nodes(plans, device))
     return [replace(times[i], node=node) for i, node in found]
 

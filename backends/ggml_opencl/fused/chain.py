@@ -41,7 +41,7 @@ CHAINS = Chain(is_by_element, can_begin)
 
 
 class Writer:
-    """Statements that compute an element, with their leaves and numbers."""
+    """Statements that compute an element, with all leaves and numbers."""
 
     def __init__(self, m: Match) -> None:
         self.match = m
@@ -92,7 +92,7 @@ class Writer:
 
 
 def taken_over(m: Match) -> Tensor | None:
-    """Return an operand whose bytes the result may overwrite: each element is read at its
+    """Return an operand whose bytes the result may overwrite: the kernel reads each element at its
     position, unlike a matmul's columns or a convolution's input."""
     head, y = m.found["head"], m.result
     behind = [s.root for h in head for s in h.src if s is not None and HEADS[h.op] != "norm"]

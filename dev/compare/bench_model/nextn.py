@@ -1,6 +1,6 @@
 """A NextN layer that drafts the trunk's greedy token after a known share of the tokens.
 
-Greedy text repeats a cycle of tokens. Embeddings are so large that the branches of the layers
+Greedy text repeats a cycle of tokens. Embeddings are so large that the layers' branches
 hardly change the state, and the head's best row for token k is its successor's row. The two halves
 of a row both encode the successor. The trunk's last norm keeps the first half, the NextN layer's
 norm the second half, in which rows of disagreeing tokens are exchanged.

@@ -12,7 +12,7 @@ from typing import Any
 
 from dev.compare.speed.test import REPEATED
 
-CHECKED = [1, 5, 3, 2, 8, 4, 7, 6]  # a prompt for which the engines must agree
+CHECKED = [1, 5, 3, 2, 8, 4, 7, 6]  # a prompt for checking that the engines agree
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Engine(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Remove all sequences."""
+        """Remove all sequences from the context."""
 
     @abstractmethod
     def decode(self, tokens: Sequence[int], seq: int = 0) -> Any:

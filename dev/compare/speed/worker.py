@@ -45,7 +45,7 @@ class Served:
         self.engine: Any = None
 
     def answer(self, do: str, **how: Any) -> Any:
-        """load: nothing; context: nothing; check: a token; cache and peak: bytes; else seconds."""
+        """Return for load, context: None; check: a token; cache, peak: bytes; else seconds."""
         if do == "load":
             self.engine = import_module(f"dev.compare.speed.peers.{self.file}").Loaded(**how)
             return None

@@ -14,7 +14,7 @@ TRAIN_PERCENT = 95
 
 @dataclass(frozen=True)
 class Corpus:
-    """Text in two parts; neither training nor the tokenizer uses `held_out`."""
+    """Text in two parts; training and the tokenizer exclude `held_out`."""
 
     train: str
     held_out: str

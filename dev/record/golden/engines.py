@@ -58,7 +58,7 @@ class Engine(Protocol):
 
 class Open(Protocol):
     def __call__(self, **how: Any) -> AbstractContextManager[Engine]:
-        """Create an engine.
+        """Create an engine for a run.
 
         n_seqs  1       number of sequences
         unified False   True if sequences share all cells
@@ -114,7 +114,7 @@ class LlamaCpp(Peer):
 
 
 class Ours:
-    """Engine of llama-py on a device; "null" neither computes nor compiles."""
+    """Engine of llama-py on a device; "null" skips computing and compiling."""
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ _UNDEFINED = [
 
 @dataclass(frozen=True)
 class Seen:
-    """Candidates: number of possible ones, sum of their ids, and the most likely ones."""
+    """Candidates: number of possible tokens, sum of their ids, and the most likely tokens."""
 
     n: int
     sum: int

@@ -34,7 +34,7 @@ class Link:
         return self.latency + self.message + nbytes / min(self.rate, 2 * self.ends)
 
     def exchange(self, nbytes: float) -> float:
-        """Return the seconds of an exchange in which each machine sends nbytes to others."""
+        """Return the seconds of an exchange: each machine sends nbytes and receives nbytes."""
         seconds = nbytes / min(self.rate, self.ends)
         return self.latency + self.message + self.meeting + seconds
 
@@ -84,7 +84,7 @@ def batch(shape: BatchCost, link: Link, t: int, p: int) -> list[float]:
         found[0] += link.seconds(0)  # the other machines wait for a start message
     found[-1] += shape.head / t
     if t * p > 1:
-        # one of t parts of the logits is local if the last stage is the first
+        # 1/t of the logits is local if the last stage is the first
         away = (t - 1) / t if p == 1 else 1.0
         found[-1] += link.seconds(F32 * shape.n_vocab * away)
     return found

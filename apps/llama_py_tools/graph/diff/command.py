@@ -130,7 +130,7 @@ def tell_graphs(a: Sequence[Record], b: Sequence[Record]) -> int:
 
 
 def _graphs(args: argparse.Namespace, o: GraphDiffParams) -> int:
-    """Compare graphs only: ours or a dump's with llama.cpp's, or with those of other options."""
+    """Compare graphs only: ours or a dump's with llama.cpp's, or with a plan of other options."""
     other: Other = args.other
     ours = read_records(o.files[0]) if o.files else _planned(args)[0]
     if other.args is not None:

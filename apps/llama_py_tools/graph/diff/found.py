@@ -36,7 +36,7 @@ class SharedNode:
     error   error of its value in independent runs
     made    error if its sources are the other run's; None: unknown
     ours, theirs  statistics of the values with the larger error, if it exceeds the bound
-    step    indices of the nodes that were computed with it as one step
+    step    indices of all nodes of its step
     rows    whether each row counts, not only the error of all values
     """
 
@@ -207,7 +207,7 @@ def _joined(
 ) -> tuple[Values, Values] | None:
     """Join values along the single dimension in which they differ; None if they do not fit.
 
-    there   mask of elements that a has; all other elements are taken from b
+    there   mask of elements that a has; b provides all other elements
     """
     if len(a) == len(b) == 1 and a[0].shape == b[0].shape:
         return np.where(there[0], a[0], b[0]), b[0]

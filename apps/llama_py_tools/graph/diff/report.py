@@ -171,7 +171,7 @@ def _inputs(found: RunComparison, node: SharedNode) -> Iterator[tuple[str, str, 
 def _origin(
     records: Mapping[Key, Mapping[str, Any]], dec: int, before: int, name: str
 ) -> tuple[int | None, str]:
-    """Return the node whose value a source of this name views; for a leaf, None and its name."""
+    """Return the node whose value this source views, by name; for a leaf, None and its name."""
     for i in range(before - 1, -1, -1):
         r = records.get((dec, i))
         if r is not None and r["name"] == name:

@@ -186,7 +186,7 @@ def is_computed(t: Tensor) -> bool:
 
 
 def computed_source(s: Tensor) -> Tensor:
-    """Return the node whose values a view shows."""
+    """Return the node that computed a view's values."""
     while s.op != "NONE" and OPS[s.op].view and s.src and s.src[0] is not None:
         s = original(s.src[0])
     return s

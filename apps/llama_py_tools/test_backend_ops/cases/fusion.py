@@ -1,4 +1,4 @@
-"""Small graphs whose nodes a backend may run as one kernel: only the last value is compared.
+"""Small graphs whose nodes a backend may run as one kernel; the last value is compared.
 
 The names are not ops; they describe the fused nodes.
 """
