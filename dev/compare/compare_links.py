@@ -316,7 +316,7 @@ def compare(args: argparse.Namespace, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def warmed(args: argparse.Namespace, folder: Path) -> Iterator[None]:
-    """The RPC server has its weights, over a link that does not wait."""
+    """Send the weights to the RPC server's cache, over a link without delay."""
     if args.peer_bench:
         with linked(Speed(0.0, 1e11)) as spaces:
             theirs(spaces, folder, argparse.Namespace(**{**vars(args), "n_gen": 1, "n_prompt": 1}))

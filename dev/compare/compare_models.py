@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 if all are equal, 1 if some are not or cannot be compared."""
+    """Return 0 if all files are equal, 1 if any differs or cannot be compared."""
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -102,7 +102,7 @@ def _tell(answer: Connection, path: Path, device: str, n_prompt: int) -> None:
 
 
 def compare(path: Path, device: str, n_prompt: int) -> Found:
-    """The NMSE of all rows."""
+    """Return the NMSE of all rows."""
     with GGUFFile.open(path) as file, tempfile.TemporaryDirectory() as folder:
         made = Tiny(keys={"vocab_size": _vocabulary(file)}, prompt=n_prompt)
         facts = facts_of(file.architecture, path, made)

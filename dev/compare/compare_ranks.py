@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _compared(name: str, how: str) -> tuple[float, bool, bool]:
-    """The NMSE, whether the most likely tokens are equal, whether a second rank has weights."""
+    """Return the NMSE, if the most likely tokens are equal, and if a second rank has weights."""
     import numpy as np
 
     from tests.support.live_models import made, model_of

@@ -220,7 +220,7 @@ def part(ours: Sequence[Step], theirs: Sequence[Step], exact: FloatArray) -> Row
 
 
 def _measured(path: Path, reference: Reference, text: Path) -> Row:
-    """Perplexity and logits, and the importance matrix."""
+    """Compare perplexity and logits, and the importance matrix."""
     with tempfile.TemporaryDirectory() as folder:
         base, theirs, ours = (Path(folder) / name for name in ("base", "theirs.gguf", "ours.gguf"))
         common = ("-m", path, "-f", text, "-c", N_CTX, "--chunks", CHUNKS)

@@ -114,7 +114,7 @@ async def _timed(plan: Mixed | Agents, url: str, seed: int) -> tuple[list[Answer
 
 
 async def _warm(plan: Mixed | Agents, urls: dict[str, str]) -> None:
-    """A round that does not count: kernels are compiled, files read."""
+    """Run a round without measurement: kernels are compiled, and files are read."""
     small = Mixed(plan.n_clients, 1) if isinstance(plan, Mixed) else Agents(1, 2, 200)
     for url in urls.values():
         await _timed(small, url, 0)

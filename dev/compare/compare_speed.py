@@ -205,7 +205,7 @@ def measure_one(
     done: set[results.Key],
     over: Callable[[], bool],
 ) -> Iterator[Record]:
-    """The tests of a model that are not `done`, until the time is `over`."""
+    """Yield the tests of a model that are not `done`, until the time is `over`."""
     with kernels(args.not_compiled) as environment:
         for threads in args.threads:
             todo = [t for t in tests(args) if (model.name, threads, t) not in done]

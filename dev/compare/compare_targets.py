@@ -103,8 +103,8 @@ def instructions(name: str, kind: str) -> str:
 
 
 def build(name: str, source: Path, builds: Path) -> Path | None:
-    """ggml for that CPU: a folder that has a package as llama-cpp-python's, of libggml only; None
-    if it cannot be built."""
+    """Build ggml for that CPU and return a folder with a package like llama-cpp-python's, with
+    libggml only; None if the build fails."""
     package = builds / name / "peer" / "llama_cpp"
     if package.is_dir():
         return package.parent
@@ -173,7 +173,7 @@ def speeds(name: str, kind: str, peer: Path | None, turns: int) -> list[str]:
 
 
 def row(name: str, a: argparse.Namespace) -> list[str]:
-    """The cells of one CPU."""
+    """Return the cells of one CPU."""
     if name not in target.usable(target.host_features()):
         return [name, "not this machine"]
     cells = [name, right(name, a.ops), instructions(name, a.type)]

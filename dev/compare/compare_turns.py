@@ -44,7 +44,7 @@ class Engine(Protocol):
     """Interface of an engine that answers prompts."""
 
     def __call__(self, ids: Sequence[int], n: int) -> Turn:
-        """Answer a prompt with n tokens; they may be fewer."""
+        """Return a response of up to n tokens to a prompt."""
 
 
 class Ours:
@@ -107,7 +107,7 @@ class Server:
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """The JSON of each server-sent event; RuntimeError for an answer that is an error."""
+    """Yield the JSON of each server-sent event; RuntimeError for an error response."""
     if response.status != 200:
         raise RuntimeError(f"llama-server: {response.status} {response.read().decode()}")
     for line in response:

@@ -63,7 +63,7 @@ COLUMNS = ("architecture", "nodes", "F32", "Q8_0", "Q4_K_M", "tokens", "fed", "k
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 if every cell is within its bound."""
+    """Return 0 if every cell is within its bound."""
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -132,7 +132,7 @@ def tokens(path: Path) -> list[int]:
 
 
 def ours(path: Path, ids: Sequence[int], device: str) -> Floats:
-    """Logits of llama-py with F32 caches."""
+    """Return logits of llama-py with F32 caches."""
     ctx = llama_py.load(path, device).context(
         N_CTX, n_ubatch=N_CTX, type_k="f32", type_v="f32", flash_attn="off"
     )

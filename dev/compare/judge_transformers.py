@@ -99,7 +99,7 @@ def made_or_not(out: Path) -> set[str]:
 
 
 def row(path: Path) -> str:
-    """One line of the table, for a model with its logits."""
+    """Return one line of the table, for a model with its logits."""
     gguf = path.with_suffix(".gguf")
     if not (gguf.exists() and path.exists()):
         return f"| {path.stem} | {path.with_suffix('.txt').read_text().strip()} | |"

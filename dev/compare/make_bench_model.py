@@ -39,7 +39,7 @@ N_VOCAB = 248320  # of the models that have the synthetic vocabulary's pre-token
 
 
 def known() -> dict[str, Mapping[str, Architecture]]:
-    """The architectures of bench_model, a file each, and their sizes by name."""
+    """Return the sizes of all architectures in bench_model, by name."""
     names = (f"{bench_model.__name__}.{m.name}" for m in pkgutil.iter_modules(bench_model.__path__))
     found = (vars(import_module(name)).get("SIZES", {}) for name in names)
     return {next(iter(sizes.values())).name: sizes for sizes in found if sizes}

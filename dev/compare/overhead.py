@@ -73,7 +73,7 @@ def of_stream(model: llama_py.Model, outside: Outside, n: int, threads: int) -> 
 
 
 def of_engine(model: llama_py.Model, outside: Outside, n: int, threads: int, n_seqs: int) -> None:
-    """Between the first events of two steps."""
+    """Measure the time between the first events of two steps."""
     most, done = N_WARM + n, threading.Event()
     n_ctx = (N_PROMPT + most) * n_seqs
     with Engine(model, n_ctx=n_ctx, n_seq_max=n_seqs, kv_unified=True, n_threads=threads) as engine:

@@ -60,7 +60,7 @@ def make(out: Path, ids: Any, n_vocab: int) -> tuple[Path, Any]:
 
 
 def random_weights(torch: Any, n_vocab: int) -> dict[str, Any]:
-    """Weights by the names of the author's checkpoints."""
+    """Return random weights, with the names of the author's checkpoints."""
 
     def matrix(n_out: int, n_in: int) -> Any:
         return torch.randn(n_out, n_in) / n_in**0.5

@@ -62,7 +62,7 @@ class RandomMatrix:
             file.write(piece.data)
 
     def pieces(self) -> Iterator[NDArray[np.generic]]:
-        """The data, at most 16 MiB at a time."""
+        """Yield the data in pieces of at most 16 MiB."""
         block, size = gguf.GGML_QUANT_SIZES[self.dtype]
         n_blocks, step = self.n_elements // block, PIECE // size
         for start in range(0, n_blocks, step):
@@ -78,7 +78,7 @@ class RandomMatrix:
 def random_blocks(
     dtype: Type, scale: NDArray[np.floating], rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """One block for each scale: uint8 [len(scale), bytes of a block]."""
+    """Return one block per scale: uint8 [len(scale), bytes of a block]."""
     size = gguf.GGML_QUANT_SIZES[dtype][1]
     blocks = rng.integers(0, 256, (len(scale), size), np.uint8)
     if dtype is Type.Q8_0:

@@ -52,7 +52,7 @@ class Mix:
         return Type.Q6_K if self.medium and self._is_sensitive(name) else self.base
 
     def _is_early_or_shared(self, name: str) -> bool:
-        """Values that several heads read, and the first down projections."""
+        """Return True for values shared by several heads, and for the first down projections."""
         if name in self.values:
             return self.n_gqa >= 4
         layer = re.match(r"blk\.(\d+)\.ffn_down", name)
@@ -67,7 +67,7 @@ class Mix:
 
 
 def gets_more_bits(i: int, n: int) -> bool:
-    """The first and last eighth, and every third between."""
+    """Return True for the first and last eighth, and every third layer between."""
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 

@@ -93,7 +93,7 @@ def spread(n: int, share: float, rng: np.random.Generator) -> NDArray[np.integer
 
 
 def encoded(x: NDArray[np.floating], dtype: GGMLQuantizationType) -> NDArray[np.uint8]:
-    """`x` in that type: uint8 [rows, bytes of a row]."""
+    """Return `x` quantized to a type: uint8 [rows, bytes of a row]."""
     quantize = quantizer(TYPES[dtype])
     if quantize is None:
         raise ValueError(f"no weights can be made in {dtype.name}; give another --type")

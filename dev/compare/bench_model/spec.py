@@ -41,11 +41,11 @@ class Architecture(ABC):
 
     @abstractmethod
     def keys(self) -> dict[str, Value]:
-        """Metadata without the `<architecture>.` prefix."""
+        """Return the metadata without the `<architecture>.` prefix."""
 
     @abstractmethod
     def tensors(self, n_vocab: int) -> Iterator[TensorSpec]:
-        """Every tensor, in the order of the file."""
+        """Yield every tensor, in the order of the file."""
 
     @property
     def n_gqa(self) -> int:
@@ -67,7 +67,7 @@ def matrix(name: str, *ne: int) -> TensorSpec:
 
 
 def norm(name: str, n: int) -> TensorSpec:
-    """Norm weights around 1."""
+    """Return norm weights around 1."""
     return TensorSpec(f"{name}.weight", (n,), lambda rng, n: rng.normal(1.0, 0.1, n))
 
 
@@ -82,7 +82,7 @@ def convolution(name: str, *ne: int) -> TensorSpec:
 
 
 def decay(name: str, *ne: int) -> TensorSpec:
-    """ssm_a = -exp(A_log), exp(A_log) uniform in 1..16, as the delta nets are initialised."""
+    """Return ssm_a = -exp(A_log), exp(A_log) uniform in 1..16, like delta nets' initial values."""
     return TensorSpec(name, ne, lambda rng, n: -rng.uniform(1, 16, n))
 
 

@@ -36,7 +36,7 @@ class Vocabulary:
 
 
 def copied(path: Path, n_vocab: int) -> Vocabulary:
-    """Every tokenizer key of the GGUF file at `path`, filled up to n_vocab tokens."""
+    """Return every tokenizer key of the GGUF file at `path`, padded to n_vocab tokens."""
     with GGUFFile.open(path) as file:
         found = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.")}
     tokens, types = found.pop(TOKENS, None), found.pop(TYPES, None)
@@ -52,7 +52,7 @@ def copied(path: Path, n_vocab: int) -> Vocabulary:
 
 
 def synthetic(n_vocab: int) -> Vocabulary:
-    """256 bytes, pairs of lower-case letters, an end token, then unused tokens."""
+    """Return 256 bytes, pairs of lower-case letters, an end token, then unused tokens."""
     pairs = [a + b for a in ascii_lowercase for b in ascii_lowercase]
     tokens = [*sorted(ByteLevel.alphabet()), *pairs, "<|endoftext|>"]
     if n_vocab < len(tokens):

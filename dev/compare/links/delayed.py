@@ -28,7 +28,7 @@ DEVICE = "link0"
 
 
 def device_in(space: str) -> int:
-    """A TUN device of a namespace; this process is in that one afterwards."""
+    """Enter a namespace and return a TUN device in it; this process is then in that namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Path(f"/run/netns/{space}").open("rb") as file:
         if libc.setns(file.fileno(), CLONE_NEWNET):

@@ -40,8 +40,8 @@ class Answer:
 async def ask(
     client: httpx.AsyncClient, prompt: Sequence[int], n: int, id_slot: int = -1
 ) -> Answer:
-    """n tokens after a prompt of ids, by llama-server's own /completion. RuntimeError for a
-    refusal, or an answer of another length."""
+    """Request n tokens after a prompt of ids, by llama-server's /completion. RuntimeError for an
+    error, or a response of another length."""
     body = {
         "prompt": list(prompt),
         "n_predict": n,

@@ -161,7 +161,7 @@ class Rude:
         )
 
     async def hangs_up(self) -> str:
-        """After some of a stream, or before its first byte."""
+        """Disconnect after a part of a stream, or before its first byte."""
         body = {
             "prompt": "Once",
             "n_predict": 400,
@@ -189,7 +189,7 @@ class Rude:
         return "half a request"
 
     async def wrong_fields(self) -> str:
-        """A good request with some fields of wrong types, sizes and values."""
+        """Send a valid request with some fields of wrong types, sizes and values."""
         body: dict[str, Any] = {"prompt": "Once", "n_predict": 2, "max_tokens": 2}
         body |= {"messages": [{"role": "user", "content": "hi"}], "input": "a"}
         for _ in range(self.draw.randrange(1, 4)):
@@ -206,7 +206,7 @@ class Rude:
         return await self._line(reader, writer)
 
     async def huge(self) -> str:
-        """A body of many megabytes; the server may answer before it has it all."""
+        """Send a body of many megabytes; the server may respond before its end."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         writer.write(self._head("/completion", HUGE) + b'{"prompt": "')
         try:
@@ -218,7 +218,7 @@ class Rude:
         return await self._line(reader, writer)
 
     async def slow(self) -> str:
-        """A byte at a time, given up after a while."""
+        """Send one byte at a time, and disconnect after a while."""
         _, writer = await asyncio.open_connection(self.host, self.port)
         body = b'{"prompt": "Once", "n_predict": 1}'
         data = self._head("/completion", len(body)) + body
@@ -237,7 +237,7 @@ class Rude:
         return "crowd"
 
     async def drip(self) -> str:
-        """A header that does not end; given up after a while."""
+        """Send a header without an end, and disconnect after a while."""
         _, writer = await asyncio.open_connection(self.host, self.port)
         writer.write(b"GET /health HTTP/1.1\r\nX: ")
         try:
@@ -263,7 +263,7 @@ class Rude:
         return "unfinished"
 
     async def long_work(self) -> str:
-        """A body that takes long to parse, to tokenize or to prepare."""
+        """Send a body that takes a long time to parse, to tokenize or to prepare."""
         return await self.long(self.draw.choice([*LONG]))
 
     async def long(self, name: str) -> str:
@@ -271,7 +271,7 @@ class Rude:
         return await self._answered(route, body())
 
     async def other_page(self) -> str:
-        """A request as a page of another name sends it."""
+        """Send a request with the headers of another site's page."""
         fields = self.draw.choice(({"Host": "example.com"}, {"Origin": "http://example.com"}))
         body = json.dumps({"model": "none"}).encode()
         reader, writer = await asyncio.open_connection(self.host, self.port)

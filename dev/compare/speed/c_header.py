@@ -25,7 +25,7 @@ class Header:
         self.types: Mapping[str, Any] = {**PLAIN, **names}
 
     def struct(self, name: str) -> type[ctypes.Structure]:
-        """ctypes.Structure `name`; ValueError if it is not there or has a field of unknown type.
+        """Return ctypes.Structure `name`; ValueError if it is missing or has an unknown type.
 
         Pointers to numbers are typed; others, and functions, are addresses.
         """
@@ -50,7 +50,7 @@ class Header:
         return name, for_pointers
 
     def _parts(self, struct: str, line: str) -> tuple[str, int, str]:
-        """The name of the type, how many * there are, and the field's name."""
+        """Return the name of the type, the number of `*`, and the field's name."""
         plain = re.sub(r"\benum\s+\w+", "int", re.sub(r"\b(const|struct)\b", "", line))
         found = re.fullmatch(r"\s*(\w+)((?:\s|\*)+)(\w+)", plain)
         if not found:

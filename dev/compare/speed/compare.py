@@ -41,7 +41,7 @@ class Comparison:
     said: set[str] = field(default_factory=set)  # reasons printed before
 
     def run(self, tests: Sequence[Test]) -> Iterator[Record]:
-        """Each test; WorkerError if ours does not work, or no peer."""
+        """Yield the record of each test; WorkerError if our worker or all peers fail."""
         with ExitStack() as stack:
             workers = [stack.enter_context(Worker(peer)) for peer in self.peers]
             running = self.loaded(workers)
@@ -80,7 +80,7 @@ class Comparison:
             return e
 
     def revived(self, workers: Sequence[Worker], stack: ExitStack) -> list[Worker]:
-        """A worker that died in a test is started again for the next."""
+        """Restart workers that died in a test, and return all working workers."""
         found = []
         for worker in workers:
             if worker.process.poll() is not None:
@@ -93,7 +93,7 @@ class Comparison:
         return found
 
     def warm(self, group: Sequence[Test], workers: Sequence[Worker]) -> Iterator[Record]:
-        """Tests that share a context."""
+        """Yield the records of tests that share a context."""
         first = group[0]
         sizes = {**self.sizes(first), "n_ctx": padded(max(test.cells for test in group))}
         if self.states is not None and first.depth:  # each model has a folder there
@@ -149,7 +149,7 @@ class Comparison:
             return None
 
     def cold(self, test: Test, peers: Sequence[Peer]) -> Record:
-        """A test of new processes, one for each run."""
+        """Measure a test of new processes, one process per run."""
         runs: dict[str, list[float]] = {peer.name: [] for peer in peers}
         out: dict[str, str] = {}
         floor = 0
@@ -190,6 +190,6 @@ def padded(n: int) -> int:
 
 
 def warn_if_different(tokens: Mapping[str, int]) -> None:
-    """Fast and wrong is no result."""
+    """Print a warning if engines choose different tokens."""
     if len(set(tokens.values())) > 1:
         print(f"warning: the engines choose different tokens: {tokens}", file=sys.stderr)

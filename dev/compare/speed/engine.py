@@ -44,7 +44,7 @@ class Engine(ABC):
 
     @abstractmethod
     def open(self, sizes: Sizes) -> None:
-        """A new context in place of the one before."""
+        """Create a context that replaces the previous one."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -80,7 +80,7 @@ class Engine(ABC):
         raise ValueError(f"{self.name} does not give away what a sequence holds")
 
     def restore(self, seq: int, state: Any, n: int) -> None:
-        """A sequence holds that again, n tokens."""
+        """Set a sequence to a saved state with n tokens."""
         raise ValueError(f"{self.name} does not give away what a sequence holds")
 
     def context(self, depth: int, states: str | None = None, **sizes: Any) -> None:
@@ -118,7 +118,7 @@ class Engine(ABC):
                 part.replace(path)
 
     def fill(self, tokens: Sequence[int]) -> None:
-        """Every sequence gets the same tokens."""
+        """Decode the same tokens in every sequence."""
         for seq in range(self.sizes.n_seqs):
             self._read(tokens, seq)
 
@@ -127,7 +127,7 @@ class Engine(ABC):
             self.decode(tokens[i : i + self.sizes.n_batch], seq)
 
     def pp(self, n: int) -> float:
-        """Seconds for a prompt of n random tokens, in batches."""
+        """Return the seconds of a prompt of n random tokens, in batches."""
         tokens = random_tokens(n, self.n_vocab)
         self.back()
         start = time.perf_counter()
@@ -135,7 +135,7 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def tg(self, n: int) -> float:
-        """Seconds for n random tokens, one by one."""
+        """Return the seconds of n random tokens, one by one."""
         tokens = random_tokens(n, self.n_vocab)
         self.back()
         start = time.perf_counter()
@@ -144,7 +144,7 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def batch(self, n: int) -> float:
-        """Seconds for n tokens of each sequence, all sequences at the same time."""
+        """Return the seconds of n tokens per sequence, all sequences at the same time."""
         n_seqs = self.sizes.n_seqs
         tokens = random_tokens(n * n_seqs, self.n_vocab)
         self.back()
@@ -154,7 +154,7 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def at_once(self, n: int) -> float:
-        """Seconds for several decodes of n tokens each."""
+        """Return the seconds of several decodes of n tokens each."""
         tokens = random_tokens(n * REPEATED, self.n_vocab)
         self.back()
         start = time.perf_counter()
@@ -163,14 +163,14 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def first_token(self) -> int:
-        """The most likely one after a fixed prompt."""
+        """Return the most likely token after a fixed prompt."""
         self.context(0, n_ctx=256)
         logits = self.decode(CHECKED)
         return max(range(self.n_vocab), key=lambda i: float(logits[i]))
 
 
 def random_tokens(n: int, n_vocab: int) -> list[int]:
-    """The same for every engine and every run (a linear congruential generator)."""
+    """Return the same tokens for every engine and run (a linear congruential generator)."""
     state, tokens = 1, []
     for _ in range(n):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64

@@ -38,7 +38,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def add_options(p: argparse.ArgumentParser) -> None:
-    """The option of each module: OPTION is its flag, how argparse takes it, and its help."""
+    """Add the option of each module: OPTION has its flag, and the arguments of argparse."""
     for module in modules():
         if module.OPTION:
             flag, how = module.OPTION

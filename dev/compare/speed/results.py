@@ -39,7 +39,7 @@ class Record:
         return self.model, self.threads, self.test
 
     def value(self, peer: str) -> float | None:
-        """The median: tokens per second, seconds, or bytes."""
+        """Return the median in tokens/s, seconds, or bytes."""
         if not self.runs.get(peer):
             return None
         middle = median(self.runs[peer])
@@ -75,7 +75,7 @@ def parsed(line: str, where: str) -> Record:
 
 
 def merged(records: Iterable[Record]) -> list[Record]:
-    """One record for each test, with the runs of all."""
+    """Return one record per test, with the runs of all its records."""
     found: dict[Key, Record] = {}
     for new in records:
         old = found.get(new.key)
@@ -92,6 +92,6 @@ def merged(records: Iterable[Record]) -> list[Record]:
 
 
 def mean_ratio(records: Iterable[Record]) -> float | None:
-    """Geometric mean over the tests that have a ratio."""
+    """Return the geometric mean over the tests with a ratio."""
     ratios = [r.ratio for r in records if r.test.is_rate and r.ratio]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None

@@ -10,7 +10,7 @@ from dev.compare.speed.results import Record, mean_ratio
 
 
 def columns(records: Iterable[Record]) -> list[str]:
-    """The peers that ran, ours first."""
+    """Return the peers that ran, ours first."""
     names = dict.fromkeys(name for r in records for name in r.runs)
     return [*(n for n in names if n == OURS), *(n for n in names if n != OURS)]
 
@@ -31,7 +31,7 @@ class Table:
         return self._line([str(r.threads), r.test.label, *values, ratio])
 
     def _value(self, r: Record, name: str) -> str:
-        """Tokens per second without a unit."""
+        """Return a table cell: tokens/s without a unit, MiB, or ms."""
         value = r.value(name)
         if value is None:
             return "-"
@@ -110,7 +110,7 @@ each test. A ratio above 1: ours is faster, or needs less.
 
 
 def page(records: Sequence[Record], plot: str = "") -> str:
-    """A whole page: an overview, and one table a model; `plot` is the name of its picture."""
+    """Return a page with an overview, and one table per model; `plot` is its picture's name."""
     return renewed(NEW, records, plot)
 
 

@@ -75,7 +75,7 @@ class Test:
 
 
 def matrix(depths: tuple[int, int] = (4096, 16384)) -> list[Test]:
-    """The whole comparison of one model, the long tests last."""
+    """Return the complete comparison of one model, with long tests last."""
     near, far = depths
     return [
         Test("pp", 512),
@@ -105,7 +105,7 @@ def chosen(
 
 
 def with_types(tests: Iterable[Test], types_k: Iterable[str], types_v: Iterable[str]) -> list[Test]:
-    """Each test with every combination of cache types."""
+    """Return each test with every combination of cache types."""
     pairs = list(product(types_k, types_v))
     return [replace(t, type_k=k, type_v=v) for t in tests for k, v in pairs]
 

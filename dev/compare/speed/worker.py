@@ -23,7 +23,7 @@ MEASURES: dict[str, Callable[..., float]] = {
 
 
 def serve(file: str) -> None:
-    """`file` is the name of a module in `peers`."""
+    """Answer requests until stdin ends; `file` is the name of a module in `peers`."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # keeps output of a library out of the answers
     served = Served(file)

@@ -37,7 +37,7 @@ class CEngine(Engine):
 
     @abstractmethod
     def new_context(self, sizes: Sizes) -> Any:
-        """A pointer, or None."""
+        """Return a pointer to a context, or None."""
 
     @abstractmethod
     def one(self, tokens: Any, n: int) -> Any:
@@ -45,7 +45,7 @@ class CEngine(Engine):
 
     @abstractmethod
     def remove(self, seq: int, start: int) -> None:
-        """Forget a sequence from a position on."""
+        """Remove a sequence's tokens from a position on."""
 
     @property
     @abstractmethod

@@ -25,7 +25,7 @@ class Loaded(Engine):
         self.llama: Any = None
 
     def open(self, sizes: Sizes) -> None:
-        """`Llama` is model and context in one."""
+        """Load the model again, because `Llama` is both model and context."""
         if sizes.n_seqs > 1:
             raise ValueError("llama-cpp-python's Llama has one sequence")
         types = [getattr(self.lib, f"GGML_TYPE_{t.upper()}") for t in (sizes.type_k, sizes.type_v)]

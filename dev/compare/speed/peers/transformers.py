@@ -45,7 +45,7 @@ class Loaded(Engine):
         return self._run([tokens], 1)[0, -1]
 
     def fill(self, tokens: Sequence[int]) -> None:
-        """Sequences are rows of one tensor."""
+        """Decode the same tokens in all sequences, which are rows of one tensor."""
         for i in range(0, len(tokens), self.sizes.n_ubatch):
             self._run([tokens[i : i + self.sizes.n_ubatch]] * self.sizes.n_seqs, 1)
 
