@@ -39,9 +39,9 @@ def main() -> None:
 
 
 def packed(path: Path) -> dict[str, Any]:
-    """metadata  the tokenizer's keys, without merges, and the names that it looks at
-    merges    [ids of their tokens, less the id before; lengths of their first halves]
-    texts, ids  the test vectors, if there are any
+    """Pack a vocabulary: metadata has the tokenizer's keys without merges, and the file's names;
+    merges    [ids of their tokens, minus the previous id; lengths of their first halves]
+    texts, ids  the test vectors, if any
     """
     with GGUFFile.open(path) as file:
         metadata = {k: _plain(v) for k, v in file.metadata.items() if k.startswith(KEYS)}

@@ -142,7 +142,7 @@ def turns(letters: str) -> list[dict[str, str]]:
 
 
 def named() -> dict[str, Any]:
-    """conversations: by the letters of their roles; prompts: by template, for each conversation
+    """Return conversations by the letters of their roles, and prompts by template, per conversation
     with and without the beginning of a response."""
     import llama_cpp
 
@@ -168,8 +168,8 @@ def applied(name: bytes, messages: list[dict[str, str]], add: bool) -> str:
 
 
 def recorded(server: Path, template: Path) -> dict[str, Any]:
-    """source; caps: capabilities that the server lists; prompts by conversation, or {"error": ...}
-    if the server refuses it; every prompt is an error if the server does not start."""
+    """Return source, caps (the server's listed capabilities) and prompts by conversation, {"error":
+    ...} for a refusal; if the server does not start, all prompts are errors."""
     source = template.read_bytes().decode()
     port = free_port()
     ids = {"bos": TOKENS.index(BOS), "eos": TOKENS.index(EOS)}

@@ -111,7 +111,7 @@ def recorded() -> tuple[str, list[Declared]]:
 
 
 def ours() -> dict[str, str]:
-    """The variable by flag, of llama-py-cli."""
+    """Return the variable of each flag of llama-py-cli."""
     from llama_py_tools.generate.cli import parser
 
     made = parser()
@@ -121,14 +121,14 @@ def ours() -> dict[str, str]:
 
 
 def lacking(option: Declared, here: dict[str, str]) -> list[str]:
-    """Flags and variables of an option that are not here."""
+    """Return flags and variables of an option that are missing here."""
     absent = [flag for flag in option.flags if flag not in here]
     other = option.env if option.env and here.get(option.name, option.env) != option.env else ""
     return [*absent, *filter(None, [other])]
 
 
 def state(option: Declared, here: dict[str, str]) -> str:
-    """`yes`, `in part` or `no`."""
+    """Return the state: `yes`, `in part` or `no`."""
     if not lacking(option, here):
         return "yes"
     return "in part" if {*option.flags} & {*here} else "no"
@@ -169,7 +169,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def version_of_reference() -> str:
-    """The release that the tests compare with, which has this source."""
+    """Return the release used by the tests, which has this source."""
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     found = re.search(r"llama-cpp-python==([\d.]+)", text)
     assert found is not None

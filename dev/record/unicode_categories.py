@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def table(source: str) -> str:
-    """The lines of the file: a category's letter, then ranges in hexadecimal."""
+    """Return the lines of the file: a category's letter, then ranges in hexadecimal."""
     start = source.index("unicode_ranges_flags")
     rows = re.findall(r"\{0x(\w+), 0x(\w+)\}", source[start : source.index("};", start)])
     starts = [(int(first, 16), int(flags, 16)) for first, flags in rows]

@@ -13,7 +13,7 @@ from llama_py_tools.graph.peer import Peer
 
 
 def balance(path: Path, tokens: list[int]) -> Iterator[str]:
-    """A line for each ADD of two streams: root mean square of both, after a prompt."""
+    """Yield a line for each ADD of two streams: root mean square of both, after a prompt."""
     sizes: dict[str, float] = {}
     lines: list[str] = []
 

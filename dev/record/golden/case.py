@@ -95,7 +95,7 @@ class Case:
 def batch(
     tokens: Ids, first: int = 0, outputs: str = "last", seq: int = 0, embd: Any = None
 ) -> Batch:
-    """Tokens of one sequence; outputs: "last" or "all"."""
+    """Return a batch of tokens of one sequence; outputs: "last" or "all"."""
     n = len(tokens)
     wanted = [outputs == "all" or i == n - 1 for i in range(n)]
     return Batch(
@@ -108,7 +108,7 @@ def batch(
 
 
 def joined(parts: Iterable[Batch]) -> Batch:
-    """Several sequences in one batch."""
+    """Return one batch with several sequences."""
     all_parts: list[Any] = list(parts)
     fields = ("tokens", "pos", "seq_ids", "outputs")
     return Batch(**{name: [x for p in all_parts for x in getattr(p, name)] for name in fields})

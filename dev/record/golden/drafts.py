@@ -71,7 +71,7 @@ def exact(case: Case) -> Result:
 
 
 def sequences(case: Case, **how: Any) -> Result:
-    """Several together, of different lengths; then one more token of each."""
+    """Run `states` for sequences of different lengths together; then one more token each."""
     n_seqs, width = case.tiny.sequences, case.facts.state_width
     lengths = [case.tiny.prompt - 7 * s for s in range(n_seqs)]
     parts = [
@@ -121,7 +121,7 @@ def blocks(case: Case, n_seqs: int = 1, **how: Any) -> Result:
 
 
 def _walked(rows: Floats, k: int) -> NDArray[np.int32]:
-    """The tokens that follow each other best, from the first on."""
+    """Return the best successor of each token, from the first token on."""
     found = []
     for block in rows:
         at = 0

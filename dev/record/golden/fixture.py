@@ -43,7 +43,7 @@ def values(name: str, n: int) -> Floats:
 
 
 def _normal(seed: int, n: int) -> Floats:
-    """std::normal_distribution<float> over std::mt19937 (libstdc++)."""
+    """Compute std::normal_distribution<float> over std::mt19937 (libstdc++)."""
     one, generator = np.float32(1), np.random.RandomState(seed & 0xFFFFFFFF)
     below, found, n_found = np.nextafter(one, np.float32(0)), list[Floats](), 0
     while n_found < n:
@@ -120,7 +120,7 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Return a value with JSON types."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
@@ -131,7 +131,7 @@ def tokens() -> list[int]:
 
 
 def list_nodes(engine: Any, memory: bool) -> list[Record]:
-    """The nodes of a prompt's graph, and with a memory of one more token's."""
+    """Return the nodes of a prompt's graph; with a memory, also of one more token."""
     engine.run(batch(tokens(), outputs="last" if memory else "all"))
     if memory:
         engine.run(batch([1], first=N_TOKENS))

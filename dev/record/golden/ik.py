@@ -162,7 +162,7 @@ class Ik:
 
 
 def _beside(library: Path, name: str) -> Path:
-    """Another library of the same build."""
+    """Return another library of the same build."""
     return next(iter(sorted(library.resolve().parents[1].rglob(name))))
 
 
@@ -228,13 +228,13 @@ def record(library: Path, arch: str, variant: str, path: Path) -> int:
 
 
 def recorded() -> list[str]:
-    """The names of the models that there are lists of."""
+    """Return the names of the models with node lists."""
     return sorted(f"{p.parent.name}-{p.name[: -len(END)]}" for p in DATA.glob(f"*/*{END}"))
 
 
 @cache
 def nodes(arch: str, variant: str) -> Mapping[str, list[Record]]:
-    """Node lists by batch, as recorded."""
+    """Return the recorded node lists by batch."""
     found: dict[str, list[Record]] = json.loads(lzma.decompress(_file(arch, variant).read_bytes()))
     return found
 

@@ -63,7 +63,7 @@ class Judged:
 
 
 def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
-    """Every check; needs llama-cpp-python and an OpenCL device.
+    """Run every check; needs llama-cpp-python and an OpenCL device.
 
     types  tested types of QUANTIZED
     """

@@ -8,8 +8,8 @@ from ggml_py.inspection.dump import Record
 
 
 def with_gates_along_keys(nodes: list[Record]) -> list[Record]:
-    """The one thing that differs on purpose: for a single token, llama.cpp's builder without the
-    fused op lays gates per channel along the values, [1, S, ...]. A view and its EXP see it."""
+    """Return llama.cpp's nodes with our layout of gates, the one intentional difference. For one
+    token, llama.cpp's builder without the fused op has gates per channel as [1, S, ...]."""
     along: set[tuple[int, str]] = set()
     for node in (nodes := copy.deepcopy(nodes)):
         for t in (node, *node["src"]):

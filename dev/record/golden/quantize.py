@@ -171,7 +171,7 @@ _LINE = re.compile(r"^\[ *\d+/ *\d+\] (\S+) +- \[.*\], type = +(\w+), size = .*?
 
 
 def dry_run(tool: Path, path: Path, type: str, options: Sequence[str]) -> list[str] | None:
-    """The tensors' types in the order of the new file, by the real tool; None if it refuses."""
+    """Return the tensors' types in the new file by the real tool; None if it refuses."""
     command = [str(tool), "--dry-run", *options, str(path), type]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     found = [
@@ -185,7 +185,7 @@ def dry_run(tool: Path, path: Path, type: str, options: Sequence[str]) -> list[s
 
 
 def rows() -> tuple[Floats, Floats]:
-    """Rows of all kinds, as f16 has them [6, 512], and importance [512]."""
+    """Return rows of several distributions with f16 values [6, 512], and importance [512]."""
     rng = np.random.default_rng(7)
     x = rng.standard_normal((6, 512)) * 0.03
     x[1] = rng.standard_t(2, 512) * 0.02
@@ -199,7 +199,7 @@ def rows() -> tuple[Floats, Floats]:
 
 
 def quantized(library: Path) -> Callable[[GGMLType, Floats, Floats | None], npt.NDArray[np.uint8]]:
-    """The real ggml_quantize_chunk, of a libggml-base."""
+    """Return the real ggml_quantize_chunk, from libggml-base."""
     chunk = ctypes.CDLL(str(library)).ggml_quantize_chunk
     chunk.restype = ctypes.c_size_t
     i64, address = ctypes.c_int64, ctypes.c_void_p

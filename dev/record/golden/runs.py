@@ -15,7 +15,7 @@ from dev.tiny_models import Tiny
 
 
 def nodes(case: Case, **how: Any) -> Result:
-    """Nodes of a prompt and of one more token; rows of logits for both."""
+    """Record the nodes of a prompt and of one more token."""
     with case.open(nodes=True, **how) as engine:
         ids, first = case.prompt(engine), case.tiny.first
         engine.run(batch(ids, first, case.outputs))
@@ -25,7 +25,7 @@ def nodes(case: Case, **how: Any) -> Result:
 
 
 def logits(case: Case, **how: Any) -> Result:
-    """All of the prompt, then of tokens chosen greedily, one by one."""
+    """Return logits of the whole prompt, then of greedy tokens, one by one."""
     with case.open(**how) as engine:
         ids, first = case.prompt(engine), case.tiny.first
         engine.run(batch(ids, first, "all"))
@@ -61,7 +61,7 @@ def exact(case: Case, outputs: str = "") -> Result:
 
 
 def sequences(case: Case, **how: Any) -> Result:
-    """Several together, of different lengths; then one more token of each."""
+    """Run sequences of different lengths together; then one more token each."""
     n_seqs, most = case.tiny.sequences, min(case.tiny.prompt, 40)
     lengths = [most - 7 * s for s in range(n_seqs)]
     ids, first = [case.tokens(n, 1 + s) for s, n in enumerate(lengths)], case.tiny.first
@@ -101,7 +101,7 @@ def trunk(case: Case) -> Result:
 
 
 def draft(case: Case, **how: Any) -> Result:
-    """The NextN layer after a prompt, each token with the state before it; then one more draft.
+    """Run the NextN layer on a prompt, each token with the previous state; then one more draft.
     The states are random, of the size that norms give."""
     ids, values = case.tokens(case.tiny.prompt), {}
     h = drafts.random_states(len(ids), case.facts.state_width or case.tiny.keys["embedding_length"])
@@ -125,7 +125,7 @@ def encoder(case: Case) -> Result:
 
 
 def pooled(case: Case, kind: str, **how: Any) -> Result:
-    """Embeddings of several sequences: of each token, or of each sequence."""
+    """Return embeddings of several sequences: of each token, or of each sequence."""
     lengths = [case.tiny.prompt - 7 * s for s in range(case.tiny.sequences)]
     parts = [batch(case.tokens(n, 1 + s), outputs="all", seq=s) for s, n in enumerate(lengths)]
     with case.open(pooling=kind, n_seqs=len(parts), **how) as engine:

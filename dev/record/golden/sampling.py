@@ -183,6 +183,6 @@ def save(logits: dict[str, NDArray[np.float32]], results: dict[str, Any]) -> int
 
 @cache
 def load() -> dict[str, Any]:
-    """`inputs` by name, and `results` by "case/input": `drawn`, `first`, `last`."""
+    """Return `inputs` by name, and `results` by "case/input": `drawn`, `first`, `last`."""
     data: dict[str, Any] = json.loads(lzma.decompress(FILE.read_bytes()))
     return data

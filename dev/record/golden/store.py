@@ -37,7 +37,7 @@ class About:
 
 
 def recorded() -> list[tuple[str, str]]:
-    """Each (architecture, variant) that there is data of."""
+    """Return each recorded (architecture, variant)."""
     return sorted((p.parent.name, p.stem) for p in DATA.glob("*/*.json"))
 
 
@@ -65,7 +65,7 @@ def about(arch: str, variant: str) -> About:
 
 @cache
 def nodes(arch: str, variant: str) -> dict[str, list[Record]]:
-    """Node lists by run."""
+    """Return the node lists by run."""
     packed = (DATA / arch / f"{variant}.nodes.xz").read_bytes()
     lists: dict[str, list[Record]] = json.loads(lzma.decompress(packed))
     return lists

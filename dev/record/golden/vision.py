@@ -136,7 +136,7 @@ class RealEyes:
         return found
 
     def encode(self, one: NDArray[np.uint8]) -> list[Floats]:
-        """The rows of an image, each part's own. [n_tokens, n_embd]"""
+        """Return the rows [n_tokens, n_embd] of each part of an image."""
         mtmd, chunks = self.mtmd, self._chunks(mtmd_marker(self.mtmd), [one])
         n_embd = self.peer.api.llama_model_n_embd_inp(self.peer.model)
         found = []
@@ -171,7 +171,7 @@ def mtmd_marker(mtmd: Any) -> str:
 
 
 def images_of(tiny: TinyEyes, n: int) -> list[NDArray[np.uint8]]:
-    """n pictures of its sizes."""
+    """Return n images of the encoder's sizes."""
     return [image(*tiny.sizes[i % len(tiny.sizes)], seed=i) for i in range(n)]
 
 
@@ -208,5 +208,5 @@ def record(name: str, text: Path, mmproj: Path, tiny: TinyEyes) -> int:
 
 
 def plain(record: Record) -> Record:
-    """A node without the number of its graph."""
+    """Return a node without the number of its graph."""
     return {k: v for k, v in record.items() if k != "dec"}

@@ -42,7 +42,7 @@ def by_type(name: str, folder: Path) -> Iterator[str]:
 
 
 def large(name: str, folder: Path, patch: int) -> str:
-    """A line: how far rows are of an encoder of real width."""
+    """Return a line with the error of rows, for an encoder of real width."""
     tiny = every()[name]
     keys = {**tiny.keys, **LARGE[patch], "vision.patch_size": patch}
     if "vision.projector.scale_factor" in keys:
