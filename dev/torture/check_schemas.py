@@ -14,7 +14,7 @@ import sys
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0 if all answers are valid or cut, 1 if one is wrong."""
+    """Return 0 if all responses are valid or cut, 1 if any is wrong."""
     import llama_py
     from dev.torture.schemas.run import Told, answers, nth, summary
     from dev.torture.schemas.served import served

@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def one(name: str, seed: int, number: int, keep: Path | None) -> int:
-    """A case, without a limit on time and memory."""
+    """Run a single case, without a limit on time and memory."""
     from dev.torture.fuzz.judge import judge
     from dev.torture.fuzz.kind import find, numbered
 

@@ -126,7 +126,7 @@ class Story:
         return found
 
     def lines(self, at: int) -> list[str]:
-        """The file of each line that piece `at` runs."""
+        """Return the file of each line that piece `at` runs."""
         self._to(at)
         with Lines() as lines:
             self.ctx.decode(self.pieces[at], "all")
@@ -257,7 +257,7 @@ def _bombard(paths: Iterable[Path], seconds: float, threads: int) -> int:
 
 
 def main() -> int:
-    """0 if no line is broken."""
+    """Return 0 if every line passes."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("models", nargs="*", default=[None], metavar="MODEL.gguf")
     p.add_argument("--every", type=int, default=1, help="of so many lines only one")

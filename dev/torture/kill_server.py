@@ -98,7 +98,7 @@ class Killing:
     async def _live(
         self, client: httpx.AsyncClient, process: asyncio.subprocess.Process, chance: random.Random
     ) -> None:
-        """Clients until the end."""
+        """Run clients against a server until it is killed."""
         begun, end = asyncio.Event(), asyncio.Event()
         clients = [asyncio.ensure_future(self._saves(client, chance, begun, end))]
         clients += [asyncio.ensure_future(self._talks(client, chance, end)) for _ in range(2)]
@@ -193,7 +193,7 @@ class Killing:
 
 
 def prompt(length: int) -> list[int]:
-    """Another for each length, from its first token on."""
+    """Return a prompt that differs for each length, from its first token on."""
     return [300 + length, *range(300, 299 + length)]
 
 

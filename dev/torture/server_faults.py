@@ -168,7 +168,7 @@ class Check:
             self.expect(self.name in LOSES, f"{what}: {e!r}")
 
     async def _post(self, path: str, body: Any) -> httpx.Response | None:
-        """A response, which may be an error with its reason; None without any."""
+        """Return the response, or an error with a reason; None if the connection is lost."""
         try:
             found = await self.client.post(path, json=body, timeout=60)
         except httpx.HTTPError as e:

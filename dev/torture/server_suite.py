@@ -173,7 +173,7 @@ def main() -> int:
 
 
 def make_cache(tree: Path, hub: Path) -> None:
-    """All models, in the hub's own arrangement of files."""
+    """Write all models, in the file layout of the Hub's cache."""
     for asked, model in MODELS.items():
         repo, _, name = asked.partition(":")
         root = hub / f"models--{repo.replace('/', '--')}"
@@ -213,7 +213,7 @@ def in_parts(model: bytes, folder: Path) -> dict[str, bytes]:
 
 
 def write(path: Path, arch: str, variant: str, vocabulary: Path, more: dict[str, Any]) -> None:
-    """A tiny model with the vocabulary of another file."""
+    """Write a tiny model with the vocabulary of another file."""
     found = tiny.find(arch, variant)
     with GGUFFile.open(vocabulary) as file:
         words = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.")}
@@ -248,7 +248,7 @@ def serve_images(tests: Path) -> None:
 
 
 def image(name: str) -> bytes:
-    """A PNG of pixels that its name decides."""
+    """Return a PNG with pixels that depend on its name."""
     from PIL import Image
 
     rng, out = np.random.default_rng([*name.encode()]), io.BytesIO()

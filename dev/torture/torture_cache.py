@@ -109,7 +109,7 @@ class Place:
         )
 
     def load(self, **how: Any) -> dict[str, Any]:
-        """One process, to its end; it may take ten minutes on a busy machine."""
+        """Run one process to its end; this may take ten minutes on a busy machine."""
         return finished(self.start(**how))
 
     def objects(self) -> int:
@@ -129,7 +129,7 @@ def finished(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def kills(place: Place, how: argparse.Namespace) -> str:
-    """Processes that compile the same kernels are killed with all that they started."""
+    """Kill processes that compile the same kernels, with all their children."""
     rng, counts = random.Random(1), Counter[str]()
     began = time.monotonic()
     place.load()
@@ -167,7 +167,7 @@ def kill(process: subprocess.Popen[str], group: bool) -> None:
 
 
 def together(place: Place, how: argparse.Namespace) -> str:
-    """Processes that start at once compile each kernel once."""
+    """Start processes at once: they must compile each kernel only once."""
     results = [finished(p) for p in [place.start() for _ in range(PROCESSES)]]
     compiled = sum(r["compiled"] for r in results)
     assert compiled == KERNELS, compiled
@@ -235,7 +235,7 @@ def remount(at: Path, how: str) -> bool:
 
 
 def other_user(place: Place, how: argparse.Namespace) -> str:
-    """A cache of root's is closed to others; theirs is not loaded by root."""
+    """Check that others cannot use root's cache, and that root does not load their cache."""
     if os.geteuid():
         return "not run: needs root"
     place.load()

@@ -92,7 +92,7 @@ class Running:
             time.sleep(0.005)
 
     def left(self) -> list[psutil.Process]:
-        """Processes of this run, its launcher's too."""
+        """Return the processes of this run, including its launcher's."""
         return [p for p in psutil.process_iter() if _environ(p).get(MARK) == self.mark]
 
 
@@ -109,7 +109,7 @@ def _environ(process: psutil.Process) -> dict[str, str]:
 
 
 def rank_of(run: Running, rank: int) -> psutil.Process | None:
-    """The innermost process of a rank; None, if it is not there (any more)."""
+    """Return the innermost process of a rank; None if it does not exist."""
     found = None
     try:
         for child in psutil.Process(run.process.pid).children(recursive=True):

@@ -124,7 +124,7 @@ def _pair(key: str, value: Any) -> Pair:
 
 
 def _kind_of_all(values: Sequence[Any]) -> str:
-    """The least of 32 bits and of 64 that has all whole numbers."""
+    """Return the smallest type, from 32 bits up, for all integers of an array."""
     whole = [v for v in values if isinstance(v, int)]
     if any(v >= 2**32 for v in whole):
         return "u64"

@@ -76,7 +76,7 @@ def _run(case: Case) -> Verdict:
 
 
 def _where(error: BaseException) -> str:
-    """The innermost frame in the project."""
+    """Return the innermost frame in the project."""
     frames = [
         f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(ROOT))
     ]

@@ -31,7 +31,7 @@ class Kind(ABC):
 
     @abstractmethod
     def case(self, rng: Random) -> Case:
-        """The next case; `run` may use more of the random numbers."""
+        """Return the next case; `run` may draw more random numbers."""
 
 
 def names() -> list[str]:
@@ -40,7 +40,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Kind]:
-    """The class in the file of that name."""
+    """Return the class in the file of that name."""
     module = import_module(f"{kinds.__name__}.{name}")
     classes = [v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Kind)]
     return next(c for c in classes if c.__module__ == module.__name__)

@@ -110,7 +110,7 @@ class Start:
 
 
 def _other(rng: Random, old: Any) -> Any:
-    """A value that may make sense."""
+    """Return another value of the same type, possibly valid."""
     if isinstance(old, bool):
         return not old
     if isinstance(old, list | tuple):
@@ -126,7 +126,7 @@ def _other(rng: Random, old: Any) -> Any:
 
 
 def starts() -> Iterator[Start]:
-    """All that are small."""
+    """Yield all small tiny models."""
     for arch, variant in tiny.every():
         start = Start(arch, variant, tiny.find(arch, variant))
         if start.nbytes <= LARGEST:
@@ -134,7 +134,7 @@ def starts() -> Iterator[Start]:
 
 
 def memories(folder: Path) -> list[Path]:
-    """Files of tiny models, the smallest of each kind of memory."""
+    """Write tiny models, the smallest of each type of memory, and return their files."""
     return [start.write(folder) for start in _of_each_memory()]
 
 

@@ -265,7 +265,7 @@ def data(rng: Random, image: Image, keys: Sequence[str]) -> str:
 
 
 def layout(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """Counts, version, magic, alignment."""
+    """Change counts, version, magic or alignment."""
     what = rng.choice(("n_kv", "n_tensors", "version", "magic", "alignment", "said alignment"))
     if what in ("n_kv", "n_tensors"):
         true = len(image.pairs if what == "n_kv" else image.tensors)
@@ -289,7 +289,7 @@ def layout(rng: Random, image: Image, keys: Sequence[str]) -> str:
 
 
 def cut(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """Ends where something ends, or one byte before or after."""
+    """Cut the file near the end of an element, or append bytes."""
     ends, at = [0], 0
     for piece in image.pieces():
         at += len(piece)
@@ -302,7 +302,7 @@ def cut(rng: Random, image: Image, keys: Sequence[str]) -> str:
 
 
 def flips(rng: Random, image: Image, keys: Sequence[str]) -> str:
-    """Some bytes of the head."""
+    """Change some bytes of the header."""
     head = sum(map(len, image.pieces()[: 4 + len(image.pairs) + len(image.tensors)]))
     told = []
     for _ in range(rng.randint(1, 4)):

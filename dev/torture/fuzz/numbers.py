@@ -59,7 +59,7 @@ def fits(kind: str, n: int) -> bool:
 
 
 def integer(rng: Random, near: int | None = None) -> int:
-    """One from the list, or one near another."""
+    """Return an integer from the list, or derived from `near`."""
     if near is not None and rng.random() < 0.5:
         changed = (near + 1, near - 1, near * 2, near // 2, near * 3, near + 2, -near, near * 256)
         return rng.choice([n for n in changed if -(2**63) <= n < 2**64])
@@ -74,7 +74,7 @@ def integer_kind(rng: Random, n: int) -> str:
 
 
 def floating(rng: Random, near: float | None = None) -> tuple[str, float]:
-    """A type and a value."""
+    """Return a type and a float."""
     value = rng.choice(FLOATS)
     if near is not None and math.isfinite(near) and rng.random() < 0.3:
         value = near * rng.choice((-1, 0.5, 2, 1e3, 1e-3, 1e12, 1e-12))
@@ -83,7 +83,7 @@ def floating(rng: Random, near: float | None = None) -> tuple[str, float]:
 
 
 def scalar(rng: Random, near: Any = None) -> tuple[str, Any]:
-    """(type, value) of any kind."""
+    """Return a random (type, value) of any type."""
     kind = rng.choice(("int", "int", "float", "text", "bool"))
     if kind == "int":
         n = integer(rng, near if type(near) is int else None)
@@ -105,6 +105,6 @@ def kind_of(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """On one line, and short."""
+    """Return a short text of one line."""
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

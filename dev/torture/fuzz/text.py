@@ -9,7 +9,7 @@ MOST = 4000  # characters
 
 
 def damaged(rng: Random, text: str, parts: Sequence[str]) -> str:
-    """The text with some of its spans cut, doubled, moved or replaced by parts."""
+    """Return the text with some spans cut, repeated, or replaced by parts."""
     for _ in range(rng.choice((0, 1, 1, 2, 3, 8))):
         a, b = sorted((rng.randint(0, len(text)), rng.randint(0, len(text))))
         b = min(b, a + rng.choice((0, 1, 3, 40)))

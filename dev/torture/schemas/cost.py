@@ -43,7 +43,7 @@ def main(paths: Sequence[str]) -> None:
 
 
 def _chosen(tokenizer: Tokenizer, constraint: dict[str, Any]) -> float:
-    """Microseconds of a token, the median."""
+    """Return the median microseconds of a token."""
     sampler = Sampler(SamplingParams(seed=1, **constraint), tokenizer.n_vocab, tokenizer)
     rows = _rows(tokenizer.n_vocab)
     took = []

@@ -24,7 +24,7 @@ NODES = ("object", "object", "object", "array", "array", "tuple", "anyOf", "ref"
 
 
 def schema(number: int) -> Schema:
-    """The schema of a number. All of its texts and lists end."""
+    """Return the schema of a number. All its strings and lists are bounded."""
     made = _Maker(Random(f"schema {number}"))
     found = made.node(made.rng.choice((1, 2, 2, 3)))
     return {**found, "$defs": made.defs} if made.defs else found

@@ -65,7 +65,7 @@ def answer(model: Model, number: int, way: str, max_tokens: int) -> Told:
 
 
 def shuffled(number: int) -> Any:
-    """A logits processor that adds noise."""
+    """Return a logits processor that adds seeded noise."""
     rng = np.random.default_rng(number)
 
     def process(ids: Sequence[int], logits: Any) -> Any:

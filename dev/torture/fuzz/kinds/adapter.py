@@ -63,7 +63,7 @@ def adapter(model: Model, rng: Random) -> Image:
 
 
 def vector(model: Model, rng: Random) -> Image:
-    """Directions of some layers."""
+    """Return a control vector with directions of some layers."""
     image = Image(pairs_of({"general.architecture": "controlvector"}))
     n = model.hparams.n_embd
     for il in range(1, rng.randint(2, 4)):

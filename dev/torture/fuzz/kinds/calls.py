@@ -108,7 +108,7 @@ def _batch(rng: Random) -> dict[str, Any]:
 
 
 def _error_of(ctx: Context, name: str, args: Any) -> GGMLError | None:
-    """Why a call was refused; the context must go on after it."""
+    """Return the error of a refused call; the context must work after it."""
     try:
         _do(ctx, name, args)
     except GGMLError as error:

@@ -59,7 +59,7 @@ class Grammars(Kind):
 
 
 def answered(rng: Random, tokenizer: Any, **params: Any) -> str:
-    """Some tokens that a constraint lets through."""
+    """Sample some tokens under a constraint."""
     seed = rng.randrange(1 << 30)
     sampler = Sampler(SamplingParams(seed=seed, **params), tokenizer.n_vocab, tokenizer)
     if not any(params.values()):

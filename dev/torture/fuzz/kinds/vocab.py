@@ -129,7 +129,7 @@ class Vocabularies(Kind):
         return f"{one.__name__}: {one(rng, image, keys)}"
 
     def _charsmap(self, rng: Random, image: Image) -> str:
-        """Bytes at random after a size that may be right."""
+        """Write random bytes after a size that may be correct."""
         n = 4 * rng.randrange(1, 40)
         size = n if rng.random() < 0.8 else rng.choice((0, 3, 5, 2**31, 2**32 - 1))
         units = b"".join(self._unit(rng, n).to_bytes(4, "little") for _ in range(n // 4))
