@@ -62,7 +62,7 @@ TOLD = re.compile(r"(?<!/)\bllama\.cpp\b")
 
 
 def table() -> str:
-    """The whole file: a row for each architecture that has a tiny model."""
+    """Return the page: a row for each architecture with a tiny model."""
     variants: dict[str, list[str]] = {}
     for arch, variant in tiny.every():
         variants.setdefault(arch, []).append(variant)

@@ -54,7 +54,7 @@ def _with_image(folder: Path) -> None:
 
 
 def _drawn(path: Path) -> Path:
-    """A sun above the sea."""
+    """Draw a boat and a sun above the sea."""
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", (320, 200), "#9fd3ee")

@@ -94,7 +94,7 @@ def say(t: PseudoTerminal, text: str, n: int) -> None:
 
 
 def run(name: str) -> PseudoTerminal:
-    """A scene, to its end; its terminal."""
+    """Run a scene to its end and return its terminal."""
     command, scene = SCENES[name]
     with tempfile.TemporaryDirectory() as empty:
         env = {"XDG_DATA_HOME": empty, "PYTHONWARNINGS": "ignore"}
@@ -110,7 +110,7 @@ def run(name: str) -> PseudoTerminal:
 
 
 def svg(terminal: PseudoTerminal, name: str) -> str:
-    """The screen as a picture."""
+    """Return the screen as an SVG image."""
     from rich.console import Console
     from rich.terminal_theme import MONOKAI
     from rich.text import Text

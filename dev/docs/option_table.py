@@ -31,7 +31,7 @@ a class of `llama_py.params`, with the fields as keywords, or of a command's mod
 
 
 def table() -> str:
-    """The whole file: a section for each dataclass, a row for each field that has flags."""
+    """Return the page: a section per dataclass, and a row per field with flags."""
     sections: dict[type[Params], dict[Field[Any], Option]] = {}
     commands: dict[Field[Any], list[str]] = {}
     for parser in (p for module in MODULES for p in _parsers(module.parser())):
@@ -70,7 +70,7 @@ def _default(f: Field[Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """`<` would begin a tag, and `\\` take the next character's meaning."""
+    """Escape `<`, which would begin a tag, and `\\`, which would escape the next character."""
     return text.replace("\\", r"\\").replace("<", r"\<")
 
 

@@ -39,7 +39,7 @@ TABLE = """
 
 
 def order(package: str) -> list[str]:
-    """The rooms of a package's contract, the lowest first."""
+    """Return the rooms of a package's contract, the lowest first."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     found = re.search(rf'name = "rooms of {package}"\n.*?layers = \[(.*?)\]', text, re.DOTALL)
     assert found is not None

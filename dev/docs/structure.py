@@ -46,7 +46,7 @@ class Module:
 
 
 def modules(tree: Path, package: str) -> list[Module]:
-    """The files of a package that git knows."""
+    """Return the files of a package that git tracks."""
     for parent in PARENTS:
         if (tree / parent / package).is_dir():
             base = tree / parent
@@ -63,7 +63,7 @@ def modules(tree: Path, package: str) -> list[Module]:
 
 
 def imports(module: Module, known: Iterable[str]) -> Iterator[str]:
-    """Modules of the same package that a module imports anywhere."""
+    """Yield modules of the same package that a module imports anywhere."""
     package = module.name.partition(".")[0]
     for node in ast.walk(ast.parse(module.text)):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -76,7 +76,7 @@ def imports(module: Module, known: Iterable[str]) -> Iterator[str]:
 
 
 def arrows(of: list[Module]) -> Mapping[str, set[str]]:
-    """The rooms that each room imports."""
+    """Return the rooms that each room imports."""
     rooms = {m.name: m.room for m in of}
     found: dict[str, set[str]] = defaultdict(set)
     for m in of:
@@ -85,7 +85,7 @@ def arrows(of: list[Module]) -> Mapping[str, set[str]]:
 
 
 def floors(below: Mapping[str, set[str]]) -> tuple[int, int]:
-    """The number of floors, and of arrows that are part of a circle."""
+    """Return the number of floors, and the number of arrows in circles."""
     reach = {room: set(direct) for room, direct in below.items()}
     for middle in reach:
         for room in reach:

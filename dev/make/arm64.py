@@ -109,7 +109,7 @@ def install(python: Path) -> None:
 
 
 def run(command: Sequence[str], **variables: str) -> None:
-    """Shows the command and how long it took; ends the script if it fails."""
+    """Run a command, and print it with its time; end the script if it fails."""
     print(f"+ {' '.join(command)}", file=sys.stderr, flush=True)
     start = time.perf_counter()
     done = subprocess.run(command, env={**os.environ, **variables}, check=False)

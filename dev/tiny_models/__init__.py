@@ -129,12 +129,12 @@ def metadata(arch: str, tiny: Tiny) -> dict[str, Any]:
 
 
 def write(arch: str, variant: str, folder: Path) -> Path:
-    """The file `arch-variant.gguf`, F32."""
+    """Write the file `arch-variant.gguf`, F32."""
     return write_file(folder / f"{arch}-{variant}.gguf", arch, find(arch, variant))
 
 
 def write_file(path: Path, arch: str, tiny: Tiny) -> Path:
-    """A file of any architecture, F32."""
+    """Write a file of any architecture, F32."""
     from dev.tiny_models._file import gguf
     from dev.tiny_models._invent import tensors
 

@@ -48,7 +48,7 @@ class Invented(dict[str, TensorInfo]):
             self.declare(name, ne, True)
 
     def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
-        """The model wants this tensor."""
+        """Create the TensorInfo of a tensor that the model declares."""
         if name not in self.keys() and (needed or self.wanted(name)):
             ne4 = shape4(ne)
             type = I64 if name in NUMBERS else I32 if _fits(name, self.tiny.table) else F32
@@ -62,7 +62,7 @@ class Invented(dict[str, TensorInfo]):
         return _fits(name, self.tiny.keep) or not _fits(name, left_out)
 
     def __contains__(self, name: object) -> bool:
-        """The model asks before it declares, to choose between forms."""
+        """Return True if the model may declare this tensor; it chooses its variant by that."""
         return name in self.keys() or (isinstance(name, str) and self.wanted(name))
 
 
@@ -71,7 +71,7 @@ def _fits(name: str, patterns: Any) -> bool:
 
 
 def shapes(arch: str, tiny: Tiny) -> dict[str, tuple[int, ...]]:
-    """Names, in their order, and shapes, ggml's four dimensions."""
+    """Return tensor shapes (ggml's four dimensions) by name, in order."""
     infos, kind = Invented(tiny), architecture(arch)
     hp = kind.HParams(metadata(arch, tiny), arch)
     kind(hp, Weights(infos, f"tiny {arch}"), load_mtp=True)
@@ -79,9 +79,9 @@ def shapes(arch: str, tiny: Tiny) -> dict[str, tuple[int, ...]]:
 
 
 def values(tiny: Tiny, name: str, ne: tuple[int, ...]) -> NDArray[Any]:
-    """Random values out of the tensor's name, flat: sums of four 16-bit numbers, nearly normal.
+    """Return flat random values from the tensor's name: sums of four 16-bit numbers, nearly normal.
 
-    Bits of a counter-based generator and IEEE's four operations give the same everywhere.
+    Bits of a counter-based generator and IEEE's four operations give the same on every machine.
     """
     n = math.prod(ne)
     if name in NUMBERS:

@@ -66,7 +66,7 @@ MEAN = {"*.ln?.weight": 1.0, "*_ln.weight": 1.0, "*.ls?.weight": 1.0, "*.out_sca
 
 
 def every() -> dict[str, TinyEyes]:
-    """Each by the name of its projector."""
+    """Return the encoders by the names of their projectors."""
     names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
     return {k: v for name in names for k, v in import_module(f"{__name__}.{name}").TINY.items()}
 
@@ -87,7 +87,7 @@ def tensors(name: str, tiny: Tiny) -> Mapping[str, NDArray[Any]]:
 
 
 def text_of(tiny: TinyEyes) -> tuple[str, str]:
-    """The tiny text model that an encoder is for: architecture and variant."""
+    """Return architecture and variant of the encoder's tiny text model."""
     if tiny.like:
         return text_of(every()[tiny.like])
     n_embd = tiny.keys["vision.projection_dim"]
@@ -103,7 +103,7 @@ def _takes(case: tuple[str, str], n_embd: int) -> bool:
 
 
 def write(name: str, folder: Path, tiny: Tiny | None = None) -> Path:
-    """The file of one, F32."""
+    """Write the file of an encoder, F32."""
     tiny = tiny or every()[name]
     path = folder / f"mmproj-{name}.gguf"
     path.write_bytes(gguf(metadata(name, tiny), tensors(name, tiny)))

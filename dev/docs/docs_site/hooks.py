@@ -93,7 +93,7 @@ def _families() -> list[str]:
 
 
 def _linked(page: str) -> Iterator[str]:
-    """Files outside docs/ that a page links to, as paths from the root."""
+    """Yield files outside docs/ that a page links to, as paths from the root."""
     for part in FENCE.split((ROOT / page).read_text()):
         for link in () if part[:3] in ("```", "~~~") else LINK.finditer(part):
             path, _ = _target(page, link[2])

@@ -47,7 +47,7 @@ class Agreement:
 
 @torch.no_grad()
 def engine(model: Model, path: Path, ids: torch.Tensor) -> Agreement:
-    """llama-py running the file at `path` against `model` on the tokens `ids`."""
+    """Compare llama-py with the file at `path` against `model` on the tokens `ids`."""
     model.eval()
     expected = model(ids[None])[0][0].numpy()
     context = llama_py.load(path).context(n_ctx=WINDOW)

@@ -30,7 +30,7 @@ def read(path: Path) -> Corpus:
 
 
 def windows(ids: Tensor, batch: int, length: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Endless (inputs, targets), both [batch, length]: random windows and the same one token on."""
+    """Yield endless random (inputs, targets), both [batch, length]; targets are one token later."""
     rng = torch.Generator().manual_seed(seed)
     while True:
         at = torch.randint(len(ids) - length, (batch,), generator=rng)

@@ -31,7 +31,7 @@ def sequential(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tens
 
 
 def chunked(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
-    """The same, 64 tokens at a time: a triangular solve inside a chunk, a loop between chunks."""
+    """Compute the rule in chunks of 64 tokens: a triangular solve per chunk, a loop over chunks."""
     n_tokens, size = q.shape[2:]
     q, k, v, g, beta = (_to_chunks(x) for x in (q * size**-0.5, k, v, g, beta[..., None]))
     g = g.cumsum(-1)
@@ -62,7 +62,7 @@ def _to_chunks(x: Tensor) -> Tensor:
 
 
 def largest_difference() -> float:
-    """Largest difference of the two forms on 150 random float64 tokens; raises above 1e-10."""
+    """Return the largest difference of both variants on 150 random tokens; raise above 1e-10."""
     rng = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:

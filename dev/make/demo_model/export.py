@@ -47,7 +47,7 @@ def write(model: Model, vocabulary: Vocabulary, path: Path, kind: str) -> None:
 
 @torch.no_grad()
 def load(path: Path) -> Model:
-    """The torch model with the weights of a file made by `write` (dequantized)."""
+    """Return the torch model with the dequantized weights of a file from `write`."""
     model = Model(Config())
     stored = {t.name: t for t in gguf.GGUFReader(path).tensors}
     for name, view in views(model):
@@ -62,7 +62,7 @@ def load(path: Path) -> Model:
 
 
 def views(model: Model) -> Iterator[tuple[str, Tensor]]:
-    """(name in the file, part of a parameter that holds it); ssm_a's part holds log(-ssm_a)."""
+    """Yield (name in the file, part of a parameter); ssm_a's part has log(-ssm_a)."""
     yield "token_embd.weight", model.embd.weight
     yield "output_norm.weight", model.out_norm.weight
     nextn, n = model.mtp, model.c.n_layer

@@ -63,7 +63,7 @@ class RMSNorm(nn.Module):
 
 
 def linear(n_in: int, n_out: int, gain: float = 0.5) -> nn.Linear:
-    """A matrix without bias, normal with standard deviation gain / sqrt(n_in)."""
+    """Return a matrix without bias, normal with standard deviation gain / sqrt(n_in)."""
     layer = nn.Linear(n_in, n_out, bias=False)
     nn.init.normal_(layer.weight, std=gain * n_in**-0.5)
     return layer
@@ -99,7 +99,7 @@ class DeltaNet(nn.Module):
         return self.out((self.norm(o) * F.silu(self.gate(x).view(o.shape))).flatten(2))
 
     def convolve(self, y: Tensor) -> Tensor:
-        """Every channel of [batch, tokens, channels] with its own last d_conv inputs, then SiLU."""
+        """Convolve each channel of [batch, tokens, channels] over d_conv inputs; apply SiLU."""
         n_tokens, width = y.shape[1], self.c.d_conv
         y = F.pad(y, (0, 0, width - 1, 0))
         return F.silu(sum(y[:, j : j + n_tokens] * self.conv[:, j] for j in range(width)))
@@ -230,7 +230,7 @@ class Model(nn.Module):
         self.drop = nn.Dropout(c.dropout)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """ids [batch, tokens] -> trunk and MTP logits, both [batch, tokens, n_vocab].
+        """Return trunk and MTP logits, both [batch, tokens, n_vocab], for ids [batch, tokens].
 
         Both rows at index t predict token t + 1.
         """
@@ -243,5 +243,5 @@ class Model(nn.Module):
         return F.linear(hidden, self.embd.weight), F.linear(draft, self.embd.weight)
 
     def moes(self) -> list[MoE]:
-        """Every mixture of experts, the MTP layer's last."""
+        """Return every mixture of experts, the MTP layer's last."""
         return [m for m in self.modules() if isinstance(m, MoE)]

@@ -42,7 +42,7 @@ def with_template(path: Path, template: str | None = TEMPLATE) -> bytes:
 
 
 def _entry(template: str) -> bytes:
-    """The key and its value, a text."""
+    """Return the bytes of the key and its value, a string."""
     kind = 8  # GGUF's string
     key, value = KEY.encode(), template.encode()
     return b"".join(

@@ -45,7 +45,7 @@ class Vocabulary:
 
 
 def vocabulary(tokenizer: tk.Tokenizer) -> Vocabulary:
-    """The parts of a trained tokenizer that go into the file."""
+    """Return the parts of a trained tokenizer for the file."""
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     ids = tokenizer.get_vocab()
     return Vocabulary(

@@ -54,7 +54,7 @@ class Recipe:
 
 
 def optimizer(model: Model, r: Recipe) -> torch.optim.Optimizer:
-    """AdamW; norms, gates and convolutions do not decay."""
+    """Return AdamW with weight decay, except for norms, gates and convolutions."""
     matrices, others = [], []
     for name, p in model.named_parameters():
         (matrices if p.dim() >= 2 and "conv" not in name else others).append(p)
@@ -66,7 +66,7 @@ def optimizer(model: Model, r: Recipe) -> torch.optim.Optimizer:
 
 
 def losses(model: Model, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Trunk, MTP and load-balance loss of a batch.
+    """Return trunk, MTP and load-balance loss of a batch.
 
     The MTP layer learns half from the text and half from the trunk's own distribution, because
     drafts are accepted if they agree with the trunk.
@@ -81,7 +81,7 @@ def losses(model: Model, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def steps(model: Model, ids: Tensor, r: Recipe) -> Iterator[tuple[int, list[float]]]:
-    """Train; yields the step just done and the smoothed trunk, MTP and balance losses."""
+    """Train; yield each step and the smoothed trunk, MTP and balance losses."""
     opt, smooth = optimizer(model, r), None
     batches = data.windows(ids, r.batch, WINDOW, r.seed)
     for step in range(1, min(r.steps, r.stop) + 1):
@@ -136,7 +136,7 @@ def report(model: Model, bpe: tk.Tokenizer, held_out: Tensor, seed: int) -> None
 
 
 def run(corpus_file: Path, out: Path, r: Recipe) -> None:
-    """The whole recipe: tokenizer, network, checks, training, files."""
+    """Run the whole recipe: tokenizer, network, checks, training, files."""
     torch.set_num_threads(r.threads)
     torch.manual_seed(r.seed)
     corpus, c = data.read(corpus_file), Config()
