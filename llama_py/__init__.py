@@ -96,8 +96,8 @@ def load(
     device: str | Device | Sequence[str | Device] = "cpu",
     **options: Unpack[LoadOptions],
 ) -> Model:
-    """Load a model on a device (`cpu`, `ref`, ...), or on a list of them; the demo model without a
-    path.
+    """Load a model on a device (`cpu`, `ref`, ...), or on a list of devices; the demo model without
+    a path.
 
     options are the fields of `llama_py.ModelParams`.
 

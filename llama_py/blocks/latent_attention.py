@@ -1,9 +1,9 @@
 """Latent attention (the part that models/deepseek2.cpp, kimi-linear.cpp and kimi-k3.cpp have in
 common).
 
-Keys and values of all heads are computed from one latent vector per token. The cache stores the
-latent vector (queries and results are then projected into its space, "absorbed"), or, for older
-files with both projections in one matrix, the keys and values of every head.
+Keys and values of all heads are computed from one latent vector per token. The cache stores that
+vector; queries and results are projected into its space ("absorbed"). For older files with both
+projections in one matrix, it stores the keys and values of every head.
 """
 
 from __future__ import annotations

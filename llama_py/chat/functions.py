@@ -41,7 +41,7 @@ _TOLD = r"^\s*(?::param\s+(?:\S+\s+)?)?{name}(?:\s*\([^)]*\))?\s*:\s*(.+)$"
 def tool_of(function: Function) -> Schema:
     """Return a tool: the function's name, the first paragraph of its docstring, and its parameters.
 
-    Types are str, int, float, bool, None, Literal, Enum of str, list, dict, and unions of these;
+    Types are str, int, float, bool, None, Literal, Enum of str, list, dict, and their unions;
     a parameter without annotation takes any type. Lines `name: text` of the docstring describe
     parameters. Raises ModelError for other types, *args, **kwargs, and functions without a name.
     """

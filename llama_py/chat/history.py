@@ -1,9 +1,9 @@
 """Repairs of conversations that the API allows but a template refuses or cuts.
 
 Examples are system messages in the middle, two messages of one role in sequence, and several calls
-in a message: templates raise errors for some of these, or drop a message. If the template accepts a
-conversation, it is unchanged, and its prompt equals llama.cpp's. Otherwise, repairs are tried in
-order; a repair is kept if the template then gets further.
+in a message: templates may raise errors, or drop a message. If the template accepts a conversation,
+it is unchanged, and its prompt equals llama.cpp's. Otherwise, repairs are tried in order; a repair
+that lets the template get further is preserved.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def render_history(messages: list[Message], render: Render) -> str:
 def _repaired(messages: list[Message], refused: ModelError, render: Render) -> str:
     """Return the first prompt that the template renders, or "".
 
-    A repair that changes the error is kept. If no other repair remains, they are combined.
+    A repair that changes the error is preserved. If no other repair remains, they are combined.
     """
     left, kept = list(REPAIRS), set[Repair]()
     combined = False
@@ -115,7 +115,7 @@ def gather_results(messages: list[Message]) -> list[Message]:
 
 
 def place_system(messages: list[Message]) -> list[Message]:
-    """Join the first system messages; later ones become user messages."""
+    """Join the first system messages; later system messages become user messages."""
     n = next((i for i, m in enumerate(messages) if m["role"] not in SYSTEM), len(messages))
     found = messages[:n]
     if n > 1:

@@ -8,7 +8,7 @@ Jinja:
 * A whole float is `2` by `tojson`, `string` and `safe`, `2.0` if printed.
 * `split()` splits at each space and keeps empty pieces; `%` has the sign of the dividend.
 
-It follows Jinja in these points, because model authors test with Jinja: a printed list or
+In other points it behaves like Jinja, because model authors test with Jinja: a printed list or
 dictionary is Python's literal (llama.cpp joins a list's items and prints no dictionary), floats
 keep all digits (1000000, which llama.cpp writes as 1e+06; it cuts to six),
 `tojson(sort_keys=true)` works.

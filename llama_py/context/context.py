@@ -68,7 +68,7 @@ class Context(Closing, Accompanied, Watched):
     n_followed  number of batches on the fast path of next tokens
     """
 
-    if not TYPE_CHECKING:  # a descriptor would hide the types of these attributes
+    if not TYPE_CHECKING:  # a descriptor would hide the attributes' types
         cparams, gtype, on_graph, _cvec, _encoded, _head = (Setting() for _ in range(6))
 
     @takes(ContextParams)
@@ -170,7 +170,7 @@ class Context(Closing, Accompanied, Watched):
 
         tokens   ids that continue sequence `seq_id`, or a Batch
         logits   tokens to return logits for, unless the batch specifies them
-        copy     False: rows are read-only, and valid until the context computes again
+        copy     False: rows are read-only, and valid until the next computation
 
         Raises ContextError before the computation if the batch is malformed or does not fit, and
         if another thread decodes: create one context per thread. After Ctrl-C or an error,

@@ -73,7 +73,7 @@ class Watched(ABC):
         return Unembedding(self._full_graph, self.model.devices)
 
     def set_embeddings_layer_inp(self, layers: Iterable[int]) -> None:
-        """Set the layers whose inputs decode returns in `layer_inp`; n_layer: the last layer's
+        """Set the layers with inputs that decode returns in `layer_inp`; n_layer: the last layer's
         result. ContextError for a model that does not provide them."""
         wanted, hp = tuple(sorted(set(layers))), self.model.hparams
         found = self._full_graph(1).t_layer_inp if wanted else {}

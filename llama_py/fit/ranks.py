@@ -81,7 +81,7 @@ def fit_ranks(
     repack     weights are repacked
 
     Raises BackendError for a division that does not match the number of ranks. If no division
-    fits, return the one that lacks the least memory, with `fits` False.
+    fits, return the plan with the smallest lack of memory, with `fits` False.
     """
     plan = _Plans(file, memory, margin, dict(model or {}), dict(context or {}), repack)
     if n_ctx is not None:
@@ -121,7 +121,7 @@ class _Plans:
         return placement_of(devices, ModelParams(**{**self.model, "tensor_split": shares}))
 
     def _model(self, shares: Sequence[float]) -> PlannedModel:
-        """Return the model with these shares, cached for the last shares."""
+        """Return the model with these shares; the last model is cached."""
         key = tuple(shares)
         if key not in self._models:
             self._models = {key: PlannedModel(self.file, self._placement(shares), **self.model)}

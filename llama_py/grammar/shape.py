@@ -87,7 +87,7 @@ class Regular:
 
 class RuleSizes:
     """rules   rules of parts; the first is the root
-    leaves  lexemes and tokens by number; texts: regular expressions of the leaves
+    leaves  lexemes and tokens by number; texts: their regular expressions
     """
 
     def __init__(self, regular: Regular, cut: Collection[str], cut_all: bool = False) -> None:

@@ -72,7 +72,7 @@ class LoadOptions(TypedDict, total=False):
 
 
 def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) -> Placement:
-    """Return the placement on these devices, as specified by the options."""
+    """Return the placement on these devices for the options."""
     mode = SAME_MODE.get(p.split_mode, p.split_mode)
     parallel = Parallel.of(p.parallel) if p.parallel else None
     if parallel is not None:
@@ -319,7 +319,7 @@ class Loaded(Closing):
 
     @property
     def eyes(self) -> ImageEncoder:
-        """The model's image encoder. ModelError if none is loaded."""
+        """The model's image encoder; ModelError without one."""
         if self.vision is None:
             raise ModelError(
                 "there is an image, but the model has no eyes; give the mmproj file that belongs"

@@ -158,7 +158,7 @@ class CompressedMemory(NumberedStates):
         self.held[seq_id] = Held(n_dirty=self.held[seq_id].n_dirty)
 
     def _rm_elsewhere(self, seq_id: int, p0: int, p1: int) -> bool:
-        """Return False for positions before the last one, since later keys depend on them."""
+        """Return False for positions before the last, since later keys depend on such positions."""
         held = self.held[seq_id]
         if p0 >= p1:
             return True
@@ -168,7 +168,7 @@ class CompressedMemory(NumberedStates):
         return True
 
     def _roll_back(self, seq_id: int, back: int) -> bool:
-        """Roll back to a snapshot; again only after tokens were decoded from it."""
+        """Roll back to a snapshot; a second time only after decoding further tokens."""
         held = self.held[seq_id]
         if back > held.n_back:
             return False

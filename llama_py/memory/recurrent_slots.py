@@ -214,7 +214,7 @@ class RecurrentSlots(StateMemory):
         """Copy states between rows (old, new); read all before writing the first."""
 
     def _roll_back(self, seq_id: int, back: int) -> bool:
-        """Roll back to a snapshot; again only after tokens were decoded from it."""
+        """Roll back to a snapshot; a second time only after decoding further tokens."""
         cell = self.cells[self.cells[seq_id].tail]
         if back > cell.n_back:
             return False

@@ -51,9 +51,9 @@ class SlotMemory(NumberedStates):
     [d_conv - 1, conv_dim], then the state [S, S, H] with the value index as fast dimension.
 
     With n_rs_seq there are checkpoints of every slot: `per_step_conv_l%d` [(n_rs_seq + 1) *
-    n_embd_r, size] and `per_step_ssm_l%d` [n_rs_seq * n_embd_s, size]. A ubatch of T tokens, more
-    than one and at most n_rs_seq + 1, writes inputs and states after each token, except the last
-    state, which is in the row. If devices share a layer, each has `cache_s_l%d.%d`.
+    n_embd_r, size] and `per_step_ssm_l%d` [n_rs_seq * n_embd_s, size]. A ubatch of 2 to
+    n_rs_seq + 1 tokens writes inputs and states after each token, except the last state, which is
+    in the row. If devices share a layer, each has `cache_s_l%d.%d`.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Architectures, one file each, found by name and imported when a model needs them.
 
-The file of an architecture is its name with `-` as `_` (names with `_` are read from the file, from
+The file of an architecture is its name with `-` as `_` (names with `_` are found by the file's line
 `arch =`). Files that start with `_` are shared parts.
 A separate package adds an architecture by an entry point in the group `llama_py.models`: its name
 is the architecture's, its value a module with a subclass of `Architecture`. Scripts and notebooks

@@ -2,9 +2,9 @@
 this or an earlier layer's indexer chooses; four residual streams, experts after the first layers
 (models/glm5-next.cpp).
 
-NextN layers are ignored: llama.cpp has no graph for them yet. If llama.cpp would crash, the weights
-decide: a delta net may have one matrix for queries, keys and values. Files without attention to the
-tokens after the last pool are refused: llama.cpp returns NaN for the first tokens.
+NextN layers are ignored: llama.cpp has no graph for NextN yet. If llama.cpp would crash, the
+weights decide: a delta net may have one matrix for queries, keys and values. Files without
+attention to the tokens after the last pool are refused: llama.cpp returns NaN at the start.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MOST_STEPS = 1000  # each is several nodes if they are not fused
 
 class Glm5NextHParams(BoundedKimiHParams):
     """indexer_...   heads of the indexer; indexer_kpool  tokens of a pool, indexer_top_k  number of
-                 tokens to choose, in whole pools, in addition to those after the last pool
+                              tokens to choose, in whole pools, plus the tokens after the last pool
     indexer_types   by layer: 1 has an indexer, 0 uses the choice of the last indexer
     swiglu_clamp_...   limits of gates of routed and of shared experts, by layer; 0: no limit
     hc_eps, hc_n_iter  of the matrices that mix residual streams
@@ -110,7 +110,7 @@ class Glm5NextHParams(BoundedKimiHParams):
         return max(sizes, default=0) * self.n_expert_shared
 
     def _indexers(self, keys: Keys) -> Iterator[int]:
-        """Yield for each layer the last layer up to it with an indexer, or -1 for a delta net."""
+        """Yield the last layer with an indexer for each layer, or -1 for a delta net."""
         last = -1
         for il in range(self.n_layer):
             if self.is_recr(il):

@@ -28,7 +28,7 @@ HALF_ROOT = 2**0.5 / 2
 
 
 class GrokHParams(RoutedHParams):
-    """Defaults are the first Grok's, whose files omit the keys.
+    """Defaults are the first Grok's; its files omit the keys.
 
     attn_out_scale, score_cap  factor of products of queries and keys, and their limit
     """

@@ -1,7 +1,7 @@
 """GroveMoE: a second, smaller set of experts, each for a group of the first set's
 (models/grovemoe.cpp).
 
-The second set gets the result of the first, and an expert of the second set has the weight of the
+The second set gets the result of the first. An expert of the second set has the weight of the
 first set's expert with the same number.
 """
 

@@ -83,7 +83,7 @@ def is_allowed(t: TensorInfo, model: QuantizedModel, leave_output: bool) -> bool
 def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:
     """Return the type, or a fallback if rows are not a multiple of its block.
 
-    Raises GGUFError if no fallback is known.
+    Raises GGUFError without a known fallback.
     """
     if t.ne[0] % type.block_size == 0:
         return type

@@ -14,7 +14,7 @@ from llama_py.gguf.file import TensorInfo
 from llama_py.quantize.model import QuantizedModel
 
 VERY_LOW = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ2_S", "IQ2_M", "IQ1_M"}
-TWO_BITS = {"IQ2_S", "IQ2_M"}  # the larger types of these
+TWO_BITS = {"IQ2_S", "IQ2_M"}  # the larger types among VERY_LOW
 EMBEDDINGS = ("token_embd.weight", "per_layer_token_embd.weight")
 OUTPUT = "output.weight"
 _KINDS = (
@@ -45,7 +45,7 @@ def more_bits(i: int, n: int) -> bool:
 
 
 class Mix:
-    """Chooses types for tensors, in the order in which they are written.
+    """Chooses types for tensors in their order in the file.
 
     ftype    the name of the file's type
     default  its type

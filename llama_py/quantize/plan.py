@@ -45,7 +45,7 @@ class TensorJob:
 
     source  tensor in the file; its bytes are copied if `type` is its type
     name    new name
-    part    index of its shard, if shards are kept
+    part    index of its shard, if the output has shards
     fell_back  the chosen type does not fit its rows
     """
 

@@ -156,7 +156,7 @@ class Engine(Closing):
     ) -> Future[list[F32]]:
         """Return embeddings F32 [n_embd] of texts, given as ids; scores if the model is a reranker.
 
-        Pooling "none" returns token embeddings [n_tokens, n_embd]. See `llama_py.text.embed.embed`.
+        Pooling "none" gives token embeddings [n_tokens, n_embd]. See `llama_py.text.embed.embed`.
 
         Raises TooLong for a text that is longer than a batch, ContextError for an empty one.
         """

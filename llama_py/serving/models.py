@@ -125,7 +125,7 @@ class Models(Closing, Generic[T]):
     def use(self, name: str, timeout: float | None = None) -> Generator[T, None, None]:
         """Acquire a model until the end of `with`; it is loaded if needed.
 
-        timeout  seconds to wait for a model in use to be released, if there is no other room
+        timeout  seconds to wait for the release of a model in use, if memory is full
 
         Raises the errors of `ask` and its future, and Busy after the timeout.
         """
@@ -168,7 +168,7 @@ class Models(Closing, Generic[T]):
         return True
 
     def leave(self, name: str) -> bool:
-        """Unload a model as soon as it is idle, and end its sleep state; later requests load it
+        """Unload a model when it is idle, and end its sleep state; later requests load it
         again. False if it was not loaded."""
         with self._locked():
             entry = self._entry(name)
@@ -235,7 +235,7 @@ class Models(Closing, Generic[T]):
         for e in self._all:
             if e.state == "loaded" and e.served is not None and e.served.error is not None:
                 e.error, e.leaving = e.served.error, True
-        full = False  # an earlier request waits for memory, so later ones cannot load
+        full = False  # an earlier request waits for memory, and precedes others
         for one in self._asked[:]:
             e = one.entry
             if e.state == "loaded" and not e.leaving:

@@ -33,7 +33,7 @@ def train(
     Both prompts of a pair are run, the shorter one padded with spaces at its end. The direction
     of layer N uses the differences in its input, the result of layer N - 1.
 
-    model   or a context, whose sequences are cleared
+    model   model, or a context, which is cleared
     pairs   of texts, or of token ids
     method  "pca" or "mean", see llama_py.steering.reduce; directions have the length 1
     tokens  "all": a difference for each token; "last": of the last tokens only, and no spaces

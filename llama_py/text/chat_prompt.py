@@ -53,7 +53,7 @@ class ChatOptions:
         json_schema: JSON schema of the response; None: any text.
         reasoning_format: "none": reasoning is part of the content.
         add_generation_prompt: End the prompt with the start of a response.
-        continue_final_message: Continue the last message: True, or a part of it.
+            continue_final_message: Continue the last message: True, or the field to continue.
         budget: Maximum number of reasoning tokens (-1: no limit).
         budget_message: Text before the tag that ends reasoning over the budget.
         variables: Variables for the template, such as {"enable_thinking": False}.
@@ -219,7 +219,7 @@ class ChatPrompt:
                 )
 
     def marks(self, ctx: Context, ids: Sequence[int]) -> list[int]:
-        """Return positions at which other prompts may diverge from this one.
+        """Return the positions where other prompts may diverge.
 
         These are: before the text of the last message (after its images), which may be edited;
         before a response that a later prompt renders differently, without reasoning; or before the
@@ -324,7 +324,7 @@ def _behind_images(text: str) -> tuple[str, str]:
 
 
 def _token_at(model: Loaded, ids: Sequence[int], rest: str) -> int:
-    """Return the index of the token in which the end `rest` of a text begins; the last index if
+    """Return the index of the token with the start of `rest`, the end of a text; the last index if
     empty. With images, only tokens after the last image are searched."""
     left = len(rest.encode("utf-8", "surrogatepass"))
     for i in reversed(range(len(ids))):

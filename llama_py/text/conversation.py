@@ -147,7 +147,7 @@ class Conversation:
 
     def again(self, text: str | None = None) -> list[int]:
         """Replace the last user message by `text` (None: keep it), discard its response, and return
-        the prompt. ContextError, without a change, if none exists; also the errors of `say`."""
+        the prompt. ContextError, without a change, if it is missing; also the errors of `say`."""
         self._stop()
         before = self.messages
         asked = [i for i, m in enumerate(before) if m["role"] == "user"]
@@ -163,7 +163,7 @@ class Conversation:
             raise
 
     def resume(self, messages: Sequence[Message]) -> None:
-        """Replace the conversation by these messages, which may begin with a system message.
+        """Replace the conversation by these messages; a system message may be first.
 
         The next `say` computes them. Raises ModelError, without a change, if the template rejects
         them.
@@ -201,7 +201,7 @@ class Conversation:
         `temp` 0), and with tools tool_choice: auto, none, required, or a function in OpenAI's form.
         `Piece.calls` has tool calls; `Piece.error` is a violation of `json_schema`.
 
-        If the caller stops, or after an error, the generated part is kept as the response. If it
+        If the caller stops, or after an error, the generated part becomes the response. If it
         is empty, the message is removed from the conversation.
         """
         self._answering = self._answer(ids, options)

@@ -67,8 +67,8 @@ class Piece:
     n_discarded    tokens of the sequence that context shifts discarded
     logprob        log probability of the token before sampling, with `logprobs`
     top            the `logprobs` most likely tokens with their log probabilities
-    error          on the last piece: violation of the JSON schema, if no grammar enforces all
-                   of it
+    error          on the last piece: violation of the part of the JSON schema that no grammar
+                   enforces
     """
 
     text: str

@@ -29,7 +29,7 @@ def infill_ids(
     prompt   beginning of the middle
     extra    context from other files, the best last: `{"text": ..., "filename": ...}`; cut to the
              rest of n_ctx after a batch and twice n_predict
-    n_batch  three quarters of it is for the end of the prefix, the rest for the start of the suffix
+    n_batch  three quarters are for the end of the prefix, the rest for the start of the suffix
     spm      order suffix, prefix, middle, which some models prefer
 
     Raises TokenizerError if the model lacks the infill tokens.

@@ -40,7 +40,7 @@ FILTERS: dict[str, tuple[Callable[[float], float], float]] = {
 
 
 def resize(image: U8, size: Size, how: str) -> U8:
-    """Resize u8 [height, width, 3]; how: one of FILTERS. ModelError for a side above 65536
+    """Resize u8 [height, width, 3]; how: a key of FILTERS. ModelError for a side above 65536
     pixels."""
     if not 0 < min(size) <= max(size) <= LARGEST:
         raise ModelError(

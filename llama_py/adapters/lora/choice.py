@@ -1,4 +1,4 @@
-"""Choice of adapters per sequence, and the first token to which each applies.
+"""Choice of adapters per sequence, and the first token of each adapter.
 
 An activated adapter (aLoRA, arXiv 2504.12397) applies from its invocation tokens on; tokens
 before them are computed without it (llama.cpp: tools/server/server-context.cpp).
@@ -53,7 +53,7 @@ class AdapterChoice:
         self._heard: dict[int, Heard] = {}
 
     def set(self, adapters: Mapping[Adapter, float], seq_id: int | None) -> None:
-        """Set the adapters of one sequence; None: of all sequences, replacing individual ones."""
+        """Set the adapters of one sequence; None: of all sequences, replacing earlier choices."""
         for adapter, factor in adapters.items():
             if not math.isfinite(factor):
                 raise ContextError(f"the scale of {adapter.path} is {factor}; it must be finite")

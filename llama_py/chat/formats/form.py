@@ -79,7 +79,7 @@ class AnswerForm:
 
     root      expression of the prompt's end and the response
     prompt    the prompt's end
-    grammar   a grammar applies; lazy: only after one of the triggers
+    grammar   a grammar applies; lazy: only after a trigger
     words     triggers; patterns: triggers as regular expressions, or their first groups
     preserved  control tokens that must remain visible
     stops     texts that end a response
@@ -149,7 +149,7 @@ def calls_after(asked: AnswerRequest, said: Expression, calls: Expression) -> Ex
 
 def any_order(arguments: Sequence[tuple[Expression, bool]], between: Expression) -> Expression:
     """Return arguments, each with a flag if it is required. The parser accepts any order and
-    missing arguments; the grammar requires the required ones first."""
+    missing arguments; the grammar starts with required arguments."""
     if not arguments:
         return NOTHING
     required = [one for one, is_required in arguments if is_required]

@@ -18,7 +18,7 @@ NEXTN, BY_NEXTN = ".nextn.eh_proj.weight", "draft-mtp"
 
 
 def settled(p: SpeculativeParams) -> SpeculativeParams:
-    """Return p with a method that fits `model_draft` if none is set: that of the draft model, else
+    """Return p with a method that fits `model_draft` if it has no method: the draft model's, else
     NextN layers (common_speculative_types_from_gguf)."""
     if p.spec_type or p.model_draft is None:
         return p

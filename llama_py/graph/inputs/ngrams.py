@@ -81,7 +81,7 @@ class InputNGrams:
     def _before(
         self, seq_id: int, pos: npt.NDArray[np.int32], n: int, by_order: bool
     ) -> npt.NDArray[np.int32]:
-        """Return the n tokens before each of these positions of a sequence, the last first, from
+        """Return the n tokens before each given position of a sequence, the last first, from
         the cells, which include the ubatch's cells. -> [positions, n]
 
         by_order  positions may repeat, so order tokens of the ubatch by their index

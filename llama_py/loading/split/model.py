@@ -165,7 +165,7 @@ class _Graph(_Splitter):
         self.told: set[str] = set()
 
     def _block_of(self, stem: str) -> int:
-        """Return the largest quantization block size of these matrices."""
+        """Return the largest quantization block size in matrices named `stem`."""
         end = f".{stem}.weight"
         sizes = (t.type.block_size for name, t in self.w.infos.items() if name.endswith(end))
         return max(sizes, default=1)

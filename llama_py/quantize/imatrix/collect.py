@@ -36,7 +36,7 @@ class Collector:
     """Sums by weight, for all graphs that run while its taps are active (`Context.tapped`).
 
     process_output  include the output matrix
-    Counts of experts are the tokens routed to them; counts of other matrices are all tokens.
+    Experts count their routed tokens; other matrices count all tokens.
     """
 
     def __init__(self, devices: Sequence[Device], process_output: bool = False) -> None:
@@ -77,8 +77,8 @@ class Collector:
     def see(self, t: Tensor, known: Sums | None) -> Sums | None:
         """Add the inputs of a product that was just computed, and return their sums of squares.
 
-        known  these sums, if another product of the same inputs was seen before; None for
-               experts, since each gets other tokens
+        known  these sums, if another product had the same inputs; None for experts, since each
+               gets other tokens
 
         Raises ContextError for values that are not finite, or of another size than before.
         """

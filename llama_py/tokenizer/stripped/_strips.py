@@ -11,7 +11,7 @@ from llama_py.tokenizer.vocab import PREFIX
 
 @dataclass(frozen=True)
 class Strips:
-    """Special tokens that strip adjacent spaces, for files with one of these words.
+    """Special tokens that strip adjacent spaces, for files with a matching word.
 
     arch, pre, name  words: in general.architecture, in tokenizer.ggml.pre, in general.name (in
                      lowercase)

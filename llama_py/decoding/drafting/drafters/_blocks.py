@@ -117,7 +117,7 @@ class BlockDrafter(Drafter):
     def _together(
         self, requests: Sequence[DraftRequest]
     ) -> Iterator[tuple[Sequence[DraftRequest], int]]:
-        """Yield requests whose blocks are computed in one batch, and their draft length."""
+        """Yield requests with blocks in one batch, and their draft length."""
         cp, first = self.ctx.cparams, self.block.first
         n = min(self.n, cp.n_ubatch - first)
         if n < 1:
