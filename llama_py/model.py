@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llama_py.vision.messages import Given
     from llama_py.vision.prompt import ImagePrompt
 
-N_CTX_LEAST = 2048  # cells of the context that a model makes for itself
+N_CTX_LEAST = 2048  # minimum cells of the model's default context
 
 
 class Model(Loaded):
@@ -33,7 +33,7 @@ class Model(Loaded):
         with llama_py.Model("model.gguf") as model:
             print(model.generate("Once upon a time", max_tokens=64))
 
-    The end of `with`, or `close`, gives memory and file back.
+    The end of `with`, or `close`, releases memory and file.
     """
 
     _own: Prefix | None = None
@@ -59,7 +59,7 @@ class Model(Loaded):
 
     @takes(AnswerParams)
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
-        """`generate`, piece by piece. It ends the answer before."""
+        """Do `generate`, but yield pieces. This ends the previous response."""
         p = AnswerParams(**options)
         return self._started(ids_of(self.tokenizer, prompt), p)
 
@@ -124,8 +124,8 @@ class Model(Loaded):
             prefix.add([*rest, *done])
 
     def _prefix(self, n_tokens: int, n_rs_seq: int, n_ubatch: int) -> Prefix:
-        """Return the model's own context, with room for n_tokens, n_rs_seq tokens to roll back, and
-        n_ubatch at once."""
+        """Return the prefix of the model's context, with capacity for n_tokens, n_rs_seq tokens to
+        roll back, and n_ubatch at once."""
         n_ctx = min(max(N_CTX_LEAST, 2 ** (n_tokens - 1).bit_length()), self.hparams.n_ctx_train)
         own = None if self._own is None else self._own.ctx
         least = min(n_tokens, self.hparams.n_ctx_train)
@@ -221,7 +221,7 @@ class Model(Loaded):
         **options: Any,
     ) -> Iterator[Piece]:
         """Yield the response of `chat` in pieces; reasoning is in `Piece.thought`, tool calls in
-        `Piece.calls`. It ends the response before."""
+        `Piece.calls`. This ends the previous response."""
         how = tools, tool_choice, parallel_tool_calls
         return self._chat(messages, images, media_path, options, *how)[0]
 
@@ -235,7 +235,7 @@ class Model(Loaded):
         choice: str | Message,
         parallel: bool | None,
     ) -> tuple[Iterator[Piece], ChatReader]:
-        """Return the pieces of an answer, and its reader."""
+        """Return the pieces of a response, and its reader."""
         from llama_py.text.chat_prompt import ChatOptions, ChatPrompt
 
         how = ChatOptions(tool_choice=choice, parallel_tool_calls=parallel)
@@ -250,7 +250,7 @@ class Model(Loaded):
         add_generation_prompt: bool = True,
         **variables: Any,
     ) -> str:
-        """Return the prompt that the model's chat template makes; see `ChatTemplate.render`."""
+        """Return the prompt from the model's chat template; see `ChatTemplate.render`."""
         from llama_py.text.conversation import Conversation
 
         variables |= {"tools": tools, "add_generation_prompt": add_generation_prompt}

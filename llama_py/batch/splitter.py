@@ -217,7 +217,7 @@ def splitter_of(
 ) -> BatchSplitter:
     """Check the input of `Context.decode` and return its splitter.
 
-    reads   an encoder reads it, which gives a result per token
+    reads   an encoder processes it and returns a result per token
     hidden  `embd` is required: the hidden states before the tokens
 
     Raises ContextError for a batch that is malformed, or has to be computed in one piece and is

@@ -147,7 +147,7 @@ def _clamped(g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
 
 
 def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None = None) -> Tensor:
-    """Store keys and values, and attend to all that the mask lets see; mask: another than the
+    """Store keys and values, and attend to all cells that the mask allows; mask: replaces the
     cache's. -> [d_v * n_head, n_tokens]"""
     inp = g.inp_attn(il)
     if inp.k_rot is not None:
@@ -180,8 +180,8 @@ def _seen(g: GraphBuilder, q: Tensor, il: int, how: Scores, mask: Tensor | None 
 def attend_latent(
     g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None = None
 ) -> Tensor:
-    """attend with a cache of keys only: the values are their first d_v channels, which
-    how.v_mla unpacks. mask: another than the cache's"""
+    """`attend` with a cache of keys only: the values are their first d_v dimensions, which
+    how.v_mla unpacks. mask: replaces the cache's"""
     inp = g.inp_attn(il)
     expand_together(g, qkv)
     g.expand(inp.mctx.cpy_k(qkv.k, inp.k_idxs, il))
@@ -277,7 +277,7 @@ class Attention:
         return (attend if self.cached else attend_within)(g, QKV(q, k, qkv.v), il, how)
 
     def scores(self, g: GraphBuilder, il: int) -> Scores:
-        """Return the scale and sinks that turn products of queries and keys into weights."""
+        """Return the scale and sinks that convert products of queries and keys to weights."""
         return Scores(self.kq_scale, self.sinks)
 
     def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
@@ -301,7 +301,7 @@ class Attention:
 
 
 class LateNormedAttention(Attention):
-    """Queries and keys are normed after they are turned."""
+    """Queries and keys are normed after RoPE."""
 
     parts_keep = KeysValues
 

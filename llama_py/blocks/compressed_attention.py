@@ -57,7 +57,7 @@ class CompressedAttention:
         indexer: CompressedIndexer | None = None,
         drafts: bool = False,
     ) -> None:
-        """Declare the weights; `n_window`: tokens seen one by one; `drafts`: layer that drafts."""
+        """Declare the weights; `n_window`: tokens in the window; `drafts`: layer that drafts."""
         self.sizes, self.n_window, self.indexer, self.drafts = sizes, n_window, indexer, drafts
         n_embd, d, n_head, groups = sizes.n_embd, sizes.size, sizes.n_head, sizes.n_groups
         self.sinks = w.tensor("attn_sinks.weight", n_head)

@@ -20,7 +20,7 @@ def inv_sqrt(n: int) -> float:
 def heads(x: Tensor, size: int, n_head: int, *rest: int, offset: int = 0, step: int = 0) -> Tensor:
     """Split the rows of x into heads, as a view: [n, *rest] -> [size, n_head, *rest].
 
-    offset  channel of the first head; step  channels from one head to the next, 0 for `size`
+    offset  index of the first head's start; step  distance of heads, 0 for `size`
     """
     strides = [nb // x.nb[0] for nb in x.nb[1 : 1 + len(rest)]]
     return view(x, (size, n_head, *rest), (step or size, *strides), offset)

@@ -42,10 +42,10 @@ LIGHTNING_INDEXER = Form(
 class IndexerHeads:
     """The heads of an indexer.
 
-    size         channels of a head
-    n_chosen     cells that are chosen for each token
-    rope_offset  the first channel of a head that positions turn
-    rotated      heads are then multiplied by a Hadamard matrix
+    size         dimensions of a head
+    n_chosen     number of cells to choose per token
+    rope_offset  the first dimension of a head that RoPE rotates
+    rotated      multiply heads by a Hadamard matrix after RoPE
     """
 
     n_head: int

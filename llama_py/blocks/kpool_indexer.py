@@ -41,8 +41,8 @@ from llama_py.weights import Weights
 
 @dataclass(frozen=True, slots=True)
 class PoolSizes:
-    """n_head, size  heads of queries, and their channels; pool  tokens of a pool
-    n_chosen  tokens that are chosen, in whole pools"""
+    """n_head, size  query heads, and their dimensions; pool  tokens of a pool
+    n_chosen  number of tokens to choose, in whole pools"""
 
     n_head: int
     size: int

@@ -28,9 +28,9 @@ Turn = Callable[[GraphBuilder, Tensor, int, int], Tensor]  # (g, x, il, first ch
 
 @dataclass(frozen=True, slots=True)
 class LatentSizes:
-    """n_lora_kv, n_lora_q   of the latent vector, and of the queries' if they have one
-    n_head, d_k, d_v         heads, and sizes of their keys and values once unpacked
-    n_rot                    the last channels of the keys are one part that all heads share
+    """n_lora_kv, n_lora_q   ranks of the latent vector, and of the queries (0: full rank)
+    n_head, d_k, d_v         heads, and sizes of their unpacked keys and values
+    n_rot                    the last dimensions of the keys, a part that all heads share
     """
 
     n_embd: int
@@ -43,7 +43,7 @@ class LatentSizes:
 
     @property
     def nope(self) -> int:
-        """Channels of a key that positions do not turn."""
+        """Dimensions of a key without RoPE."""
         return self.d_k - self.n_rot
 
 

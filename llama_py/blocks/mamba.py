@@ -74,7 +74,7 @@ class SSMHParams(HParams):
         return tuple(n * (self.ssm_d_conv - 1) for n in self.conv_sections), ()
 
     def shared(self, share: Share) -> Self:
-        """Return the share of groups with their heads; without groups, of channels."""
+        """Return the share of groups with their heads; without groups, of dimensions."""
         hp = super().shared(share)
         n_group = self.ssm_n_group
         if n_group:
@@ -150,7 +150,7 @@ class MambaMixer(_Mamba):
         return alone(self.steps(g, cur, il))
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """Apply the layer, yielding dt, B and C, which need all channels, before the scan."""
+        """Apply the layer, yielding dt, B and C, which need all dimensions, before the scan."""
         hp, d_inner = self.hp, self.hp.ssm_d_inner
         states = self._conv_states(g, il)
         cur = reshape(cur, cur.ne[0], *g.per_seq)

@@ -54,7 +54,7 @@ class NGramSizes:
 
     @property
     def n_history(self) -> int:
-        """Inputs before a token's own that the convolution sees."""
+        """Number of earlier inputs that the convolution reads."""
         return (self.n_kernel - 1) * self.n_gram
 
     @property

@@ -17,7 +17,7 @@ from llama_py.weights import Weights
 class NormedRows(Attention):
     """Queries and keys are normed before they are split into heads.
 
-    n_rows  channels of the queries, and of the keys, of all heads
+    n_rows  dimensions of the queries, and of the keys, of all heads
     """
 
     parts_keep = KeysValues

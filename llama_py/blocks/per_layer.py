@@ -14,9 +14,9 @@ from llama_py.weights import Weights
 
 
 class LayerGate:
-    """A layer's own input, gated by a stream.
+    """A layer's separate input, gated by a stream.
 
-    n_embd_per_layer   channels of the layer's input
+    n_embd_per_layer   dimensions of the layer's input
     """
 
     def __init__(self, w: Weights, n_embd: int, n_embd_per_layer: int) -> None:
@@ -32,7 +32,7 @@ class LayerGate:
 
 
 class PerLayerInputs:
-    """n_embd   channels of a layer's input"""
+    """n_embd   dimensions of a layer's input"""
 
     def __init__(self, w: Weights, hp: HParams, n_embd: int) -> None:
         self.n_embd, self.n_layer = n_embd, hp.n_layer

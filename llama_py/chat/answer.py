@@ -211,8 +211,8 @@ def depth(text: str) -> int:
 
 
 def as_json(text: str) -> str:
-    """Convert a value as Python writes it to JSON: double quotes, true for True. The start of a
-    value gives the start of its JSON (normalize_quotes_to_json)."""
+    """Convert a Python literal to JSON: double quotes, true for True. The start of a value becomes
+    the start of its JSON (normalize_quotes_to_json)."""
     return _PARTS.sub(_part_as_json, text)
 
 

@@ -157,7 +157,7 @@ def split_calls(messages: list[Message]) -> list[Message]:
 
 
 def shorten_ids(messages: list[Message]) -> list[Message]:
-    """Give calls and their results ids of nine letters and digits, as Mistral's templates want."""
+    """Set ids of nine letters and digits for calls and their results, like Mistral's templates."""
     found: list[Message] = []
     ids: list[str] = []  # of the last calls
     for n, message in enumerate(messages):
@@ -180,7 +180,7 @@ def _short(id: str) -> str:
 
 
 def begin_with_user(messages: list[Message]) -> list[Message]:
-    """Put an empty user message before an answer at the head; a lone system message is a user's."""
+    """Add an empty user message before a leading response; convert a lone system message."""
     n = next((i for i, m in enumerate(messages) if m["role"] not in SYSTEM), len(messages))
     if n < len(messages) and messages[n]["role"] == "user":
         return messages
@@ -218,7 +218,7 @@ def _joined(first: Message, second: Message) -> Message:
 
 
 def tell_calls(messages: list[Message]) -> list[Message]:
-    """Write calls and their results as texts of answers and users that alternate."""
+    """Write calls and their results as text of alternating assistant and user messages."""
     told = [as_text(message) for message in messages]
     return messages if told == messages else alternate(told)
 

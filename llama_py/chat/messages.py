@@ -154,7 +154,7 @@ def object_of(arguments: str) -> dict[str, Any] | None:
 def arguments_of(arguments: str) -> dict[str, Any]:
     """Return the arguments of an earlier call as an object.
 
-    A model that was cut, or made a mistake, has written something else; it becomes the member RAW.
+    Invalid text of an interrupted or mistaken model becomes the member RAW.
     """
     found = object_of(arguments)
     return {RAW: arguments} if found is None else found

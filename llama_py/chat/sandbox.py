@@ -124,7 +124,7 @@ class Sandbox(BoundedSandbox):
         return super().call(__context, __obj, *args, **kwargs)
 
     def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Let a filter return an empty value for an undefined one, if llama.cpp's does."""
+        """Make a filter return an empty value for an undefined one, if llama.cpp's filter does."""
         skipped = int(hasattr(function, "jinja_pass_arg"))
 
         @wraps(function)

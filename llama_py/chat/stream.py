@@ -15,12 +15,12 @@ ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @dataclass(frozen=True, slots=True)
 class AnswerDelta:
-    """A piece of an answer: of `content`, of `reasoning`, or of a call of a tool.
+    """A piece of a response: of `content`, of `reasoning`, or of a tool call.
 
-    index      the call's number; None: it is of no call
+    index      the call's index; None: not part of a call
     id, name   of a call, once, with its first delta
     arguments  a piece of the call's JSON
-    error      why the call's arguments do not meet the tool's schema, at the end of the answer
+    error      violation of the tool's schema by the arguments, at the end of the response
     """
 
     content: str = ""

@@ -132,7 +132,7 @@ class ChatTemplate:
 
     @cached_property
     def thinking(self) -> Tags | None:
-        """The tags around the model's thoughts; None if it does not think."""
+        """The tags around the model's reasoning; None without reasoning."""
         from llama_py.chat.sandbox import always_the_same
 
         with always_the_same():
@@ -140,7 +140,7 @@ class ChatTemplate:
 
     @cached_property
     def answer_end(self) -> str:
-        """The text between an answer and the next message; "" if it is unknown."""
+        """The text between a response and the next message; "" if it is unknown."""
         texts = ("U_FIRST_MSG", "A_FIRST_MSG", "U_NEXT_MSG")
         roles = ("user", "assistant", "user")
         messages = [{"role": r, "content": text} for r, text in zip(roles, texts, strict=True)]

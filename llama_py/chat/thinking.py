@@ -71,7 +71,7 @@ KNOWN = (
 def tags_of(source: str, render: Callable[..., str]) -> Tags | None:
     """Return the tags around a model's reasoning by its template; None if it has no reasoning.
 
-    render is `ChatTemplate.render`, with `enable_thinking` given.
+    render is `ChatTemplate.render`, and accepts `enable_thinking`.
     """
     for marks, tags in KNOWN:
         if all(mark in source for mark in marks):
@@ -182,7 +182,7 @@ def begins_inside(tags: Tags, prompt: str) -> bool:
 
 
 def thinking_of(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking:
-    """Return how an answer to a prompt begins; may_begin: the model may open thoughts itself."""
+    """Return how a response to a prompt begins; may_begin: the model may start reasoning."""
     is_marked = prompt.rstrip().endswith(tags.answer.strip())
     return Thinking(
         tags.start,

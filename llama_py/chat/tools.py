@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("llama_py")
 CHOICES = ("auto", "none", "required")
-MOST_THOUGHTS = 8192  # tokens of reasoning before a required call, if the answer has no limit
+MOST_THOUGHTS = 8192  # tokens of reasoning before a required call, if the response has no limit
 
 
 @dataclass(frozen=True)
@@ -227,8 +227,8 @@ class ChatFormat:
         return AfterThoughts(inner, tokenizer, how)
 
     def parser(self, ids: Callable[[], str] = new_id, echo: bool = False) -> AnswerParser:
-        """Return a parser of the response. ids: makes ids of calls without one. echo: deltas of a
-        continued message also include its beginning, which `answer` always has."""
+        """Return a parser of the response. ids: creates ids of calls without one. echo: deltas of a
+        continued message include its beginning, which `answer` always has."""
         form, silent = self.form, self.asked.said is not None and not echo
         drops = form.words if form.drops else ()
         check = self.problem_of if self.arguments else None
@@ -337,7 +337,7 @@ def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | 
 def _format(template: ChatTemplate, render: _Render, asked: AnswerRequest, ask: bool) -> ChatFormat:
     prompt = render.asked if ask else render.before
     if ask and prompt.endswith("<turn|>\n") and "<|turn>model" in template.source:
-        # The template begins no turn after calls, but the model needs one.
+        # The template starts no turn after calls, but the model needs one.
         asked = replace(asked, prompt="<|turn>model\n")
         prompt += asked.prompt
     elif asked.said is not None and "<|turn>model" in template.source:

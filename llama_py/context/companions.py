@@ -42,7 +42,7 @@ class Accompanied:
         return found
 
     def replace_companion(self, kind: type[C], one: C) -> None:
-        """Let another object take the place of the class's one; that is not closed here."""
+        """Replace the object of the class, without closing it."""
         self._companions[kind] = one
 
     def close_companions(self) -> None:

@@ -16,7 +16,7 @@ from llama_py.hparams.cparams import CParams
 from llama_py.loading.model import Loaded
 from llama_py.memory import GroupContext, MemoryGroup
 
-ParamsOf = Callable[[UBatch, GroupContext, int], GraphParams]  # the last: how many outputs
+ParamsOf = Callable[[UBatch, GroupContext, int], GraphParams]  # the last: number of outputs
 
 
 def full_params(

@@ -86,7 +86,7 @@ class Runner:
         return self.model.placement.shares_layers
 
     def run(self, params: GraphParams, on_graph: OnGraph | None) -> GraphResult:
-        """Compute a ubatch; on_graph sees its graph before."""
+        """Compute a ubatch; call on_graph with its graph first."""
         res, plan = self._reusable(params) or let_through(lambda: self._build(params))
         res.set_inputs(params.ubatch)
         return self._computed(res, plan, params.ubatch, on_graph)

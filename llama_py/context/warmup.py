@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from llama_py.context.context import Context
 
-# Kernels differ by how many tokens they take at once: one, a few, a tile, many.
+# Kernels differ by the number of tokens at once: one, a few, a tile, many.
 SIZES = (*range(1, 10), 16, 17, 32, 33, 64, 128, 256)
 
 

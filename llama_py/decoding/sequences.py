@@ -373,7 +373,7 @@ class Sequences(Closing):
         return not track.mixed or self.ctx.memory.seq_pos_max(track.seq_id) + 1 == track.pos
 
     def _part(self, track: Track, most: Mapping[int, int]) -> tuple[list[int], int, Track]:
-        """Return the tokens of a sequence to compute now, and how many at their end have rows."""
+        """Return the tokens of a sequence to compute now, and the number of last ones with rows."""
         n = len(track.pending)
         if n > 1 and (n := min(most.get(track.seq_id, n), self._most(track))) < len(track.pending):
             return track.pending[:n], 0, track

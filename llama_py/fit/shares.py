@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from llama_py.fit.answer import FitAnswer
 from llama_py.fit.sizes import ModelSizes
 
-SHIFTS = 8  # layers that a boundary between devices may be moved by to make room for experts
+SHIFTS = 8  # maximum move of a boundary between devices, in layers, to fit more experts
 
 
 class LayerShares:
@@ -134,7 +134,7 @@ def best(shares: LayerShares, contexts: Sequence[int]) -> tuple[FitAnswer, bool]
 
 
 def _whole(shares: LayerShares, n_ctx: int, kept: frozenset[int]) -> FitAnswer | None:
-    """Puts all layers on the devices, except experts of some of `kept`; a host alone keeps all."""
+    """Put all layers on the devices, without some experts of `kept`; or all on a lone host."""
     if len(shares.room) == 1:
         alone = shares.made((), n_ctx, frozenset())
         return alone if shares.host_has_room(alone) else None

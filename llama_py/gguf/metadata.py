@@ -56,7 +56,7 @@ MetaValue: TypeAlias = str | int | float | bool | list[Any] | NDArray[Any]
 
 
 class Metadata(Mapping[str, MetaValue]):
-    """The key-values in file order. Arrays are decoded when first asked for, then kept.
+    """The key-values in file order. Arrays are decoded and cached at the first access.
 
     A numeric array is a read-only 1-D ndarray, an array of strings a `list[str]`, an array of
     arrays a list of arrays. llama.cpp treats a string (such as a token) as bytes, so bytes that

@@ -14,7 +14,7 @@ import numpy as np
 _COMPLETE = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u(?!d[89ab])[0-9a-f]{4}|\\ud[89ab]..\\ud[c-f]..)*", re.I | re.S
 )
-# Patterns of tokens that may begin or complete a key, by the part of the answer before them.
+# Patterns of tokens that may begin or complete a key, by the part of the response before them.
 _MATTERS = {"value": b",", "string": b'".*,', "comma": b'"', "key": rb'["\\]'}
 
 
@@ -109,7 +109,7 @@ class TokenTexts(list[bytes]):
 
 
 class UniqueKeys:
-    """An LLMatcher of JSON answers that also refuses tokens that would repeat a key of an object.
+    """An LLMatcher of JSON responses that also refuses tokens that would repeat an object's key.
 
     It refuses a token as well if only repeated keys could follow: the comma after the last key
     that a pattern takes, for example.

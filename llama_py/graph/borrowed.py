@@ -11,7 +11,7 @@ from ggml_py.tensor import Tensor
 @dataclass(frozen=True, slots=True, eq=False)
 class Borrowed:
     """token_embd  [n_embd, n_vocab];  output  (builder, [n_embd, n]) -> logits [n_vocab, n]
-    stands_in   for graphs that are only looked at
+    stands_in   placeholder for graphs that are only inspected
     """
 
     token_embd: Tensor | None = None

@@ -160,12 +160,12 @@ class GraphBuilder:
         return self.cb(cur, "l_out", il)
 
     def shared(self, key: str, make: Callable[[], Made]) -> Made:
-        """Return the value for `key` that several layers share; the first caller makes it."""
+        """Return the value for `key` that several layers share; the first caller creates it."""
         if key not in self._shared:
             self._shared[key] = make()
         made: Made = self._shared[key]
         return made
 
     def made(self, key: str) -> Any:
-        """Return the value for `key`, which `shared` has made before."""
+        """Return the value for `key` that `shared` has created."""
         return self._shared[key]

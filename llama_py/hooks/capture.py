@@ -15,7 +15,7 @@ Read = Callable[[FoundNode], Values]
 class Capture(Hook, Mapping[str, Values]):
     """The latest values by name: float32 [n_tokens, n_embd] or [n_tokens, n_head, n_embd_head].
 
-    A prompt that is computed in several ubatches gives several values; `history` has all.
+    A prompt in several ubatches has several values; `history` has all.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class CParams:
     """Context parameters that graphs depend on; names as in llama-cparams.h.
 
     n_ctx_seq          cells of one sequence; n_ctx of all together
-    n_rs_seq           snapshots of the recurrent state kept for rolling back
+    n_rs_seq           number of snapshots of the recurrent state for rollback
     pooling            type of pooling over a sequence's rows, one of hparams.POOLING
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
@@ -160,9 +160,9 @@ def _padded(n: int) -> int:
 
 
 def _yarn_attn_factor(freq_scale: float, hparams: HParams) -> float:
-    """Return the factor that makes ggml's YaRN scale attention as in training.
+    """Return the factor for scaling attention with ggml's YaRN as in training.
 
-    ggml multiplies by 1 + 0.1 ln(factor) itself, so that is divided out. In float32, as llama.cpp.
+    ggml multiplies by 1 + 0.1 ln(factor), so that is divided out. In float32, like llama.cpp.
     """
     f32 = np.float32
     factor = f32(1.0) / f32(freq_scale)

@@ -174,7 +174,7 @@ class KVCells:
         return freed
 
     def seq_cp(self, src: int, dst: int, p0: int, p1: int) -> None:
-        """Let dst see the cells of src in [p0, p1)."""
+        """Add dst to the cells of src in [p0, p1)."""
         new = np.flatnonzero(self.seq[src] & ~self.seq[dst] & self.pos_in(p0, p1))
         self.seq[dst, new] = True
         self.n_seq[new] += 1

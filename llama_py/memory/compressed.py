@@ -135,7 +135,7 @@ class CompressedMemory(NumberedStates):
         back = {s: self.held[s].back for s in ubatch.seq_id_unq}
         made: dict[tuple[int, int, bool], Plan] = {}
         plans = {}
-        for kind, one in self.kinds.items():  # kinds that differ in channels only have the same
+        for kind, one in self.kinds.items():  # kinds that differ in dimensions only have the same
             key = one.kept.ratio, one.sizes.n_keys, one.kept.overlap
             plans[kind] = made.get(key) or plan_of(ubatch, one.sizes, back)
             made[key] = plans[kind]

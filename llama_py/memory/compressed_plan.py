@@ -104,7 +104,7 @@ class _Tokens:
 
 
 class _Made:
-    """The keys that a ubatch makes."""
+    """The new keys of a ubatch."""
 
     def __init__(self, tokens: _Tokens) -> None:
         self.tokens, self.sizes = tokens, tokens.sizes

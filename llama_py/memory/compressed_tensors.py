@@ -84,7 +84,7 @@ class CompressedTensors:
                 write_part(t, at, np.zeros(t.nb[2], np.uint8))
 
     def copy(self, src: int, dst: int, plane: int, n: int) -> None:
-        """Let dst have the keys of src's first n tokens, and its state, which is in a plane."""
+        """Copy the keys of src's first n tokens, and its state, which is in a plane, to dst."""
         self.copy_keys(src, dst, n)
         for t in self.states():
             at = (plane * self.sizes.n_stream + src) * t.nb[2]

@@ -78,7 +78,7 @@ class MemoryGroup:
 
     @property
     def n_back(self) -> int:
-        """Number of earlier states kept when the last tokens are computed together."""
+        """Number of earlier states stored when the last tokens are computed together."""
         return max((part.n_rs_seq for part in self.parts), default=0)
 
     @property
@@ -124,9 +124,9 @@ class MemoryGroup:
 
     @contextmanager
     def copied(self, splitter: BatchSplitter) -> Iterator[None]:
-        """Decode a batch for the first of its sequences and copy the result to the others, if all
-        tokens belong to the same sequences, which are empty or were copied this way by the last
-        batch, and each sequence is stored separately."""
+        """Decode a batch for its first sequence only, and copy the result to the others. The tokens
+        must all belong to the same sequences, which are stored separately, and are empty or were
+        copied in this way by the last batch."""
         ids = splitter.seq_id[0]
         apart = splitter.has_cpl and self.recr is not None and self.recr.apart
         same = apart and all(other == ids for other in splitter.seq_id)
@@ -221,7 +221,7 @@ class MemoryGroup:
 
     @shielded
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
-        """Let dst have src's positions too. ContextError, and no change, if a cache cannot."""
+        """Copy src's positions to dst. ContextError, and no change, if a cache cannot."""
         for part in reversed(self.parts):
             part.check_copy(src, dst, p0, p1)
         if src != dst:

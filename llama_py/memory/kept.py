@@ -1,4 +1,4 @@
-"""Specifications of the data a layer keeps of past tokens: a model returns any of these per layer.
+"""Specifications of a layer's data of past tokens: a model returns any of these per layer.
 
 (KeysValues(8, 128, 128),)                      attention
 (KeysValues(1, 576, 0),)                        latent attention: values are part of the keys

@@ -72,8 +72,8 @@ F16_ROWS = RowLayout()
 
 
 class KVTensors:
-    """`cache_k_l%d` and `cache_v_l%d`, each [n_embd_gqa, kv_size, n_stream]; of a layer that
-    devices share, each has `cache_k_l%d.%d` with its heads, asked for by (layer, part).
+    """`cache_k_l%d` and `cache_v_l%d`, each [n_embd_gqa, kv_size, n_stream]; if devices share a
+    layer, each has `cache_k_l%d.%d` with its heads, with the key (layer, part).
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class KVTensors:
     def _saved(
         self, t: Tensor, layer: KVLayer, stream: int, cells: Indices, transposed: bool
     ) -> npt.NDArray[np.uint8]:
-        """Return bytes [cells, row], or transposed [channels, cells, element]."""
+        """Return bytes [cells, row], or transposed [dimensions, cells, element]."""
         if transposed:
             return self._columns(t, stream)[: layer.n_embd_v_gqa, cells]
         start = stream * t.nb[2]

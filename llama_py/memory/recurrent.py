@@ -34,7 +34,7 @@ from llama_py.memory.recurrent_slots import RecurrentSlots
 
 
 class StateLayer(NamedTuple):
-    """A layer that keeps states, or a device's part of one."""
+    """A layer with states, or a device's part of the layer."""
 
     il: int
     device: Device

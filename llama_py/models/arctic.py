@@ -70,7 +70,7 @@ class DenseAndExperts:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         x, cur = cur, self.attention(g, self.attn_norm(g, cur, "attn_norm", il), il)
-        if last:  # only outputs go on
+        if last:  # only output rows remain
             cur, x = g.outputs(cur, x)
         ffn_inp = g.cb(add(cur, x), "ffn_inp", il)
         cur = self.feed_forward(g, self.ffn_norm(g, ffn_inp, "ffn_norm", il), il)

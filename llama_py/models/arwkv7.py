@@ -1,7 +1,7 @@
 """ARWKV: Qwen2 with RWKV-7's time mix instead of attention (models/arwkv7.cpp).
 
-llama.cpp keeps the wrong tokens of several sequences that are decoded together; here each has its
-own.
+llama.cpp stores the wrong tokens if it decodes several sequences together; here each sequence has
+its own.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class BitNet(Plain):
 
 
 class SubNormedAttention(Attention):
-    """n_all  channels of all heads' results"""
+    """n_all  dimensions of all heads' results"""
 
     parts_keep = KeysValues
 
@@ -62,7 +62,7 @@ class SubNormedAttention(Attention):
 
 
 class SubNormedFeedForward(FeedForward):
-    """n_all  hidden channels of all parts"""
+    """n_all  FFN size of all parts"""
 
     parts_keep = None
 

@@ -47,7 +47,7 @@ class SwinLayer:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         residual, cur = cur, self.attention(g, cur, il)
-        if last:  # only outputs go on
+        if last:  # only output rows remain
             cur, residual = g.outputs(cur, residual)
         cur = self.attn_norm(g, cur, il=il)
         ffn_inp = g.cb(add(cur, residual), "ffn_inp", il)

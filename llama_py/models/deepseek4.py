@@ -143,7 +143,7 @@ class Deepseek4HParams(RoutedHParams):
         return self.n_embd_head_k == self.indexer_head_size and not self.n_embd_head_k % ROTATED
 
     def compressed(self, il: int) -> Compressed | None:
-        """Return the compressed keys that layer il keeps beyond its window."""
+        """Return the compressed keys of layer il, which reach beyond its window, or None."""
         ratio = self.compress_ratios[il]
         if not ratio:
             return None

@@ -32,7 +32,7 @@ N_TARGETS = 3
 
 
 class Eagle3HParams(HParams):
-    """n_embd_target  channels of the model that it drafts for"""
+    """n_embd_target  n_embd of the target model"""
 
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = True

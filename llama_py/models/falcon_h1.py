@@ -63,7 +63,7 @@ class FalconH1Layer:
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         both = g.cb(self._both(g, cur, il), "layer_out", il)
         ffn_inp = add(both, cur)
-        if last:  # only outputs go on
+        if last:  # only output rows remain
             ffn_inp = g.outputs(ffn_inp)[0]
         g.cb(ffn_inp, "ffn_inp", il)
         cur = self.feed_forward(g, self.ffn_norm(g, ffn_inp, "ffn_norm", il), il)

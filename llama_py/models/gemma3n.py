@@ -14,7 +14,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.models.trunks.kv_shared import SharedKVDecoder, SharedKVHParams, attention
 from llama_py.weights import Weights
 
-# Sizes that all models share; their files are not asked.
+# Sizes that all models share; they are not read from files.
 N_ALTUP, N_EMBD_PER_LAYER, LAUREL_RANK = 4, 256, 64
 N_LAYER_KV = 20  # layers with separate keys and values
 N_LAYER_SPARSE = 10  # layers with large gates only in their feed-forward

@@ -57,7 +57,7 @@ class RoutedExperts:
         )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, seen: Tensor, il: int) -> Tensor:
-        """Apply experts to cur [n_embd, n], routed by seen [n_embd, n]. -> like cur"""
+        """Apply experts to cur [n_embd, n]; the router reads `seen` [n_embd, n]. -> like cur"""
         seen = mul(scale(Norm()(g, seen), inv_sqrt(seen.ne[0])), self.scale)
         return self.experts(g, cur, il, self.experts.route(g, seen, il))
 

@@ -33,7 +33,7 @@ from llama_py.weights import Weights
 
 
 class Gemma4AssistantHParams(WindowedHParams):
-    """n_embd_out  channels of the model that it drafts for"""
+    """n_embd_out  n_embd of the target model"""
 
     attention_scale = 1.0
     rope_type = ROPE_NEOX

@@ -45,7 +45,7 @@ class ScaledHParams(HParams):
 
 
 class SwitchedHParams(ScaledHParams):
-    """with_rope  whether positions turn heads"""
+    """with_rope  RoPE applies"""
 
     with_rope: bool = flag("rope.scaling.finetuned", True)
 

@@ -87,7 +87,7 @@ class Grok(Decoder):
 
 
 class CappedAttention(Attention):
-    """Products are scaled, then kept below a cap."""
+    """Scales products, then limits them by a cap."""
 
     parts_keep = KeysValues
 

@@ -40,11 +40,11 @@ class HrmTextHParams(HParams):
 
 
 class GatedChannels(Attention):
-    """Attention with a gate per dimension. Each pass keeps its keys, so the layer is not divided
-    over devices."""
+    """Attention with a gate per dimension. Each turn has separate keys, so devices do not share
+    the layer."""
 
     def __init__(self, w: Weights, hp: HParams, turn: Weights) -> None:
-        """turn  llama.cpp reads the scales of each turn under the turn's own number"""
+        """turn  weights of the turn: llama.cpp reads each turn's scales under its number"""
         self.out_scaled = own = turn.il == w.il
         qkv = Projections(w, hp.n_embd, hp.layers[w.il], scaled=own)
         super().__init__(w, hp, qkv=qkv, name="attn_out")
@@ -90,7 +90,7 @@ class HrmText(Decoder):
         ]
 
     def layer(self, w: Weights, il: int) -> Layer:
-        """Make turn `il` of the layer that `w` names."""
+        """Declare turn `il` of the layer that `w` names."""
         hp, n_embd = self.hp, self.hp.n_embd
         feed_forward = FeedForward(w, n_embd, hp.layers[w.il].n_ff, scaled=False)
         return Layer(Norm(), GatedChannels(w, hp, self.of_turn(il)), Norm(), feed_forward)

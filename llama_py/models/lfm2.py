@@ -39,8 +39,8 @@ NAMES = {
 
 
 class Lfm2HParams(MixedHParams):
-    """n_shortconv_l_cache, n_embd_conv  width and channels of the convolutions; layers without key
-    heads have one"""
+    """n_shortconv_l_cache, n_embd_conv  width and dimensions of the convolutions, in layers without
+    key heads"""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True

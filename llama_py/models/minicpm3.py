@@ -16,7 +16,7 @@ from llama_py.models.trunks.latent import LatentSizesHParams
 from llama_py.models.trunks.latent_dense import LatentDense
 from llama_py.weights import Weights
 
-# Of all models; their files are not asked.
+# For all models; they are not read from files.
 EMBEDDING_SCALE, DEPTH_SCALE, N_EMBD_BASE = 12.0, 1.4, 256
 
 

@@ -59,7 +59,7 @@ class NormedLayer:
         """Apply the layer: [n_embd, n_tokens] -> same shape, or [n_embd, n_outputs] if last."""
         normed = self.attn_norm(g, cur, "attn_norm", il)
         cur = self.attention(g, normed, il)
-        if last:  # only outputs go on
+        if last:  # only output rows remain
             cur, normed = g.outputs(cur, normed)
         normed = g.cb(scale(normed, self.residual_scale), "residual_scaled_attn", il)
         normed = self.ffn_norm(g, g.cb(add(cur, normed), "ffn_inp", il), "ffn_norm", il)

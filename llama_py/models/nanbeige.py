@@ -38,9 +38,9 @@ class NanbeigeHParams(HParams):
 
 
 class LoopedAttention(Attention):
-    """Each loop keeps its own keys, so that it is not divided among devices.
+    """Each loop has separate keys, so devices do not share the layer.
 
-    first  whether it is of the first loop
+    first  True for the first loop
     """
 
     def __init__(self, w: Weights, hp: HParams, first: bool, factors: RopeFactors) -> None:

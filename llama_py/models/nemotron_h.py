@@ -28,7 +28,7 @@ NAMES = {"l_out": "nemotron_h_block_out", "ffn_out": "l_out"}
 
 
 class NemotronHHParams(LatentExpertHParams, SSMHParams):
-    """Layers with hidden channels are feed-forwards, others without key heads recurrent."""
+    """Layers with an FFN size are feed-forwards, others without key heads recurrent."""
 
     required_heads = equal_heads = True
     latent_stem = "ffn_latent"

@@ -32,7 +32,7 @@ class OpenElm(Plain):
         qkv = HeadsFirst(w, hp.n_embd, shape, bias=False, scaled=False, joined=True)
         return OpenElmLayer(
             w.norm("attn_norm", hp.n_embd),
-            # llama.cpp gives the queries, once they are turned, the values' name.
+            # After RoPE, llama.cpp's queries have the name of the values.
             Attention(w, hp, qkv=qkv, norms=head_norms(w, hp), turned=("Vcur", "Kcur")),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il),

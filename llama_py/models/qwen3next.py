@@ -72,8 +72,8 @@ class Qwen3NextProjections(DeltaProjections):
 
     def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """Return queries, keys and values for the convolution, and z, which may have four
-        dimensions. Old files have one matrix that gives, per key head, query, key, and its value
-        heads' values and gates."""
+        dimensions. Old files have one matrix: per key head, the result has query, key, and the
+        values and gates of its value heads."""
         if not self.old:
             return super().qkvz(g, cur, il)
         d_k, n_group = self.hp.ssm_d_state, self.hp.ssm_n_group

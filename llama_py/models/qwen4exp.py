@@ -169,7 +169,7 @@ class Qwen4ExpLayer:
         x = cur if self.ngrams is None else self.ngrams(g, cur, il)
         cur, inject = self.attn_streams.read(g, x, il)
         cur = self.attention(g, g.expand(cur), il)
-        if last:  # only outputs go on
+        if last:  # only output rows remain
             n_embd, n_stream, n_tokens, _ = x.ne
             cur, inject = g.outputs(cur, inject)
             x = g.outputs(reshape(x, n_embd * n_stream, n_tokens))[0]

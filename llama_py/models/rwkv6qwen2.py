@@ -1,8 +1,8 @@
 """QRWKV: Qwen2 with gated linear attention over mixed tokens instead of attention
 (models/rwkv6qwen2.cpp).
 
-llama.cpp keeps the wrong tokens of several sequences that are decoded together; here each has its
-own.
+llama.cpp stores the wrong tokens if it decodes several sequences together; here each sequence has
+its own.
 """
 
 from __future__ import annotations

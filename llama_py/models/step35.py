@@ -89,7 +89,7 @@ class Step35HParams(FlaggedWindows):
 
     @property
     def n_rot_most(self) -> int:
-        """Channels that positions turn, of the layer of the trunk that has most."""
+        """Maximum number of dimensions with RoPE among the trunk's layers."""
         return max(self.n_rot_swa if swa else self.n_rot for swa in self.swa_layers[: self.n_layer])
 
 

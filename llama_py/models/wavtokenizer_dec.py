@@ -30,7 +30,7 @@ from llama_py.weights import Weights
 
 
 class WavTokenizerHParams(HParams):
-    """n_embd_conv  channels of convolutions; n_posnet, n_convnext  how many blocks of each kind"""
+    """n_embd_conv  dimensions of convolutions; n_posnet, n_convnext  numbers of blocks"""
 
     causal_attn = cached = False
     n_embd: int = uint("features_length", least=1)
@@ -55,7 +55,7 @@ class WavTokenizerHParams(HParams):
 
 @dataclass(slots=True)
 class Conv:
-    """Convolution along the text that keeps its length. weight [K, n_in, n_out], bias [1, n_out]"""
+    """Convolution along the text with padding. weight [K, n_in, n_out], bias [1, n_out]"""
 
     weight: Tensor
     bias: Tensor
@@ -67,7 +67,7 @@ class Conv:
 
 @dataclass(slots=True)
 class GroupNorm:
-    """Groups of channels with mean 0 and mean square 1. weight, bias [1, n_embd]"""
+    """Groups of dimensions with mean 0 and mean square 1. weight, bias [1, n_embd]"""
 
     weight: Tensor
     bias: Tensor

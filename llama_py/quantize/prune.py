@@ -173,9 +173,9 @@ def _changed(old: HParams, new: HParams, kept: Sequence[int]) -> str:
 
 
 def _alike(value: Any, other: Any, number: Mapping[int, int]) -> bool:
-    """Return True if a hyperparameter is the same, or has the values of the layers kept.
+    """Return True if a hyperparameter is equal, or has the values of the remaining layers.
 
-    Values may be numbers of layers, such as the indexer that each layer uses.
+    Values may be numbers of layers, such as the indexer of each layer.
     """
     if isinstance(value, tuple | list) and value and isinstance(value[0], int | float):
         fewer = [value[il] for il in number if il < len(value)]

@@ -50,8 +50,8 @@ class Candidates(NamedTuple):
         return self.best(self.ids.size)
 
     def probabilities(self) -> F32:
-        """Return softmax(logits) [n], summed one by one in 32 bits like llama.cpp: of many equal
-        candidates the rounding decides which is the last to count."""
+        """Return softmax(logits) [n], summed sequentially in 32 bits like llama.cpp: with many
+        equal candidates, the rounding determines the last one that counts."""
         with np.errstate(over="ignore"):
             weights: F32 = np.exp(self.logits - self.max())
         weights /= np.cumsum(weights)[-1]

@@ -87,7 +87,7 @@ class Sampler:
         return self._left(c)
 
     def accept(self, id: int) -> None:
-        """Remember a token of the prompt or of the answer."""
+        """Note a token of the prompt or of the response."""
         if not 0 <= id < self.n_vocab:
             raise ModelError(f"token {id} is outside the vocabulary, 0..{self.n_vocab - 1}")
         drawn, self._drawn = id == self._drawn, None
@@ -108,12 +108,12 @@ class Sampler:
             self.constraint = AfterThoughts(self.constraint, self._tokenizer, thinking)
 
     def n_allowed(self, ids: Sequence[int]) -> int:
-        """Return how many tokens of a draft the constraint allows, one after another."""
+        """Return how many tokens of a draft the constraint allows in sequence."""
         return len(ids) if self.constraint is None else self.constraint.n_allowed(ids)
 
     @property
     def is_random(self) -> bool:
-        """True if another seed may give other tokens."""
+        """True if another seed may choose other tokens."""
         return not isinstance(self._draw, GreedyDraw)
 
     def reset(self) -> None:

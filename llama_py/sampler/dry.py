@@ -42,7 +42,7 @@ class Dry(Recent):
             return c.changed(at, c.logits[at] - loss[which])
 
     def _penalty(self, n: int) -> float:
-        """Return the penalty of a repetition of n tokens, kept finite."""
+        """Return the penalty of a repetition of n tokens, limited to finite values."""
         n -= self.allowed
         if self.base > 1.000001:
             n = min(n, int(_LOG_OF_LARGEST / math.log(self.base)))

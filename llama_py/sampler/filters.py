@@ -91,7 +91,7 @@ def top_n_sigma(n: float) -> Filter | None:
         if c.ids.size < 2:
             return c
         possible = c.logits[c.logits > -np.inf]
-        with np.errstate(over="ignore", invalid="ignore"):  # an infinite spread keeps all
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite spread passes all
             mean = np.cumsum(possible)[-1] / np.float32(possible.size)
             variance = np.cumsum((possible - mean) ** 2)[-1] / np.float32(possible.size)
             bound = c.max() - f32(n) * np.sqrt(variance)

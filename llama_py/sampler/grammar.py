@@ -48,7 +48,7 @@ class ByGrammar:
         self._now.consume_token(id)
 
     def start_with(self, ids: Sequence[int]) -> None:
-        """Let answers continue these tokens, if they can begin one."""
+        """Make responses continue `ids`, if the grammar allows these tokens."""
         if self.n_allowed(ids) == len(ids):
             self._first.consume_tokens(list(ids))
             self.reset()

@@ -18,10 +18,10 @@ BACK = 256  # characters before a token that may belong to a pattern
 
 @dataclass(frozen=True)
 class Triggers:
-    """words     texts; within thoughts they do not count
-    patterns  regular expressions; of one with a group, its beginning counts
-    start, ends  the tags around thoughts; an end that is a word is one
-    prompt    the text before the answer, which may begin with thoughts
+    """words     texts; they are ignored within reasoning
+    patterns  regular expressions; if one has a group, the group's start counts
+    start, ends  tags before and after reasoning; an end that is a word is a trigger
+    prompt    the text before the response, which may start with reasoning
     """
 
     words: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Mirostat: keeps the number of candidates that gives a target surprise (arXiv:2007.14966).
+"""Mirostat: limits candidates to a target surprise (arXiv:2007.14966).
 
 Surprise is -log2 of a token's probability. `tau` is the target, `mu` the allowed surprise,
 corrected after each token by `eta` times the difference."""

@@ -168,14 +168,14 @@ class Answer:
 
 
 class Lines:
-    """A text that ends before a line that is indented too little (llama-server's n_indent)."""
+    """Text that ends before a line with too little indentation (llama-server's n_indent)."""
 
     def __init__(self, n_indent: int) -> None:
         self._most = n_indent
         self._n: int | None = None  # indentation; None after the line's first character
 
     def push(self, text: str) -> tuple[str, bool]:
-        """Return how much of a text belongs to the answer, and whether the answer ends there."""
+        """Return the part of a text that belongs to the response, and True if it ends there."""
         if self._most <= 0:
             return text, False
         for i, c in enumerate(text):

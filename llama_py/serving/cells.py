@@ -12,7 +12,7 @@ from llama_py.serving.slots import Slot
 
 
 def free_cells(ctx: Context) -> int:
-    """Return how many more tokens fit; sys.maxsize if each sequence has separate cells."""
+    """Return the number of free cells; sys.maxsize if each sequence has separate cells."""
     caches = [kv for kv in ctx.memory.caches.values() if kv.window is None]
     shared = [kv for kv in caches if kv.n_stream == 1 < ctx.cparams.n_seq_max]
     return min((kv.kv_size - kv.cells[0].used for kv in shared), default=sys.maxsize)

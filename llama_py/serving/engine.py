@@ -1,4 +1,4 @@
-"""Engine that answers requests from any thread in one computing thread.
+"""Engine that serves requests from any thread in one computing thread.
 
 with Engine(model, n_ctx=8192, n_seq_max=4) as engine:
     handle = engine.submit(Request(prompt=ids), told=print)
@@ -241,7 +241,7 @@ class Engine(Closing):
         return self._of_slot(id, load)
 
     def erase_slot(self, id: int) -> Future[int]:
-        """Forget a sequence, once it is idle; -> how many tokens it had."""
+        """Clear a sequence when it is idle; the result is its number of tokens."""
 
         def erase() -> int:
             n = self._ctx.memory.seq_pos_max(id) + 1

@@ -37,7 +37,7 @@ N_LOOKED_AT = 8  # jobs to check per slot; a job may overtake jobs that wait for
 N_GRAPHS = 12  # cached graphs: steps differ in numbers of responses and prompt tokens
 SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
 N_LOGITS = 1 << 24  # logits of a prompt part with all logits: 64 MiB
-N_SPARE = 4  # tokens of a full context that a context shift never keeps (llama-server)
+N_SPARE = 4  # tokens of a full context that a context shift always discards (llama-server)
 
 
 class Scheduler:
@@ -244,7 +244,7 @@ class Scheduler:
         return self._pace.piece(n_answers) if n_answers else self.ctx.cparams.n_batch
 
     def _score(self) -> None:
-        """Read a piece of a prompt with its logits: of the first job that wants them."""
+        """Process a part of a prompt with all its logits, for the first job that needs them."""
         jobs = [(slot, job) for slot, job in self.busy if job.has_unscored and not job.n_ahead]
         if not jobs:
             return
@@ -324,7 +324,7 @@ class Scheduler:
                 self._restart(slot, job)
 
     def _take(self, slot: Slot, job: Job, seconds: float) -> None:
-        """Take the tokens that a step has made certain."""
+        """Choose tokens of a response from a step's logits."""
         answer, sequences = job.answer, self.sequences
         if not job.reads:
             answer.spend(seconds)

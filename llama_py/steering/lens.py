@@ -60,7 +60,7 @@ class LogitLens:
         return np.argsort(-all_of, axis=-1, kind="stable")[..., :k]
 
     def ranks(self, ids: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return how many tokens each layer finds more likely than ids[i] after token i. [n_points,
+        """Return the number of tokens that each layer ranks above ids[i] after token i. [n_points,
         n_tokens]"""
         all_of = np.stack([*self.logits.values()])
         chosen = np.take_along_axis(all_of, np.array(ids)[None, :, None], -1)

@@ -21,8 +21,8 @@ def pca(rows: npt.NDArray[Any]) -> F64:
     """Return the principal direction, of length 1, of rows [n, n_embd], which are not centered,
     with the sign of the mean.
 
-    Several vectors are turned towards it at once, as Rayleigh-Ritz subspace iteration does: where
-    the first two directions have much the same square, one alone would need very long.
+    Rayleigh-Ritz subspace iteration rotates several vectors towards it at once. A single vector
+    converges slowly if the first two directions have similar squares.
     """
     x = rows.astype(np.float64)
     wide = len(x) < x.shape[1]

@@ -1,4 +1,4 @@
-"""Cancellation of long work: loops check regularly if their caller wants to stop."""
+"""Cancellation of long work: loops regularly call a check of their caller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None
 
 @contextmanager
 def stopped_by(check: Callable[[], None]) -> Iterator[None]:
-    """Let `check` stop the work of this block by an exception; it is called often."""
+    """Let `check` cancel this block by an exception; loops in the block call it often."""
     token = _check.set(check)
     try:
         yield
@@ -31,7 +31,7 @@ def check_stopped() -> None:
 
 
 def checked(items: Iterable[T]) -> Iterator[T]:
-    """Yield items, and check before the first of every `EVERY` whether to go on."""
+    """Yield items; call the check before each block of `EVERY` items."""
     for i, item in enumerate(items):
         if not i % EVERY:
             check_stopped()

@@ -195,11 +195,11 @@ class ChatPrompt:
         return replace(p, sampler=sampler)
 
     def reader(self) -> ChatReader:
-        """Return a reader of one answer."""
+        """Return a reader of one response."""
         return PlainReader() if self.options.plain else self.format.parser()
 
     def read(self, pieces: Pieces, p: AnswerParams, reader: ChatReader) -> Pieces:
-        """Yield the pieces of an answer with its reasoning and calls apart from its text.
+        """Yield the pieces of a response with its reasoning and calls separated from its text.
 
         The last piece has the error of content that does not meet its schema.
         """
@@ -246,7 +246,7 @@ class ChatPrompt:
 
 
 def _problem(response: Arguments | None, answer: ChatAnswer) -> str:
-    """Return why an answer does not meet its schema, if no grammar enforces it; "" if it does."""
+    """Return a response's violation of its schema, if no grammar enforces it fully, or ""."""
     is_call = answer.tool_calls and not answer.content
     if response is None or not response.left_out or is_call:
         return ""

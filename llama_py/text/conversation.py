@@ -57,7 +57,7 @@ class Conversation:
         """Start a conversation; system: system prompt.
 
         thoughts   remove reasoning from the text of responses
-        budget     maximum number of reasoning tokens (-1: any number); budget_message is inserted
+        budget     maximum number of reasoning tokens (-1: no limit); budget_message is inserted
                    before the tag that then ends reasoning
         variables  for the template, such as {"enable_thinking": False}
         tools      functions, or descriptions in the OpenAI form, that responses may call;

@@ -126,7 +126,7 @@ def schema_of(sampler: Chooser | None) -> Arguments | None:
 
 
 def _checked(pieces: Pieces, response: Arguments) -> Pieces:
-    """Mark the last piece of an answer that does not meet its schema."""
+    """Set the error of the last piece if the response violates its schema."""
     text = ""
     with closing(pieces):
         for piece in pieces:
@@ -136,7 +136,7 @@ def _checked(pieces: Pieces, response: Arguments) -> Pieces:
 
 
 def join_pieces(pieces: Iterator[Piece]) -> str:
-    """Return the text of an answer. Raises AnswerError if it does not meet its schema."""
+    """Return the text of a response. Raises AnswerError if it violates its schema."""
     text = error = ""
     for piece in pieces:
         text, error = text + piece.text, piece.error
@@ -212,7 +212,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
 
 
 def _read(sequences: Sequences, ids: Sequence[int], p: GenerateParams) -> None:
-    """Let a sequence go on with a prompt."""
+    """Continue a sequence with a prompt."""
     if isinstance(ids, Mixed):
         sequences.read_mixed(p.seq_id, ids)
     else:
@@ -278,7 +278,7 @@ def logprobs_of(
 
 
 def said(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, FinishReason | None]:
-    """Return the text that a token makes certain, and the reason if it is the last one."""
+    """Return the text that is final after a token, and the reason if it is the last one."""
     shown = "" if ends else text.push(id)
     if text.stopped is None and (ends or last):
         shown += text.flush()

@@ -1,6 +1,6 @@
 """Special tokens: end tokens, control tokens, and their extraction from a text.
 
-Files give these facts only in part, so llama.cpp completes them by the tokens' texts
+Files have only a part of this information, so llama.cpp completes it by the tokens' texts
 (llama-vocab.cpp:impl::load); the tables below are its tables.
 """
 
@@ -14,7 +14,7 @@ from llama_py.support.stopping import check_stopped
 from llama_py.tokenizer.stripped import SPECIAL_TYPES, stripped
 from llama_py.tokenizer.vocab import TokenType, Vocab
 
-# A special id the file does not give is found by text, and the token found is a control token.
+# A special id that is missing in the file is found by text; that token is a control token.
 _TEXTS_OF_NAME: Mapping[str, tuple[str, ...]] = {
     "eot": (
         "<|eot_id|>",

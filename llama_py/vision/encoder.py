@@ -110,7 +110,7 @@ class ImageEncoder(Closing):
     def parts(self, image: Image) -> list[ImagePart]:
         """Split an image into the parts that are computed, in the text model's order."""
         prepared = self.projector.prepare(image.pixels)
-        # Of the same image another encoder makes other rows, and so do other limits of this one.
+        # The result also depends on the encoder and on its limits.
         keys = (f"{self._fingerprint} {i} {p.shape}".encode() for i, p in enumerate(prepared))
         return [ImagePart(p, image.digest + key) for p, key in zip(prepared, keys, strict=True)]
 

@@ -70,7 +70,7 @@ class Picture:
     def reading(
         self, ctx: Decoding, pos: int, seq_id: int, most: Callable[[], int]
     ) -> Generator[None, None, None]:
-        """See `llama_py.batch.prompts.Medium`. Rows that are not kept are computed first."""
+        """See `llama_py.batch.prompts.Medium`. Image tokens that are not cached are computed."""
         at, n, i = self.positions(pos), self.n_tokens, 0
         if self.sees_all:
             check_whole(n, ctx.cparams)

@@ -199,7 +199,7 @@ class Placement:
         return [end / ends[-1] for end in ends[:-1]]
 
     def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[Tensor]], Device]:
-        """Return a function that gives the device of a weight, by the nodes that read it.
+        """Return a function from a weight and the nodes that read it to its device.
 
         layers  result of `layers`
         """

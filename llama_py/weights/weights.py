@@ -361,7 +361,7 @@ class Weights:
         return self._all.where
 
     def release(self) -> None:
-        """Let go of all bytes."""
+        """Release all bytes."""
         for t in self.all:
             t.buffer = None
 

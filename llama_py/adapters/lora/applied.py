@@ -46,7 +46,7 @@ class Loras:
         """Add the adapters' terms for each token's experts `ids`: [n_in, 1 or n_used, T] -> [n_out,
         n_used, T].
 
-        here  the first of the experts that the weight has, and how many there are in all"""
+        here  the weight's first expert, and the total number of experts"""
         for pair, factor in self._pairs(weight, False):
             rows = mul_mat_id(pair.a, x, ids, first=here[0], of=here[1])
             delta = mul_mat_id(pair.b, rows, ids, first=here[0], of=here[1])

@@ -64,5 +64,5 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def made_for(source: str) -> Make | None:
-    """Return the function that makes the form of responses; None for other templates."""
+    """Return the function that builds the form of responses; None for other templates."""
     return next((family.made for family in FAMILIES if family.fits(source)), None)

@@ -83,8 +83,8 @@ def _always(ctx: Context) -> I32:
 
 
 def draft_vocabulary(ctx: Context, n: int) -> DraftVocabulary | None:
-    """Let a context that drafts know only n tokens; None if its head has no more, or cannot be cut,
-    or n is 0."""
+    """Limit a draft context to n tokens; None if its head is not larger, or cannot be reduced, or n
+    is 0."""
     p, model = ctx.params, ctx.model
     head = model.architecture.head_of(p.nextn_layer if p.mtp else None)
     if not 0 < n < ctx.n_vocab or head is None or head.bias is not None:

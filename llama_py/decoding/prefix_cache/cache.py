@@ -279,7 +279,7 @@ class PrefixCache:
         return None if self.ctx.model.has_encoder else self.ctx.computed_with(seq_id)
 
     def _known(self, seq_id: int) -> int:
-        """Return how many tokens of a sequence certainly agree with the tree."""
+        """Return the number of a sequence's tokens that certainly agree with the tree."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
         if node is None:
             return 0

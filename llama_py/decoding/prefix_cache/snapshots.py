@@ -37,7 +37,7 @@ class SnapshotPlan:
 
 
 class Snapshots:
-    """Takes them, and keeps few enough of each sequence: `ctx_checkpoints`."""
+    """Takes snapshots, and limits them per sequence: `ctx_checkpoints`."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class TokenRun(Generic[H, S]):
 
 
 class Tree(Generic[H, S]):
-    """Runs of tokens, their holders, and the states kept at their ends.
+    """Runs of tokens, their holders, and the states saved at their ends.
 
     The tokens of each `kind` of computation have a separate root, since their states differ.
 
@@ -94,7 +94,7 @@ class Tree(Generic[H, S]):
         return leaf
 
     def _cut(self, node: TokenRun[H, S], n: int) -> TokenRun[H, S]:
-        """Let a node end after n tokens; the rest becomes its child."""
+        """Split a node after n tokens; the rest becomes its child."""
         parent = node.parent
         assert parent is not None and parent.end < n < node.end
         upper = self._leaf(parent, node.tokens[: n - parent.end])

@@ -17,7 +17,7 @@ MAX_DISTANCE = 128  # all beyond are in the last bucket
 
 
 def bucket(p0: Any, p1: Any, n_buckets: int, bidirectional: bool) -> npt.NDArray[np.int32]:
-    """Return the bucket of position p0 as seen from p1
+    """Return the bucket of position p0 relative to p1
     (llama-graph.cpp:llama_relative_position_bucket).
 
     Half of the buckets are for one distance each, the others grow as its logarithm does. With
@@ -40,7 +40,7 @@ def bucket(p0: Any, p1: Any, n_buckets: int, bidirectional: bool) -> npt.NDArray
 
 
 class InputPosBucket:
-    """Buckets of the ubatch's tokens as seen by each other, pos_bucket I32 [n_tokens, n_tokens]
+    """Buckets of the ubatch's tokens relative to each other, pos_bucket I32 [n_tokens, n_tokens]
     (llm_graph_input_pos_bucket)."""
 
     def __init__(self, params: GraphParams, n_buckets: int) -> None:

@@ -96,7 +96,7 @@ class InputKPool:
             if self.gathers:
                 cells = rows[-1]
             elif self.mctx.kv.n_stream > 1 and s not in in_ubatch:
-                cells = np.full_like(cells, none)  # cells of a stream that is not looked at
+                cells = np.full_like(cells, none)  # cells of an unused stream
             members.append(cells)
         every, n = np.concatenate(rows), plan.is_new.size
         write(self.cells, _filled(every[:, -1], self.n_pool, filler))

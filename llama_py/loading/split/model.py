@@ -58,7 +58,7 @@ class DeviceStage:
     shares  how much each has
     first   devices of stages before this one
     layers  their numbers
-    parallel  whether they share heads, or experts, or both; None: heads and channels of all
+    parallel  they share heads, experts, or both; None: heads and FFN dimensions of all blocks
     """
 
     devices: Sequence[Device]
@@ -145,7 +145,7 @@ def _is_frozen(owner: object) -> bool:
 
 
 class _Graph(_Splitter):
-    """Blocks by heads and hidden channels, the head by rows."""
+    """Splits blocks by heads and FFN dimensions, the head by rows."""
 
     def __init__(
         self, arch: Architecture, w: Weights, stage: DeviceStage, device_of: DeviceOf

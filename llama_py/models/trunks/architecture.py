@@ -165,8 +165,8 @@ class Architecture(ABC):
         return None
 
     def head_of(self, nextn: int | None = None) -> Linear | None:
-        """Return the matrix that makes the logits of the trunk, or of NextN layer `nextn`; None if
-        it is not a single matrix."""
+        """Return the LM head's matrix of the trunk, or of NextN layer `nextn`; None if it is not a
+        single matrix."""
         return None
 
     @property

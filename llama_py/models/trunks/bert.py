@@ -41,7 +41,7 @@ class PostNormLayer:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         residual, cur = cur, self.attention(g, cur, il)
-        if last:  # only outputs go on
+        if last:  # only output rows remain
             cur, residual = g.outputs(cur, residual)
         ffn_inp = self.attn_out_norm(g, add(cur, residual), il=il)
         if self.attn_norm_2 is not None:

@@ -190,7 +190,7 @@ class BlockConv:
 
 class Selector:
     """Head that returns the most likely tokens per position, with scores after each previous token:
-    rows of [tokens, scores by token before] at the beginning of n_embd channels."""
+    rows of [tokens, scores by token before] in the first of n_embd dimensions."""
 
     def __init__(self, w: Weights, n_embd: int, n_vocab: int, rank: int, k: int, n: int) -> None:
         self.rank, self.k, self.block = rank, k, n

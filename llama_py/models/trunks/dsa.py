@@ -47,8 +47,8 @@ INDEXER_TENSORS = (
 
 class ChoosingHParams(LatentHParams):
     """indexer_n_head, indexer_head_size   of the indexer; indexer_top_k  tokens it chooses
-    indexer_rope  how positions turn its heads, from channel indexer_offset on
-    indexer_rotated   whether a Hadamard matrix then does
+    indexer_rope  RoPE type of its heads, from dimension indexer_offset on
+    indexer_rotated   multiply by a Hadamard matrix after RoPE
     """
 
     rope_type = ROPE_NORMAL

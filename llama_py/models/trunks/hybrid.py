@@ -85,7 +85,7 @@ class OperatorLayer:
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         residual = cur
         cur = self.operator(g, self.norm(g, cur, "attn_norm", il), il)
-        if last:  # only outputs go on
+        if last:  # only output rows remain
             cur, residual = g.outputs(cur, residual)
         if self.name:
             g.cb(cur, self.name, il)

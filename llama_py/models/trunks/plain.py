@@ -16,7 +16,7 @@ class PlainHParams(HParams):
 
 
 class WholeHParams(PlainHParams):
-    """RoPE turns whole heads."""
+    """RoPE rotates whole heads."""
 
     whole_rope = True
 

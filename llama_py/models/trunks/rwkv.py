@@ -34,7 +34,7 @@ class TimeMix(Protocol):
 
 @dataclass(slots=True)
 class RwkvLayer:
-    """x + time_mix(norm(x)), then x + channel_mix(norm(x)); each also sees the token before.
+    """x + time_mix(norm(x)), then x + channel_mix(norm(x)); each also reads the token before.
 
     halved  the result is
     """

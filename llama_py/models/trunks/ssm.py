@@ -31,6 +31,6 @@ class SSMLayer:
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         residual = cur
         cur = self.block(g, self.norm(g, cur, "attn_norm", il), il)
-        if last:  # only outputs go on
+        if last:  # only output rows remain
             cur, residual = g.outputs(cur, residual)
         return add(cur, residual)

@@ -31,8 +31,8 @@ DATASETS, N_CHUNKS, CHUNK_SIZE = (
 class ImatrixEntry:
     """The importance of one weight tensor's inputs.
 
-    sums    of the squares of its inputs, of all its matrices. [n_matrices * n_inputs]
-    counts  how many tokens they are of: of each matrix, or one number for all
+    sums    sums of squares of its inputs, for all its matrices [n_matrices * n_inputs]
+    counts  number of tokens: of each matrix, or one number for all
     """
 
     sums: Floats

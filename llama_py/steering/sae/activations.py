@@ -41,7 +41,7 @@ def jumprelu(x: F32, w: Weights, cfg: SAEConfig) -> F32:
 
 
 def gated(x: F32, w: Weights, cfg: SAEConfig) -> F32:
-    """Return gated features: one product selects them, the other, scaled, gives their size."""
+    """Return gated features: one product selects them, the other, scaled, is their size."""
     shared = x @ w["W_enc"]
     found: F32 = np.maximum(shared * np.exp(w["r_mag"]) + w["b_mag"], 0)
     return found * (shared + w["b_gate"] > 0)

@@ -107,7 +107,7 @@ class SAE:
         return self.decode(self.encode(x), like=x)
 
     def steer(self, amounts: Mapping[int, float]) -> Change:
-        """Return a change for `ctx.patch` that increases these features by the given amounts."""
+        """Return a change for `ctx.patch` that increases these features by the amounts."""
         ids, values = self._features(amounts)
 
         def change(x: npt.NDArray[Any], at: Any) -> F32:
@@ -116,7 +116,7 @@ class SAE:
         return change
 
     def clamp(self, values: Mapping[int, float]) -> Change:
-        """Return a change for `ctx.patch` that sets these features to the given values, and keeps
+        """Return a change for `ctx.patch` that sets these features to the values, and preserves
         the part of a row that the SAE does not reconstruct."""
         ids, wanted = self._features(values)
 

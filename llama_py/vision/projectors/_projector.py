@@ -91,7 +91,7 @@ class Projector(ABC):
 class Dynamic(Projector):
     """An encoder of images of any size.
 
-    min_tokens, max_tokens  how many embeddings an image becomes
+    min_tokens, max_tokens  limits of the tokens per image
     """
 
     least: int

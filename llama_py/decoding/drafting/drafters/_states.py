@@ -122,7 +122,7 @@ class StatesDrafter(Drafter):
 
     def _going_on(self, seq_id: int, pos: int) -> Known:
         """Return a sequence's known tokens if `pos` continues them. Otherwise start them there; the
-        draft context keeps earlier positions."""
+        draft context preserves earlier positions."""
         known = self._known.get(seq_id)
         if known is not None and known.text.first <= pos <= known.text.end:
             return known

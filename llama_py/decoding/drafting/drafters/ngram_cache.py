@@ -24,7 +24,7 @@ Rules = tuple[tuple[int, int], ...]
 
 
 class NgramCache(Drafter):
-    """Counts of the text itself, of earlier answers, and of a corpus, which also weighs the others.
+    """Counts of the text, of earlier responses, and of a corpus, which also weighs the others.
 
     llama.cpp counts keys only within the tokens added after the last draft; here they may start
     before these, like its header file specifies.
