@@ -67,8 +67,8 @@ class Model(Loaded):
     def infill(
         self, prefix: str, suffix: str, extra: Sequence[Mapping[str, str]] = (), **options: Any
     ) -> str:
-        """Generate the text between two texts, if the model was trained for it; `extra`: other
-        texts, see `llama_py.text.infill.infill_ids`. TokenizerError for other models."""
+        """Generate the text between two texts, if the model was trained for it. `extra`: see
+        `llama_py.text.infill.infill_ids`. TokenizerError for other models."""
         from llama_py.text.generate import join_pieces
         from llama_py.text.infill import infill_ids
 

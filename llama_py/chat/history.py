@@ -180,7 +180,7 @@ def _short(id: str) -> str:
 
 
 def begin_with_user(messages: list[Message]) -> list[Message]:
-    """Add an empty user message before a leading response; convert a lone system message."""
+    """Add a user message before a leading response; a lone system message becomes a user's."""
     n = next((i for i, m in enumerate(messages) if m["role"] not in SYSTEM), len(messages))
     if n < len(messages) and messages[n]["role"] == "user":
         return messages

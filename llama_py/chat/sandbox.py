@@ -74,7 +74,7 @@ EMPTY: dict[str, type] = {
     **dict.fromkeys(("length", "sum", "wordcount"), int),
     **dict.fromkeys(("first", "last", "max", "min"), Missing),
 }  # fmt: skip
-# Methods of `none` that return an empty list (value.cpp:value_none_t::get_builtins).
+# methods that return an empty list (value.cpp:value_none_t::get_builtins)
 OF_NONE = frozenset(("items", "map", "reject", "rejectattr", "select", "selectattr", "unique"))
 
 

@@ -175,7 +175,7 @@ class Context(Closing, Accompanied, Watched):
         Raises ContextError before the computation if the batch is malformed or does not fit, and
         if another thread decodes: create one context per thread. After Ctrl-C or an error,
         sequences end at the last complete ubatch; a recurrent model's sequences are empty.
-        Exceptions from other signal handlers or debuggers may leave the memory invalid.
+        Exceptions from other signal handlers or debuggers may corrupt the memory.
         """
         self._refuse_others()
         with self._at_work:

@@ -167,8 +167,8 @@ class Sequences(Closing):
         track.begun = track.alone = True
 
     def limit(self, seq_id: int, n_left: int, allowed: Allowed | None = None) -> None:
-        """Limit the number of further tokens, and drafts with it. Only the first allowed(draft)
-        tokens of a draft are verified, as the sampler would reject the others."""
+        """Limit the number of further tokens and drafts. Only the first allowed(draft) tokens of a
+        draft are verified, as the sampler would reject the others."""
         self._tracks[seq_id].n_left, self._tracks[seq_id].allowed = n_left, allowed
 
     def advance(
@@ -373,7 +373,7 @@ class Sequences(Closing):
         return not track.mixed or self.ctx.memory.seq_pos_max(track.seq_id) + 1 == track.pos
 
     def _part(self, track: Track, most: Mapping[int, int]) -> tuple[list[int], int, Track]:
-        """Return the tokens of a sequence to compute now, and the number of last ones with rows."""
+        """Return a sequence's tokens to compute now, and the number of last tokens with rows."""
         n = len(track.pending)
         if n > 1 and (n := min(most.get(track.seq_id, n), self._most(track))) < len(track.pending):
             return track.pending[:n], 0, track

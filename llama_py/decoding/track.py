@@ -18,7 +18,7 @@ class Track:
 
     pending   tokens of the text that the memory does not have
     told      position up to which the prefix cache knows the sequence; None if it does not
-    alone     it continued alone, with the cache's `decode`, so `told` is outdated
+    alone     it continued alone, with the cache's `decode`, which does not update `told`
     n_left    maximum number of further tokens
     allowed   returns how many tokens of a draft may be chosen; None: unknown
     draft     draft tokens after `pending`; author  name of their drafter

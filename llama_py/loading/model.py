@@ -72,7 +72,7 @@ class LoadOptions(TypedDict, total=False):
 
 
 def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) -> Placement:
-    """Return the placement on these devices for the options."""
+    """Return the placement on `device` for the options."""
     mode = SAME_MODE.get(p.split_mode, p.split_mode)
     parallel = Parallel.of(p.parallel) if p.parallel else None
     if parallel is not None:

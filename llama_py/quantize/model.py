@@ -15,7 +15,7 @@ from llama_py.models.trunks.rules import QuantizeRules
 
 @dataclass(frozen=True)
 class QuantizedModel:
-    """n_gqa   query heads per key and value head; 0: unknown
+    """n_gqa   query heads per key and value head; 0: no attention
     is_70b  True if llama.cpp treats it as a 70B model, with more bits for values
     rules   rules of its architecture
     """

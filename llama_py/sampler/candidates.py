@@ -51,7 +51,7 @@ class Candidates(NamedTuple):
 
     def probabilities(self) -> F32:
         """Return softmax(logits) [n], summed sequentially in 32 bits like llama.cpp: with many
-        equal candidates, the rounding determines the last one that counts."""
+        equal candidates, the rounding determines the last candidate that counts."""
         with np.errstate(over="ignore"):
             weights: F32 = np.exp(self.logits - self.max())
         weights /= np.cumsum(weights)[-1]

@@ -121,7 +121,7 @@ class Conversation:
 
     @property
     def calls(self) -> list[ToolCall]:
-        """Tool calls of the last response; pass their results to `tell`."""
+        """Tool calls of the last response, for which the caller must add results (`tell`)."""
         return calls_of(self.messages[-1]) if self.tools and self.messages else []
 
     def tell(self, results: Sequence[Message]) -> list[int]:
@@ -163,7 +163,7 @@ class Conversation:
             raise
 
     def resume(self, messages: Sequence[Message]) -> None:
-        """Replace the conversation by these messages; a system message may be first.
+        """Replace the conversation by these messages, with an optional system message first.
 
         The next `say` computes them. Raises ModelError, without a change, if the template rejects
         them.

@@ -59,7 +59,7 @@ def reading(tokens: Sequence[Sequence[int]], n_tokens: int = N_TOKENS) -> dict[s
 
 
 def rows(ctx: Context, tokens: Sequence[Sequence[int]]) -> Iterator[F32]:
-    """Yield the row [n] of each text; with pooling "none" its token rows [n_tokens, n].
+    """Yield the row [n] of each text; without pooling its token rows [n_tokens, n].
 
     A batch has the maximum number of consecutive texts that fit, of any lengths.
     """
