@@ -45,7 +45,7 @@ GATING: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax_weight": lambda logits: logits,  # softmax over the chosen experts only
     "sqrt_softplus": lambda logits: sqrt(softplus(logits)),
 }
-GATING_FUNCS = tuple(GATING)  # by llama-hparams.h:llama_expert_gating_func_type, from 1
+GATING_FUNCS = tuple(GATING)  # llama-hparams.h:llama_expert_gating_func_type, from 1
 
 Optional = Literal["no", "optional", "needed"]
 

@@ -18,7 +18,7 @@ from llama_py.weights import Weights
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-GROUP_EPS = 64e-5  # of the norm of each head's result
+GROUP_EPS = 64e-5  # epsilon of the norm of each head's result
 
 
 class RwkvHParams(HParams):

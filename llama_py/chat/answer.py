@@ -72,7 +72,7 @@ class Reader:
     def __init__(self) -> None:
         self.content = self.reasoning = ""
         self.calls: list[ToolCall] = []
-        self.call: ToolCall | None = None  # that is being read
+        self.call: ToolCall | None = None  # current call
         self.n_args, self.open_quote = 0, False
 
     def read(self, found: Sequence[TaggedPart]) -> ChatAnswer:

@@ -29,7 +29,7 @@ ITEMS = 1 << 18  # items of one value, nested items included
 NUMBER = 1 << 20  # limit of numeric arguments of filters and methods: a width, a count
 SLOW_FROM = 1 << 16  # characters at which filters with repeated scans are refused
 SLOW = ("pprint", "striptags", "urlize", "wordwrap")
-_WIDE = re.compile(r"\d{6}|\*")  # in format specifications
+_WIDE = re.compile(r"\d{6}|\*")  # wide number or `*` in a format specification
 
 
 class RenderBounds:

@@ -51,7 +51,7 @@ def tool_of(function: Function) -> Schema:
     told = inspect.getdoc(function) or ""
     try:
         hints = get_type_hints(function)
-    except Exception as e:  # from string annotations
+    except Exception as e:  # errors of string annotations
         raise ModelError(f"tool {name}: its annotations mean nothing here: {e}") from None
     try:
         parameters = inspect.signature(function).parameters.values()

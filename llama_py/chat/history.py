@@ -20,7 +20,7 @@ Render = Callable[[list[Message]], str]
 Repair = Callable[[list[Message]], list[Message]]
 
 SYSTEM = ("system", "developer")
-ID_LENGTH = 9  # of Mistral's calls
+ID_LENGTH = 9  # characters of ids in Mistral's calls
 
 
 def render_history(messages: list[Message], render: Render) -> str:
@@ -159,7 +159,7 @@ def split_calls(messages: list[Message]) -> list[Message]:
 def shorten_ids(messages: list[Message]) -> list[Message]:
     """Set ids of nine letters and digits for calls and their results, like Mistral's templates."""
     found: list[Message] = []
-    ids: list[str] = []  # of the last calls
+    ids: list[str] = []  # ids of the last calls
     for n, message in enumerate(messages):
         if calls := message.get("tool_calls"):
             ids = [_short(call.get("id") or f"{n}.{i}") for i, call in enumerate(calls)]

@@ -117,7 +117,7 @@ class AnswerParser:
         before = self._text.text
         if self._parsed(before + text):
             return
-        low, high = 0, len(text)  # with `low` characters it fits, with `high` not
+        low, high = 0, len(text)  # `low` characters match, `high` characters do not
         while high - low > 1:
             middle = (low + high) // 2
             if self._parsed(before + text[:middle]):

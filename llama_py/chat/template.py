@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 _FILE_NAME = "<template>"  # Jinja's name for a template from a string
-MAX_WHY = 1000  # of an error message
+MAX_WHY = 1000  # characters of an error message
 
 
 class ChatTemplate:

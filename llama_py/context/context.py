@@ -93,7 +93,7 @@ class Context(Closing, Accompanied, Watched):
         self._encoded: Cross | None = None
         self._adapters = AdapterChoice()
         self._head: Linear | None = None
-        self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
+        self._loras: list[Loras] = [NO_LORAS]  # index: kind of ubatch
         self._closed = False
         self._next: Following | None = None
         self.n_followed = 0

@@ -13,7 +13,7 @@ from llama_py.params import GenerateParams
 
 log = logging.getLogger("llama_py")
 
-UNTIL_FULL = -2  # of max_tokens: a full context is the end in any case
+UNTIL_FULL = -2  # value of max_tokens: a full context ends the response
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class FitAnswer:
         if len(self.n_layers) > 1 and any(self.n_layers):
             found["tensor_split"] = tuple(map(float, self.n_layers))
         n = len(self.on_host)
-        first = self.n_all - sum(self.n_layers)  # those before have all on the host
+        first = self.n_all - sum(self.n_layers)  # earlier layers are on the host
         if self.n_moe and n + min(first, self.n_moe) >= self.n_moe:
             found["cpu_moe"] = True
         elif n and max(self.on_host) < n + first:

@@ -23,8 +23,8 @@ from llama_py.models import architecture
 from llama_py.params import ModelParams
 from llama_py.weights.placement import Placement, coarse
 
-PREFIX = "mpi"  # of the names of ranks' devices
-MOST_PLANS = 8  # with other shares
+PREFIX = "mpi"  # prefix of the names of ranks' devices
+MOST_PLANS = 8  # maximum plans with other shares
 
 Use = dict[str, int]
 

@@ -22,7 +22,7 @@ from llama_py.gguf.metadata import Metadata
 _MAX_UINT = 2**32 - 1
 _MAX_FLOAT = 3.4028234e38  # an f32, as which ops take it
 
-LOWEST_BASE, HIGHEST_BASE = 1e-30, 1e30  # of RoPE's frequencies, and of their scale
+LOWEST_BASE, HIGHEST_BASE = 1e-30, 1e30  # limits of RoPE's frequency base and scale
 END_OF_POSITIONS = 2**31 - 1  # positions are of 32 bits
 
 T = TypeVar("T")

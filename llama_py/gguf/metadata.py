@@ -46,7 +46,7 @@ _U32_U64 = struct.Struct("<IQ")
 
 # Limits for values in a file. A sparse file of any size takes no disk space.
 _MAX_HEAD = 2**27  # bytes before the tensor data; the largest vocabularies take 2**24
-_MAX_KEY_BYTES = 65535  # of the GGUF specification
+_MAX_KEY_BYTES = 65535  # limit in the GGUF specification
 _MAX_NESTING = 4  # arrays in arrays; known files have one level
 _MAX_INNERARRAYS = 2**18
 

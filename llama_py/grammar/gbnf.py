@@ -21,7 +21,7 @@ from llama_py.grammar.nodes import (
 )
 from llama_py.grammar.place import error_at
 
-MAX_TIMES = 2000  # of a lower bound: MAX_REPETITION_THRESHOLD
+MAX_TIMES = 2000  # limit of a lower bound: MAX_REPETITION_THRESHOLD
 MAX_DEPTH = 100  # parentheses in parentheses
 MAX_CHARACTERS = 1 << 20
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 SECONDS = 10
-MAX_REFERENCES = 20_000  # that are followed for one value
+MAX_REFERENCES = 20_000  # maximum followed references for one value
 MAX_SHOWN = 300  # characters
 UNCHECKED = "not checked: "
 

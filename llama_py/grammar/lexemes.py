@@ -15,7 +15,7 @@ from llama_py.grammar.nodes import Ranges, Ref, Rules, TokenOf, meet, merged
 from llama_py.grammar.shape import AltOf, Leaf, Part, Regular, RepeatCount, RuleSizes, SeqOf
 
 MAX_ROUNDS = 12
-MAX_STEPS = 200_000  # of the search for lexemes to split, about a second
+MAX_STEPS = 200_000  # limit of the search for lexemes to split, about a second
 
 
 def cut(rules: Rules) -> RuleSizes:

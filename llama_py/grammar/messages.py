@@ -9,7 +9,7 @@ from llama_py.grammar.place import found
 _PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
 _REGEX = re.compile(r"regex parse error:\n(.*)\n( *)\^+.*?\nerror: ([^\n]*)", re.DOTALL)
 _MOST = 300  # characters
-_INDENT = 4  # of an expression's excerpt
+_INDENT = 4  # maximum indentation of an excerpt
 
 TITLES = {"regex": "regular expression", "lark": "Lark grammar", "json_schema": "JSON schema"}
 

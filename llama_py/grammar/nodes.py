@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Ranges: TypeAlias = tuple[tuple[int, int], ...]  # of code points, both ends included; in order
+Ranges: TypeAlias = tuple[tuple[int, int], ...]  # ordered code points, both ends included
 MOST = 0x10FFFF
 ANY: Ranges = ((0, MOST),)
 

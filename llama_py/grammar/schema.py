@@ -20,7 +20,7 @@ from llama_py.grammar.widen import UNSATISFIABLE, widened, without_values
 MAX_DEPTH = 100
 MAX_ALONE = 2000  # characters
 MAX_SHOWN = 8  # pointers in a message
-MAX_PARTS = 200  # to try in the search for the wrong one
+MAX_PARTS = 200  # limit of the search for the wrong part
 # Between parts of the response: empty, a space, or a newline and indentation.
 SPACE = r"| |\n[ \t]{0,20}"
 ONE_OF = "oneOf constraints are not supported"

@@ -25,7 +25,7 @@ Wants = Callable[[GraphResult], Taps | None]
 class RunsGraphs(Protocol):
     """Interface of a context's runner for hooks."""
 
-    ubatch: UBatch | None  # that is computed now
+    ubatch: UBatch | None  # ubatch in computation
 
     @property
     def devices(self) -> Sequence[Device]: ...

@@ -162,7 +162,7 @@ LAYER_POINTS: dict[str, Rule] = {
     "mlp.hook_expert_weights": last("ffn_moe_probs-{il}"),
     "mlp.hook_expert_indices": last("ffn_moe_topk-{il}"),
 }
-PATTERN = "attn.hook_pattern"  # which flash attention does not make; see llama_py.hooks.names
+PATTERN = "attn.hook_pattern"  # not stored by flash attention; see llama_py.hooks.names
 
 
 def _added(total: Tensor | None, residual: Tensor | None) -> Tensor | None:

@@ -20,7 +20,7 @@ from llama_py.graph.result import GraphResult
 from llama_py.hooks.names import Names
 from llama_py.hooks.points import resid_pre
 
-N_ROWS = 64  # at most at once
+N_ROWS = 64  # maximum rows per graph
 
 
 class Unembedding:

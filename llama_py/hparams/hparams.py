@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 MAX_LAYERS = 512  # llama-hparams.h:LLAMA_MAX_LAYERS
 MAX_EXPERTS = 1024  # llama-hparams.h:LLAMA_MAX_EXPERTS
-L2_EPS = 1e-6  # of queries and keys of delta nets in the authors' code
+L2_EPS = 1e-6  # epsilon for queries and keys of delta nets in the authors' code
 ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 
 EPS, RMS_EPS = "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"

@@ -12,7 +12,7 @@ from ggml_py.tensor import Tensor
 from llama_py.memory.base import read_part, write_part
 from llama_py.memory.io import StateReader, StateWriter
 
-Sizes = Sequence[Sequence[int]]  # of each part the bytes of its sections
+Sizes = Sequence[Sequence[int]]  # bytes of the sections of each part
 Whole = tuple[Sequence[Tensor], Sizes]  # the parts of a layer's rows
 
 

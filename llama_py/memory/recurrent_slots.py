@@ -33,7 +33,7 @@ class RecurrentSlots(StateMemory):
     def reset(self) -> None:
         """Reset every cell to empty."""
         self.cells = [Cell() for _ in range(self.size)]
-        self.rs_idx = [0] * self.size  # by sequence: tokens to roll back at the next read
+        self.rs_idx = [0] * self.size  # tokens to roll back at the next read, by sequence
         self.head = 0
         self.used = 0
         self.n = 0

@@ -63,7 +63,7 @@ class SlotMemory(NumberedStates):
         self.layers = layers
         self.slots = [StateSlot() for _ in range(size)]
         self.s_l: dict[LayerKey, Tensor] = {}
-        self.steps: dict[LayerKey, tuple[Tensor, Tensor]] = {}  # of the inputs, of the states
+        self.steps: dict[LayerKey, tuple[Tensor, Tensor]] = {}  # inputs and states
         placed: list[tuple[Device, Tensor]] = []
         for x in layers:
             n_r, n_s, name = x.state.n_embd_r, x.state.n_embd_s, key_name(x.key)

@@ -10,7 +10,7 @@ from llama_py.models.trunks.decoder import AnyLayer, Layer, ParallelLayer
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
-# by layers and hidden size
+# key: layers and hidden size
 _SIZES = {
     (6, 512): "14M", (6, 2048): "70M", (12, 3072): "160M", (16, 8192): "1B", (24, 4096): "410M",
     (24, 8192): "1.4B", (32, 10240): "2.8B", (32, 16384): "6.9B", (36, 20480): "12B",

@@ -40,7 +40,7 @@ class HyV4HParams(ChoosingHParams):
     indexer_types: tuple[int, ...] = uints("attention.indexer.types", 0, count=trunk_layers)
 
     def load(self, keys: Keys) -> None:
-        self.f_norm_eps = self.f_norm_rms_eps  # of the indexer
+        self.f_norm_eps = self.f_norm_rms_eps  # the indexer's
         super().load(keys)
         self.indexer_offset = self.indexer_head_size - self.n_rot
         self.indexers = (-1,) * self.n_layer

@@ -47,7 +47,7 @@ class Llama4HParams(ScaledWindows):
     def load(self, keys: Keys) -> None:
         self.n_swa = N_CHUNK if self.n_swa else 0
         super().load(keys)
-        self.n_ff_beside = self.n_ff_exp  # of the shared expert
+        self.n_ff_beside = self.n_ff_exp  # shared expert
         if self.n_expert == 0 and any(map(self.is_moe, range(self.n_layer))):
             raise keys.error("expert_count", "it must be at least 1")
 

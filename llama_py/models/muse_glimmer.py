@@ -14,7 +14,7 @@ from llama_py.hparams.geometry import ROPE_NORMAL, Rope
 from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.weights import Weights
 
-POST_EPS = 1e-8  # of the norms after blocks
+POST_EPS = 1e-8  # epsilon of the norms after blocks
 
 
 class MuseGlimmerHParams(WindowedHParams):

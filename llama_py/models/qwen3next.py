@@ -56,7 +56,7 @@ class Qwen3NextProjections(DeltaProjections):
         """Return views of betas before their sigmoid and of alphas, each [H / H_k, H_k, T, B]."""
         n_group, n_each = self.hp.ssm_n_group, self.hp.ssm_dt_rank // self.hp.ssm_n_group
         ba = g.cb(self.in_ba(g, cur), "linear_attn_mixed_ba", il)
-        ba = reshape(ba, 2 * n_each, n_group, *g.per_seq)  # of each key head: betas, then alphas
+        ba = reshape(ba, 2 * n_each, n_group, *g.per_seq)  # each key head: betas, then alphas
         b, a = split(ba, [n_each, n_each], n_dims=4)
         return g.cb(b, "b", il), g.cb(a, "a", il)
 

@@ -31,7 +31,7 @@ ATTENTION = ("causal", "non-causal")
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
 
-BASE = zero_or(1e-30, 1e30)  # of RoPE: it and its inverse are f32 without loss
+BASE = zero_or(1e-30, 1e30)  # RoPE base; it and its inverse are exact in f32
 
 
 @dataclass(frozen=True, kw_only=True)

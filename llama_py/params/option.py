@@ -21,7 +21,7 @@ from llama_py.params.rules import ValueRule, integers, numbers, one_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-PREFIX = "LLAMA_ARG_"  # of variables
+PREFIX = "LLAMA_ARG_"  # prefix of variables
 _CALLED: dict[str, type[Params]] = {}
 _CHECK: dict[type, ValueRule] = {int: integers(), float: numbers(), bool: one_of((True, False))}
 

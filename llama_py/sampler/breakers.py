@@ -9,7 +9,7 @@ from typing import TypeAlias
 from llama_py.support.stopping import checked
 from llama_py.tokenizer import Tokenizer
 
-# by the first token of a breaker: the tokens that follow, () if that token includes the breaker
+# Tokens after the first token of a breaker, by that token; () if it includes the whole breaker.
 Breakers: TypeAlias = Mapping[int, Sequence[tuple[int, ...]]]
 
 _MAX_BYTES = 40

@@ -12,7 +12,7 @@ from llama_py.sampler.breakers import Breakers
 from llama_py.sampler.candidates import Candidates
 from llama_py.sampler.recent import Recent
 
-_LOG_OF_LARGEST = 88.7228391  # of the largest 32-bit number
+_LOG_OF_LARGEST = 88.7228391  # logarithm of the largest 32-bit number
 
 
 class Dry(Recent):

@@ -141,7 +141,7 @@ class Kernels:
                 LINE.wipe()
 
 
-KERNELS = Kernels()  # of a model and its contexts
+KERNELS = Kernels()  # display for a model and its contexts
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from llama_py.weights.placement import devices_in_use
 log = logging.getLogger("llama_py")
 
 N_GRAPHS = 4  # cached graphs, by image size
-KEPT_BYTES = 2**28  # of cached embeddings
+KEPT_BYTES = 2**28  # limit of cached embeddings
 
 
 class ImagePart(NamedTuple):

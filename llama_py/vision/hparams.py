@@ -9,8 +9,8 @@ from ggml_py.errors import HParamsError
 from llama_py.gguf.keys import Declared, Field, Keys, as_float, flag, number, uint
 from llama_py.hparams import MAX_LAYERS
 
-PREFIX = "clip"  # of the keys
-MAX_SIDE = 8192  # of an image that is computed, in pixels
+PREFIX = "clip"  # prefix of the keys
+MAX_SIDE = 8192  # maximum side of a computed image, in pixels
 MAX_PATCH = 65535
 MAX_STEP = 4096  # pixels of a side that become one embedding
 

@@ -18,8 +18,8 @@ from ggml_py.machine.extras import install_hint
 U8 = npt.NDArray[np.uint8]
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-MAX_PIXELS = 2**26  # of an image that is decoded
-MAX_BYTES = 2**28  # of its file
+MAX_PIXELS = 2**26  # limit of a decoded image
+MAX_BYTES = 2**28  # limit of its file
 MAX_SIDE = 65536  # pixels; more of one row take long to bring to size
 MAX_SCANS = 500  # passes over a whole JPEG, each perhaps of a few bytes; usual are up to 10
 SCAN = b"\xff\xda"  # a marker, unique within a pass

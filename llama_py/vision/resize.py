@@ -80,7 +80,7 @@ def _weights(n_in: int, n: int, how: str) -> Iterator[tuple[int, npt.NDArray[np.
         last = min(int(centre + support + 0.5), n_in)
         found = [function((x - centre + 0.5) * (1.0 / wide)) for x in range(first, last)]
         total = 0.0
-        for w in found:  # in this order
+        for w in found:  # the order matters
             total += w
         if total != 0.0:
             found = [w / total for w in found]

@@ -13,7 +13,7 @@ from llama_py.gguf.tensor_part import TensorCut
 from llama_py.params.like import LLAMA_CPP
 
 Progress = Callable[[int, int, str], None]
-Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes with this source
+Readers = Mapping[int, Sequence[Tensor]]  # nodes that read a weight, by its id
 DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
 
 SMALL = 64 << 10  # maximum bytes of host copies: a mapped page of the file may take 2 MiB

@@ -14,7 +14,7 @@ from llama_py.chat.peg.nodes import Expression
 from llama_py.grammar import compiled
 from llama_py.grammar.formats import in_rust
 
-MAX_DEPTH = 8  # of references in references
+MAX_DEPTH = 8  # maximum nesting of references
 MAX_LENGTH = 2000  # a longer bound is not enforced
 _ANY = "(?s:.*)"
 _PLAIN = {

@@ -14,7 +14,7 @@ TYPES = frozenset(("null", "boolean", "number", "integer", "string", "array", "o
 _OBJECT = ("properties", "additionalProperties")
 _TEXT = ("pattern", "minLength", "maxLength", "format")
 _OF = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
-MAX_COPIES = 64  # of a schema that refers to itself
+MAX_COPIES = 64  # maximum copies of a recursive schema
 DEFINITIONS = ("$defs", "definitions")
 
 

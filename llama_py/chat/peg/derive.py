@@ -22,7 +22,7 @@ from llama_py.chat.peg.nodes import (
 )
 
 Items = tuple[Expression, ...]
-MAX_DEPTH = 200  # of nested repetitions with empty items
+MAX_DEPTH = 200  # maximum nesting of repetitions with empty items
 
 
 def flat(*nodes: Expression) -> Items:
@@ -90,7 +90,7 @@ def likeliest(text: str, items: Items) -> list[Items]:
     return [left for left, wild in found if wild == least]
 
 
-Left = list[tuple[Items, int]]  # and how many characters may have been any
+Left = list[tuple[Items, int]]  # remaining items, and number of characters matched as any text
 
 
 def _behind(text: str, items: Items, depth: int) -> Left:

@@ -40,7 +40,7 @@ class InputCls:
         found = []
         for _, tokens in ubatch.by_seq():
             mine, at = rows[tokens], pos[tokens]
-            if self.last:  # of equal positions the later
+            if self.last:  # the later if positions are equal
                 found.append(mine[at.size - 1 - int(np.argmax(at[::-1]))])
             else:
                 found.append(mine[int(np.argmin(at))])

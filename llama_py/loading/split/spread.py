@@ -115,13 +115,13 @@ class Spread:
         """Start a group; before: spread of the group of the preceding layers."""
         self.g, self.group, self.before = g, group, before
         self.parts = [PartBuilder(g, hp, i, group.first + i) for i, hp in enumerate(group.hparams)]
-        self._sums: dict[int, Tensor] = {}  # by id of a block's result: its REDUCE
+        self._sums: dict[int, Tensor] = {}  # REDUCE by id of a block's result
         self._at: dict[tuple[int, int], Tensor] = {}
         self._follows: dict[int, bool] = {}
         self._own: dict[int, bool] = {}
         self._first: set[int] = set()
-        self._norms: set[int] = set()  # in its layers
-        self._n_seen = 0  # of all layers
+        self._norms: set[int] = set()  # norms in the group's layers
+        self._n_seen = 0  # norms of all layers
 
     @classmethod
     def of(cls, g: GraphBuilder, group: Group) -> Spread:

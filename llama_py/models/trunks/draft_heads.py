@@ -72,7 +72,7 @@ class MarkovHead:
         prev = view_2d(tokens, 1, n_blocks, n * tokens.nb[0], 0)
         prev = cont(prev, n_blocks)
         if n > self.block:
-            if g.params.borrowed.stands_in:  # to find the nodes that read its matrices
+            if g.params.borrowed.stands_in:  # planning needs the readers of its matrices
                 before, bias = self._bias(g, prev)
                 g.expand(bias)
                 if (sure := self._sure(g, 0, n, before)) is not None:

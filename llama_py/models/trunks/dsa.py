@@ -55,7 +55,7 @@ class ChoosingHParams(LatentHParams):
     indexer_rope: ClassVar[int] = ROPE_NEOX
     indexer_rotated: ClassVar[bool] = True
     indexer_offset = 0
-    f_norm_eps = 1e-6  # of the indexer's norm
+    f_norm_eps = 1e-6  # the indexer's
     n_lora_q: int = uint("attention.q_lora_rank", least=1)
     n_embd_head_k_mla: int = uint("attention.key_length_mla", least=1)
     n_embd_head_v_mla: int = uint("attention.value_length_mla", least=1)

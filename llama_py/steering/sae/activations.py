@@ -53,7 +53,7 @@ def decoder_norm(w: Weights) -> F32:
 
 
 Encode = Callable[[F32, Weights, SAEConfig], F32]
-# with the weights that each needs in addition to W_enc, W_dec and b_dec
+# Each with the weights that it needs in addition to W_enc, W_dec and b_dec.
 ARCHITECTURES: dict[str, tuple[Encode, tuple[str, ...]]] = {
     "standard": (standard, ("b_enc",)),
     "topk": (topk, ("b_enc",)),

@@ -42,7 +42,7 @@ from llama_py.weights import Weights
 
 LARGEST = float(np.finfo(np.float32).max)
 CAUSAL = (1536, 2560)  # n_embd of text models with causal attention in images
-Limits = tuple[float, float, float, float]  # of a matrix's input, and of its result
+Limits = tuple[float, float, float, float]  # limits of a matrix's input and of its result
 
 
 class Gemma4VisionHParams(VisionHParams):

@@ -18,7 +18,7 @@ from llama_py.chat.formats.analysis.trials import (
 )
 from llama_py.chat.formats.marks import Marks
 
-_COMMON = ID.rstrip("0123456789")  # of the two ids
+_COMMON = ID.rstrip("0123456789")  # common part of the two ids
 _BEFORE_ID = re.compile(rf"({MARK})(?:(?!{MARK}|{_COMMON}).)*{_COMMON}", re.S)
 _BEFORE_JSON = re.compile(rf"(?:(?!{MARK})[^{{])*({MARK})", re.S)
 
