@@ -109,7 +109,7 @@ class BatchSplitter(CheckedBatch):
         """Return tokens of one sequence set, or one token of each of several
         (ik_llama.cpp llama-delta-net.cpp).
 
-        sequential  as above
+        sequential  see `split_equal`
         n_tail      number of last tokens of a sequence in a separate ubatch
         """
         sets = self._open_sets(n_ubatch, sequential)

@@ -33,7 +33,7 @@ class Projections:
     """Queries, keys and values by one matrix (attn_qkv) or by three
     (llama-model.cpp:create_tensor_qkv, llama-graph.cpp:build_qkv).
 
-    heads  of queries, keys and values: their size and number
+    heads  sizes and numbers of the heads of queries, keys and values
     """
 
     def __init__(
@@ -241,10 +241,10 @@ class Attention:
     ) -> None:
         """Declare the weights of the layer.
         qkv      projections to heads; default: `Projections`
-        out_bias  of the projection from heads
-        norms     of queries and keys, head by head
-        factors   of RoPE's frequencies
-        name      of the result
+        out_bias  bias of the projection from heads
+        norms     norms of query heads and of key heads
+        factors   factors of RoPE's frequencies
+        name      name of the result
         turned    names of queries and keys after RoPE
         """
         shape = hp.layers[w.il]

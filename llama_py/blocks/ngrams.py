@@ -44,7 +44,7 @@ KEY = "ngrams"
 class NGramSizes:
     """n_gram    tokens of the longest group; also the steps between taps of the convolution
     n_kernel  taps of the convolution
-    n_embd, n_stream   of the residual streams
+    n_embd, n_stream   sizes of the residual streams
     """
 
     n_gram: int

@@ -34,7 +34,7 @@ class PooledIndexer:
     def __init__(
         self, w: Weights, *, n_embd: int, n_head: int, size: int, n_chosen: int, n_pooled: int
     ) -> None:
-        """size  of a head; n_chosen  cells of the best blocks; n_pooled  positions of a block"""
+        """size: of a head; n_chosen: cells of the best blocks; n_pooled: positions of a block"""
         self.n_head, self.size, self.n_chosen, self.n_pooled = n_head, size, n_chosen, n_pooled
         self.q_proj = w.linear("indexer.q_proj", n_embd, n_head * size, scaled=False)
         self.k_proj = w.linear("indexer.k_proj", n_embd, size, scaled=False)

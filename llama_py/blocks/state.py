@@ -70,8 +70,8 @@ def store_states(
     """Store the states after a recurrence's outputs: slot i, the states i tokens back, is
     written to group i of s.
 
-    result  from element `first` on, newest first, [size, n_seqs] each
-    flat    a single one is copied as one row
+    result  tensor with the new states from element `first` on, newest first, [size, n_seqs] each
+    flat    copy a single state as one row
     """
     mctx, n_seqs = g.inp_rs.mctx, g.ubatch.n_seqs
     if flat and n_snapshots(g) == 1:

@@ -84,7 +84,7 @@ class GraphBuilder:
     def deepstack(self, i: int) -> Tensor:
         """Return the part of input embeddings for a later layer, [n_embd, n_tokens].
 
-        i  from 1; 0 is the part for the first layer
+        i  index from 1; 0 is the part for the first layer
         """
         return view(self.inp_embd, self.inp_embd.ne[:2], offset=i * self.hp.n_embd)
 

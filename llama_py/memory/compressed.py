@@ -245,9 +245,9 @@ class CompressedMemory(NumberedStates):
 
 
 class CompressedContext(StateWalk):
-    """A batch's ubatches in such a memory.
+    """A batch's ubatches in a `CompressedMemory`.
 
-    n_seqs  of graphs that are only measured; 0: these are not
+    n_seqs  number of sequences, for graphs that are only measured; else 0
     """
 
     keeps = "compressed keys"

@@ -60,7 +60,7 @@ class Glm5NextHParams(BoundedKimiHParams):
                               tokens to choose, in whole pools, plus the tokens after the last pool
     indexer_types   by layer: 1 has an indexer, 0 uses the choice of the last indexer
     swiglu_clamp_...   limits of gates of routed and of shared experts, by layer; 0: no limit
-    hc_eps, hc_n_iter  of the matrices that mix residual streams
+    hc_eps, hc_n_iter  parameters of the matrices that mix residual streams
     """
 
     usual_gating = "sigmoid"

@@ -15,7 +15,7 @@ from llama_py.weights import Weights
 
 
 class Mistral3HParams(LlamaHParams):
-    """attn_temp_scale   how much queries grow; 0: they do not"""
+    """attn_temp_scale   growth of queries with the position; 0: no growth"""
 
     attn_temp_scale: float = number("attention.temperature_scale", 0.0)
     yarn_beta_fast: float = number("rope.scaling.yarn_beta_fast", 32.0, least=0)

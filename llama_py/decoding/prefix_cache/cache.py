@@ -59,7 +59,7 @@ class _Found:
 class _Going:
     """A sequence with known tokens that is decoded token by token.
 
-    epoch   of the context, which changes with any other computation
+    epoch   the context's epoch, which any other computation changes
     n_free  tokens before a snapshot is due
     """
 

@@ -55,9 +55,9 @@ def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf)
 class DeviceStage:
     """Devices that share layers.
 
-    shares  how much each has
-    first   devices of stages before this one
-    layers  their numbers
+    shares  relative share of each device
+    first   number of devices in earlier stages
+    layers  numbers of the layers
     parallel  they share heads, experts, or both; None: heads and FFN dimensions of all blocks
     """
 

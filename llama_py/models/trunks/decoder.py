@@ -241,7 +241,7 @@ class Decoder(Architecture):
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         """Build the graph from the last layer's result to the logits.
 
-        selected  whether `cur` has only the rows of outputs
+        selected  `cur` has only the rows of outputs
         """
         if not selected:
             cur = g.outputs(cur)[0]

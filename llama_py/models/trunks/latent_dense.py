@@ -41,8 +41,8 @@ class FactorTurn:
 
 
 class LatentDense(LatentDecoder):
-    """residual_scale   as of `Layer`
-    factors   of RoPE's frequencies
+    """residual_scale   see `Layer`
+    factors   factors of RoPE's frequencies
     """
 
     names = NAMES

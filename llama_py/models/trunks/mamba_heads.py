@@ -41,7 +41,7 @@ class MambaHeads:
     parts_keep = State
 
     def __init__(self, w: Weights, hp: SSMHParams, rank: int) -> None:
-        """rank  of the steps"""
+        """Declare the weights; rank: of the steps."""
         n_head, d_inner, d_state = hp.ssm_dt_rank, hp.ssm_d_inner, hp.ssm_d_state
         self.hp, self.n_head, self.dim = hp, n_head, d_inner // n_head
         self.sizes = sizes = (d_state, d_state, rank)  # inputs, outputs, steps

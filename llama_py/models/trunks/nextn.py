@@ -47,8 +47,8 @@ DRAFT_NAMES = {
 class NextNEnds:
     """Tensors before and after a NextN layer.
 
-    scaled, head_scaled  whether the matrix that joins token and state may have a scale, and the
-                         layer's own head
+    scaled, head_scaled  the matrix that joins token and state may have a scale, and the layer's
+                         head as well
     norm       name of the last norm
     norm_kind  type of the last norm, if it differs from the trunk's
     """

@@ -21,7 +21,7 @@ from llama_py.weights import Weights
 
 @dataclass(slots=True)
 class StreamLayer:
-    """drafts  it is a NextN layer"""
+    """Layer with residual streams; drafts: it is a NextN layer."""
 
     attn_connections: HyperConnections
     attn_norm: Norm
