@@ -146,7 +146,7 @@ class ChatTemplate:
         messages = [{"role": r, "content": text} for r, text in zip(roles, texts, strict=True)]
         try:
             text = self.render(messages, add_generation_prompt=False)
-        except ModelError:  # it takes no such conversation
+        except ModelError:  # the template refuses the conversation
             return ""
         _, answered, rest = text.rpartition(texts[1])
         end, following, _ = rest.partition(texts[2])

@@ -78,7 +78,7 @@ def tags_of(source: str, render: Callable[..., str]) -> Tags | None:
             return tags
     try:
         return _around_thoughts(render) or _when_asked_to_think(render)
-    except ModelError:  # it takes no such messages
+    except ModelError:  # the template refuses the messages
         return None
 
 

@@ -46,7 +46,7 @@ class Following:
             return None
         rows = None if embd is None else _rows(embd)
         if rows is not None and not np.isfinite(rows).all():
-            return None  # it is refused
+            return None  # invalid; the normal path raises
         pos = [p + last.n_each for p in last.pos.tolist()]
         if max(pos) >= END:
             return None

@@ -33,7 +33,7 @@ class Prefix:
         rest = list(ids[told.n_reused :])
         if isinstance(ids, Mixed):
             rest = ids.rest(told.n_reused) or ids
-            if rest is ids and told.n_reused:  # it would begin within an image
+            if rest is ids and told.n_reused:  # the rest would begin within an image
                 self.told = told = self.cache.start(ids, self.seq_id, marks, afresh=True)
         self.tokens = list(ids[: told.n_reused])
         self.n_reused += told.n_reused

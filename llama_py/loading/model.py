@@ -260,7 +260,7 @@ class Loaded(Closing):
         """Warn about a template that will raise an error when used."""
         source = self.file.metadata.get("tokenizer.chat_template")
         if not isinstance(source, str) or self.file.path == DEMO:  # bundled: skip the check
-            return  # it takes a tenth of a start
+            return  # saves a tenth of a start
         from llama_py.chat import ChatTemplate
 
         try:

@@ -61,7 +61,7 @@ def spelled(module: str) -> str:
 
 @cache
 def _others() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # not light
+    from importlib.metadata import entry_points  # slow to import
 
     return {point.name: point for point in entry_points(group=GROUP)}
 

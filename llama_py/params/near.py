@@ -12,7 +12,7 @@ MOST = 3
 def nearest(given: str, known: Iterable[str], alike: float = ALIKE, best: float = 1) -> list[str]:
     """Return words that are alike, the likest first; without any, the likest if it reaches
     `best`."""
-    from difflib import SequenceMatcher  # not light
+    from difflib import SequenceMatcher  # slow to import
 
     def likeness(word: str) -> float:
         return SequenceMatcher(None, given.lower(), word.lower()).ratio()

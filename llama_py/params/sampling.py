@@ -264,7 +264,7 @@ class SamplingParams(Params):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.constraints:
-            from llama_py.grammar.chosen import chosen  # it is not light
+            from llama_py.grammar.chosen import chosen  # slow to import
 
             chosen(self)
 

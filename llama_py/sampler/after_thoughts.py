@@ -121,7 +121,7 @@ class AfterThoughts:
 
     def _continues(self, id: int) -> bool:
         """Return True if a token may follow within the reasoning."""
-        if self.left is not None and self.left <= 0:  # it is too long: close it
+        if self.left is not None and self.left <= 0:  # limit reached: end the reasoning
             return id == self.closing[min(-self.left, len(self.closing) - 1)]
         text = self.text + self.pieces[id]
         _, ended, beyond = text.partition(self.end)

@@ -167,7 +167,7 @@ def _constraint(s: Setup) -> Constraint | None:
     """Return the constraint on the response that the parameters specify."""
     if not s.params.constraints:
         return None
-    from llama_py.grammar.chosen import chosen  # not light
+    from llama_py.grammar.chosen import chosen  # slow to import
     from llama_py.sampler.grammar import ByGrammar
 
     grammar = chosen(s.params)

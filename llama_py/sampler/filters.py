@@ -162,5 +162,5 @@ def _divided(c: Candidates, t: float) -> Candidates:
     with np.errstate(over="ignore"):
         if t >= _LEAST and abs(float(c.max())) < _MOST * t:
             return c._replace(logits=c.logits / f32(t))
-        distances = (c.logits.astype(np.float64) - c.max()) / t  # these may become infinite
+        distances = (c.logits.astype(np.float64) - c.max()) / t  # may become infinite
         return c._replace(logits=distances.astype(np.float32))

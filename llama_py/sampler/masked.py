@@ -21,7 +21,7 @@ def mask() -> MaskLogits:
     """Return a function of logits [n] and bits (`ggml_py.backend.MasksLogits`)."""
     try:
         cpu = device("cpu")
-    except BackendError:  # it is not installed
+    except BackendError:  # backend not installed
         return by_numpy
     return cpu.logits_mask() if isinstance(cpu, MasksLogits) else by_numpy
 

@@ -343,7 +343,7 @@ class Models(Closing, Generic[T]):
         while served is None and error is None:
             served, error = _loaded(entry.source)
             if isinstance(error, AllocError | MemoryError) and self._made_room():
-                error = None  # there was less memory than the budget
+                error = None  # the machine had less memory than the budget
         with self._locked():
             entry.served, entry.state = served, "unloaded" if served is None else "loaded"
             entry.error, entry.since = error, monotonic()

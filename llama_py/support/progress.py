@@ -23,7 +23,7 @@ def on_terminal() -> bool:
     """Return True if stderr is a terminal."""
     try:
         return sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:  # it is closed
+    except ValueError:  # closed
         return False
 
 

@@ -112,7 +112,7 @@ class ChatPrompt:
     def _described(self, tools: Sequence[Tool] | None) -> list[Mapping[str, Any]] | None:
         if not tools:
             return None if tools is None else []
-        from llama_py.chat.functions import tools_of  # it is not light
+        from llama_py.chat.functions import tools_of  # slow to import
 
         return tools_of(tools)
 
@@ -240,7 +240,7 @@ class ChatPrompt:
                 template.render([*before, other], **more),
                 template.render(answered, add_generation_prompt=False, **more),
             )
-        except ModelError:  # it takes no such messages
+        except ModelError:  # the template refuses the messages
             return []
         return [_token_at(self.model, ids, text[common(text, t) :]) for t in later]
 

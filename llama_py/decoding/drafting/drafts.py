@@ -104,7 +104,7 @@ class Drafts:
         try:
             return one.draft(requests)
         except ContextError:
-            if not self.ctx.cparams.kv_unified:  # only sequences that share cells may lack some
+            if not self.ctx.cparams.kv_unified:  # only a unified KV cache may lack cells
                 raise
             return {}
 

@@ -224,7 +224,7 @@ class PrefixCache:
     def hold(self, ids: Sequence[int], seq_id: int) -> None:
         """Note that a sequence has these tokens, up to the end of its memory."""
         kind, held = self._kind(seq_id), self.ctx.memory.seq_pos_max(seq_id) + 1
-        if kind is None or self.tree.kinds.get(seq_id, kind) != kind:  # it changed on the way
+        if kind is None or self.tree.kinds.get(seq_id, kind) != kind:  # changed during decoding
             self.tree.release(seq_id)
             return
         self.tree.hold(seq_id, [int(id) for id in ids[:held]], kind)

@@ -22,7 +22,7 @@ def with_json(marks: Marks, trials: Trials, text: str) -> Marks:
     cut = text[start:end]
     try:
         found = json.loads(cut)
-    except (ValueError, RecursionError):  # it is written in another way
+    except (ValueError, RecursionError):  # another notation
         return marks
     keys = _keys(found, text)
     listed = re.search(rf"\[\s*{re.escape(cut)}\s*\]", text)
