@@ -20,14 +20,14 @@ from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.hparams import MAX_LAYERS
 from llama_py.memory.base import allocate
 
-Directions = npt.NDArray[np.float32]  # [n_layer - 1 or fewer, n_embd], of layer 1 first
+Directions = npt.NDArray[np.float32]  # [n_layer - 1 or fewer, n_embd], from layer 1
 PREFIX = "direction."
 
 
 def load_directions(files: Sequence[tuple[str | Path, float]]) -> Directions:
-    """Return the sum of the directions of files, each times its factor.
+    """Return the sum of the directions of files, each multiplied by its factor.
 
-    Raises GGUFError for a file that is something else, or directions that differ in size.
+    Raises GGUFError for other files, or directions that differ in size.
     """
     found: dict[int, Directions] = {}
     for path, factor in files:

@@ -220,8 +220,8 @@ def splitter_of(
     reads   an encoder processes it and returns a result per token
     hidden  `embd` is required: the hidden states before the tokens
 
-    Raises ContextError for a batch that is malformed, or has to be computed in one piece and is
-    too large for that.
+    Raises ContextError for a batch that is malformed, or is too large to be computed in one
+    piece if it must be.
     """
     batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
     if wanted not in ("last", "all", "none"):

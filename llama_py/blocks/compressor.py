@@ -42,8 +42,8 @@ class CompressorState(NamedTuple):
 
 
 class Compressor:
-    """Every `ratio` tokens of a sequence make a key. With overlap the tokens before these do too:
-    each has two vectors, one for the key after its own and one for its own."""
+    """Key of each `ratio` tokens of a sequence. With overlap it also includes the `ratio` tokens
+    before: each token has two vectors, one for the key after its own and one for its own."""
 
     def __init__(self, w: Weights, n_embd: int, kept: Compressed, stem: str) -> None:
         n = kept.n_embd_state

@@ -38,7 +38,7 @@ from llama_py.weights import Bias, Weights
 
 F16_SMALLEST_NORMAL = 6.103515625e-5
 
-# From the router's logits [n_expert, n_tokens] to probabilities.
+# Functions from the router's logits [n_expert, n_tokens] to probabilities.
 GATING: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": soft_max,
     "sigmoid": sigmoid,

@@ -1,4 +1,4 @@
-"""The lightning indexer: small heads that choose the cells attention looks at
+"""The lightning indexer: small heads that choose the cells for attention
 (models/deepseek32.cpp, llama-graph.cpp:build_attn of llm_graph_input_attn_k_dsa)."""
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def only(mask: Tensor, chosen: Tensor, of: GGMLType = F32) -> Tensor:
     """Restrict a mask to the chosen cells: others become -inf.
 
     mask [n_kv, T, 1, B], chosen I32 [n_chosen, T, 1, B] -> like mask
-    of  the type that chosen cells are written in
+    of  type of the values for chosen cells
     """
     n_kv, n, _, n_stream = mask.ne
     hidden = view(fill(mask, -math.inf), (1, n_kv, n, n_stream), (1, n_kv, n_kv * n))

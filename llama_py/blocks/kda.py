@@ -1,5 +1,5 @@
-"""Kimi's delta attention: a delta net with a gate per channel (the part that
-models/kimi-linear.cpp, kimi-k3.cpp and glm5-next.cpp have in common)."""
+"""Kimi's delta attention: a delta net with a gate per dimension (shared by
+models/kimi-linear.cpp, kimi-k3.cpp and glm5-next.cpp)."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class PoolSizes:
 
 
 class KPoolIndexer:
-    """A key and a gate of each token; the key of a pool is the sum of its tokens', weighed channel
-    by channel by a softmax of their gates. A row of the cache has all three."""
+    """A key and a gate per token; the key of a pool is the sum of its tokens' keys, weighed per
+    dimension by a softmax of their gates. A row of the cache has all three."""
 
     def __init__(self, w: Weights, n_embd: int, n_lora_q: int, n: PoolSizes) -> None:
         """Declare the weights; `n_lora_q`: rank of the query projection."""

@@ -1,5 +1,4 @@
-"""Latent attention (the part that models/deepseek2.cpp, kimi-linear.cpp and kimi-k3.cpp have in
-common).
+"""Latent attention (shared by models/deepseek2.cpp, kimi-linear.cpp and kimi-k3.cpp).
 
 Keys and values of all heads are computed from one latent vector per token. The cache stores that
 vector; queries and results are projected into its space ("absorbed"). For older files with both
@@ -23,7 +22,7 @@ from llama_py.graph.linear import Linear, Norm
 from llama_py.memory.kept import KeysValues
 from llama_py.weights import Weights
 
-Turn = Callable[[GraphBuilder, Tensor, int, int], Tensor]  # (g, x, il, first channel)
+Turn = Callable[[GraphBuilder, Tensor, int, int], Tensor]  # (g, x, il, first dimension)
 
 
 @dataclass(frozen=True, slots=True)

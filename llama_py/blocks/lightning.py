@@ -49,7 +49,7 @@ class LightningAttention:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Apply the layer: [n_embd, n_tokens] -> same shape."""
-        # llama.cpp reads a convolution state of no elements.
+        # llama.cpp reads a convolution state without elements.
         g.expand(read_states(g, g.inp_rs.mctx.get_r_l(il), 0))
         inp: InputDecay = g.shared("decay", lambda: g.add_input(InputDecay(g.params)))
         rate = g.cb(scale(inp.slopes, self.factor), "slope_rate", il)

@@ -1,4 +1,4 @@
-"""RWKV: tokens mixed with the one before them, and a feed-forward of such mixtures
+"""RWKV: tokens mixed with the preceding one, and a feed-forward of such mixtures
 (models/rwkv6-base.cpp, rwkv7-base.cpp; llama-graph.cpp:build_rwkv_token_shift_load)."""
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def shifted(x: Tensor, before: Tensor) -> Tensor:
 
 
 class ChannelMix:
-    """A feed-forward of mixtures of each token with the one before it (build_rwkv6_channel_mix,
+    """A feed-forward of mixtures of each token with the preceding one (build_rwkv6_channel_mix,
     build_rwkv7_channel_mix)."""
 
     parts_keep = None

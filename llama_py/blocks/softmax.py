@@ -28,7 +28,7 @@ from llama_py.hparams import HParams
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Parameters that turn products of queries and keys into attention weights.
+    """Parameters that convert products of queries and keys to attention weights.
 
     kq_scale  factor of the products
     sinks     F32 [n_head] an additional score per head without a value

@@ -90,8 +90,8 @@ def store_inputs(
     """Store the last `width` inputs of each channel, for several tokens.
     x [width + T, C, n_seqs], earlier inputs first
 
-    cells   the rows of the inputs as of `slot` tokens back
-    wanted  the slots in their order; beyond the ubatch's tokens they get the earliest inputs
+    cells   returns the rows of the inputs `slot` tokens back
+    wanted  slots in order; beyond the ubatch's tokens they get the earliest inputs
     """
     for slot in wanted:
         start = max(0, x.ne[0] - width - slot)

@@ -53,7 +53,7 @@ class Router:
     def _found(self, g: GraphBuilder, inp: InputSwitch) -> Tensor:
         size, il = g.hp.layers[self.il].n_embd_head_v, self.il
 
-        def head(x: Tensor) -> Tensor:  # its first channel has all that counts
+        def head(x: Tensor) -> Tensor:  # only its first dimension is used
             return pad(reshape(x, 1, 1, g.n_tokens), size - 1, 0, 0, 0)
 
         cur = attend(g, QKV(head(inp.q), head(inp.k), head(inp.v)), il, Scores(1.0))

@@ -1,4 +1,4 @@
-"""RWKV-6's time mix: a state that decays channel by channel (models/rwkv6-base.cpp; arXiv
+"""RWKV-6's time mix: a state with a decay per dimension (models/rwkv6-base.cpp; arXiv
 2404.05892)."""
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class TimeMix6:
 
 
 class GatedTimeMix(TimeMix6):
-    """Gated linear attention in its place, without norms; several heads may have the same keys and
+    """Gated linear attention instead, without norms; several heads may have the same keys and
     values."""
 
     def declare_rule(self, w: Weights) -> None:

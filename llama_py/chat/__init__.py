@@ -3,7 +3,7 @@ llama-server.
 
 template.py   `ChatTemplate`: a Jinja program from a file, and the conversion of messages for it
 sandbox.py    Jinja's sandbox with the semantics of llama.cpp's engine
-caps.py       a template's capabilities, found by trying
+caps.py       a template's capabilities, found by rendering
 messages.py   messages and tools in the form of the OpenAI API, whole
 families.py   special requirements of some templates
 named.py      the templates that llama.cpp knows by name

@@ -15,8 +15,8 @@ from llama_py.chat.caps import Caps, form_of
 
 Message = dict[str, Any]
 
-IMAGE = "image_url"  # the type of a part of a content that is an image
-RAW = "raw"  # the member for arguments of a call that are no JSON object
+IMAGE = "image_url"  # type of an image in a content part
+RAW = "raw"  # member for call arguments that are not a JSON object
 
 
 def parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:

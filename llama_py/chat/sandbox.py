@@ -193,7 +193,7 @@ def _listed(value: Any) -> Any:
 
 
 def refuse(message: str) -> NoReturn:
-    raise TemplateError(str(message))  # now: of a loop that may run the template's own code
+    raise TemplateError(str(message))  # errors now, since a loop may run the template's own code
 
 
 @contextmanager

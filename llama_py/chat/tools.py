@@ -154,7 +154,7 @@ class ChatFormat:
 
     def _read_thinking(self, found: Thinking) -> Thinking:
         """Return reasoning and content as `parse` separates them."""
-        said = "" if self.asked.tools else "7"  # any content, JSON too
+        said = "" if self.asked.tools else "7"  # any content, including JSON
 
         def fits(text: str, thought: str) -> bool:
             answer = self.parse(text + said)

@@ -195,7 +195,7 @@ class Context(Closing, Accompanied, Watched):
         """Encode a text as a whole (llama.h:llama_encode).
 
         The decoder of an encoder-decoder model then attends to the result. Models without a
-        separate encoder are run as `decode` does.
+        separate encoder run like in `decode`.
 
         Returns:
             The last hidden state of each token, `(n_tokens, n_embd)`, not pooled or normalized.
@@ -257,7 +257,7 @@ class Context(Closing, Accompanied, Watched):
             if not mctx.next():
                 break
         self._adapters.keep(plan)
-        if not plan.heard:  # an adapter may begin to work with any token
+        if not plan.heard:  # any token may activate an adapter
             self._next = following(splitter, mctx, self.epoch, self.n_vocab)
         return self._result(outputs)
 
@@ -305,9 +305,9 @@ class Context(Closing, Accompanied, Watched):
 
     def prepare_once(self, shapes: Sequence[tuple[int, int]], force: bool = False) -> None:
         """Do `prepare` for (tokens, sequences), unless an earlier process did and its kernels are
-        still cached: only one graph is built then.
+        still cached: then only one graph is built.
 
-        force   do it in any case
+        force   prepare in any case
         """
         key = self.runner.key_of(next(self._shaped([(1, 1)])), shapes)
         if force or not self.runner.sched.has_provided(key):

@@ -45,7 +45,7 @@ def largest(
 ) -> list[GraphParams]:
     """Return the graphs to measure: encoder, one sequence, all sequences, single tokens."""
     n_seqs, n_tokens = cp.n_seq_max, min(cp.n_ctx, cp.n_ubatch)
-    # one sequence alone can need more than all together: some inputs grow with its length
+    # one sequence may need more than all together: some inputs grow with its length
     shapes = dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)])
     full = [full_params(model, params_of, memory, *shape) for shape in shapes]
     if model.has_encoder:

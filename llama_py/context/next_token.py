@@ -54,8 +54,8 @@ class Following:
         return ubatch if self.mctx.has_room(ubatch) else None
 
     def _made(self, tokens: Sequence[int] | I32, rows: F32 | None, pos: list[int]) -> UBatch:
-        """Return a new ubatch each time: `discard` compares it by identity. After kernels each
-        kind of NumPy call has to be fetched from memory, 5 to 10 us, so this takes but one."""
+        """Return a new ubatch each time: `discard` compares it by identity. After kernels, each
+        type of NumPy call is fetched from memory in 5 to 10 us, so this uses only one."""
         last, n = self.ubatch, self.ubatch.n_tokens
         both = np.array([*tokens, *pos], np.int32)
         return UBatch(

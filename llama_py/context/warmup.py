@@ -27,7 +27,7 @@ def make_all_ready(ctx: Context, force: bool = False) -> None:
     """Compile all missing kernels for prompts of any length, constrained responses, and parallel
     sequences: a chat or a server then compiles no kernel later.
 
-    force   look for each kernel, even if an earlier process noted that it compiled all
+    force   check each kernel, even if an earlier process noted that it compiled all
     """
     from llama_py.sampler.masked import mask
 

@@ -44,14 +44,14 @@ class Watched(ABC):
         return Hooks(self.runner, self._some_graphs)
 
     def capture(self, *names: str) -> Capture:
-        """Keep the values of nodes while its `with` lasts; see llama_py.hooks.
+        """Capture the values of nodes within `with`; see llama_py.hooks.
 
         Raises ContextError for a name that no node has.
         """
         return self._hooks.capture(*names)
 
     def patch(self, name: str, change: Change | Any) -> Patch:
-        """Replace the values of nodes while its `with` lasts: by change(value, at), or by an array.
+        """Replace the values of nodes within `with`: by change(value, at), or by an array.
         See llama_py.hooks.
 
         Raises ContextError for a name that no node has, and in `decode` for a value that does not
@@ -60,14 +60,14 @@ class Watched(ABC):
         return self._hooks.patch(name, change)
 
     def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
-        """Observe nodes that a function chooses of each graph (ggml_py.plan.taps), in the `with`
-        block. ContextError while values are captured or patched."""
+        """Observe nodes that a function chooses in each graph (ggml_py.plan.taps), within `with`.
+        ContextError while values are captured or patched."""
         return self._hooks.tapped(of)
 
     @cached_property
     def unembed(self) -> Unembedding:
-        """Rows of the residual stream [n, n_embd] -> their logits [n, n_vocab], by the model's own
-        last norm and head; see llama_py.steering.lens."""
+        """Return a function from rows of the residual stream [n, n_embd] to logits [n, n_vocab], by
+        the model's last norm and head; see llama_py.steering.lens."""
         from llama_py.hooks.unembed import Unembedding
 
         return Unembedding(self._full_graph, self.model.devices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 WORTH = 1 / 3  # draft a token if its probability of acceptance is at least this
-MEMORY = 16  # tokens that the estimate remembers
+MEMORY = 16  # tokens in the estimate
 START = 0.8
 
 

@@ -283,8 +283,8 @@ class Sequences(Closing):
         return id, row
 
     def finish(self, seq_id: int, whole: bool = True) -> None:
-        """End a sequence; memory then has all of its tokens but the last, or without `whole` those
-        that it has anyway."""
+        """End a sequence; memory then has all its tokens except the last, or without `whole` only
+        the tokens that it already has."""
         track = self._tracks.pop(seq_id, None)
         if track is None:
             return

@@ -25,7 +25,7 @@ class Track:
     rows      logits after the last pending token and after each draft token
     n_taken, n_accepted   tokens chosen from the rows, and how many equal the draft
     begun     memory has the computed tokens; no failed decode discarded them
-    mixed     it has images as well as tokens
+    mixed     the sequence has images
     drafted   drafters may propose tokens for the sequence
     """
 

@@ -1,5 +1,5 @@
-"""Models and contexts as they would be, on devices that only plan: every decision and every size,
-out of a file's metadata alone.
+"""Planned models and contexts, on devices that only plan: every decision and every size is computed
+from a file's metadata.
 
     devices = stand_ins(["opencl0", "opencl1", "cpu"], [24 << 30, 24 << 30, 64 << 30])
     model = PlannedModel(header_of("model.gguf"), devices, n_gpu_layers=20)

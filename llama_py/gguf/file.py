@@ -51,7 +51,7 @@ _MAX_ELEMENTS = 2**63 - 1
 _MAX_ALIGNMENT = 2**32 - 1
 _NE = Struct("<q")
 
-# The fewest bytes that one takes in a file.
+# Minimum size of an entry in a file.
 _MIN_KEY_VALUE = 8 + 1 + 4 + 1
 _MIN_TENSOR_INFO = 8 + 4 + 4 + 8
 
@@ -97,7 +97,7 @@ class TensorInfo:
 
 
 class GGUFFile:
-    """A model file, or all the parts of a split one, mapped into memory. Made by `GGUFFile.open`.
+    """A model file, or all shards of a split one, mapped into memory. Created by `GGUFFile.open`.
 
     `path` is the file (the first part), `paths` all the parts, `version` the format's (2 or 3).
     """
@@ -215,7 +215,7 @@ def _read_part(path: Path, use_mmap: bool) -> _Part:
 def _map(path: Path, use_mmap: bool) -> mmap.mmap:
     try:
         status = path.stat()
-        # Looked at before opening: to open a pipe is to wait for its writer.
+        # Check before opening: opening a pipe waits for its writer.
         if stat.S_ISREG(status.st_mode) and status.st_size > 0:
             with path.open("rb") as file:
                 if not use_mmap:

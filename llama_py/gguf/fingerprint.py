@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py.machine.digest import blake2b
 from llama_py.gguf.file import GGUFFile
 
-SAMPLE = 64  # bytes of each tensor; two trainings of a model differ early
+SAMPLE = 64  # bytes of each tensor, which differ between two trainings
 
 
 def fingerprint(file: GGUFFile) -> str:

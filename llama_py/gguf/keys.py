@@ -20,10 +20,10 @@ from ggml_py.errors import HParamsError
 from llama_py.gguf.metadata import Metadata
 
 _MAX_UINT = 2**32 - 1
-_MAX_FLOAT = 3.4028234e38  # an f32, as which ops take it
+_MAX_FLOAT = 3.4028234e38  # largest f32, the type of ops' parameters
 
 LOWEST_BASE, HIGHEST_BASE = 1e-30, 1e30  # limits of RoPE's frequency base and scale
-END_OF_POSITIONS = 2**31 - 1  # positions are of 32 bits
+END_OF_POSITIONS = 2**31 - 1  # positions have 32 bits
 
 T = TypeVar("T")
 Counts = Literal["", "all", "first", "last"]

@@ -43,7 +43,7 @@ def closed(schema: Part) -> Part:
 def has_free_keys(schema: Part) -> bool:
     """Return True if an object may have keys that a closed schema does not name.
 
-    It is also True for some schemas that name all keys in several branches.
+    It also returns True for some schemas with all keys named, in several branches.
     """
     return any(_takes_free_keys(part) for part in schemas(schema))
 

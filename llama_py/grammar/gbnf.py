@@ -22,7 +22,7 @@ from llama_py.grammar.nodes import (
 from llama_py.grammar.place import error_at
 
 MAX_TIMES = 2000  # limit of a lower bound: MAX_REPETITION_THRESHOLD
-MAX_DEPTH = 100  # parentheses in parentheses
+MAX_DEPTH = 100  # maximum nesting of parentheses
 MAX_CHARACTERS = 1 << 20
 
 _NAME = re.compile("[a-zA-Z0-9-]+")

@@ -24,7 +24,7 @@ MAX_PARTS = 200  # limit of the search for the wrong part
 # Between parts of the response: empty, a space, or a newline and indentation.
 SPACE = r"| |\n[ \t]{0,20}"
 ONE_OF = "oneOf constraints are not supported"
-SLOW = "make it simpler"  # ends the errors of schemas that take too long or too much
+SLOW = "make it simpler"  # end of the errors of schemas that take too long or too much memory
 
 Path = tuple[str | int, ...]
 
@@ -135,7 +135,7 @@ def _tried(schema: str, **how: Any) -> tuple[str, str]:
     options: Any = how
     try:
         form = str(LLMatcher.grammar_from_json_schema(schema, overrides=options))
-    except ValueError as e:  # numbers that only Python reads
+    except ValueError as e:  # numbers that are invalid JSON
         return "", str(e)
     return form, trial(form)
 

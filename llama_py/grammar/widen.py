@@ -1,6 +1,6 @@
 """Widening of schemas: assertions that llguidance does not support are removed and listed.
 
-The result takes each value that the schema takes, and perhaps more.
+The result accepts each value that the schema accepts, and possibly more.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class At:
     name    requested name
     node    the tensor: its op, type, shape and sources. A patch may read the sources' values,
             except values that the op itself changes
-    ubatch  the tokens, positions and sequences that are being computed
+    ubatch  tokens, positions and sequences in computation
     """
 
     name: str

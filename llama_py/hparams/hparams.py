@@ -1,4 +1,4 @@
-"""Hyperparameters: typed, checked values out of a file's metadata (llama-model.cpp:load_hparams).
+"""Hyperparameters: typed, checked values of a file's metadata (llama-model.cpp:load_hparams).
 
 `HParams` declares the keys that architectures share; an architecture subclasses it, declares its
 additional keys, and specifies differences per layer (`layer`, `rope`, `window`, `is_recr`).

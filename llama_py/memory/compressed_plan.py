@@ -12,7 +12,7 @@ import numpy.typing as npt
 from llama_py.batch import I32, UBatch
 from llama_py.memory.kept import Compressed
 
-N_KEYS_STEP = 256  # keys that attention looks at grow in steps, so that graphs can be reused
+N_KEYS_STEP = 256  # step of the number of keys for attention, which lets graphs be reused
 
 
 @dataclass(frozen=True, slots=True)

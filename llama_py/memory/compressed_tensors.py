@@ -1,4 +1,4 @@
-"""The tensors of one kind of compressed keys, and how graphs read and write them
+"""The tensors of one kind of compressed keys, and their use by graphs
 (llama-kv-cache-dsv4.cpp:llama_dsv4_comp_state)."""
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Memory of a context: caches and states for the same positions
 (llama-kv-cache-iswa.cpp, llama-memory-hybrid.cpp, llama-memory-hybrid-iswa.cpp, ...).
 
-The layers' specs decide the parts: one cache for full attention, one per type of
-window, one for indexer keys, and one memory of states.
-everything, one for each kind of window, one for the keys of indexers, and one memory of states.
+The layers' specs decide the parts: one cache for full attention, one per type of window, one for
+indexer keys, and one memory of states.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ class MemoryGroup:
     def _ways_to_split(
         self, splitter: BatchSplitter, n_ubatch: int, whole_seqs: bool
     ) -> Iterator[Callable[[], UBatch | None]]:
-        if not self.parts:  # tokens see each other within the ubatch only
+        if not self.parts:  # tokens see only their ubatch
             yield lambda: splitter.split_simple(splitter.n_tokens)
         elif self.recr is not None and whole_seqs and self.recr.whole_seqs:
             yield lambda: splitter.split_seq(n_ubatch)
@@ -160,7 +159,7 @@ class MemoryGroup:
             yield lambda: splitter.split_equal(n_ubatch, True)
         else:
             yield lambda: splitter.split_simple(n_ubatch)
-            if self.windows:  # tokens of equal positions together may need fewer cells of a window
+            if self.windows:  # equal positions in one ubatch may need fewer cells of a window
                 yield lambda: splitter.split_equal(n_ubatch, False)
 
     def _placed(self, ubatches: list[UBatch]) -> GroupContext:
@@ -201,7 +200,7 @@ class MemoryGroup:
         seqs = range(n_seq_max) if seq_id < 0 else [seq_id]
         if not all(self._can_go_back(s, *span(p0, p1)) for s in seqs):
             return False
-        states_first = reversed(self.parts)  # caches never refuse
+        states_first = reversed(self.parts)  # caches always succeed
         if not all(part.seq_rm(seq_id, p0, p1) for part in states_first):
             return False
         self._changed(seq_id, p0)
@@ -252,7 +251,7 @@ class MemoryGroup:
         positions. Caches remove positions below 0; states cannot."""
         self._check_moved(seq_id, *span(p0, p1), delta)
         self.check_shift("seq_add")
-        self._changed(-1, p0)  # others may share the cells
+        self._changed(-1, p0)  # other sequences may share the cells
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from llama_py.hparams.geometry import Rope, Window
 
-BASE, INDEX = "kv", "index"  # the caches of layers that see everything, and of indexers' keys
+BASE, INDEX = "kv", "index"  # caches of layers without a window, and of indexers' keys
 
 
 @dataclass(frozen=True, slots=True)

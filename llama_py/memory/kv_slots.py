@@ -71,7 +71,7 @@ class CellLayout:
 class KVSlots(MemoryPart):
     """The cells of a KV cache, without their keys and values.
 
-    A ubatch may be discarded however far it was applied.
+    A ubatch may be discarded even if it was applied incompletely.
     """
 
     def __init__(self, layout: CellLayout) -> None:

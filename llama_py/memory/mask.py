@@ -64,7 +64,7 @@ def kq_mask(
     """Return the mask [n_stream, n_tokens / n_stream, n_kv] as bits: 0 (or -distance) for visible
     cells, else -inf.
 
-    streams   the cells that the ubatch's tokens look at, one per equal part of the ubatch
+    streams   cells for the ubatch's tokens, one entry per equal part of the ubatch
     """
     hide = _HIDE_F16 if f16 else _HIDE_F32
     per_stream = ubatch.n_tokens // len(streams)

@@ -48,7 +48,7 @@ ACTIVATIONS = {"silu": SILU, "gelu": GELU, "gelu_pytorch_tanh": GELU}
 class DFlashHParams(HParams):
     """block_size  tokens of a block;  sample_from_anchor  the first is a draft token as well
 
-    n_kernel, n_group   of convolutions;  selector_rank, selector_top_k   of the scores of pairs
+    n_kernel, n_group   of convolutions;  selector_rank, selector_top_k   of pair scores
     """
 
     required_heads = equal_heads = True

@@ -162,7 +162,7 @@ class PoolAttention:
         self.indexer: KPoolIndexer | None = None
         if self.chooser == w.il:
             self.indexer = KPoolIndexer(w, n.n_embd, n.n_lora_q, hp.pools)
-        else:  # files may have one in every layer
+        else:  # files may have an indexer in every layer
             w.skip(*INDEXER_TENSORS, *MORE_INDEXER_TENSORS)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:

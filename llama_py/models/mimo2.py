@@ -1,7 +1,5 @@
 """MiMo-V2: attention with sinks per head and keys larger than values, experts in most layers,
 sliding-window attention in most layers, NextN layers that draft (models/mimo2.cpp).
-llama.cpp drafts only with a NextN layer that has one matrix for queries, keys and values; here it
-may have three.
 
 llama.cpp drafts only with a NextN layer that has one matrix for queries, keys and values; here it
 may have three.

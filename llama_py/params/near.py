@@ -10,7 +10,7 @@ MOST = 3
 
 
 def nearest(given: str, known: Iterable[str], alike: float = ALIKE, best: float = 1) -> list[str]:
-    """Return words that are alike, the likest first; without any, the likest if it reaches
+    """Return similar words, the most similar first; without any, the most similar if it reaches
     `best`."""
     from difflib import SequenceMatcher  # slow to import
 

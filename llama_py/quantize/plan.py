@@ -20,7 +20,7 @@ from llama_py.quantize.prune import order, pruned_metadata, renamed
 
 QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
 SPLIT = ("split.no", "split.count", "split.tensors.count")
-MOST_TEXT = 127  # bytes of a text that llama.cpp puts in metadata
+MOST_TEXT = 127  # maximum bytes of a text in llama.cpp's metadata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class TensorJob:
 def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[TensorJob]:
     """Return all tensors in the order of the new file.
 
-    Raises GGUFError for a type that fits no way, and for tensors that are quantized already.
+    Raises GGUFError if no type fits, and for tensors that are quantized already.
     """
     model, parts = QuantizedModel.of(file), _parts(file)
     tensors = sorted(file.tensors.values(), key=lambda t: order(t.name))

@@ -61,11 +61,11 @@ class Sampler:
         self._drawn: int | None = None
 
     def sample(self, logits: F32) -> int:
-        """Sample a token from `logits` [n_vocab]; at `temp` <= 0 the most likely, of equals the
-        lowest id.
+        """Sample a token from `logits` [n_vocab]; at `temp` <= 0 the most likely, the lowest id if
+        equal.
 
-        Does not remember the token: `accept` does. Raises ModelError for logits of another shape,
-        with NaN, or with +inf, and where everything is forbidden: Ended, if the constraint does.
+        This does not note the token: call `accept`. Raises ModelError for logits of another shape,
+        with NaN or +inf, and if all tokens are forbidden; Ended, if the constraint forbids them.
         """
         c = self._start(logits)
         id = self._draw.draw(self._left(c))

@@ -43,7 +43,7 @@ def top_p(p: float, min_keep: int = 0) -> Filter | None:
 
 def min_p(p: float, min_keep: int = 0) -> Filter | None:
     """Keep tokens at least p times as likely as the most likely."""
-    if np.float32(p) <= 0:  # or less than any 32-bit number is
+    if np.float32(p) <= 0:  # smaller than any positive 32-bit number
         return None
     distance = np.log(np.float32(p))
 
@@ -61,8 +61,8 @@ def typical_p(p: float, min_keep: int = 0) -> Filter | None:
     """Keep the smallest set of candidates with a total probability above p, the nearest to the
     entropy first.
 
-    Impossible candidates have infinite surprise and add nothing to the entropy (llama.cpp's entropy
-    is NaN then).
+    Impossible candidates have infinite surprise and do not change the entropy (llama.cpp's is
+    NaN then).
     """
     if p >= 1:
         return None
@@ -126,7 +126,7 @@ def xtc(p: float, threshold: float, min_keep: int, random: Mt19937) -> Xtc | Non
     return Xtc(p, threshold, min_keep, random)
 
 
-_LEAST, _MOST = 1e-37, 1e38  # a temperature, and a logit, that are still 32-bit numbers
+_LEAST, _MOST = 1e-37, 1e38  # limits of a temperature and a logit in 32 bits
 
 
 def temperature(t: float, spread: float = 0.0, exponent: float = 1.0) -> Filter | None:

@@ -21,7 +21,7 @@ class Mt19937:
     def reset(self) -> None:
         """Reset to the first number."""
         self._bits = Random()
-        # Python spreads a seed otherwise than C++ does
+        # Python initializes the state from a seed differently than C++.
         self._bits.setstate((_VERSION, (*_spread(self.seed), _SIZE), None))
 
     def copy(self) -> Mt19937:

@@ -169,7 +169,7 @@ class Engine(Closing):
         return self._later(self._reading.embed(texts, pooling, attention, norm))
 
     def rerank(self, query: str, texts: Sequence[str]) -> Future[list[F32]]:
-        """Score how well texts answer a query, F32 [n_cls_out] each. ContextError if the model is
+        """Score the match of texts to a query, F32 [n_cls_out] each. ContextError if the model is
         not a reranker, TooLong for a text that is too long."""
         check_reranks(self.model)
         return self.embed([pair(self.model, [query, text]) for text in texts], "rank")

@@ -207,7 +207,7 @@ class Models(Closing, Generic[T]):
             log.warning("model %s: in use after %g s, it leaves all the same", entry.name, timeout)
             self._unload(entry)
         with self._changed:
-            while self._there():  # a model that is being loaded
+            while self._there():  # a model may be loading
                 self._changed.wait()
 
     @contextmanager

@@ -26,7 +26,7 @@ class Pace:
         fixed: prompt tokens per step, regardless of time."""
         self.n_batch, self.n_ubatch, self.fixed = n_batch, n_ubatch, fixed
         self._answers = 0.0  # seconds of a step without prompts
-        self._token = 0.0  # seconds of a token of prompts
+        self._token = 0.0  # seconds per prompt token
 
     def piece(self, n_answers: int) -> int:
         """Return the prompt tokens of the next step; a ubatch or more if no response is active."""
@@ -41,8 +41,8 @@ class Pace:
         return max(2 ** (n.bit_length() - 1) if n else 0, least)
 
     def saw(self, n_prompt: int, n_answers: int, seconds: float) -> None:
-        """Update the measured times by a step. Few prompt tokens are ignored, as they take longer
-        each."""
+        """Update the measured times by a step. A small number of prompt tokens is ignored, as each
+        takes longer."""
         if n_prompt >= LEAST:
             self._token = _least(self._token, seconds / (n_prompt + n_answers))
         elif not n_prompt:

@@ -33,7 +33,7 @@ class Turns:
 
     def _all(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         n_answers, budget = self._budget(busy)
-        if budget >= self.pace.n_ubatch:  # whole ubatches, of both together
+        if budget >= self.pace.n_ubatch:  # whole ubatches, with responses and prompts
             budget = max(budget - n_answers, 1)
         pieces = _pieces(busy, 0, budget, shortest, n_answers > 0)
         group = [one for one in busy if not one[1].reads or pieces.get(one[0].id)]

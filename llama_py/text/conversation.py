@@ -75,7 +75,7 @@ class Conversation:
         self.thoughts = thoughts and self.tags is not None
         self.n_left = 0
         self._chat: ChatPrompt | None = None  # the last
-        self._before: list[Message] = []  # the last message, but the system's
+        self._before: list[Message] = []  # last messages, without the system prompt
         self._answering: Pieces | None = None
 
     @property

@@ -81,7 +81,7 @@ _MINICPM5 = (_UP_TO_THREE, _any(_CONTRACTION, _WORD, r"\p{N}+", _PUNCTUATION, _S
 _SEED_CODER = _any(_CONTRACTION, _WORD, r"\p{N}", r" ?[^\s\p{L}\p{N}\r\n]+", _SPACES)
 _EXAONE_MOE = _any(
     _CONTRACTION,
-    # The original's (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+ without nesting.
+    # The original pattern (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+ without nesting.
     r"[^\r\n\p{L}\p{N}]?\p{L}[\p{L}\p{M}]*(?: \p{L}[\p{L}\p{M}]*)*",
     r"\p{N}",
     r" ?[^\s\p{L}\p{N}]+[\r\n/]?",
@@ -113,7 +113,7 @@ _TEKKEN = _cased(r"\p{N}")
 _GPT4O = _cased(r"\p{N}{1,3}", end=_CONTRACTION + "?")
 _GRANITE_EMBED = _cased(r"\p{N}{1,3}", r"\p{M}", _CONTRACTION + "?")
 
-# In \p{Lu}, \p{Ll} and the like llama.cpp takes any letter, so the original's two cases are one.
+# llama.cpp accepts any letter for \p{Lu}, \p{Ll} and similar, so the original's two cases are one.
 _MARKED_WORD = rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+{_CONTRACTION}?"
 _YOUTU = (
     PatternCut(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
@@ -122,7 +122,7 @@ _YOUTU = (
 _TINY_AYA = (Threes(r"\p{N}+"), _any(_MARKED_WORD, r"\p{N}{1,3}", _CASED_PUNCTUATION, _SPACES))
 _SUPERBPE = (Kinds(r"\p{N}+"), Threes("[0-9]+", before=True))
 
-# As llama.cpp, not as the original: capitals and combining marks do not end or join a word.
+# Like llama.cpp, unlike the original: capitals and combining marks do not end or join a word.
 _KIMI_K2 = _any(
     r"\p{Han}+",
     rf"[^\r\n\p{{L}}\p{{N}}]?(?:(?!\p{{Han}})\p{{L}})+{_CONTRACTION}?",

@@ -153,9 +153,9 @@ def special_tokens(meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]) 
 
 
 def partition(text: str, specials: Sequence[Special]) -> list[str | int]:
-    """Cut the special tokens out of a text: a list of ids and of the texts between them.
+    """Split a text at its special tokens: a list of ids and of the texts between them.
 
-    One token at a time over the whole text, in the order given, as
+    Search for one token at a time in the whole text, in the given order, like
     llama-vocab.cpp:tokenizer_st_partition.
     """
     parts: list[str | int] = [text] if text else []

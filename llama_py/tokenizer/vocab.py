@@ -19,7 +19,7 @@ log = logging.getLogger("llama_py")
 
 PREFIX = "tokenizer.ggml."
 
-# Our name and the key's: `tokenizer.ggml.<stem>_token_id`. The last three keys are deprecated.
+# Name here, and in the key `tokenizer.ggml.<stem>_token_id`. The last three keys are deprecated.
 _SPECIAL_KEYS = (
     ("bos", "bos"),
     ("eos", "eos"),

@@ -18,10 +18,10 @@ class ImageGraph:
     """Graph builder that an encoder's blocks use. Shapes in comments are in ggml's order.
 
     width, height   pixels of the image
-    nx, ny, n_patches   patches of a row, of a column, in all
-    flash    attention is one node, of keys and values in F16
+    nx, ny, n_patches   patches per row, per column, and in total
+    flash    attention is one node, with keys and values in F16
     values   values of the inputs by name, except the pixels
-    result   [n_embd_out, n_tokens], once it is built
+    result   [n_embd_out, n_tokens], after the build
     """
 
     def __init__(self, hp: VisionHParams, width: int, height: int, flash: bool) -> None:

@@ -12,7 +12,7 @@ from llama_py.hparams import MAX_LAYERS
 PREFIX = "clip"  # prefix of the keys
 MAX_SIDE = 8192  # maximum side of a computed image, in pixels
 MAX_PATCH = 65535
-MAX_STEP = 4096  # pixels of a side that become one embedding
+MAX_STEP = 4096  # maximum side in pixels of the square of one embedding
 
 
 def colours(key: str) -> Any:

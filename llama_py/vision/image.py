@@ -20,8 +20,8 @@ U8 = npt.NDArray[np.uint8]
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MAX_PIXELS = 2**26  # limit of a decoded image
 MAX_BYTES = 2**28  # limit of its file
-MAX_SIDE = 65536  # pixels; more of one row take long to bring to size
-MAX_SCANS = 500  # passes over a whole JPEG, each perhaps of a few bytes; usual are up to 10
+MAX_SIDE = 65536  # pixels; longer rows take long to resize
+MAX_SCANS = 500  # passes over a whole JPEG, possibly of a few bytes each; up to 10 are usual
 SCAN = b"\xff\xda"  # a marker, unique within a pass
 TILE = 322, 323  # tags of TIFF: the width and height of its tiles
 

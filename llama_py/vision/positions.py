@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py.ops import rope_ext
 from ggml_py.tensor import Tensor
 
-PLAIN = 0.0, 1.0, 0.0, 0.0  # YaRN, which is not used
+PLAIN = 0.0, 1.0, 0.0, 0.0  # YaRN disabled
 
 
 def turn_2d(

@@ -55,7 +55,7 @@ class ViTLayer:
 class ViT:
     """A transformer of patches.
 
-    turn_values  values are rows of mean square one
+    turn_values  scale rows of values to mean square one
     """
 
     def __init__(

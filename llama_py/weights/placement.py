@@ -226,7 +226,7 @@ class Placement:
         return device, why
 
 
-# Ops that a device may have for some types of weights only.
+# Ops that a device may support for some types of weights only.
 _BY_TYPE = frozenset({"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"})
 _LAYER = re.compile(r"blk\.(\d+)\.")
 

@@ -276,7 +276,7 @@ class Weights:
 
     def scale(self, stem: str, n: int, weight: Tensor, scaled: bool) -> Tensor | None:
         """Declare `stem`.scale of a weight; see `linear` for `scaled`."""
-        # The scale of activations is for kernels that quantize them; no graph reads it.
+        # Kernels that quantize activations use this scale; no graph reads it.
         self.skip(f"{stem}.input_scale")
         if scaled:
             return self.optional_tensor(f"{stem}.scale", n)

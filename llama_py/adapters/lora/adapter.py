@@ -34,7 +34,7 @@ KIND = ("general.type", "adapter"), ("adapter.type", "lora")
 ALPHA = "adapter.lora.alpha"
 INVOCATION = "adapter.alora.invocation_tokens"
 ENDS = (".lora_a", ".lora_b")
-TABLE = "token_embd.weight"  # read by rows: its A is not transposed
+TABLE = "token_embd.weight"  # rows are looked up, so its A is not transposed
 UNREAD = "_norm.weight"  # norms from some converters; llama.cpp ignores them as well
 N_TOKENS = 8  # tokens of the products in checks of device support
 

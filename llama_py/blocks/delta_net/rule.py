@@ -22,13 +22,13 @@ DELTA_NET = Form(
 
 
 class Delta(NamedTuple):
-    """The inputs of a delta net but for its state; S is the size of a head, H value heads, H_k key
+    """Inputs of a delta net, without its state. S is the size of a head, H value heads, H_k key
     heads, T tokens of each of B sequences."""
 
     q: Tensor  # [S, H_k, T, B]
     k: Tensor  # [S, H_k, T, B]
     v: Tensor  # [S, H, T, B]
-    gate: Tensor  # [1 or S, H, T, B] log of the decay, of a head or of each channel
+    gate: Tensor  # [1 or S, H, T, B] log of the decay, per head or dimension
     beta: Tensor  # [1, H, T, B]
 
 

@@ -38,7 +38,7 @@ from llama_py.blocks.delta_net.scores import DeltaScores
 from llama_py.blocks.functions import inv_sqrt
 
 CHUNK = 64  # tokens, one gate per head
-CHUNK_KDA = 16  # tokens, one gate per channel
+CHUNK_KDA = 16  # tokens, one gate per dimension
 
 
 class _Chunks(NamedTuple):

@@ -33,7 +33,7 @@ def made(asked: AnswerRequest) -> AnswerForm:
     prompt = form.continued(asked, f"{ROLE}\n{THINK}", THOUGHT)
     if asked.said is not None:
         is_open = asked.said[1] is None
-    else:  # the prompt may begin thoughts, or end them
+    else:  # the prompt may start or end reasoning
         is_open = prompt.rfind(THINK) > prompt.rfind(THOUGHT)
     return AnswerForm(
         _root(asked, is_open),

@@ -143,7 +143,7 @@ def _root(asked: AnswerRequest) -> Expression:
         block = seq(THOUGHT, SPACE, form.reasoning(until(LEFT)), LEFT)
     else:
         block = form.content(seq(THOUGHT, SPACE, until(LEFT), LEFT))
-    # Channels may be begun again and again before one is used.
+    # Channels may be started repeatedly before one is used.
     empty = As(many(lit(CHANNEL) + never("thought")), NOTHING)
     thought = choice(seq(peek(CHANNEL), empty, rule("thought", block)), never(CHANNEL))
     start, before = optional(TURN), form.thoughts(thought)

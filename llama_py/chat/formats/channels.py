@@ -44,7 +44,7 @@ def made(asked: AnswerRequest) -> AnswerForm:
 
 def _root(asked: AnswerRequest) -> Expression:
     inner = until(END)
-    # Some models begin a channel with another one, which no grammar needs to take.
+    # Some models start a channel with another one, which a grammar does not need to allow.
     stray = As(optional(lit(COMMENTARY) + optional(" to=assistant")), NOTHING)
     thoughts = seq(stray, ANALYSIS)
     if asked.reasoning:

@@ -138,7 +138,7 @@ def _thoughts(marks: Marks, asked: AnswerRequest) -> Expression:
     end = marks.thought.strip()
     inner = form.reasoning(until(end))
     block = optional(seq(spaced(marks.think), inner, spaced(marks.thought)))
-    # White space of a prompt that closes its reasoning is no content.
+    # White space after the prompt's reasoning is not content.
     _, closed, behind = asked.prompt.rpartition(end)
     behind = behind.removeprefix(marks.thought.partition(end)[2])
     return form.thoughts(block + optional(behind) if closed and behind.isspace() else block)
@@ -156,7 +156,7 @@ def _said(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expressio
 def _json(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     if not marks.section[0] and marks.each_call[0]:
         one = json_calls(marks.each_call, marks.keys, asked, marks.wrapper)
-        several = many(one + SPACE, 1)  # read, though perhaps only one may be written
+        several = many(one + SPACE, 1)  # parsed, even if only one is allowed
         single = several if asked.parallel else one + SPACE
         calls = trigger("tool calls", As(several, single))
     else:

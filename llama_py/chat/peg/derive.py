@@ -1,6 +1,6 @@
 """Rest of an expression after a text, for grammars.
 
-Expressions are in sequences here: tags and names do not matter any more.
+Expressions are in sequences here: tags and names are irrelevant.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from llama_py.chat.peg.nodes import (
 DOUBLE = NamedRule("json-string", seq('"', Quoted('"'), '"'))
 SINGLE = NamedRule("single-quoted-string", seq("'", Quoted("'"), "'"))
 _DIGITS = characters("[0-9]")
-# It is whole once something else follows: 3 may become 3.14.
+# Complete only before another character: 3 may become 3.14.
 NUMBER = NamedRule(
     "json-number",
     seq(

@@ -26,7 +26,7 @@ SEEN_SHARE = 8  # one of this number of tokens is reserved for texts
 
 
 class DraftVocabulary:
-    """The tokens that a context drafts, and their rows of its model's head.
+    """Tokens that a context may draft, and their rows of the model's head.
 
     ids     I32 [n] the token of each logit
     linear  the head [n_embd, n], in the model's type

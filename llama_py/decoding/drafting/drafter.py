@@ -27,7 +27,7 @@ class DrafterSetting:
 
 @dataclass(frozen=True, slots=True)
 class ComputedTokens:
-    """Tokens of a sequence that the model has just computed; some may be refused later.
+    """Tokens of a sequence that the model has just computed; some may be rejected later.
 
     pos    position of the first
     h      F32 [n_tokens, n_embd] input state of NextN layers, if the context outputs it

@@ -24,9 +24,9 @@ N_GRAPHS = 16  # built graphs per context: each draft length has a graph
 
 
 class Drafts:
-    """The ways to draft that were chosen, in their order.
+    """The chosen draft methods, in their order.
 
-    statistics   by the name of the way to draft
+    statistics   by name of the draft method
     """
 
     def __init__(self, ctx: Context, params: SpeculativeParams) -> None:

@@ -214,7 +214,7 @@ class PrefixCache:
 
     def advance(self, ids: Sequence[int], seq_id: int) -> None:
         """Note that these tokens were decoded after a sequence's tokens."""
-        self._going = None  # the next snapshot is counted from somewhere else
+        self._going = None  # the next snapshot has another position
         node = self.tree.grow(seq_id, [int(id) for id in ids], self._kind(seq_id))
         plan = self._plans.get(seq_id)
         self.ctx.memory.intact[seq_id] = END

@@ -13,15 +13,15 @@ from llama_py.graph.inputs.base import new_input, write
 from llama_py.graph.params import GraphParams
 from llama_py.memory.kept import BASE
 
-MAX_DISTANCE = 128  # all beyond are in the last bucket
+MAX_DISTANCE = 128  # larger distances are in the last bucket
 
 
 def bucket(p0: Any, p1: Any, n_buckets: int, bidirectional: bool) -> npt.NDArray[np.int32]:
     """Return the bucket of position p0 relative to p1
     (llama-graph.cpp:llama_relative_position_bucket).
 
-    Half of the buckets are for one distance each, the others grow as its logarithm does. With
-    `bidirectional` the second half of all is for positions after p1; else those are in bucket 0.
+    Half of the buckets are for one distance each; the others grow logarithmically. With
+    `bidirectional`, the second half of all is for positions after p1; else these are in bucket 0.
     """
     distance = np.asarray(p0 - p1, np.int32)
     offset = np.zeros_like(distance)

@@ -104,7 +104,7 @@ class InputKPool:
         shown[:n] = np.concatenate(members)
         write(self.members, shown)
         new = every[plan.is_new]
-        if not new.size:  # a row that belongs to no pool yet
+        if not new.size:  # a row outside all pools
             new = np.full((1, size), filler, np.int64)
         write(self.new, new.astype(np.int32))
         if self.new_rows is not None:

@@ -43,8 +43,8 @@ class SplitBlock:
 
 
 class Beside:
-    """Parts that one device has of blocks side by side, as one: their results are added there, so
-    that the sum over devices is of all.
+    """Parallel parts of blocks on one device, as one part: their results are added there, so that
+    one all-reduce is sufficient.
 
     parts  in the order of their inputs
     """

@@ -90,10 +90,10 @@ class PartBuilder(GraphBuilder):
 class Group:
     """The devices that share layers.
 
-    hparams   the sizes of each one's part
-    replicas  weights of each that are the same on all, by their names in the file
-    first     devices of the groups before it, which have the layers before
-    layers    the numbers of its layers
+    hparams   sizes of each device's part
+    replicas  weights that are equal on all devices, by name in the file, for each device
+    first     number of devices in earlier groups, which have earlier layers
+    layers    numbers of its layers
     """
 
     hparams: Sequence[HParams]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class KimiHParams(LatentHParams):
     """n_head_kda, n_embd_head_kda   heads of a delta net, and their size S
 
-    Layers without key heads are such.
+    Layers without key heads are delta nets.
     """
 
     rope_type = ROPE_NONE

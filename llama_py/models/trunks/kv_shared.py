@@ -58,7 +58,7 @@ class SharedKVHParams(WindowedHParams):
 
 
 class NormedValues(Attention):
-    """Values are normed too.
+    """Attention with normed values.
 
     freqs  factors of RoPE's frequencies
     """

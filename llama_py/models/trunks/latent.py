@@ -81,7 +81,7 @@ class LatentHParams(LatentSizesHParams, LeadingDenseHParams):
 class YarnLatentHParams(LatentHParams):
     """Hyperparameters with YaRN's factor on products of queries and keys."""
 
-    # A factor that is squared, in float32.
+    # Squared factor, in float32.
     yarn_log_mul: float = number("rope.scaling.yarn_log_multiplier", 0.0, least=0, most=1e6)
 
     def load(self, keys: Keys) -> None:

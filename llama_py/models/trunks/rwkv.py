@@ -36,7 +36,7 @@ class TimeMix(Protocol):
 class RwkvLayer:
     """x + time_mix(norm(x)), then x + channel_mix(norm(x)); each also reads the token before.
 
-    halved  the result is
+    halved  halve the result
     """
 
     norm: Norm

@@ -40,7 +40,7 @@ class Charsmap:
     def longest(self, text: bytes, start: int) -> tuple[int, bytes] | None:
         """Return the end of the longest key at `start`, and its replacement.
 
-        Raises TokenizerError for a table that leads outside itself.
+        Raises TokenizerError for a table with invalid offsets.
         """
         try:
             end, offset = self._walk(text, start)

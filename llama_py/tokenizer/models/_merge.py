@@ -10,7 +10,7 @@ import numpy as np
 
 from llama_py.support.stopping import checked
 
-# Of text[a:b] and text[b:c]: the lower the sooner they merge; None if they do not.
+# Rank of text[a:b] and text[b:c], lower ranks merge first; None if they do not merge.
 Rank = Callable[[str, int, int, int], float | None]
 
 

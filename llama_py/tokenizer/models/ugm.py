@@ -1,7 +1,7 @@
 """Unigrams (`tokenizer.ggml.model` = t5): the segmentation with the best score.
 
-As llama-vocab.cpp:llm_tokenizer_ugm_session, byte for byte. The `tokenizers` library normalises
-and scores otherwise (graphemes; one score for the unknown over all tokens).
+Like llama-vocab.cpp:llm_tokenizer_ugm_session, byte for byte. The `tokenizers` library differs in
+normalization and scores (graphemes; one score for the unknown over all tokens).
 """
 
 from __future__ import annotations

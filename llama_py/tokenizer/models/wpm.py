@@ -1,7 +1,7 @@
 """WordPiece (`tokenizer.ggml.model` = bert): splits words into the longest tokens, left to right.
 
-As llama-vocab.cpp:llm_tokenizer_wpm_session. In a GGUF file the token that starts a word starts
-with U+2581, and the token inside a word has lost its `##`.
+Like llama-vocab.cpp:llm_tokenizer_wpm_session. In a GGUF file the token that starts a word starts
+with U+2581, and a token inside a word lacks its `##`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Special tokens that strip adjacent spaces. Files do not list them, so llama.cpp knows them by
 names in the files (llama-vocab.cpp:impl::load).
 
-A file each, called as the architecture is that such models have; it defines a `Strips`. Files that
-start with `_` are shared.
+One file per architecture, with its name, defines a `Strips`. Files that start with `_` are shared
+parts.
 """
 
 from __future__ import annotations

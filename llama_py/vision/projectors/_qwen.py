@@ -22,7 +22,7 @@ from llama_py.vision.resize import Size
 from llama_py.vision.vit import feed_forward
 from llama_py.weights import Weights
 
-FOUR = 4  # patches become one row
+FOUR = 4  # patches per row of the result
 
 
 class MergingHParams(VisionHParams):

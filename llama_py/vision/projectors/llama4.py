@@ -16,7 +16,7 @@ from llama_py.vision.tiles import tiles
 from llama_py.vision.vit import ViT
 from llama_py.weights import Weights
 
-MOST = 3  # tiles on a side
+MOST = 3  # maximum tiles per side
 
 
 class Llama4Projector(Projector):

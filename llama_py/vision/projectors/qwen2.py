@@ -22,7 +22,7 @@ from llama_py.vision.projectors._qwen import (
     square_positions,
 )
 
-WINDOW = 112  # pixels of a side
+WINDOW = 112  # side in pixels
 HIDDEN = float(np.finfo(np.float32).min)
 
 

@@ -33,7 +33,7 @@ def _with_keys(marks: Marks, trials: Trials) -> Marks:
         return marks
     left, right = both.diff.left, both.diff.right
     around, others = _around(left, KEY, VALUE[0]), _around(right, OTHER_KEY, OTHER_VALUE[0])
-    if around and around[0] and around == others:  # both are in the same brackets
+    if around and around[0] and around == others:  # both have the same brackets
         return replace(marks, key=around)
     if not left.startswith(KEY) or not right.startswith(OTHER_KEY):
         return marks

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from llama_py.batch import I32
 from llama_py.decoding.drafting.drafters._ngram import found_at
 
-N_VALUES = 4  # kinds of continuation that are counted
+N_VALUES = 4  # maximum number of counted continuations
 MAX_COUNT = 16380
 
 Gram = tuple[int, ...]

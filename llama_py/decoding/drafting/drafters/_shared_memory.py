@@ -1,5 +1,5 @@
-"""Drafting by layers that attend to the model's own memory
-(common/speculative.cpp, is_mem_shared), so that they need not process earlier tokens."""
+"""Drafting by layers that attend to the model's memory, so earlier tokens need no processing
+(common/speculative.cpp, is_mem_shared)."""
 
 from __future__ import annotations
 
