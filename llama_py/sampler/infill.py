@@ -16,7 +16,6 @@ _LEAST = np.float32(0.2)  # minimum probability of a text token to keep
 def infill(tokenizer: Tokenizer) -> Filter:
     """Keep end tokens if they are likely, otherwise likely tokens that are not a prefix of another.
 
-
     ModelError if only the end remains, and the vocabulary has no end token.
     """
 

@@ -21,7 +21,6 @@ def template_pairs(
     """Fill `{}` in a template with each positive and negative word, then append each suffix to
     both.
 
-
     Raises ContextError for a template without `{}`, or lists of different lengths.
     """
     if "{}" not in template:

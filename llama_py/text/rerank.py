@@ -16,7 +16,6 @@ def rerank(model: Loaded, query: str, texts: Sequence[str]) -> F32:
     """Score texts for a query, higher is better: F32 [n_texts], or [n_texts, n_cls_out] if
     n_cls_out > 1.
 
-
     Raises ContextError if the model is not a reranker.
     """
     check_reranks(model)

@@ -31,7 +31,6 @@ class Switches:
 class InputSwitch:
     """Inputs for finding each token's adapter: token ids, and a query, key and value per token.
 
-
     tokens I32 [n_tokens]; q F32 [n_tokens] is 1; k F32 [n_tokens] is `gain` for control tokens,
     else -gain; v F32 [n_tokens] is the adapter's number, else 0
     """

@@ -1,6 +1,5 @@
 """Base class of architectures: hyperparameters, blocks with weights, graph, and memory of layers.
 
-
 A file of this folder defines one subclass of `Architecture` with `arch` set to the value of
 general.architecture in files; no other module uses the name.
 """
