@@ -205,7 +205,7 @@ class KVCacheContext(Walk):
         self.places = places
         super().__init__(ubatches)
         self._n_kv = kv.kv_size
-        self._n_pos: int | None = kv.kv_size  # None: to compute for the next ubatch
+        self._n_pos: int | None = kv.kv_size  # None: not computed for this ubatch
         self._found: tuple[SlotInfo, Forgotten] | None = None  # for the next ubatch
 
     def as_if(self, n_used: int) -> None:

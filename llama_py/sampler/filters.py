@@ -134,7 +134,7 @@ def temperature(t: float, spread: float = 0.0, exponent: float = 1.0) -> Filter 
     remains (the first if equal).
 
     With a spread, the temperature is between t - spread (one certain candidate) and t + spread
-    (all equal): the relative entropy to the power of `exponent`.
+    (all equal), by (entropy / largest entropy) to the power of `exponent`.
     """
     if spread <= 0:
         return None if t == 1 else lambda c: _divided(c, t)

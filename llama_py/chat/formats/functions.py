@@ -90,7 +90,7 @@ def _call(name: str, tool: form.Tool) -> Expression:
             inner = form.value(of_schema(one.schema)) + close
         elif types == {"string"}:
             inner = text
-        else:  # JSON, if it is some; but a model may write anything
+        else:  # JSON if possible, but a model may write anything
             json = choice(*(value for type, value in VALUES if type in types))
             inner = As(choice(atomic(form.value(json) + close), text), text)
         found = rule(f"argument {name} {one.name}", form.argument(start + inner))
