@@ -2,19 +2,19 @@
 
 GGMLError
 ├── ShapeError         tensors break a rule of an op (shape, type or layout)
-├── UnsupportedOp      no backend at hand can run this node; the message has every backend's reason
+├── UnsupportedOp      no backend can run this node; the message has every backend's reason
 ├── OutOfRange         an index among an op's data names a row that does not exist
 ├── AllocError         memory for a graph cannot be allocated
 ├── BackendError       a backend is missing, did not load, or its device failed
-│   └── BoundsError        a kernel touched memory that is not its node's
+│   └── BoundsError        a kernel accessed memory outside its node's tensors
 └── ModelError         a model file or a request that does not fit the model
-    ├── GGUFError          the bytes are not a GGUF file this reader can trust
+    ├── GGUFError          the bytes are not a valid GGUF file
     ├── UnknownArchitecture
     ├── HParamsError       a metadata key is missing or has an invalid value
     ├── WeightsError       tensors missing, unused or of a wrong shape, all in one message
     ├── TokenizerError
     ├── GrammarError       a malformed or too large grammar, schema or expression
-    ├── AnswerError        an answer that does not meet its JSON schema
+    ├── AnswerError        a response that does not satisfy its JSON schema
     └── ContextError       a prompt or batch that does not fit the context
 """
 
@@ -77,7 +77,7 @@ class TokenizerError(ModelError):
 
 class GrammarError(ModelError):
     """A grammar, JSON schema or regular expression that is malformed, too large, or impossible to
-    satisfy; the message has line and column if they are known."""
+    satisfy. The message has line and column if they are known."""
 
 
 class AnswerError(ModelError):

@@ -38,9 +38,9 @@ def _mapped(path: Path, size: int) -> Bytes | None:
 
 
 def digest_of(part: FilePart) -> str:
-    """Return a SHA-256 of the file's first and last megabyte (metadata, names and places of
-    tensors) and of some bytes of the part's array, so that files that differ in one tensor only,
-    such as adapted models, have different hashes."""
+    """Return a SHA-256 of the file's first and last megabyte (metadata, names and offsets of
+    tensors) and samples of the part's array. Files that differ in one tensor only, such as
+    adapted models, have different hashes."""
     found = hashlib.sha256(_ends(part.path))
     n = int(np.prod(part.shape))
     with part.path.open("rb") as file:

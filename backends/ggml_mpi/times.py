@@ -1,7 +1,7 @@
 """Times of ranks in the runs of `script.py`, each by the rank's own clock.
 
-While times are recorded, the orders of each rank are replaced by orders that note when they begin
-and end; otherwise the clock is not read.
+During a measurement, orders that record their begin and end replace each rank's orders. At other
+times the clock is not read.
 """
 
 from __future__ import annotations
@@ -241,8 +241,8 @@ def _ahead(world: World, rank: int) -> int:
 
 
 def waits(times: Sequence[RankTimes]) -> list[list[int]]:
-    """Return nanoseconds that each rank's messages waited for the others to begin theirs; a
-    received message, or sum, pairs with the sent message of the same number."""
+    """Return nanoseconds that each rank's messages waited for the other ranks. A received message,
+    or sum, pairs with the sent message of the same number."""
     begun: dict[tuple[Any, ...], list[int]] = {}
     for rank, own in enumerate(times):
         for m in own.messages:

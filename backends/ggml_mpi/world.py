@@ -98,7 +98,7 @@ class World:
     hosts    the machine of each
     watch    notices the end of a rank
     sent     counts the messages of this rank
-    failed   True if this rank, or a sender to it, has an unreported failure: all bytes it sends
+    failed   True if this rank, or a sender to it, has an unreported failure. All bytes it sends
              then have the tag FAILED, so that the mark follows the results up to rank 0
     """
 
@@ -133,8 +133,8 @@ class World:
             atexit.register(self._end)
 
     def _end(self) -> None:
-        """End rank 0's program without an exception: rank 0 would go on to the end of MPI and wait
-        for all, while they wait for its message. Unreported failures are printed here."""
+        """End rank 0's program without an exception, after which rank 0 would wait for all ranks at
+        the end of MPI, and they for its message. Unreported failures are printed here."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         with self._lock:

@@ -17,8 +17,8 @@ Stepping = TypeVar("Stepping", bound=Step)
 
 class RefTable(KernelTable[Step]):
     def op(self, name: str, rank: int = 0) -> Callable[[Function], Function]:
-        """Register a pure function: it takes the node and its sources' values (float64 or int64
-        arrays [ne3, ne2, ne1, ne0]) and returns the result's, in the node's shape or flat."""
+        """Register a pure function of the node and its sources' values (float64 or int64 arrays
+        [ne3, ne2, ne1, ne0]). It returns the result's values, in the node's shape or flat."""
 
         def register(function: Function) -> Function:
             @wraps(function)

@@ -234,8 +234,8 @@ class Predicted:
         self._measure_beside(args)
 
     def _measure_beside(self, args: argparse.Namespace) -> None:
-        """Measure the cost of a sum without a link: the time of two ranks, minus each rank's time
-        with another process computing at once, as memory may be too slow for both."""
+        """Measure the cost of a sum without a link: the time of two ranks, minus each rank's time.
+        The latter includes another computing process, as memory may be too slow for both."""
         bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
         ranks = [mpiexec(), "-n", "2", *bench, "-sm", "layer,graph", "-dev", "mpi0/mpi1"]
         tokens = {"pp": args.n_prompt, "tg": 1}

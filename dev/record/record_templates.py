@@ -168,8 +168,8 @@ def applied(name: bytes, messages: list[dict[str, str]], add: bool) -> str:
 
 
 def recorded(server: Path, template: Path) -> dict[str, Any]:
-    """Return source, caps (the server's listed capabilities) and prompts by conversation, {"error":
-    ...} for a refusal; if the server does not start, all prompts are errors."""
+    """Return source, caps (the server's listed capabilities) and prompts by conversation. A refused
+    prompt is {"error": ...}; if the server does not start, all prompts are errors."""
     source = template.read_bytes().decode()
     port = free_port()
     ids = {"bos": TOKENS.index(BOS), "eos": TOKENS.index(EOS)}

@@ -2,9 +2,9 @@
 
     python -m dev.torture.planted [ROOM ...]
 
-Each fault goes into a copy of the checkout, where `pytest -m quick -x` runs: the file that should
-find it, then all if that passes. Prints a row per fault: room, file, the test that fails. Exits
-with 1 if a fault is missed.
+Each fault is planted in a copy of the checkout. There `pytest -m quick -x` runs the file that
+should find the fault, then all files if that passes. Prints a row per fault: room, file, the test
+that fails. Exits with 1 if a fault is missed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Backends by entry point: listed without importing them, loaded on use, failures reported by
 name.
 
-A backend x can avoid the scan of all installed packages, which takes 20 ms at startup: it needs a
-module `ggml_x.backend` with a function `devices`, which is also its entry point.
+Scanning all installed packages takes 20 ms at startup. A backend x avoids it by a module
+`ggml_x.backend` with a function `devices`, which is also its entry point.
 """
 
 from __future__ import annotations

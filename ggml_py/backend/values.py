@@ -38,7 +38,7 @@ def set_tensor(t: Tensor, values: npt.NDArray[Any]) -> None:
 
 
 def host_array(t: Tensor) -> npt.NDArray[Any] | None:
-    """Return a writable view [ne3, ne2, ne1, ne0] of a dense tensor in host memory, bf16 as uint16;
+    """Return a writable view [ne3, ne2, ne1, ne0] of a dense tensor in host memory, bf16 as uint16.
     None in other memory, and for quantized types."""
     dtype = numpy_dtype(t)
     if dtype is None or not isinstance(t.buffer, HostBuffer) or not t.is_contiguous():

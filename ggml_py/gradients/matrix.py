@@ -9,8 +9,8 @@ from ggml_py.tensor import Tensor
 
 @gradient("MUL_MAT")
 def mul_mat_a(t: Tensor, grad: Tensor) -> Tensor:
-    """Return the gradient of a: b [k, m, B2, B3] and grad [n, m, B2, B3] -> [k, n, A2, A3], summed
-    over consecutive matrices of b that share a matrix of a.
+    """Return the gradient of a: b [k, m, B2, B3] and grad [n, m, B2, B3] -> [k, n, A2, A3]. It is
+    summed over consecutive matrices of b that share a matrix of a.
     """
     a, b = source(t, 0), source(t, 1)
     res = out_prod(b, grad)

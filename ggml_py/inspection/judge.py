@@ -1,8 +1,8 @@
 """Judge that decides if a node's values are right, for `--check` and llama-py-graph diff.
 
-Devices round the activations of a product with coarse weights, by an amount that depends on the
+Devices round the activations of a matmul with coarse weights, by an amount that depends on the
 data: one outlier decides the step of its block. The reference gets the same rounding (`ROUNDINGS`),
-so that products are compared closely. The angles of ROPE are running products in float32: their
+so that the bounds of matmuls are narrow. The angles of ROPE are running products in float32: their
 bound grows with the positions.
 
 A bound for a whole tensor does not reveal one wrong row in a thousand. Therefore `error_of`

@@ -40,8 +40,8 @@ def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
 
 
 def rows_of_cache(m: Match, n_seqs: int) -> str:
-    """Return the reason why a `state`, GET_ROWS of rows `ids` of a cache, cannot be used in place:
-    it must be one dense f32 row per sequence, and `kept` must write rows of the cache."""
+    """Return the reason why a `state`, GET_ROWS of rows `ids` of a cache, cannot be used in place.
+    It must be one dense f32 row per sequence, and `kept` must write rows of the cache."""
     cache, ids, kept = m["state"].source(0), m["ids"], m["kept"]
     if cache.type is not F32 or not cache.is_contiguous() or cache.ne[2] * cache.ne[3] > 1:
         return f"needs dense rows of f32; got {cache}"

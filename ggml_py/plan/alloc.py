@@ -74,8 +74,8 @@ class _Planner:
         return bool(u.children or u.views or leaf.flags & FLAG_OUTPUT)
 
     def run_step(self, step: Fused[Any], node: Tensor) -> None:
-        """Place a node of a step, unless its value is inside only; with the last one the step runs,
-        and until then it needs all that its nodes read.
+        """Place a node of a step, unless its value is only used inside. The step runs at its last
+        node, and needs all sources of its nodes until then.
         """
         match = step.match
         if node is not match.nodes[-1]:

@@ -115,9 +115,9 @@ class Assignment:
     pins   nodes whose device is already decided
     fixed  pinned nodes that do not move up to a device on the same memory
     causes  dict that gets the reason by id of a tensor, if given:
-            PINNED     it was decided before
-            MEMORY     it has, or looks at, memory there
-            INPUT      inputs of the graph are on the host
+            PINNED     decided before, by pins or fixed
+            MEMORY     the device of its memory, or of the memory that it views
+            INPUT      the host, which has the inputs of the graph
             WEIGHT     the device of its weight; OFFLOADED: weight copied for a large batch
             NEAR       the device of adjacent nodes
             UP         to a preferred device on the same memory

@@ -1,7 +1,7 @@
 """Roofline of llama-py-bench --roofline: time of a test by op, compared with the device's limits.
 
 The two limits are measured on the device: bytes/s of a GEMV with a matrix larger than all
-caches, and flops/s of a GEMM that is limited by arithmetic. A node cannot be faster than its bytes
+caches, and flops/s of a compute-bound GEMM. A node cannot be faster than its bytes
 or its flops at these rates; the last column is that minimum time divided by the measured time.
 """
 

@@ -3,8 +3,8 @@
     eval "$(llama-py-cli --completion bash)"
     llama-py-cli --completion fish > ~/.config/fish/completions/llama-py-cli.fish
 
-The script is generated from the declarations: it completes the choices of an option, file names
-if the help names a FILE, and no other values. Subcommands such as `llama-py-cli cache` have
+The script is generated from the declarations. It completes the choices of an option, and file names
+if the help names a FILE, but no other values. Subcommands such as `llama-py-cli cache` have
 separate flags.
 """
 

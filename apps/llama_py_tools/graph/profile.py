@@ -1,8 +1,8 @@
 """Command llama-py-graph profile: time of a prompt and of single tokens.
 
-The executor measures the times, step by step: a step ends when the first thread begins the next
-step, after all threads if they synchronize there. A fused step's time is shown at its last
-node.
+The executor measures the times, step by step. A step ends when the first thread begins the next
+step, or after all threads if they synchronize there. The last node of a fused step has the step's
+time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Divergence of a model's predictions from another one's, by llama-perplexity's measures.
+"""Divergence of a model's predictions from another model's, by llama-perplexity's measures.
 
-The other model's are in llama-perplexity's file format (perplexity.cpp:process_logits): the tokens
+The other model's file has llama-perplexity's format (perplexity.cpp:process_logits): the tokens
 of all windows, and for each scored token the log probabilities in 16 bits each.
 """
 

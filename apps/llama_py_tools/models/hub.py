@@ -246,8 +246,8 @@ def _list(names: Sequence[str]) -> str:
 def _names(file: FileParams) -> tuple[FileParams, list[str]]:
     """List a repository's files; if offline or if the Hub is unreachable, its cached files.
 
-    The returned options are offline if the list is from the cache: later requests would fail as
-    well, and the library retries each of them for 20 seconds.
+    The returned options are offline if the list is from the cache. Later requests would also fail,
+    after 20 seconds of the library's retries.
     """
     hub, repo, why = _library(), file.hf_repo.partition(":")[0], ""
     if not file.offline:

@@ -17,7 +17,7 @@ def plain(m: Match) -> str:
 
 
 def of_one_token(m: Match) -> str:
-    """Return "" for one token and sequence, else the reason: the kernel reads the cache directly,
+    """Return "" for one token and sequence, else the reason. The kernel reads the cache directly,
     so a work item may write only elements that no other item reads."""
     state, cache = m["joined"].source(0), m["state"].source(0)
     if m["conv"].ne[1:3] != (1, 1) or state.n_elements != cache.ne[0] or not state.is_contiguous():

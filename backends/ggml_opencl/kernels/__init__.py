@@ -1,7 +1,7 @@
 """Source of the kernels: one .cl file per family or quantization type; all use _common.cl.
 
-A line GRID(name) is replaced by a codebook of `ggml_py.grids`, a line PART(name) by the file of
-that name, which several families share, once per program.
+A codebook of `ggml_py.grids` replaces a line GRID(name). The file of that name replaces a line
+PART(name), once per program; several families share it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Random tensor data in any type, made piece by piece.
 
 gguf-py cannot quantize to K-quants, and quantizing gigabytes of random numbers would be slow. But
-random bytes are a valid block: only its F16 scales have to be set, so that the weights get the
-wanted standard deviation and a mean near zero.
+random bytes are a valid block. Setting the F16 scales gives weights with the intended standard
+deviation and a mean near zero.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""MkDocs hooks: repository files that a page links to become pages of the site, guides as Markdown
-and code as code blocks; and each family of ops gets a page.
+"""MkDocs hooks. Repository files that a page links to become pages of the site: guides as Markdown,
+code as code blocks. Each family of ops gets a page.
 
 Therefore a link to `../llama_py/hparams/hparams.py` works if the page is read in the repository,
 and on the site. A page of a file is at `files/` and its path.

@@ -1,6 +1,6 @@
 """The gated delta rule: its definition, token by token, and the chunked form used in training.
 
-All arguments are [batch, heads, tokens, state] (q, k, v) and [batch, heads, tokens] (g, beta);
+Arguments are [batch, heads, tokens, state] (q, k, v) and [batch, heads, tokens] (g, beta).
 g is the logarithm of the decay, beta the write strength in 0..1. The result is shaped like v.
 """
 

@@ -16,10 +16,10 @@ WINDOW = 256
 
 @dataclass(frozen=True)
 class Figures:
-    """Means over all positions. Losses are in nats a token; the rest are shares of 0..1.
+    """Means over all positions. Losses are in nats per token; the rest are shares of 0..1.
 
-    accept: the MTP layer's greedy draft is the trunk's greedy token (it would be accepted);
-    mtp_top1, top1: the MTP layer's, the trunk's greedy token is the real next one.
+    accept: the MTP layer's greedy draft equals the trunk's greedy token, so it would be accepted.
+    mtp_top1, top1: the greedy token of the MTP layer, or of the trunk, is the real next token.
     """
 
     loss: float

@@ -1,8 +1,8 @@
 """The network, with the same parameters as a `qwen35moe` GGUF file.
 
-Three gated-delta-net layers and one full-attention layer, each followed by a mixture of experts
-with a gated shared expert, and one NextN (MTP) layer that drafts a token ahead. Two things differ
-from the file and are undone in export.py: ssm_a = -exp(A_log), and fused gate/up projections.
+Three Gated DeltaNet layers and one full-attention layer, each with a mixture of experts and a
+gated shared expert. One NextN (MTP) layer drafts the next token. Two differences from the file are
+undone in export.py: ssm_a = -exp(A_log), and fused gate/up projections.
 
 The order in which parameters are created and registered determines their random values.
 """
@@ -200,7 +200,7 @@ class NextN(nn.Module):
     """The MTP layer: from a token and the trunk's state one token earlier to the next token.
 
     At index t its inputs are the embedding of token t and the trunk's normed state of t - 1 (zeros
-    at the start), like in llama.cpp's drafting: the trunk has not processed token t.
+    at the start). Like in llama.cpp's drafting, the trunk has not processed token t.
     """
 
     def __init__(self, c: Config) -> None:

@@ -198,7 +198,7 @@ def write(arch: str, variant: str, folder: Path) -> Path:
 
 def _tiny(arch: str, variant: str) -> Tiny:
     """Return a tiny model for ik_llama.cpp: every fourth layer is attention, regardless of the
-    file; the model has no vocabulary, and no tensors unknown to ik_llama.cpp."""
+    file. The model has no vocabulary, and no tensors unknown to ik_llama.cpp."""
     found = find(arch, variant.removesuffix(OLD))
     keep = [*found.keep, "*.ssm_in.weight"] if variant.endswith(OLD) else found.keep
     keys = {

@@ -126,10 +126,9 @@ class Beside:
 def quantized(
     path: Path, out: Path, kind: str, made: tiny.Tiny, facts: runs.Facts, wanted: Iterable[str]
 ) -> float:
-    """Quantize a file. Return the NMSE of a prompt's last row and two more, or of embeddings: the
-    median of several prompts, since 8-bit activations may change the selected experts. If a
-    row is too short for a block, llama-quantize's rules choose another type, like
-    our rules."""
+    """Quantize a file. Return the NMSE of a prompt's last row and two more, or of embeddings. It is
+    the median of several prompts, since 8-bit activations may change the selected experts. If a
+    row is too short for a block, llama-quantize's rules choose another type, like our rules."""
     quantize(str(path), str(out), Wishes(type=file_type(kind)), "", (), (), False, True, 1)
     names = [name for name in wanted if is_exact(name)]
     found = []

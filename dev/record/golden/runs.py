@@ -185,7 +185,7 @@ ROUNDINGS: list[dict[str, Any]] = [{"flash": False}, {"flash": False, "cache": "
 
 def instability(case: Case) -> float:
     """Return how much values differ in the same engine under other roundings: the largest
-    normalised mean squared error of a row; infinite if other tokens are chosen."""
+    normalized mean squared error of a row. Infinite if other tokens are chosen."""
     worst = 0.0
     for name in set(DECIDING) & set(wanted(case.tiny, case.facts)):
         run: Callable[..., Result] = RUNS[name]

@@ -73,8 +73,8 @@ def one_sum(shape: BatchCost, link: Link, t: int) -> float:
 
 
 def batch(shape: BatchCost, link: Link, t: int, p: int) -> list[float]:
-    """Return the seconds of each stage of a batch, including its transfer; the last has the head,
-    and sends logits of one token to the first rank."""
+    """Return the seconds of each stage of a batch, including its transfer. The last stage has the
+    head, and sends the logits of one token to the first rank."""
     shared = one_sum(shape, link, t)
     counts = stages(shape.n_sums or [N_SUMS] * len(shape.layers), p)
     found = [c / t + k * shared for c, k in zip(stages(shape.layers, p), counts, strict=True)]

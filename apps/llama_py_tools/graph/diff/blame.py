@@ -54,8 +54,8 @@ def make_known(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Errors of our value of a node, computed alone, and of the other run's, from the values that
-    the reference device computes from the same inputs (Checker.references)."""
+    """Errors of a node's value in both runs, ours computed alone. The reference device computes the
+    expected values from the same inputs (Checker.references)."""
 
     ours: Error
     theirs: Error

@@ -1,7 +1,7 @@
 """Overlays: node values from other programs, such as times or differences.
 
-An overlay file is a list of nodes as `llama-py-graph dump --format json` writes it: one JSON line
-per node, with `dec`, `name`, optionally `i`, and `overlay: {"error": 1e-3}`. Lines without an
+An overlay file has one JSON line per node, like `llama-py-graph dump --format json` writes it. A
+line has `dec`, `name`, optionally `i`, and `overlay: {"error": 1e-3}`. Lines without an
 overlay are skipped, and other keys are ignored.
 """
 

@@ -33,8 +33,8 @@ def causal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 def _heads(
     new: Leaves, d: int, n: int, n_head: int, n_seqs: int, type: GGMLType, layout: str
 ) -> Tensor:
-    """Add heads [d, n, n_head, n_seqs], in memory by head, by token, or as a window of a larger
-    cache: of all heads, of each head, of each sequence, or of the longer rows of each cell.
+    """Add heads [d, n, n_head, n_seqs], stored by head, by token, or as a window of a larger cache.
+    A window can be of all heads, each head, each sequence, or the longer rows of each cell.
     """
     ne = (d, n, n_head, n_seqs)
     if layout == "window":
