@@ -81,10 +81,10 @@ class GrammarError(ModelError):
 
 
 class AnswerError(ModelError):
-    """An answer that does not meet the part of its JSON schema that no grammar enforces.
+    """A response that violates a part of its JSON schema that a grammar cannot enforce.
 
     Attributes:
-        answer: The whole answer.
+        answer: The complete response.
     """
 
     def __init__(self, message: str, answer: str = "") -> None:

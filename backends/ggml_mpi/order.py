@@ -11,7 +11,7 @@ Self = TypeVar("Self", bound="Word")
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
-    """A message with the number of its question, or 0 if no answer is waited for."""
+    """A message with the number of its question, or 0 if no answer is expected."""
 
     number: int = 0
 

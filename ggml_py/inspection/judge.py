@@ -27,7 +27,7 @@ Values = npt.NDArray[Any]  # [ne3, ne2, ne1, ne0]
 Bound = float | Values  # of a tensor, or of each of its rows [ne3, ne2, ne1]
 
 EXACT = 1e-6  # NMSE that float32 explains, of a tensor and of each of its rows
-CLOSE = 2e-5  # NMSE of a product with equally rounded activations; a few are halves of a step
+CLOSE = 2e-5  # NMSE of a matmul with equally rounded activations; a few are halves of a step
 GAIN = 5e-3  # relative error of a row's mean that is allowed
 SIGMAS = 6  # deviations of the mean of independent roundings that GAIN must exceed
 TIES = 0.05  # share of a row's quantized values that may be the next step
@@ -226,7 +226,7 @@ def _to_bf16(x: Values) -> Values:
     return found
 
 
-# roundings of a product's activations on devices, by whether the weights have blocks
+# roundings of a matmul's activations on devices, by whether the weights have blocks
 ROUNDINGS: dict[bool, tuple[Callable[[Values], Values], ...]] = {
     True: (
         _to_int8(32, _direct),

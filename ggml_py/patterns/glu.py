@@ -1,4 +1,4 @@
-"""Patterns of a GLU whose gate, or both tensors, are matrix products with one reader."""
+"""Patterns of a GLU whose gate, or both tensors, are matmuls with one reader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PRODUCTS = {"MUL_MAT": "weight, x", "MUL_MAT_ID": "weight, x, ids"}
 
 
 def gated_by(product: str, op: str) -> Pattern:
-    """Return the pattern of a matrix product that gates `value` in an op of two tensors."""
+    """Return the pattern of a matmul that gates `value` in an op of two tensors."""
     return Pattern(f"""
         gate = {product}({PRODUCTS[product]})
         y = {op}(gate, value)
@@ -16,7 +16,7 @@ def gated_by(product: str, op: str) -> Pattern:
 
 
 def of_products(product: str, op: str) -> Pattern:
-    """Return the pattern of a gated unit of two products of the same columns."""
+    """Return the pattern of a GLU of two matmuls with the same columns."""
     sources = PRODUCTS[product]
     return Pattern(f"""
         gate = {product}({sources})

@@ -64,7 +64,7 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
     chat = ChatPrompt(state.model, messages, tools, options)
     n_probs = _n_probs(body)
     body = {**body, "n_probs": n_probs, "logprobs": None}
-    if schema is not None:  # the format of the answer has it
+    if schema is not None:  # the chat format applies the schema
         body = unconstrained(body)
     request, delivery = read(body, state)
     most = request.params.max_tokens or 1  # llama-server checks the limit after a token

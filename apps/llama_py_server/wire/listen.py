@@ -114,7 +114,7 @@ class Server(uvicorn.Server):
     """Server that a signal ends normally, without raising it again; a second one sets `hurry`."""
 
     had_ctrl_c = False
-    seconds = 0.0  # until answers are cut
+    seconds = 0.0  # until responses are cut
 
     def __init__(
         self,

@@ -33,9 +33,9 @@ class Work(Enum):
     SHORT = "short", 8  # small bodies
     LONG = "long", 2  # large bodies
     PARSE = "parse", 1  # JSON of large bodies: it blocks all threads, so one at a time
-    PREPARE = "prepare", 4  # samplers, grammars, answers checked by schemas
+    PREPARE = "prepare", 4  # samplers, grammars, checks of responses by schemas
     FETCH = "fetch", 16  # waits for other servers
-    WRITE = "write", 4  # answers with many probabilities
+    WRITE = "write", 4  # responses with many probabilities
     DECODE = "decode", 2  # images, with 3 bytes per pixel
 
     def __init__(self, label: str, n_threads: int) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llama_py import Context, Model
 
 STREAM = 16384, 16384  # of q8_0: 272 MiB, more than caches hold
-ARITHMETIC = 4096, 1024, 512  # k, rows, columns of a product
+ARITHMETIC = 4096, 1024, 512  # k, rows, columns of a GEMM
 RUNS = 5
 
 

@@ -130,7 +130,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def _diffuse(args: argparse.Namespace) -> None:
-    """Write an answer by diffusion."""
+    """Write a response by diffusion."""
     from llama_py_tools.generate import diffusion
 
     text, chat = read(args, CompletionParams), with_system(read(args, ChatParams))

@@ -19,8 +19,8 @@ CLEAR = "\x1b[2J\x1b[H"
 
 
 def write(args: argparse.Namespace, model: Model, ids: list[int]) -> None:
-    """Write the answer to a prompt; with --diffusion-visual every step. Text and prompt have -ub
-    tokens, or the prompt and -n more."""
+    """Write the response to a prompt; with --diffusion-visual every step. The text has -ub tokens
+    with the prompt, or -n more than the prompt."""
     from llama_py.text.diffusion import diffuse
 
     how, wanted = read(args, DiffusionParams), read(args, GenerateParams).max_tokens

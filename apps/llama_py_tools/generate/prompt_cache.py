@@ -39,7 +39,7 @@ class PromptCacheParams(Params):
 
 
 class CachedPrompt:
-    """Answers a prompt with the help of a file."""
+    """Generates responses with cached states from a file."""
 
     def __init__(self, run: GenerationRun, params: PromptCacheParams) -> None:
         """Open the cache; ContextError if the file is damaged, not writable, or of another

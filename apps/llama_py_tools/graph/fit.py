@@ -82,7 +82,7 @@ def _named(devices: Sequence[Planned], args: argparse.Namespace) -> list[str]:
 
 
 class _FitText:
-    """The answer in words."""
+    """Text of the found options."""
 
     def __init__(
         self, args: argparse.Namespace, devices: Sequence[Planned], found: Fit, target: int
@@ -174,7 +174,7 @@ class _FitText:
         ]
 
     def miss(self) -> str:
-        """Return the nearest answer and the memory it lacks."""
+        """Return the nearest options and the memory they lack."""
         least = {
             name: self.target - left for name, left in self.found.left.items() if left < self.target
         }
@@ -192,7 +192,7 @@ class _FitText:
         )
 
     def as_data(self) -> Options:
-        """Return the answer as JSON data."""
+        """Return the options as JSON data."""
         devices = [
             {
                 "name": d.name,

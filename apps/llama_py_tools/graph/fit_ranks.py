@@ -95,7 +95,7 @@ class _Once(logging.Filter):
 
 
 class _Told:
-    """The answer in words."""
+    """Text of the found options."""
 
     def __init__(self, args: argparse.Namespace, hosts: Hosts, found: RanksFit) -> None:
         self.args, self.found, self.ctx = args, found, found.ctx
@@ -156,7 +156,7 @@ class _Told:
         return (", ".join(filter(None, parts)) or "-") + share
 
     def miss(self, margin: int) -> str:
-        """Return the memory that the nearest answer lacks."""
+        """Return the memory that the nearest options lack."""
         lacking = ", ".join(
             f"{mib(margin - left)} on rank {rank} ({self.hosts[rank]})"
             for rank, left in enumerate(self.found.left)
@@ -169,7 +169,7 @@ class _Told:
         )
 
     def as_data(self) -> dict[str, Any]:
-        """Return the answer as JSON data."""
+        """Return the options as JSON data."""
         ranks = [
             {"rank": rank, "host": host, **use, "left": left}
             for rank, (host, use, left) in enumerate(

@@ -85,7 +85,7 @@ Key = tuple[str, str]
 
 
 def _key(t: Tensor | Ran) -> Key:
-    """Return name and op, without the size: of a split product each rank has some columns."""
+    """Return name and op, without the size: each rank has some columns of a split matmul."""
     return t.name, t.op
 
 

@@ -66,7 +66,7 @@ class ChoiceTask:
 
     Attributes:
         texts: The question with each answer.
-        right: Whether an answer is right, by answer.
+        right: True for a correct answer, by answer.
         bases: WinoGrande: the texts up to the end of the choice.
     """
 

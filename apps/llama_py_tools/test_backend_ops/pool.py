@@ -1,4 +1,4 @@
-"""Pool of processes for numbered jobs: answers in order; a dead process is an answer."""
+"""Pool of processes for numbered jobs: results in order; the death of a process is a result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Start = Callable[[], Job]
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """Answer for a job that ended its process."""
+    """Result of a job that ended its process."""
 
     how: str
 
@@ -40,7 +40,7 @@ class CaseWorker:
         self.connection.send(job)
 
     def answer(self) -> Any:
-        """Return the answer of the job it was at; None if it has only started."""
+        """Return the result of its current job; None if it has only started."""
         try:
             return self.connection.recv()
         except (EOFError, ConnectionError):
@@ -89,7 +89,7 @@ def in_order(start: Start, n_jobs: int, n_processes: int) -> Iterator[Any]:
 
 
 def _serve(connection: Connection, start: Start) -> None:
-    """Serve jobs in a process: send a greeting, then an answer per job until the pipe closes."""
+    """Serve jobs in a process: send a greeting, then a result per job until the pipe closes."""
     job = start()
     connection.send(None)
     while True:

@@ -31,7 +31,7 @@ def mul_mat_to_rows(m: Match) -> list[Launch]:
 
 
 def alike(m: Match) -> str:
-    """Return why both products are not of one kind, stored as the result is, or ""."""
+    """Return why the matmuls differ in type, or from the result's layout, or ""."""
     gate, value, y = m["gate"], m["value"], m["y"]
     if m["weight"].type is not m["other"].type or m["weight"].ne != m["other"].ne:
         return f"needs weights of one type and shape; got {m['other']}"

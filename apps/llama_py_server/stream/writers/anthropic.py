@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AnthropicWriter:
-    """Messages of blocks, one after the other: thoughts, text, each call."""
+    """Messages of blocks, one after the other: reasoning, text, each tool call."""
 
     end = b""
 

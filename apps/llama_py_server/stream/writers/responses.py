@@ -38,7 +38,7 @@ _ECHOED: Item = {
 
 
 class ResponsesWriter:
-    """An output of items, one after the other: thoughts, a message, each call."""
+    """An output of items, one after the other: reasoning, a message, each tool call."""
 
     end = b""
 

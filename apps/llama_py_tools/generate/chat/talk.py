@@ -149,8 +149,8 @@ class Talk:
         return "\n".join(texts) if parts_of(said[-1]) else str(said[-1]["content"])
 
     def again(self, text: str | None = None) -> None:
-        """Answer the last message again, or another one in its place: with the next seed, as the
-        same would give the same."""
+        """Regenerate the last response, or replace the last message and respond; with the next
+        seed, as the same seed would give the same text."""
         ids = self.conversation.again(text)
         seed = (self.run.sampler.seed + 1) % (2**32 - 1)
         self.set({"seed": seed})

@@ -1,4 +1,4 @@
-"""Facts about a model for the head of a graph's page."""
+"""Facts about a model for the header of a graph's page."""
 
 from __future__ import annotations
 

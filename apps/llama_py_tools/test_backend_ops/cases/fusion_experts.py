@@ -111,7 +111,7 @@ def mul_mat_id_vec_fusion(
 def mul_mat_id_fusion(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, outs: int
 ) -> Tensor:
-    """Build several products of the same rows and experts, weighted and summed."""
+    """Build several matmuls of the same rows and experts, weighted and summed."""
     ids, x = new((n_used, n), I32, integers(0, n_mats)), new((k, n_used, n))
     products = [ops.mul_mat_id(new((k, m, n_mats), type_a), x, ids) for _ in range(outs)]
     total = products[0]
