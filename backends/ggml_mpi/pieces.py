@@ -1,6 +1,6 @@
-"""Sums of products over ranks, sent in pieces of some tokens while the next piece is computed.
+"""Sums of matmuls over ranks, sent in pieces of some tokens while the next piece is computed.
 
-A network takes long for a prompt's sums, and the ranks would be idle in that time. The result is
+A network is slow for a prompt's sums, and the ranks would be idle in that time. The result is
 the same: the parts are added in one step, after all pieces have arrived.
 """
 
@@ -24,7 +24,7 @@ from ggml_py.plan import Split
 from ggml_py.plan.assign import is_view
 from ggml_py.tensor import Tensor
 
-PIECES = 8  # of a product, or fewer
+PIECES = 8  # pieces of a matmul, or fewer
 LEAST = 80  # tokens of a piece: few are multiplied otherwise (ggml_cpu), with other last bits
 TILE = 16  # tokens; the end of a piece is a multiple
 FAST = 2e8  # bytes per second above which pieces cost more than they save
@@ -35,7 +35,7 @@ SAMPLE, TIMES = 2**20, 3  # bytes to measure the rate with, and repetitions
 class SumPieces:
     """One rank's part of a sum.
 
-    head    the program before the product
+    head    the program before the matmul
     each    a program for each piece, and the end of its bytes
     """
 
@@ -50,7 +50,7 @@ class SumPieces:
 
 @cache
 def most(world: World) -> int:
-    """Return the pieces of a product, 1 for fast links (set by LLAMA_PY_MPI_PIECES)."""
+    """Return the pieces of a matmul, 1 for fast links (set by LLAMA_PY_MPI_PIECES)."""
     told = os.environ.get("LLAMA_PY_MPI_PIECES", "")
     if told.isdigit():
         return int(told)
@@ -70,7 +70,7 @@ def _rate(world: World, rank: int) -> float:
 
 def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tuple[int, SumPieces]]]:
     """Return sums in pieces, by the number of their split: by rank, the number of the split with
-    its product, and its pieces."""
+    its matmul, and its pieces."""
     found = {}
     for i, split in enumerate(splits):
         if isinstance(split.program, RankMeeting):
@@ -104,7 +104,7 @@ def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
 
 
 def _product(t: Tensor) -> Tensor:
-    """Return the product that a part of a sum is a view of, or the part itself."""
+    """Return the matmul that a part of a sum views, or the part itself."""
     source = t.src[0]
     while is_view(t) and source is not None and t.nbytes == source.nbytes:
         t, source = source, source.src[0]
@@ -123,7 +123,7 @@ def _last(splits: Sequence[Split], before: int, rank: int) -> int:
 
 
 def _is_plain(t: Tensor) -> bool:
-    """Return True for a product of matrices with adjacent columns."""
+    """Return True for a matmul with adjacent columns."""
     if t.op != "MUL_MAT" or None in t.src[:2]:
         return False
     return all(s is not None and s.ne[2] == s.ne[3] == 1 for s in (t, *t.src[:2])) and (
