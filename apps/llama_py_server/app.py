@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("llama_py")
 
-Handler = Callable[[Request, "ModelState"], Awaitable[Response]]  # of a model that is in memory
+Handler = Callable[[Request, "ModelState"], Awaitable[Response]]  # handler for a loaded model
 OfAll = Callable[[Request, "Shelf"], Awaitable[Response]]
 Handle = Callable[[Request], Awaitable[Any]]
 
@@ -82,7 +82,7 @@ POST: dict[str, Handler] = {
     "/lora-adapters": props.set_adapters,
 }  # fmt: skip
 
-PUBLIC = ("/health", "/v1/health", *page.PATHS)  # without a key
+PUBLIC = ("/health", "/v1/health", *page.PATHS)  # paths that need no key
 
 
 # Handlers of responses: a client may lose and resume their stream.

@@ -338,7 +338,7 @@ TYPED = (
 )
 
 
-N_SLOTS = 4  # of a server without -np (llama-server)
+N_SLOTS = 4  # slots of a server without -np (llama-server)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ class Meetings:
             part.type, part.ne, "REDUCE", tuple(src), (ADD, len(src), n_have, 0, bits), part.name
         )
         node.buffer, node.offset, node.flags = last.buffer, last.offset, part.flags
-        # where only this rank's part is added, it is the sum already
+        # if only this rank has a part, it is already the sum
         alone = n_have == 1
         adding = None if alone else self.device.compile([node], CompileOptions())
         gives = [_bytes(parts[i]) for i in sorted(parts) if i not in receivers]

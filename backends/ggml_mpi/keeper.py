@@ -20,9 +20,9 @@ import time
 LIMIT = 30.0  # seconds without a word
 LATER = 5.0  # added for waiting ranks, so that the late rank is reported first
 WATCHED = 3.0  # added while other ranks watch, so that they report first
-READ = 0.2  # for a launcher to read the last line
+READ = 0.2  # seconds for a launcher to read the last line
 SET_PDEATHSIG = 1  # linux/prctl.h
-HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # by the rank alone
+HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # left to the rank
 
 # Variables that launchers set: MPICH and Intel, Open MPI, Slurm.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
@@ -156,7 +156,7 @@ class _Keeper:
             if not self._is_stopped:
                 return None
             most += WATCHED
-        elif self._stage and not self._is_stopped:  # it waits for others; rank 0 speaks first
+        elif self._stage and not self._is_stopped:  # waits for others; rank 0 reports first
             most += LATER * (1 + (self.rank > 0))
         return max(self._since + most - time.monotonic(), 0.0)
 

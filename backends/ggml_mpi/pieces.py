@@ -59,7 +59,7 @@ def most(world: World) -> int:
 
 def _rate(world: World, rank: int) -> float:
     """Return bytes per second from a rank to this one, a question's time included."""
-    world.ask(rank, Settle())  # after all earlier orders
+    world.ask(rank, Settle())  # waits for all earlier orders
     times = []
     for _ in range(TIMES):
         start = time.perf_counter()

@@ -21,7 +21,7 @@ from ggml_mpi.world import World
 from ggml_py.backend import KernelTime, Profiles
 from ggml_py.tensor import Shape
 
-ROUNDS = 20  # of questions for a clock; the fastest counts
+ROUNDS = 20  # requests to measure a clock's offset; the fastest counts
 
 
 @dataclass(frozen=True, slots=True)

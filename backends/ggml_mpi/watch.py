@@ -64,7 +64,7 @@ class Watch:
         due = 0.0
         while not self._is_over:
             now = time.monotonic()
-            if now - self._looked > 3 * EVERY:  # it was this process that did not run
+            if now - self._looked > 3 * EVERY:  # this process itself was suspended
                 self._heard = dict.fromkeys(self._heard, now)
             self._looked = now
             if now >= due:

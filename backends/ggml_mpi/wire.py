@@ -115,7 +115,7 @@ def steps_to_send(work: Sequence[Work], fusions: Fusions[Any]) -> Steps:
     """Return work for a device in the format of messages."""
     nodes = [t for step in work for t in (step.match.nodes if isinstance(step, Fused) else [step])]
     table, steps = _Table(nodes), Steps()
-    for t in nodes:  # in order, which limits the recursion of `of`
+    for t in nodes:  # this order limits the recursion of `of`
         table.of(t)
     for step in work:
         one = _fused(step, table, fusions) if isinstance(step, Fused) else table.of(step)

@@ -294,7 +294,7 @@ class World:
         try:
             found = type(e)(text)
             pickle.loads(pickle.dumps(found))
-        except Exception:  # its constructor or pickling is special
+        except Exception:  # special constructor or pickling
             return BackendError(text)
         return found
 

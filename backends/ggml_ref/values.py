@@ -13,7 +13,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 
-Array = npt.NDArray[Any]  # of the type that a tensor's bytes have
+Array = npt.NDArray[Any]  # array with the type of the tensor's bytes
 Values = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer]
 Rows = tuple[int | Array, ...] | EllipsisType
@@ -45,7 +45,7 @@ def load(t: Tensor, where: Rows = ...) -> Array:
 
 
 def _wide(values: Array) -> Array:
-    with np.errstate(invalid="ignore"):  # of any bytes there may be signalling NaNs
+    with np.errstate(invalid="ignore"):  # random bytes may be signalling NaNs
         return values.astype(np.int64 if values.dtype.kind == "i" else np.float64)
 
 

@@ -290,7 +290,7 @@ def compare(args: argparse.Namespace, folder: Path) -> Iterator[str]:
     yield "|---|---|---|" + "---:|" * len(columns + peer)
     with warmed(args, folder):
         for speed in speeds(args):
-            predicted = Predicted(args)  # of now: a shared machine is not always as fast
+            predicted = Predicted(args)  # predicted again, because a shared machine's speed varies
             one = predicted.alone
             sums = predicted.many.summing * 1e6, predicted.one.summing * 1e6
             alone = f"{one['pp']:.1f}, {one['tg']:.2f}; sums {sums[0]:.0f}, {sums[1]:.0f} us"

@@ -37,8 +37,8 @@ from llama_py.gguf.write import content
 from llama_py.support.whole_file import replace_file
 
 BOUND = 1e-5
-OTHER = 0.5  # of two rows of the same model: they are not of the same token
-SECONDS = 120  # for a file; the first may compile kernels
+OTHER = 0.5  # NMSE of rows of different tokens
+SECONDS = 120  # limit per file; the first may compile kernels
 
 Floats = NDArray[np.float64]
 

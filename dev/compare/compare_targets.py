@@ -67,7 +67,7 @@ OPTIONS = {
     "GGML_AMX_INT8": "amx-int8",
     "GGML_AMX_BF16": "amx-bf16",
 }
-Times = dict[int, tuple[float, float]]  # by the number of columns: seconds of ours, and of theirs
+Times = dict[int, tuple[float, float]]  # our and the peer's seconds, by batch size
 
 
 def run(command: Sequence[str], name: str = "", more: Mapping[str, str] | None = None) -> str:

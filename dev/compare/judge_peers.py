@@ -35,7 +35,7 @@ from llama_py.support.whole_file import replace_file
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, HEADING = ROOT / "docs" / "peers.md", "## Conformance\n"
 NAMES = ("llama", "qwen2", "qwen3", "gemma2")
-UNREAD = "gemma2"  # not among the architectures of OpenVINO's GGUF reader
+UNREAD = "gemma2"  # architecture that OpenVINO's GGUF reader lacks
 TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1", "Q4_K_S")
 BITS = {"Q8_0": 8, "Q4_0": 4}  # types that ONNX Runtime's MatMulNBits can hold
 SIZE = {"hidden_size": 256, "intermediate_size": 512}  # whole blocks of 256 values

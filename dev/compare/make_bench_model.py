@@ -35,7 +35,7 @@ from dev.compare.bench_model.spec import Architecture, TensorSpec, Value
 from dev.compare.bench_model.vocabulary import Vocabulary
 
 ALIGNMENT = gguf.GGUF_DEFAULT_ALIGNMENT
-N_VOCAB = 248320  # of the models that have the synthetic vocabulary's pre-tokenizer
+N_VOCAB = 248320  # vocabulary size of models with the synthetic vocabulary's pre-tokenizer
 
 
 def known() -> dict[str, Mapping[str, Architecture]]:

@@ -28,7 +28,7 @@ import llama_py
 from ggml_py.errors import ContextError
 from llama_py import Context, Model
 
-LINES = 16  # of each kind
+LINES = 16  # lines of each test
 LIBC: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 

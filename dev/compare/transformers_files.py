@@ -38,7 +38,7 @@ def store_fp8(torch: Any, name: str, t: Any) -> dict[str, Any]:
     if t.ndim != 2 or ".layers." not in name or name.endswith(".gate.weight"):
         return {name: t}
     grid = [-(-n // FP8_BLOCK) for n in t.shape]
-    scales = torch.rand(*grid) * 2 + 0.5  # of values below 448: E4M3 holds all
+    scales = torch.rand(*grid) * 2 + 0.5  # scaled values are below 448, the maximum of E4M3
     each = scales.repeat_interleave(FP8_BLOCK, 0).repeat_interleave(FP8_BLOCK, 1)
     values = (t / each[: t.shape[0], : t.shape[1]]).to(torch.float8_e4m3fn)
     return {name: values, f"{name}_scale_inv": scales}

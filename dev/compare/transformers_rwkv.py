@@ -80,7 +80,7 @@ def random_weights(torch: Any, n_vocab: int) -> dict[str, Any]:
             made |= norm(name)
         made |= {f"{att}.x_{c}": torch.rand(1, 1, N_EMBD) for c in "rwkvag"}
         for c, rank in RANKS.items():
-            if c == "v" and i == 0:  # only later layers mix in the first layer's values
+            if c == "v" and i == 0:  # only later layers use the first layer's values
                 continue
             made[f"{att}.{c}1"] = matrix(rank, N_EMBD).T.contiguous()
             made[f"{att}.{c}2"] = matrix(N_EMBD, rank).T.contiguous()

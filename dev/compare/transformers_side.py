@@ -259,7 +259,7 @@ def spread(torch: Any, parameter: Any) -> None:
     """Make a parameter significant: matrices keep their scale, biases and norms change slightly."""
     if parameter.ndim == 1:
         parameter.add_(0.1 * torch.randn_like(parameter))
-    else:  # of experts each is a matrix, of a convolution all
+    else:  # an expert is one matrix, a convolution a whole tensor
         n_in = parameter.shape[-1] if parameter.ndim == 3 and parameter.shape[1] > 1 else 0
         parameter.copy_(torch.randn_like(parameter) / (n_in or parameter[0].numel()) ** 0.5)
 

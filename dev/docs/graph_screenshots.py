@@ -38,7 +38,7 @@ FLAGS = (
     "--hide-scrollbars",
 )
 SMALL, LARGE = (1280, 800), (2560, 1440)
-LARGEST = "80b"  # of the sizes that make_bench_model.py knows
+LARGEST = "80b"  # size name of make_bench_model.py
 
 
 def unfold(kind: str, number: int) -> str:

@@ -32,7 +32,7 @@ DATA = ROOT / "tests" / "data" / "chat"
 MODEL = ROOT / "llama_py" / "data" / "demo.gguf"
 BOS, EOS = "GLOUCESTER", "NORTHUMBERLAND"  # two of its tokens
 TOKENS = load_tokenizer(MODEL).vocab.texts
-SECONDS = 60.0  # that a server may take to start
+SECONDS = 60.0  # time limit for a server's start
 
 USER = {"role": "user", "content": "What's 2 < 3, in <b>bold</b>?\n"}
 SYSTEM = {"role": "system", "content": 'You are "Émile" & co.'}

@@ -38,7 +38,7 @@ SIZES = {"block_count": 2, **LATENT, **YARN}
 
 TINY = {
     "moe": Tiny(keys=SIZES, without=["*.attn_q.weight"]),
-    # then a layer that drafts
+    # a NextN layer at the end
     "mtp": Tiny(
         keys=SIZES | {"block_count": 3, "nextn_predict_layers": 1},
         without=["*.attn_q.weight"],

@@ -49,7 +49,7 @@ LIMITS = {"swiglu_clamp_shexp": [0.3, 0.0, 0.4]}
 TINY = {
     # all keys are as wide as the indexer's, so that all are rotated
     "moe": Tiny(keys=SIZES | YARN | WIDE | LIMITS, table=TABLE, prompt=140),
-    # then a layer that drafts
+    # a NextN layer at the end
     "mtp": Tiny(
         keys=SIZES
         | {

@@ -16,7 +16,7 @@ GAIN = {"*.attn_output.weight": 0.5}
 MEAN = {"*.attn_[qk]_norm.weight": 0.5}
 
 TINY = {
-    # its own embeddings are its head, a window, keys that are values
+    # separate embeddings, also used as head; a window; keys that are also values
     "own": Tiny(
         keys={
             **KEYS,

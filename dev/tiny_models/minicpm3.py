@@ -22,7 +22,7 @@ TINY = {
         keep=["*.attn_kv_b.weight", "rope_factors_*"],
         gain={"token_embd.weight": 0.1, "*.attn_q_b.weight": 2},
     ),
-    # No channel of a head is without a position.
+    # RoPE rotates every dimension of a head.
     "turned": Tiny(
         keys={**DENSE, "rope.dimension_count": 24},
         keep=["*.attn_kv_b.weight"],

@@ -18,7 +18,7 @@ MOE = {
     "expert_weights_scale": 2.5,
     "moe_latent_size": 48,
 }
-# Without a smaller space, sizes for each layer, and a draft.
+# No latent space, no FFN sizes of expert layers, no NextN layer.
 PLAIN = {
     **MOE,
     "block_count": 3,

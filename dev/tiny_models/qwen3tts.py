@@ -3,5 +3,5 @@
 from dev.tiny_models import Tiny
 from dev.tiny_models.qwen3vl import KEYS
 
-# Its own head would have 3072 tokens.
+# A separate head would have 3072 tokens.
 TINY = {"dense": Tiny(keys=KEYS, without=["*.bias", "output.weight"], familiar=True)}

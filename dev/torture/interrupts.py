@@ -85,7 +85,7 @@ class Lines:
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         here = event == "line" and frame.f_lasti not in _between(frame.f_code)
-        if here or event == "return":  # at a return, all actions of the function may be complete
+        if here or event == "return":  # at a return, the function may have completed its actions
             self.files.append(frame.f_code.co_filename)
             if len(self.files) == self.n + 1:
                 sys.settrace(None)

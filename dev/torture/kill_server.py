@@ -147,7 +147,7 @@ class Killing:
 
     async def _stream(self, client: httpx.AsyncClient, length: int) -> str:
         try:
-            await ask(client, prompt(length), 4 * N, 2 + length % 2)  # not a saved prompt
+            await ask(client, prompt(length), 4 * N, 2 + length % 2)  # a prompt that is not saved
             return "streams"
         except httpx.TransportError:
             return "streams that ended with an error"

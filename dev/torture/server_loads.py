@@ -102,7 +102,7 @@ class Load:
             self.gaps.clear()
             if self.kind != "alone":
                 attack.start()
-                await asyncio.sleep(2)  # until that process runs
+                await asyncio.sleep(2)  # time for that process to start
             self.until = time.monotonic() + self.args.seconds
             await asyncio.gather(self._look(client), self._streams(client))
         start = time.monotonic()

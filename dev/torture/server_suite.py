@@ -53,7 +53,7 @@ hf = ggml-org/tinygemma3-GGUF
 [stories260K-test]
 hf = ggml-org/test-model-stories260K
 """
-LENGTH = 2048  # of contexts that they were trained with
+LENGTH = 2048  # training context of the models
 COMMIT = "0" * 40
 
 # Program that the tests start as llama-server: it requests a server from a process with all

@@ -48,7 +48,7 @@ def main() -> int:
         log = Path(folder) / "log"
         command = [*ours(args.model, 512 * args.parallel, args.parallel, 2), "--slots"]
         command += ["--slot-save-path", folder, "--cache-ram", str(args.cache_ram)]
-        command += ["--timeout", LONGEST]  # so that a minute's silence is a fault
+        command += ["--timeout", LONGEST]  # makes a minute's silence a fault
         with running(command, log) as url:
             faults = asyncio.run(Soak(url, args).run())
         if faults:

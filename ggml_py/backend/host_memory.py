@@ -50,7 +50,7 @@ class SharedPages:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._owner: ref[Bytes] | None = None  # of the area with free bytes
+        self._owner: ref[Bytes] | None = None  # area with free bytes
         self._next = self._end = 0  # offsets in the area
         self._expected = 0
 

@@ -30,7 +30,7 @@ class Chain:
 
     member: Kind
     head: Kind
-    needs: ClassVar[frozenset[str]] = frozenset()  # of ops
+    needs: ClassVar[frozenset[str]] = frozenset()  # required ops
 
     def __str__(self) -> str:
         return "a chain"

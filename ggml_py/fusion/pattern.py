@@ -82,7 +82,7 @@ class Pattern:
         self.lines = tuple(PatternLine.parse(line) for line in text.strip().splitlines())
         self.when = when
         self.needs = frozenset(line.op for line in self.lines if line.mark != "*")  # ops
-        self.anchors: list[str] = []  # for each line, its source from earlier lines
+        self.anchors: list[str] = []  # each line's source from earlier lines
         for i, line in enumerate(self.lines):
             earlier = [earlier.name for earlier in self.lines[:i]]
             operands = [s for line in self.lines[:i] for s in line.sources if s != "_"]

@@ -75,7 +75,7 @@ class Checker:
                 twin.buffer, twin.offset = copy.buffer, copy.offset
                 return twin
         twin.buffer = self.device.alloc(max(node.nbytes, 1))
-        twin.buffer.write(0, tensor_bytes(node))  # of a view, only a part may be written
+        twin.buffer.write(0, tensor_bytes(node))  # only a part of a view may be written
         return twin
 
     def compare(self, node: Tensor, twin: Tensor, by: str) -> None:

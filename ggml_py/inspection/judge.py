@@ -24,7 +24,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import GGMLType
 
 Values = npt.NDArray[Any]  # [ne3, ne2, ne1, ne0]
-Bound = float | Values  # of a tensor, or of each of its rows [ne3, ne2, ne1]
+Bound = float | Values  # bound of a tensor, or of each of its rows [ne3, ne2, ne1]
 
 EXACT = 1e-6  # NMSE that float32 explains, of a tensor and of each of its rows
 CLOSE = 2e-5  # NMSE of a matmul with equally rounded activations; a few are halves of a step

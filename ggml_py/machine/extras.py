@@ -42,7 +42,7 @@ def _read_origin() -> dict[str, Any]:
     """Return the installer's record of the source, or an empty dict without a record."""
     from importlib.metadata import distributions
 
-    # In a checkout the first distribution may be its egg-info folder, which has no record.
+    # In a checkout, the first distribution may be its egg-info folder without a record.
     for found in distributions(name=NAME):
         with suppress(ValueError, OSError):
             record = json.loads(found.read_text("direct_url.json") or "{}")

@@ -21,12 +21,12 @@ SYSTEM = sys.platform
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
 CPUINFO = Path("/proc/cpuinfo")
-FAST_CPUS = Path("/sys/devices/cpu_core/cpus")  # of an Intel CPU with cores of two kinds
+FAST_CPUS = Path("/sys/devices/cpu_core/cpus")  # fast cores of a hybrid Intel CPU
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
-IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "flags")  # of /proc/cpuinfo on x86-64
+IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "flags")  # fields of /proc/cpuinfo
 
 AT_HWCAP, AT_HWCAP2 = 16, 26
 SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18
@@ -41,7 +41,7 @@ class FeatureQuery(NamedTuple):
     windows: int
 
 
-# By LLVM's names: the ARM features of kernels that LLVM's list of the host omits.
+# LLVM's names of ARM features that kernels use, but LLVM's list of the host omits.
 ARM_FEATURES = {
     "dotprod": FeatureQuery((AT_HWCAP, 20), "FEAT_DotProd", 43),
     "i8mm": FeatureQuery((AT_HWCAP2, 13), "FEAT_I8MM", 66),

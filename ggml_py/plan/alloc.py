@@ -46,7 +46,7 @@ class _Planner:
         self.arena_of = arena_of
         self.arenas = arenas
         self.steps = {id(t): step for step in fused for t in step.match.nodes}
-        self.uses: defaultdict[int, _Use] = defaultdict(_Use)  # by id
+        self.uses: defaultdict[int, _Use] = defaultdict(_Use)  # keys: ids of tensors
         self.placed: list[tuple[Tensor, int, int]] = []
 
     def run(self) -> MemoryPlan:

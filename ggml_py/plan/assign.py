@@ -23,7 +23,7 @@ WEIGHT, OFFLOADED = "weight", "offloaded"
 NEAR, UP, SOURCES, SEEN, READER = "near", "up", "sources", "seen", "reader"
 Causes = dict[int, str]
 
-MIN_OFFLOADED_BATCH = 32  # as ggml's CUDA and Vulkan backends
+MIN_OFFLOADED_BATCH = 32  # value of ggml's CUDA and Vulkan backends
 
 
 def is_view(t: Tensor) -> bool:

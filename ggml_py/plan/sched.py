@@ -103,7 +103,7 @@ class Scheduler:
         self._anyhow = all_reduce is not None
         known = (d.all_reduce for d in devices if isinstance(d, KnowsOthers))
         self._all_reduce = all_reduce or next(known, None) or Gather(self.options)
-        self._buffers: dict[int, Buffer] = {}  # by arena, see Splitter
+        self._buffers: dict[int, Buffer] = {}  # by arena number, see Splitter
         self._told: set[tuple[str, str]] = set()
 
     def reserve(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> list[int]:

@@ -21,7 +21,7 @@ from llama_py_tools.generate.vision import VisionParams
 from llama_py_tools.models import hub, local_models
 
 Open = Callable[[argparse.Namespace, ModelRecord], "ModelState"]
-# Of the server's line: they are of one.
+# Options of the server's command line that apply to a single model.
 NOT_ITS_OWN = ("alias", "model_url", "hf_repo", "hf_file", "hf_repo_draft", "mmproj")
 
 

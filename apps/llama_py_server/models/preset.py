@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llama_py_tools.command.options import OptionParser
 
 ALL = "*"
-Options = dict[str, "PresetOption"]  # by flags and variables
+Options = dict[str, "PresetOption"]  # options by flags and variables
 OWN = ("load-on-startup", "stop-timeout", "dedup-cache-models")
 _BEGINNING = "\0"  # key of options before the first section
 
@@ -65,7 +65,7 @@ def read(path: str, parser: OptionParser) -> dict[str, Preset]:
     found.optionxform = str  # type: ignore[assignment]  # keys as they are
     try:
         found.read_string(f"[{_BEGINNING}]\n{Path(path).read_text('utf-8')}", path)
-    except configparser.ParsingError as e:  # its text has the line, which may have a secret
+    except configparser.ParsingError as e:  # its text quotes the line, which may contain a secret
         raise ModelError(f"{path}: line {e.errors[0][0] - 1}: expected KEY = VALUE") from None
     except (configparser.Error, UnicodeDecodeError) as e:
         raise ModelError(f"{path}: {' '.join(str(e).split())}") from None

@@ -51,7 +51,7 @@ async def lease(request: Request, shelf: Shelf) -> Lease[ServedModel] | None:
     future = shelf.models.ask(entry.name)
     if future.done():
         return await shelf.arrived(entry, future)
-    await request.body()  # before the client is watched
+    await request.body()  # must precede the watch for a disconnect
     waiting = shelf.arrived(entry, future)
     saved = saved_stream(request)
     if saved is not None:  # continues without its client

@@ -21,7 +21,7 @@ from llama_py_server.wire.clients import holder
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import as_json
 
-MAX_DIGITS = 18  # of an offset
+MAX_DIGITS = 18  # digits of an offset
 
 if TYPE_CHECKING:
     from llama_py_server.models.shelf import Shelf

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from llama_py_server.models.state import ModelState
 
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
-MAX_VARIABLES = 256  # of a template
+MAX_VARIABLES = 256  # variables of a template
 MAX_TOOLS = 512  # functions; each one adds a part to the grammar
 
 
@@ -60,7 +60,7 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
         raise invalid("Cannot use custom grammar constraints with tools.")
     if options.continue_final_message and isinstance(messages[-1].get("content"), list):
         texts = (part["text"] for part in messages[-1]["content"] if "text" in part)
-        messages[-1] = {**messages[-1], "content": "\n\n".join(texts)}  # as llama-server joins it
+        messages[-1] = {**messages[-1], "content": "\n\n".join(texts)}  # like llama-server
     chat = ChatPrompt(state.model, messages, tools, options)
     n_probs = _n_probs(body)
     body = {**body, "n_probs": n_probs, "logprobs": None}
@@ -169,7 +169,7 @@ def _variables(state: ModelState, body: Body) -> dict[str, Any]:
 def _arguments() -> frozenset[str]:
     """Return names that variables cannot have, since arguments of the renderers have them."""
     from llama_py.chat.template import ChatTemplate
-    from llama_py.chat.tools import format_of  # it is not light
+    from llama_py.chat.tools import format_of  # slow import
 
     parameters = [*signature(ChatTemplate.render).parameters.values()]
     parameters += signature(format_of).parameters.values()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 MAX_PROBS = 2048  # likely tokens per token of a response
-N_PROBS = 20  # of `logprobs` without `top_logprobs`
+N_PROBS = 20  # default of `logprobs` without `top_logprobs`
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from llama_py_server.wire.errors import invalid
 
 _LIKE = re.compile(r"guided|structur|grammar|schema|regex|ebnf|lark|constrain|^format$")
 REPLACED = "functions", "function_call"  # fields of chats that `tools` and `tool_choice` replace
-_START = re.compile(r"^\s*start\s*:", re.MULTILINE)  # in Lark
+_START = re.compile(r"^\s*start\s*:", re.MULTILINE)  # start rule of a Lark grammar
 _ANY = ("json_schema", "guided_json", "json", "format", "choice", "guided_choice")  # though false
 _WRAPPER = {"name", "strict", "description", "schema"}  # keys next to the schema in `json_schema`
 
@@ -165,7 +165,7 @@ def _checked(one: ConstraintField) -> ConstraintField:
         if not isinstance(value, str):
             raise invalid(f"Field '{name}': it must be a string, got {json.dumps(value)}")
         return one
-    if isinstance(value, str):  # as SGLang has it
+    if isinstance(value, str):  # SGLang's format
         try:
             value = json.loads(value)
         except ValueError as e:

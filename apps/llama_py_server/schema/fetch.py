@@ -18,9 +18,9 @@ from llama_py_server.wire.work import Work, require
 
 log = logging.getLogger("llama_py")
 
-SECONDS = 10.0  # that all of a request may take,
-MOST = 10 * 2**20  # and bytes (llama-server: of each)
-N_TIMES = 4  # that one URL may lead to another
+SECONDS = 10.0  # time limit for all downloads of a request
+MOST = 10 * 2**20  # maximum bytes of these downloads (llama-server: of each)
+N_TIMES = 4  # maximum redirects of a URL
 PIECE = 2**16
 FAILED = "Failed to download image"
 

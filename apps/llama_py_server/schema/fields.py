@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _UNSET = object()
 MAX_TEXTS = 256  # strings of one field; each token is checked for each stop string
 MAX_TEXT = 1024  # characters of a stop text
-MAX_SAMPLERS = 32  # of a chain, which has eleven kinds
-MAX_BIASES = 1 << 16  # of `logit_bias`
+MAX_SAMPLERS = 32  # samplers of a chain; eleven types exist
+MAX_BIASES = 1 << 16  # entries of `logit_bias`
 
 
 @dataclass(frozen=True)

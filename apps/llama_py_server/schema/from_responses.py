@@ -22,7 +22,7 @@ from llama_py_server.wire.errors import HTTPError, invalid
 log = logging.getLogger("llama_py")
 
 _UNSUPPORTED = ("background", "context_management", "conversation", "image", "moderation", "prompt")
-_LOGPROBS = "message.output_text.logprobs"  # of `include`
+_LOGPROBS = "message.output_text.logprobs"  # value of `include`
 _REPEATED = (
     "metadata",
     "tool_choice",
@@ -35,7 +35,7 @@ _REPEATED = (
     "safety_identifier",
     "prompt_cache_key",
     "top_logprobs",
-)  # in each response; `instructions` too, which is a part of the prompt
+)  # fields of each response; `instructions` is also a part of the prompt
 MAX_REPEATED = 1 << 20  # characters of these fields as JSON
 _GONE = ("input", "instructions", "tools", "max_output_tokens", "reasoning", "text")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 MAX_TEXT = 8 << 20  # characters of a text: more than any context holds
-MAX_PROMPTS = 1024  # of a request; each reply repeats settings
+MAX_PROMPTS = 1024  # prompts of a request; each reply repeats its settings
 See = Callable[[str, Sequence[bytes]], list[int]]
 
 _FORMS = (

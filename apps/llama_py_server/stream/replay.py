@@ -19,10 +19,10 @@ from llama_py_server.wire.errors import invalid
 
 T = TypeVar("T")
 HEADER = "x-conversation-id"
-SECONDS = 300.0  # until an ended reply is dropped, or a running one without a reader
+SECONDS = 300.0  # seconds until an ended reply, or a running one without a reader, is dropped
 MOST = 4 << 20  # the last bytes of a reply that are saved
-TOGETHER = 64 << 20  # of all replies
-_MODEL = re.compile("(?=::)")  # before a model in a conversation's name
+TOGETHER = 64 << 20  # bytes of all saved replies
+_MODEL = re.compile("(?=::)")  # position before a model in a conversation's name
 LONGEST = 1024  # characters of a conversation's name
 
 
@@ -55,7 +55,7 @@ class SavedStream:
             at_end()
             return
         self._task = asyncio.ensure_future(self._take(chunks))
-        self._task.add_done_callback(lambda _: at_end())  # also if it is cancelled before its start
+        self._task.add_done_callback(lambda _: at_end())  # also before its start
 
     async def _take(self, chunks: AsyncIterator[bytes]) -> None:
         try:

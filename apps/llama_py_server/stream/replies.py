@@ -64,7 +64,7 @@ class PendingReplies:
         self._is_cancelled = False
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[tuple[Reply, Event] | None] = asyncio.Queue()
-        self._first: tuple[Reply, Event] | None = None  # that `is_quiet` has waited for
+        self._first: tuple[Reply, Event] | None = None  # event found by `is_quiet`
         self._forget = state.loss.listen(self._lost) if state.loss is not None else None
         self._client = CLIENT.get()
         _PENDING.add(self)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MANY, LONG = 16, 1 << 14  # replies, and tokens, that are written in another thread
 AT_ONCE = 1 << 16  # maximum bytes of pending events sent together
 WARNING = "x-schema-warning"  # header with a line about assertions that no grammar enforces
-MAX_WARNINGS, MAX_WARNING = 8, 300  # in that header, and characters of one
+MAX_WARNINGS, MAX_WARNING = 8, 300  # warnings in that header, and characters of each
 
 
 async def respond(

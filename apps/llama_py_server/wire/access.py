@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from llama_py_server.params import ListenParams
 
 _HERE = ("localhost", "127.0.0.1", "::1")
-_PRIVATE = (".localhost", ".local", ".internal")  # no public name server has such names
+_PRIVATE = (".localhost", ".local", ".internal")  # suffixes that public name servers lack
 
 
 class KeyCheck:

@@ -14,8 +14,8 @@ from llama_py_server.wire import work
 from llama_py_server.wire.errors import HTTPError, invalid
 
 T = TypeVar("T")
-MAX_COST = 1 << 19  # of a body: parsing it takes 0.2 s and blocks all other threads
-MAX_ITEMS = 4096  # of a list that is processed item by item
+MAX_COST = 1 << 19  # cost limit of a body: parsing it takes 0.2 s and blocks all other threads
+MAX_ITEMS = 4096  # length limit of lists that are processed item by item
 STEP = 1 << 20  # bytes weighed at a time
 Body = dict[str, Any]
 MOST_NESTED = 128  # brackets in one another
@@ -89,7 +89,7 @@ def _outside_strings(body: bytes) -> Iterator[bytes]:
     inside, escape = False, b""
     for start in range(0, len(body), STEP):
         part = escape + body[start : start + STEP]
-        escape = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)  # of the next part's first
+        escape = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)  # escapes the next part
         part = part[: len(part) - len(escape)].replace(b"\\\\", b"").replace(b'\\"', b"")
         codes = np.frombuffer(part, np.uint8)
         quotes = codes == ord('"')

@@ -51,7 +51,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        self._begin_idle()  # before a request that is here already begins
+        self._begin_idle()  # must precede the start of a received request
         super().on_response_complete()
 
     @property

@@ -76,7 +76,7 @@ def as_http_error(e: BaseException) -> HTTPError:
     return HTTPError("server_error", f"{type(e).__name__}: {why}")
 
 
-_SCARCE = (EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG, ENOMEM, EROFS)  # no fault of a request
+_SCARCE = (EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG, ENOMEM, EROFS)  # resource limits
 _NO_THREAD = ("can't start new thread", "can't allocate lock")  # RuntimeErrors of Python
 
 

@@ -52,7 +52,7 @@ class BodyLimit:
     ) -> None:
         self.app, self.most, self.seconds = app, most, seconds
         self.together, self.large = together, frozenset(large)
-        self.n_bytes = 0  # of all bodies now
+        self.n_bytes = 0  # bytes of all current bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -114,7 +114,7 @@ class Server(uvicorn.Server):
     """Server that a signal ends normally, without raising it again; a second one sets `hurry`."""
 
     had_ctrl_c = False
-    seconds = 0.0  # until responses are cut
+    seconds = 0.0  # seconds until responses are cut
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # they are ours for longer: see _signals
+        yield  # this process keeps its handlers: see _signals
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.sse import dumps, dumps_by_steps
 
 JSON = "application/json; charset=utf-8"
-GONE = Response(status_code=499)  # for a client that has disconnected
+GONE = Response(status_code=499)  # response to a client that has disconnected
 
 
 def as_json(body: object, status: int = 200) -> Response:

@@ -23,7 +23,7 @@ from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import HTTPError
 
 T = TypeVar("T")
-SECONDS = 60.0  # that one piece of work may take
+SECONDS = 60.0  # time limit of one piece of work
 LARGE = 1 << 16  # bytes above which the work on a body is LONG
 
 

@@ -22,7 +22,7 @@ from ggml_py.types import BY_NAME, F32
 if TYPE_CHECKING:
     from llama_py import Context, Model
 
-STREAM = 16384, 16384  # of q8_0: 272 MiB, more than caches hold
+STREAM = 16384, 16384  # shape in q8_0: 272 MiB, larger than all caches
 ARITHMETIC = 4096, 1024, 512  # k, rows, columns of a GEMM
 RUNS = 5
 

@@ -12,7 +12,7 @@ from llama_py.params.rules import integers
 from llama_py.params.texts import integer, parsed
 from llama_py_tools.command.logs import log
 
-NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}  # by --prio (common.cpp:set_process_priority)
+NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}  # niceness by --prio (common.cpp:set_process_priority)
 PINNED = (0, 1)
 
 

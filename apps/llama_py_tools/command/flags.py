@@ -71,7 +71,7 @@ def _is_number(word: str) -> bool:
 def _unknown(flags: Mapping[str, argparse.Action], word: str) -> str:
     name = word.partition("=")[0].replace("_", "-")
     flag = word.rstrip("0123456789.")
-    if flag in flags:  # as other programs read it
+    if flag in flags:  # other programs accept a value without a space
         return f"unknown option {name}; did you mean {flag} {word.removeprefix(flag)}?"
     bare = {flag.lstrip("-"): flag for flag in flags}
     near = [bare[word] for word in nearest(name.lstrip("-"), bare, 0.7)]

@@ -24,7 +24,7 @@ NONE: Mapping[str, str] = MappingProxyType({})
 TOLD = 100  # level of messages that a command always prints
 # The least level that is shown, by --log-verbosity; above: everything.
 LEVELS = (logging.ERROR, logging.ERROR, logging.WARNING, logging.INFO)
-_NAMES = {TOLD: "none", logging.WARNING: "warn"}  # in JSON
+_NAMES = {TOLD: "none", logging.WARNING: "warn"}  # level names in JSON
 COLOURS = {logging.DEBUG: 33, logging.INFO: 32, logging.WARNING: 35, logging.ERROR: 31}
 
 
@@ -85,7 +85,7 @@ def set_up(params: CommonParams, flags: Mapping[str, str] = NONE) -> None:
         handler.close()
     form = _JSON(flags) if params.log_jsonl else _Form(flags, params)
     log.setLevel(params.level)
-    if logging.lastResort is not None:  # of libraries that log
+    if logging.lastResort is not None:  # handler for libraries that log
         logging.lastResort.setFormatter(form)
     log.addHandler(_LogStream(lambda: sys.stdout if params.log_jsonl else sys.stderr, form))
     if params.log_disable:

@@ -83,7 +83,7 @@ def _in_rank(n: int, rank: int) -> int | None:
 
     try:
         world()
-    except BackendError as e:  # in all ranks
+    except BackendError as e:  # raised in all ranks
         if rank == 0:
             sys.stderr.write(f"error: {e}\n")
             sys.stderr.flush()

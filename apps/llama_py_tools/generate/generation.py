@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from llama_py.graph.result import GraphResult
 
 
-YELLOW, PLAIN = "\x1b[33m", "\x1b[0m"  # of prompts, as in llama.cpp
+YELLOW, PLAIN = "\x1b[33m", "\x1b[0m"  # colors of prompts, like in llama.cpp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Summary:
     def __init__(self, load_seconds: float, model: str) -> None:
         self.load_seconds, self.model = load_seconds, model
         self.answers: list[Piece] = []  # the latest piece of each response
-        self.told: list[Reused] = []  # of each prompt, how much was reused
+        self.told: list[Reused] = []  # reused tokens of each prompt
         self.states = ""  # description of their stored states
         self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
         self.drafting: Sequences | None = None

@@ -20,7 +20,7 @@ from llama_py.quantize.plan import TensorJob
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 
-ELEMENTS = 1 << 18  # of a piece, unless a row has more
+ELEMENTS = 1 << 18  # elements of a piece, unless a row has more
 
 
 class RowWorkers:

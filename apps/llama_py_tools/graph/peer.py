@@ -247,7 +247,7 @@ def native_batch(kind: type[Any], batch: Batch) -> tuple[Any, Any]:
     assert batch.seq_ids is not None and batch.outputs is not None
     n = len(batch.outputs)
     token = None if batch.tokens is None else (ctypes.c_int32 * n)(*batch.tokens)
-    pos = np.ascontiguousarray(batch.pos, np.int32)  # of several axes, one after another
+    pos = np.ascontiguousarray(batch.pos, np.int32)  # position axes one by one
     sets = [tuple(ids) for ids in batch.seq_ids]
     seq = [(ctypes.c_int32 * len(ids))(*ids) for ids in sets]
     n_seq_id = (ctypes.c_int32 * n)(*map(len, sets))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}
 UNREAD = ("load_mode", "check_tensors", "use_mmap", "use_mlock")  # planning loads no tensors
 NOT_RUN = ("check", "n_threads", "n_threads_batch")
-SOUGHT = ("n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "main_gpu")  # by `fit`
+SOUGHT = ("n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "main_gpu")  # set by `fit`
 OF_RANKS = ("split_mode", "parallel", "tensor_split")  # searched also, but set for ranks
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from llama_py_tools.bench.roofline import Roofline
     from llama_py_tools.graph.ranks import OfRank
 
-WARM_TOKENS = 36  # after that, programs are optimized for many runs (ggml_cpu/program.py:OFTEN)
+WARM_TOKENS = 36  # tokens until programs are optimized for many runs (ggml_cpu/program.py:OFTEN)
 OUTSIDE = "outside of layers"
 
 

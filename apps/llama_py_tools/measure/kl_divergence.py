@@ -23,7 +23,7 @@ I32 = npt.NDArray[np.int32]
 U16 = npt.NDArray[np.uint16]
 
 MAGIC = b"_logits_"
-HEAD = len(MAGIC) + 3 * 4  # then n_ctx, n_vocab, n_chunk
+HEAD = len(MAGIC) + 3 * 4  # followed by n_ctx, n_vocab, n_chunk
 LEAST = 100  # scored tokens; with fewer, statistics are omitted
 DEEPEST = np.float32(16)  # probabilities below e^-16 are equal in the file
 PERCENTILES = (99.9, 99.0, 95.0, 90.0, 50.0, 10.0, 5.0, 1.0, 0.1)
@@ -150,7 +150,7 @@ def divergence(logits: F32, base: F32, targets: I32) -> Divergence:
     )
 
 
-Value = tuple[float, float]  # and its standard error
+Value = tuple[float, float]  # value and its standard error
 
 
 def mean(values: F64) -> Value:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PRESET = "preset.ini"  # at the top of a repository
-REACH_S = 10  # until a hub that does not respond counts as unreachable
+PRESET = "preset.ini"  # file in the top folder of a repository
+REACH_S = 10  # seconds until a silent Hub counts as unreachable
 USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice without a requested type
-_OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # in names of no models
-_UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # of requests and httpx
+_OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # parts of other names
+_UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # errors of requests and httpx
 _TYPE = re.compile(
     r"[-.]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|BF16|F16|F32|MXFP4\w*))\.gguf$", re.IGNORECASE
 )
@@ -117,7 +117,7 @@ def bytes_there(repo: str) -> int:
     blobs = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
     try:
         return sum(path.stat().st_size for path in blobs.iterdir())
-    except OSError:  # no folder yet, or a file was renamed in between
+    except OSError:  # the folder is missing, or a file was renamed in between
         return 0
 
 
@@ -255,7 +255,7 @@ def _names(file: FileParams) -> tuple[FileParams, list[str]]:
             # This request, unlike tree requests, is not retried.
             found = hub.HfApi().model_info(repo, token=file.hf_token or None, timeout=REACH_S)
             return file, sorted(one.rfilename for one in found.siblings or ())
-        except Exception as e:  # of many classes without a common base
+        except Exception as e:  # many classes without a common base
             if not _UNREACHABLE & {kind.__name__ for kind in type(e).__mro__}:
                 raise _error(f"-hf {repo}: {_line(e)}") from None
             why = f"the Hugging Face Hub cannot be reached ({_line(e)})"
@@ -298,7 +298,7 @@ def _files(repo: Any) -> dict[str, int]:
 def _asked(repo: str, ask: Callable[[], T]) -> T:
     try:
         return ask()
-    except Exception as e:  # of many classes without a common base
+    except Exception as e:  # many classes without a common base
         raise _error(f"-hf {repo}: {_line(e)}") from None
 
 

@@ -45,7 +45,7 @@ log = logging.getLogger("llama_py")
 def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
     open_streams()
-    gc.unfreeze()  # of a run before
+    gc.unfreeze()  # objects of the previous run
     gc.disable()  # startup makes little garbage; collecting it takes a tenth of the time
     display = Kernels(elsewhere=tell)
     how, flags = read(args, CommonParams), getattr(args, "flag_of", {})

@@ -125,7 +125,7 @@ class Case:
         return graph, new
 
 
-Draw = Callable[[Any], Init]  # of a node
+Draw = Callable[[Any], Init]  # returns the initializer for a node
 DRAWS: dict[tuple[str, int], Draw] = {}
 CASES: list[Case] = []
 

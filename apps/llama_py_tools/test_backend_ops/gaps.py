@@ -13,7 +13,7 @@ from ggml_py.tensor import Tensor, shape4
 from ggml_py.types import F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Case, Init, Leaves, uniform
 
-INPUTS = 8  # of a case, that are tried one by one
+INPUTS = 8  # inputs of a case, tested one by one
 TRIED = 40  # cases of an op, until one is found that can be built so
 
 

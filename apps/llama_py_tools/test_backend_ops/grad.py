@@ -17,10 +17,10 @@ from llama_py_tools.test_backend_ops.run import values as values_of
 MAX_ERROR = 1e-4  # sum |a - b| / sum |a| + |b| + FLOOR over a parameter's elements, beyond rounding
 FLOOR = 0.01  # smaller slopes are compared with this: they are differences of large terms
 STEP = 2.0**-6
-MAX_ELEMENTS = 10_000  # of inputs, and of the result, in a case
+MAX_ELEMENTS = 10_000  # elements of inputs, and of the result, in a case
 SAMPLES = 16  # elements of a parameter that are tried
 STEEP = 1e30  # beyond this a device's float32 may overflow
-ROUGH = 5e-3  # where two step sizes differ by more, the function has a kink or a jump
+ROUGH = 5e-3  # a larger difference of two step sizes indicates a kink or a jump
 
 
 class Gradients(Bench):

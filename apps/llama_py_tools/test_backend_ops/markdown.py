@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_py.ops.registry import OPS
 from llama_py_tools.test_backend_ops.differences import DIFFERENCES
 
-Answers = dict[tuple[str, str], dict[str, bool]]  # by op and backend: by parameters, taken or not
+Answers = dict[tuple[str, str], dict[str, bool]]  # by op and backend: by parameters, support
 
 HEAD = """# Ops
 

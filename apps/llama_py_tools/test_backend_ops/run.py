@@ -20,7 +20,7 @@ from ggml_ref.values import load, store
 from llama_py_tools.test_backend_ops.case import Array, Case, Leaves
 from llama_py_tools.test_backend_ops.differences import known_difference
 
-POISON = 0xFF  # as f32, f16 or bf16 these bytes are NaN; as integers -1
+POISON = 0xFF  # these bytes are NaN as f32, f16 or bf16; -1 as integers
 GUARD = 4096  # read-only bytes around every tensor
 
 

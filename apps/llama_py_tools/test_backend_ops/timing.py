@@ -12,7 +12,7 @@ from ggml_py.tensor import Tensor
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.run import Bench, draw_inputs, why_not
 
-SECONDS = 1.0  # for each device
+SECONDS = 1.0  # time per device
 TURNS = 5
 DRAWN_ROWS = 256  # rows of blocks: enough for timing
 

@@ -22,7 +22,7 @@ Quantize = Callable[[npt.NDArray[np.floating]], bytes]
 EVEN = np.array([s | s.bit_count() % 2 << 7 for s in range(128)], np.uint8)
 """Eight signs of seven: the last one makes the number of minuses even (ksigns_iq2xs)."""
 
-DELTA = np.array([0.125, -0.125], np.float32)  # of iq1: constant added to all values of a point
+DELTA = np.array([0.125, -0.125], np.float32)  # iq1's constant, added to all values of a point
 
 BLOCKS = 1 << 10  # quantized at a time
 RATIOS = (0.9, 1.0, 1.15, 1.3)  # largest value / largest level: the initial values of a scale

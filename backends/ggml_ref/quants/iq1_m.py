@@ -13,7 +13,7 @@ from ggml_ref.quants import _grid as codebook
 from ggml_ref.quants import _nearest as nearest
 from ggml_ref.quants._blocks import F32, U8
 
-# Of an index: eight bits in `low`, three in a nibble of `high`, above them the delta's sign.
+# Index bits: eight bits in `low`, three in a nibble of `high`, above them the delta's sign.
 # Four scales in the lower 12 bits of `scales`; the upper nibbles are the bits of the half d.
 BLOCK = np.dtype([("low", "u1", 32), ("high", "u1", 16), ("scales", "<u2", (4, 1))])
 NIBBLE = 4 * np.arange(4, dtype=np.uint16)

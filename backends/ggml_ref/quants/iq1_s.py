@@ -13,7 +13,7 @@ from ggml_ref.quants import _grid as codebook
 from ggml_ref.quants import _nearest as nearest
 from ggml_ref.quants._blocks import F32, U8
 
-# Of an index: eight bits in `low`, three in `high`, above them the scale and the delta's sign.
+# Index bits: eight bits in `low`, three in `high`, above them the scale and the delta's sign.
 BLOCK = np.dtype([("d", "<f2"), ("low", "u1", (8, 4)), ("high", "<u2", 8)])
 THREE = 3 * np.arange(4, dtype=np.uint16)
 RATIOS = (1.0, 1.5, 2.0)

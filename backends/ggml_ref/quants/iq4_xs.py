@@ -9,7 +9,7 @@ from ggml_ref.quants import _blocks as block
 from ggml_ref.quants._blocks import F32, U8
 from ggml_ref.quants._nonlinear import LEVELS, encode, fit
 
-# Of the 8 scales: two upper bits in each pair of bits of `high`, low nibbles in pairs in `low`.
+# The 8 scales: two upper bits in each pair of bits of `high`, low nibbles in pairs in `low`.
 BLOCK = np.dtype([("d", "<f2"), ("high", "<u2", 1), ("low", "u1", 4), ("q", "u1", (8, 16))])
 PAIR = 2 * np.arange(8, dtype=np.uint16)
 

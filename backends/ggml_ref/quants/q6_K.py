@@ -9,7 +9,7 @@ from ggml_ref.quants import _blocks as block
 from ggml_ref.quants._blocks import F32, TINY, U8
 from ggml_ref.quants._search import symmetric
 
-# Of each half of 128 values: low nibbles of 0..63 and 64..127, and two upper bits of each quarter.
+# Each half of 128 values: low nibbles of 0..63 and 64..127, and two upper bits of each quarter.
 BLOCK = np.dtype(
     [("low", "u1", (2, 64)), ("high", "u1", (2, 1, 32)), ("scales", "i1", 16), ("d", "<f2")]
 )

@@ -27,9 +27,9 @@ class KimiLinear(Architecture):
     n_head: int
     n_expert: int
     n_used: int
-    n_ff: int  # of the dense first layer
+    n_ff: int  # FFN size of the dense first layer
     n_ff_expert: int
-    head_dim: int = 128  # of keys and values, KDA and MLA
+    head_dim: int = 128  # size of keys and values, KDA and MLA
     kv_lora: int = 512
     rope_dim: int = 64  # the shared part of an MLA key, without RoPE
     d_conv: int = 4

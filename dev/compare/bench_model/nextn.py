@@ -19,7 +19,7 @@ from ggml_py.types import TYPES
 from ggml_ref.quants import quantizer
 
 Content = NDArray[np.float32] | RandomMatrix
-STRENGTH = 64  # of an embedding against the output of a branch, which is about 1
+STRENGTH = 64  # ratio of an embedding to the output of a branch, which is about 1
 LONGEST = 4096  # tokens of the cycle
 FREQUENT, RARE = 28672, 0.03  # ids of most text tokens, and the share of all others
 GROUP = 20  # each group has the same number of wrong drafts

@@ -31,7 +31,7 @@ class Qwen35Moe(Architecture):
     v_heads: int
     n_expert: int
     n_used: int
-    n_ff: int  # of an expert
+    n_ff: int  # FFN size of an expert
     n_ff_shared: int
     head_dim: int = 256
     d_state: int = 128

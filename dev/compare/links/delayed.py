@@ -72,7 +72,7 @@ def main() -> int:
     a, b, latency, rate = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
     ends = device_in(a), device_in(b)
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(9))  # before all that computes
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(9))  # above computing processes
     ways = Way(*ends, latency, rate), Way(*ends[::-1], latency, rate)
     print("ready", flush=True)
     while True:

@@ -61,7 +61,7 @@ def main() -> int:
     open_windows(world())
     found = [passed(world(), int(size)) for size in sys.argv[1:]]
     if world().rank:
-        serve()  # until the first one ends
+        serve()  # runs until rank 0 ends
     else:
         for one_way, both in found:
             print(one_way, both)

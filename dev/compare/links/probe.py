@@ -13,7 +13,7 @@ from statistics import median
 
 PORT = 17077
 SMALL, TIMES = 64, 50
-SECONDS = 0.5  # of sending
+SECONDS = 0.5  # duration of sending
 
 
 def serve(address: str) -> None:
@@ -42,7 +42,7 @@ def ask(address: str) -> tuple[float, float]:
             line.sendall(block)
             n += len(block)
         line.shutdown(socket.SHUT_WR)
-        line.recv(1)  # after the last byte
+        line.recv(1)  # waits for the last byte
         return median(times), 8 * n / (time.monotonic() - start)
 
 

@@ -52,7 +52,7 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(BrokenPipeError):  # it has ended already
+        with suppress(BrokenPipeError):  # the process has already ended
             pipe(self.process.stdin).close()
         self.process.wait()
         pipe(self.process.stdout).close()

@@ -23,7 +23,7 @@ class Test:
     busy    other processes that compute at the same time
     """
 
-    __test__ = False  # to pytest
+    __test__ = False  # hides the class from pytest
 
     kind: str
     n: int

@@ -35,7 +35,7 @@ def with_template(path: Path, template: str | None = TEMPLATE) -> bytes:
     head_end = info.offset + sum(int(part.nbytes) for part in info.parts)
     n_kv = int(reader.fields["GGUF.kv_count"].contents()) - (old is not None)
     n_kv += template is not None
-    n_at = 16  # after magic, version and the number of tensors
+    n_at = 16  # offset after magic, version and the number of tensors
     head = raw[:n_at] + n_kv.to_bytes(8, "little") + raw[n_at + 8 : start]
     head += (b"" if template is None else _entry(template)) + raw[end:head_end]
     return head + bytes(-len(head) % ALIGNMENT) + raw[reader.data_offset :]

@@ -15,7 +15,7 @@ from llama_py.batch import Batch
 
 Floats = NDArray[np.float32]
 N_SHARED = 4  # tokens that draft at once
-NEVER = np.float32(-3.4e38)  # for -inf, which tokens have that a head does not know
+NEVER = np.float32(-3.4e38)  # replaces -inf, the score of tokens missing in the head
 
 
 def random_states(n: int, width: int, key: int = 9) -> Floats:

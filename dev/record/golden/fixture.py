@@ -29,7 +29,7 @@ from llama_py.gguf.file import GGUFFile, TensorInfo
 
 DATA = Path(__file__).parents[3] / "tests" / "data" / "fixture.json.xz"
 SEED, DEVIATION = 1234, 0.1
-N_VOCAB = 128  # of the smallest vocabulary
+N_VOCAB = 128  # size of the smallest vocabulary
 N_TOKENS = 40
 EVERY = 5  # logits of every fifth token are stored
 

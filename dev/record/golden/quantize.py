@@ -28,7 +28,7 @@ from llama_py.gguf.write import encode, head
 
 DATA = Path(__file__).parents[3] / "tests" / "data" / "quantize"
 TYPES, BLOCKS = "types.json.xz", "blocks.npz"
-WIDTH = 256  # of rows that are shorter in the tiny model
+WIDTH = 256  # replaces shorter rows of the tiny model
 
 Floats = npt.NDArray[np.float32]
 

@@ -97,7 +97,7 @@ CASES: dict[str, dict[str, Any]] = {
         "xtc_threshold": 0.08, **_LONG,
     },
 }  # fmt: skip
-# With a vocabulary, for the input "vocabulary" alone.
+# Settings that need a vocabulary, for the input "vocabulary" only.
 OF_A_VOCABULARY: dict[str, dict[str, Any]] = {
     "dry with breakers": {"samplers": ("dry",), "dry_multiplier": 0.8},
     "dry with long breakers": {

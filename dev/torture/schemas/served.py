@@ -16,7 +16,7 @@ from dev.torture.schemas.run import Told, judged, nth
 
 WAYS = {"plain": 1.0, "greedy": 0.0, "hot": 5.0}  # temperatures
 PROMPT = "Who is there?"
-N_CTX = 2048  # of each
+N_CTX = 2048  # tokens per sequence
 TIMEOUT = 600.0  # seconds, for one answer of many
 
 

@@ -139,7 +139,7 @@ def complete_part(text: str) -> Any:
 
     Anthropic's client makes the same object of the deltas of a stream.
     """
-    ends, closers, before = [(0, "{}")], "", ""  # of values, and the brackets to close there
+    ends, closers, before = [(0, "{}")], "", ""  # ends of values, and the brackets that close there
     for one in _TOKENS.finditer(text):
         token = one[0]
         if token == '"':  # a cut string

@@ -98,7 +98,7 @@ class CompletionWriter(OpenAIWriter):
 
     def __init__(self, state: ModelState) -> None:
         super().__init__(state)
-        self._completed: dict[int, CompletionLogprobs] = {}  # by the number of the reply
+        self._completed: dict[int, CompletionLogprobs] = {}  # keys: numbers of replies
         self._echoing: set[int] = set()  # replies with a sent prompt
 
     def logprobs(

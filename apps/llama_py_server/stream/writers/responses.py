@@ -47,7 +47,7 @@ class ResponsesWriter:
         self.id, self.ids = new_id("resp_"), {"reasoning": new_id("rs_"), "message": new_id("msg_")}
         self._sequence = -1
         self._begun = False
-        self._kinds: list[str] = []  # of the items, in their order
+        self._kinds: list[str] = []  # types of the items, in order
         self._done: list[Item] = []
 
     def whole(self, replies: Sequence[Reply]) -> Any:

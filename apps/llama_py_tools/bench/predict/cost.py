@@ -12,7 +12,7 @@ from itertools import pairwise
 from ggml_py.tensor import MAX_SRC
 
 F32 = 4  # bytes of a value sent between ranks
-N_SUMS = 2  # of most layers: after attention, or its replacement, and after the FFN
+N_SUMS = 2  # sums of most layers: after attention, or its replacement, and FFN
 
 
 @dataclass(frozen=True, slots=True)

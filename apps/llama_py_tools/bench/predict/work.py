@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llama_py.loading.model import Loaded
 
 _LAYER = re.compile(r"-(\d+)(?: |$)")
-_LAST = ("norm", "result_norm", "result_output")  # after all layers
+_LAST = ("norm", "result_norm", "result_output")  # nodes after all layers
 
 
 @dataclass(frozen=True, slots=True)

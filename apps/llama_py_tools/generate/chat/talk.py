@@ -120,7 +120,7 @@ class Talk:
                 raise
         except (GGMLError, OSError) as e:
             dropped = command is None and bool(self.images)
-            if command is None:  # with the same images the next message would also fail
+            if command is None:  # the same images would also fail with the next message
                 self.images.clear()
             if self.single_turn or (command is None and not self.terminal):
                 raise

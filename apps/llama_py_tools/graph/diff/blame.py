@@ -76,7 +76,7 @@ class Judge(Checker):
     def __init__(self, device: Device, weights: Callable[[str], object], names: set[str]) -> None:
         super().__init__(device, weights)  # type: ignore[arg-type]
         self.names = names
-        self.made: dict[int, References] = {}  # by id of the node
+        self.made: dict[int, References] = {}  # keys: ids of nodes
 
     def checked(self, program: Program, node: Tensor, by: str) -> Program:
         return super().checked(program, node, by) if node.name in self.names else program

@@ -42,7 +42,7 @@ class WatchedRun:
             )
         self.ctx, self.run, self.look, self.store = ctx, run, look, store
         self.dec, self.call = -1, 0
-        self.place: dict[int, int] = {}  # of a node, by id
+        self.place: dict[int, int] = {}  # index of a node, by id
         self._known: dict[int, tuple[GraphResult, list[Record], list[StepNodes], Parts]] = {}
         ctx.runner.set_taps(self._taps)
         ctx.on_graph = self._next

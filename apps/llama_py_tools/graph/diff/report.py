@@ -258,6 +258,6 @@ def _logits(found: RunComparison) -> Iterator[str]:
         yield f"{told}, not all are finite"
         return
     d = of_logits(ours, theirs, list(theirs.argmax(axis=1)))
-    kld = np.maximum(d.kld, 0.0)  # but for rounding it is
+    kld = np.maximum(d.kld, 0.0)  # negative values are rounding errors
     told_kld, same = f"mean {kld.mean():.2e}, largest {kld.max():.2e}", d.same_top.mean()
     yield f"{told}, KL divergence {told_kld}; same most likely token {same:.1%}"

@@ -19,7 +19,7 @@ from llama_py_tools.graph.dumps import read_records
 Key = tuple[int, int]  # graph, node
 Logits = NDArray[np.float32]
 Read = Callable[[], Values]
-NODES = "nodes.jsonl"  # of a folder of values
+NODES = "nodes.jsonl"  # node list in a folder of values
 
 
 class ArrayFile:

@@ -168,7 +168,7 @@ class Structure:
 
 
 _STEM = re.compile(r"^(?:\w+\.)?blk\.\d+\.(.*?)(?:\.weight|\.bias|\.scale)?$")
-MIXERS = ("delta_net", "linear_attention", "attention", "ssm")  # of several, the first
+MIXERS = ("delta_net", "linear_attention", "attention", "ssm")  # the first match is used
 TITLES = {"attn": "attention", "ffn": "feed-forward", "ssm": "state space"}
 
 

@@ -6,7 +6,7 @@ from ggml_py.types import BY_NAME, TYPES, GGMLType
 from ggml_ref.quants import quantizer, quantizes_as_ggml
 
 QUANTIZED = [t for t in TYPES.values() if t.is_quantized and quantizer(t)]
-STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]  # in caches
+STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]  # cache types
 READABLE = [t for t in QUANTIZED if t not in STORED]
 PARTNERS = [BY_NAME["q8_1"], BY_NAME["q8_K"]]  # types only for activations in ggml
 WRITABLE = [t for t in QUANTIZED if t not in PARTNERS and quantizes_as_ggml(t)]

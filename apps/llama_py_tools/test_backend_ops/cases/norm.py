@@ -24,7 +24,7 @@ def _norm(name: str, build: Callable[[Tensor, float], Tensor]) -> None:
     @case(name, perf=True, type=[F32], ne=[(4096, 1, 1, 1), (4096, 512, 1, 1)], v=[False],
           eps=[1e-6])
     def norm(new: Leaves, type: GGMLType, ne: Shape, v: bool, eps: float) -> Tensor:
-        # Not centred on zero, so that a mean left out shows.
+        # Values not centered on zero, so that a missing mean is visible.
         init = uniform(-1, 2)
         return build(new.part(ne, type, init) if v else new(ne, type, init), eps)
 

@@ -49,7 +49,7 @@ class Loaded(CEngine):
         how.n_ctx, how.n_seq_max = sizes.n_ctx * sizes.n_seqs, sizes.n_seqs
         how.n_batch, how.n_ubatch = sizes.n_batch, sizes.n_ubatch
         how.n_threads = how.n_threads_batch = self.threads
-        how.swa_full = False  # as llama-bench
+        how.swa_full = False  # like llama-bench
         how.type_k, how.type_v = self.type_id(sizes.type_k), self.type_id(sizes.type_v)
         return self.lib.llama_init_from_model(self.model, how)
 

@@ -13,7 +13,7 @@ from typing import Any
 from dev.compare.speed.engine import CHECKED, Engine, Sizes, random_tokens
 
 OPTION = "--tinygrad", {"metavar": "PYTHON", "help": "has tinygrad"}
-MODULES = ("tinygrad.llm.model", "tinygrad.apps.llm")  # where newer and older versions have it
+MODULES = ("tinygrad.llm.model", "tinygrad.apps.llm")  # module of newer and older versions
 
 
 def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
