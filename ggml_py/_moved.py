@@ -29,7 +29,7 @@ STABLE = places("""
     machine host
     plan alloc sched
 """)
-# Modules moved in the last release; importing the former name warns.
+# Former names of modules, kept for one release with a warning.
 MOVED = {"backward": "gradients", "buffer": "tensor"} | places("""
     backend host_memory indices planned
     fusion chain match pattern uses

@@ -36,7 +36,7 @@ from ggml_py.tensor import Tensor
 
 MakePlan = Callable[[Graph, list[Split]], Plan]
 
-SMALL = 4096  # bytes that go with their order
+SMALL = 4096  # maximum bytes sent within their order
 
 handles = count(1)
 
@@ -53,7 +53,7 @@ class RankBuffer(RankMemory):
         if not handle:
             world.ask(rank, orders.Alloc(handle=self.handle, size=size))
         end = weakref.finalize(self, world.tell, rank, orders.Free(handle=self.handle))
-        end.atexit = False  # all memory ends then
+        end.atexit = False  # the end of the process frees all memory
 
     def write(self, offset: int, data: Bytes) -> None:
         what: dict[str, Any] = {"buffer": self, "offset": offset, "size": data.size}

@@ -11,8 +11,8 @@ import numpy as np
 
 from ggml_py.backend import Bytes, FilePart
 
-MARGIN = 2**20  # bytes of a file that its digest is of, from either end
-SAMPLES, SAMPLE = 4, 1024  # places within an array, and bytes of each
+MARGIN = 2**20  # bytes in the digest, from each end of a file
+SAMPLES, SAMPLE = 4, 1024  # samples of an array, and bytes of each
 
 
 class Files:

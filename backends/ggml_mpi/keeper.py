@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 
-LIMIT = 30.0  # seconds without a word
+LIMIT = 30.0  # seconds of silence
 LATER = 5.0  # added for waiting ranks, so that the late rank is reported first
 WATCHED = 3.0  # added while other ranks watch, so that they report first
 READ = 0.2  # seconds for a launcher to read the last line
@@ -28,9 +28,9 @@ HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # lef
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 
-JOINS, RUNS, ENDS = b"j", b"r", b"e"  # stages of a rank; the first one is without a name
+JOINS, RUNS, ENDS = b"j", b"r", b"e"  # stages of a rank; the first stage has no name
 
-_told: int | None = None  # the pipe from the rank to its keeper, for stages
+_told: int | None = None  # pipe from the rank to its keeper, for stages
 
 
 def limit() -> float:

@@ -22,11 +22,11 @@ from ggml_py.machine.folder import PARTIAL, Folder, cache_root, size_limit
 
 log = logging.getLogger("llama_py")
 
-LEAST = 2**16  # bytes that are worth a file
+LEAST = 2**16  # minimum bytes of a file
 SIZE = 65536  # MiB, unless LLAMA_PY_WEIGHTS_SIZE is set
 MARKER = "CACHEDIR.TAG"  # marks a directory of ours; backups skip such directories
 MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# llama-py weights\n"
-_STRAY = 3600.0  # seconds after which a file that was not finished never will be
+_STRAY = 3600.0  # seconds until an unfinished file counts as abandoned
 _OURS = re.compile(rf"[0-9a-f]{{64}}(\.[0-9a-f]{{12}}{re.escape(PARTIAL)})?")
 
 
@@ -123,7 +123,7 @@ def clear() -> tuple[int, int]:
     with suppress(OSError), _folder() as folder:
         for name, about in list(folder.files()):
             if _OURS.fullmatch(name):
-                with suppress(OSError):  # Windows: a process uses it
+                with suppress(OSError):  # Windows: the file is in use
                     folder.remove(name)
                     n, size = n + 1, size + about.st_size
     return n, size

@@ -25,7 +25,7 @@ from ggml_py.plan.assign import is_view
 from ggml_py.tensor import Tensor
 
 PIECES = 8  # pieces of a matmul, or fewer
-LEAST = 80  # tokens of a piece: few are multiplied otherwise (ggml_cpu), with other last bits
+LEAST = 80  # tokens of a piece: other kernels multiply fewer (ggml_cpu), with other last bits
 TILE = 16  # tokens; the end of a piece is a multiple
 FAST = 2e8  # bytes per second above which pieces cost more than they save
 SAMPLE, TIMES = 2**20, 3  # bytes to measure the rate with, and repetitions

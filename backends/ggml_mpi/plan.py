@@ -43,7 +43,7 @@ class RankPlan(Plan):
             end.atexit = False
 
     def run(self) -> None:
-        if self.times is not None:  # one split after the other, each waited for
+        if self.times is not None:  # splits run and end one after the other
             super().run()
             return
         with self.world.whole():

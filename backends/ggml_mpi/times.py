@@ -113,7 +113,7 @@ def _size(exchange: Exchange) -> tuple[list[int], int, int]:
     return others, len(exchange.to) * len(exchange.own), n_bytes
 
 
-_RECORDERS: list[_Recorder] = []  # one, while this rank records times
+_RECORDERS: list[_Recorder] = []  # one recorder during a measurement
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ class Watch:
                 _send(peer, BYE)
 
     def _run(self) -> None:
-        if hasattr(signal, "pthread_sigmask"):  # signals are the main thread's
+        if hasattr(signal, "pthread_sigmask"):  # signals belong to the main thread
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         due = 0.0
         while not self._is_over:

@@ -222,7 +222,7 @@ class World:
     def _answer(self, rank: int, number: int) -> Response:
         while True:
             found: Response = pickle.loads(self._next(rank, REPLY))
-            if found.number == number:  # the caller of another did not wait
+            if found.number == number:  # the answer to an abandoned question is skipped
                 return found
 
     @_with_others

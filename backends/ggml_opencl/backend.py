@@ -44,7 +44,7 @@ class OpenCLDevice:
         self.description = f"{device.name.strip()} ({device.platform.name.strip()})"
         self.kind = "accel" if device.type & cl.device_type.CPU else "gpu"
         try:
-            # Kept: a context that only its queues refer to is no longer valid everywhere.
+            # The attribute keeps the context alive: on some drivers, queues alone do not.
             self.context = context = cl.Context([device])
             self.queue, self.arrivals = cl.CommandQueue(context), cl.CommandQueue(context)
             opened_here()

@@ -26,7 +26,7 @@ class Faults:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
-        self.may_be = False  # whether a step that checks has run since the last look
+        self.may_be = False  # True if a step with checks has run since the last check
         self._words = np.zeros(4, np.int32)
         self._memory: cl.Buffer | None = None
         self._numbers = itertools.count(1)

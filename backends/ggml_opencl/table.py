@@ -11,7 +11,7 @@ from ggml_py.fusion import Fusions
 from ggml_py.tensor import Tensor
 from ggml_py.types import GGMLType
 
-WG = 64  # items of a work group, everywhere; _common.cl has the same
+WG = 64  # items of every work group; _common.cl has the same value
 
 
 @dataclass(frozen=True, slots=True)

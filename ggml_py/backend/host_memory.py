@@ -19,9 +19,9 @@ from ggml_py.errors import AllocError
 from ggml_py.machine import host
 from ggml_py.tensor import Bytes
 
-LARGE = 2 << 20  # bytes of a large page, on most machines
+LARGE = 2 << 20  # bytes of a huge page, on most machines
 ALIGNMENT = 64
-AREA = 32 << 20  # bytes of large pages that several tensors share
+AREA = 32 << 20  # bytes of huge pages that several tensors share
 SHORT = AREA // 4  # maximum bytes of a tensor that shares an area
 
 
@@ -91,7 +91,7 @@ def _large_pages(size: int, alignment: int) -> Bytes:
     area = _Area(-1, size + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     raw = np.frombuffer(area, np.uint8)
     start = -_address(raw) % alignment
-    with suppress(OSError):  # a kernel that was built without them
+    with suppress(OSError):  # the kernel has no huge pages
         area.madvise(mmap.MADV_HUGEPAGE, start, size // LARGE * LARGE)
     return raw[start : start + size]
 

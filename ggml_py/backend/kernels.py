@@ -58,7 +58,7 @@ class KernelTable(Generic[K]):
         self.backend = backend
         self._declare = declare
         self._declared: set[str] = set()
-        self._declaring = RLock()  # graphs may be planned by several threads
+        self._declaring = RLock()  # several threads may plan graphs
         self._table: dict[str, list[KernelEntry[K]]] = {}
         self._by_first: dict[tuple[str, str], list[KernelEntry[K]]] = {}
         self._found: dict[Form, tuple[K | None]] = {}

@@ -57,7 +57,7 @@ class PipelinedPlan(Plan):
         self.number = number
 
     def run(self) -> None:
-        if self.times is not None:  # one after the other, as devices that keep times run
+        if self.times is not None:  # devices with time measurement run one after the other
             super().run()
             return
         for split in self.splits:

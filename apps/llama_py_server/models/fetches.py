@@ -17,7 +17,7 @@ from llama_py_server.models.feed import Feed
 from llama_py_tools.command.logs import log
 from llama_py_tools.models import hub
 
-LOOK = 0.25  # seconds between two looks at how far it is
+LOOK = 0.25  # seconds between two checks of progress
 _CHILD = (
     "import sys; from llama_py_server.models.fetches import fetch; sys.exit(fetch(*sys.argv[1:]))"
 )

@@ -90,7 +90,7 @@ def _preset(where: str, lines: Iterable[tuple[str, str]], options: Options) -> P
     args: list[str] = []
     for key, value in lines:
         flag = next((f for f in (f"--{key}", f"-{key}", key) if key and f in options), "")
-        is_secret = not flag or options[flag].declared.secret  # perhaps a misspelled one
+        is_secret = not flag or options[flag].declared.secret  # it may be a misspelled secret
         try:
             if key in OWN:
                 own[key] = key != "stop-timeout" and truth(value)

@@ -32,7 +32,7 @@ def _message(message: Body, media: Media) -> Body:
         message = _answer(message)
     elif "content" not in message:
         raise invalid("All non-assistant messages must contain 'content'")
-    if role == "function":  # the older form of a result
+    if role == "function":  # older role of a tool result
         message = {**message, "role": "tool"}
     content = message.get("content")
     if isinstance(content, list):

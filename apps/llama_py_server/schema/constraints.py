@@ -34,7 +34,7 @@ def constraint_of(body: Mapping[str, Any]) -> ConstraintField | None:
     """Return the constraint of a request. HTTPError for several, or for unknown constraints."""
     check_unsupported(body, REPLACED)
     found = [*_given(body), *_of_format(body.get("response_format"))]
-    if all(one.kind == "json_schema" for one in found):  # any JSON object is less than a schema
+    if all(one.kind == "json_schema" for one in found):  # a schema implies `{}`, any JSON object
         found = [one for one in found if one.value != {}] or found[:1]
     if any(one[:2] != found[0][:2] for one in found):
         raise invalid(f"Cannot use both {found[0].name} and {found[1].name}")

@@ -113,7 +113,7 @@ class _Ending:
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
-        self._sock = sock.dup()  # TLS takes the socket over
+        self._sock = sock.dup()  # TLS takes over the original socket
 
     def _end(self) -> None:
         try:

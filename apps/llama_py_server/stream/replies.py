@@ -171,7 +171,7 @@ class PendingReplies:
         """Return the next change; None after the end of all replies."""
         if self._left == 0:
             return None
-        await asyncio.sleep(0)  # others go on, also where all events are here already
+        await asyncio.sleep(0)  # other tasks run, even if all events are available
         first, self._first = self._first, None
         while first is None or _is_past(*first):
             first = await self._events.get()

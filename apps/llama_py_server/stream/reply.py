@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llama_py.serving import Event, Request, Score
     from llama_py_server.schema.completion import Delivery
 
-_STOP_TYPES = {"eos": "eos", "stop": "word"}  # all else is a limit
+_STOP_TYPES = {"eos": "eos", "stop": "word"}  # all other reasons are "limit"
 Top = tuple[tuple[int, float], ...]
 
 

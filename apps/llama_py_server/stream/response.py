@@ -136,7 +136,7 @@ class Stream(Response):
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
-                with suppress(OSError):  # the client has left
+                with suppress(OSError):  # the client has disconnected
                     sending.result()
         finally:
             self.pending.cancel()

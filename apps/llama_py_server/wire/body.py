@@ -18,7 +18,7 @@ MAX_COST = 1 << 19  # cost limit of a body: parsing it takes 0.2 s and blocks al
 MAX_ITEMS = 4096  # length limit of lists that are processed item by item
 STEP = 1 << 20  # bytes weighed at a time
 Body = dict[str, Any]
-MOST_NESTED = 128  # brackets in one another
+MOST_NESTED = 128  # maximum nesting of brackets
 
 
 async def json_of(request: Request) -> Any:

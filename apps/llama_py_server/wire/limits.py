@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.responses import as_error
 
-SMALL = 1 << 20  # bytes of a body that is an order, not a prompt
+SMALL = 1 << 20  # maximum bytes of a body that is not a prompt
 NO_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods whose body is ignored
 IGNORED = 1 << 16  # maximum bytes of an ignored body
 

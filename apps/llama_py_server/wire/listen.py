@@ -27,7 +27,7 @@ from llama_py_tools.command.logs import tell
 log = logging.getLogger("llama_py")
 
 BACKLOG = 2048
-SWITCH = 0.0005  # seconds after which a thread that computes in Python lets another one run
+SWITCH = 0.0005  # seconds of Python code after which a thread yields to another
 CUT = 0.4  # seconds for sending responses that are cut
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -72,7 +72,7 @@ def serve(
     )
     try:
         config.load()
-    except OSError as e:  # ssl.SSLError is one
+    except OSError as e:  # includes ssl.SSLError
         raise ModelError(f"TLS with {listen.ssl_cert_file}: {e}") from None
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(_bound(host, listen)) for host in listen.host]

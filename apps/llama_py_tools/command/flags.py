@@ -25,7 +25,7 @@ def exact_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[s
     for word in rest:
         name, value = _declared(flags, word)
         if word == END or (commands and not word.startswith("-")):
-            return [*found, word, *rest]  # flags of the command are its own parser's
+            return [*found, word, *rest]  # the subcommand's parser reads its flags
         if name is None:
             if _looks_like_a_flag(word):
                 parser.error(_unknown(flags, word))

@@ -22,7 +22,7 @@ log = logging.getLogger("llama_py")
 
 NONE: Mapping[str, str] = MappingProxyType({})
 TOLD = 100  # level of messages that a command always prints
-# The least level that is shown, by --log-verbosity; above: everything.
+# The lowest level to show, by --log-verbosity; higher values show everything.
 LEVELS = (logging.ERROR, logging.ERROR, logging.WARNING, logging.INFO)
 _NAMES = {TOLD: "none", logging.WARNING: "warn"}  # level names in JSON
 COLOURS = {logging.DEBUG: 33, logging.INFO: 32, logging.WARNING: 35, logging.ERROR: 31}
@@ -124,7 +124,7 @@ class _LogStream(logging.Handler):
         super().close()
 
 
-# Characters that could move a terminal's cursor, end a line or turn its direction.
+# Characters that could move a terminal's cursor, end a line or change its direction.
 _CONTROL = {
     c: repr(chr(c))[1:-1]
     for c in (

@@ -32,7 +32,7 @@ def next_line(edited: bool, prompt: str = "") -> str | None:
     """Read a line of stdin without its newline; None at its end. `edited` lines have a
     prompt."""
     if edited:
-        with suppress(ImportError):  # Windows does without
+        with suppress(ImportError):  # readline is missing on Windows
             import readline  # noqa: F401  line editing and history for input()
         try:
             return input(prompt)
@@ -52,7 +52,7 @@ def drop_stdout() -> None:
     """Discard buffered output, so that the interpreter's last flush cannot fail."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):  # stdout is closed, or no file
+    except (OSError, ValueError, AttributeError):  # stdout is closed, or is not a file
         return
 
 

@@ -21,7 +21,7 @@ from typing import IO, TextIO
 from ggml_mpi.keeper import end_with_parent
 
 Hosts = list[tuple[str, int]]
-AGAIN = "LLAMA_PY_STARTED_AGAIN"  # how often a server over ranks was, of its processes
+AGAIN = "LLAMA_PY_STARTED_AGAIN"  # number of earlier starts, for the server's processes
 MOST = 3  # starts after a loss, within
 WITHIN = 3600.0  # seconds
 LOSS = re.compile(rb"^(?:error: )?rank (\d+) on (\S+) (was killed|has )")
@@ -42,7 +42,7 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
         run = _Run(launch(hosts), n, signals)
         code = run.wait()
         signals.of(None)
-        if signals.has_come and not run.is_ready:  # whether it could end in order or not
+        if signals.has_come and not run.is_ready:  # after an orderly end or not
             _say(f"{signal.Signals(signals.last).name} while it was being started; all ranks ended")
             return 128 + signals.last
         if signals.has_come or code == 0 or run.lost is None:

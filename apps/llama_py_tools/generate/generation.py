@@ -98,7 +98,7 @@ class Summary:
         self.answers: list[Piece] = []  # the latest piece of each response
         self.told: list[Reused] = []  # reused tokens of each prompt
         self.states = ""  # description of their stored states
-        self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
+        self.pending: tuple[int, float] | None = None  # prompt tokens, and their start time
         self.drafting: Sequences | None = None
         self.wanted = True
         self.ctx: Context | None = None
@@ -142,7 +142,7 @@ class Summary:
 
     def _generated(self) -> str:
         n = sum(p.gen_tokens for p in self.answers)
-        counted = sum(max(p.gen_tokens - 1, 0) for p in self.answers)  # the first: the prompt's
+        counted = sum(max(p.gen_tokens - 1, 0) for p in self.answers)  # without first tokens
         rate = _rate(counted, sum(p.gen_seconds for p in self.answers)) if counted else ""
         return ", ".join(filter(None, [f"generated {n} tokens", rate]))
 
@@ -239,7 +239,7 @@ class GenerationRun:
     def echo(self, ids: Sequence[int]) -> None:
         """Show a prompt's tokens as llama-completion does."""
         tokenizer = self.model.tokenizer
-        tokens = (id for id in ids if id >= 0)  # others are images
+        tokens = (id for id in ids if id >= 0)  # negative ids are images
         data = b"".join(tokenizer.token_to_piece(id, self.params.special) for id in tokens)
         self.write(self._coloured(data.decode(*ENCODING)))
 

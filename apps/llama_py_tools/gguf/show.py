@@ -18,8 +18,8 @@ from llama_py.gguf.metadata import Metadata, printable
 from llama_py_tools.gguf.sizes import shown
 from llama_py_tools.models import session
 
-EDGE = 6  # items of an array that are shown
-WIDTH = 100  # characters of a text
+EDGE = 6  # array items to show
+WIDTH = 100  # characters of a string to show
 
 
 def show(path: str, keys: str, tensors: str, full: bool, as_json: bool) -> None:

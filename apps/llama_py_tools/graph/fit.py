@@ -127,7 +127,7 @@ class _FitText:
             yield "  quarter of the memory at most, as OpenCL promises)"
         if not self.found.fits:
             return
-        if self.n_seqs == 1:  # several are for Python
+        if self.n_seqs == 1:  # parallel sequences are only available in Python
             yield ""
             yield f"llama-py-cli -m {shlex.quote(str(model.file.path))} {shlex.join(self.words())}"
         yield ""

@@ -92,7 +92,7 @@ class Peer:
         api.llama_backend_init()
         model_params = api.llama_model_default_params()
         model_params.n_gpu_layers, model_params.load_mtp = 0, True
-        # Weights as the file has them: repacked for some CPUs, they round otherwise or crash.
+        # Unchanged weights: repacked for some CPUs, they round differently or crash.
         model_params.use_extra_bufts = False
         params = api.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, n_batch, n_ubatch

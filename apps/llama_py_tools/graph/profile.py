@@ -183,7 +183,7 @@ def _steps(
 ) -> Iterator[ProfiledStep]:
     """Yield steps; a device with another clock ended each split when the host noticed."""
     number = {id(t): i for i, s in enumerate(splits) for t in s.split.nodes}
-    last = {number.get(id(t.node), -1): t.end for t in times}  # the last of each split
+    last = {number.get(id(t.node), -1): t.end for t in times}  # end of each split's last kernel
     shift = {i: splits[i].end - end for i, end in last.items() if i >= 0}
     own_clock = any(t.threads == () for t in times)
     for i, t in enumerate(times):

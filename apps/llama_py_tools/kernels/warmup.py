@@ -98,6 +98,6 @@ def _decode(model: Model, ctx: Context, p: GenerateParams) -> None:
     ids = [start] * min(3, ctx.n_ctx)
     for _ in stream(ctx, ids, **{**vars(p), "max_tokens": min(MANY, ctx.n_ctx - len(ids))}):
         pass
-    with suppress(GGMLError):  # some memories cannot do that
+    with suppress(GGMLError):  # some memories do not support that
         ctx.memory.seq_add(0, 0, -1, 1)
         ctx.decode([start])

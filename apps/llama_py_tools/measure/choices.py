@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     F64 = npt.NDArray[np.float64]
     I32 = npt.NDArray[np.int32]
 
-Z = 1.95996398454  # standard deviations of 95 %
+Z = 1.95996398454  # standard deviations of a 95 % interval
 N_ANSWERS, LINES = 4, 6  # HellaSwag: answers of a task, and lines of a task
 MAX_ANSWERS = 100
 TRAILING = 3  # WinoGrande: with more tokens after the common part, the choice is not scored

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from llama_py.batch import F32
 
 FORMATS = ("", "array", "json", "json+", "raw")
-FIRST, AROUND = 16, 3  # values that are shown of a text's row, and at both ends of a token's
+FIRST, AROUND = 16, 3  # values shown of a text's row, and at both ends of a token's row
 
 log = logging.getLogger("llama_py")
 

@@ -87,7 +87,7 @@ def _report(e: Exception, verbose: bool) -> None:
     if verbose:
         log.error("", exc_info=e)
     complain(e)
-    if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
+    if isinstance(e, OSError):  # stdout itself may have failed, for example on a full disk
         drop_stdout()
 
 

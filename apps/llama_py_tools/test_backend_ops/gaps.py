@@ -14,7 +14,7 @@ from ggml_py.types import F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Case, Init, Leaves, uniform
 
 INPUTS = 8  # inputs of a case, tested one by one
-TRIED = 40  # cases of an op, until one is found that can be built so
+TRIED = 40  # tried cases of an op until one can be built this way
 
 
 class Unsuited(GGMLError):

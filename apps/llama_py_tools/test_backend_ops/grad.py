@@ -18,8 +18,8 @@ MAX_ERROR = 1e-4  # sum |a - b| / sum |a| + |b| + FLOOR over a parameter's eleme
 FLOOR = 0.01  # smaller slopes are compared with this: they are differences of large terms
 STEP = 2.0**-6
 MAX_ELEMENTS = 10_000  # elements of inputs, and of the result, in a case
-SAMPLES = 16  # elements of a parameter that are tried
-STEEP = 1e30  # beyond this a device's float32 may overflow
+SAMPLES = 16  # tested elements of a parameter
+STEEP = 1e30  # a device's float32 may overflow above this
 ROUGH = 5e-3  # a larger difference of two step sizes indicates a kink or a jump
 
 

@@ -27,7 +27,7 @@ class CaseWorker:
     """A process that does one job at a time; `job` is the one it is at, None before the first."""
 
     def __init__(self, start: Start) -> None:
-        context = get_context("spawn")  # a fork would take over threads and locks half way
+        context = get_context("spawn")  # a fork would copy threads and locks in any state
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, start), daemon=True)
         self.job: int | None = None

@@ -187,7 +187,7 @@ def expect(case: Case, reference: Device, seed: int = 0) -> Expected:
         bench.run()
     except UnsupportedOp as e:
         return Expected(bench, [], Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {e}"))
-    except Exception as e:  # out of a file, a node need not make sense
+    except Exception as e:  # a node from a file may be invalid
         failed = Outcome(Status.FAIL, f"{reference.name}: {type(e).__name__}: {e} ")
         return Expected(bench, [], failed)
     return Expected(bench, inputs)

@@ -33,7 +33,7 @@ class CaseTask:
 
     def __call__(self) -> Callable[[int], Outcome]:
         """Return the function that evaluates case i; called once in each process."""
-        threadpool_limits(limits=1)  # NumPy's: the processes share the cores already
+        threadpool_limits(limits=1)  # NumPy's threads: the processes already share the cores
         device, against = registry.device(self.device), judge(self.against)
         if self.threads:
             device.set_threads(self.threads)

@@ -40,7 +40,7 @@ class Search:
     def _around(self, centres: F32) -> Indices:
         """Return indices [m, NEAR] of points around centres [m, length]; of equals, the first."""
         squares = (self.points * self.points).sum(axis=1)
-        far = (squares - 2 * (centres @ self.points.T)).astype(np.int64)  # less the centre's square
+        far = (squares - 2 * (centres @ self.points.T)).astype(np.int64)  # less center²
         order = far * len(self.points) + np.arange(len(self.points))
         order = np.sort(np.partition(order, NEAR - 1, axis=1)[:, :NEAR], axis=1)
         return order % len(self.points)

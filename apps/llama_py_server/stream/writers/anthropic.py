@@ -26,7 +26,7 @@ class AnthropicWriter:
     def __init__(self, state: ModelState) -> None:
         self.state, self.id = state, new_id("msg_")
         self._begun = False
-        self._n = -1  # the number of the block that is open, or was last
+        self._n = -1  # number of the current or last block
         self._open = ""  # type of that block: "thinking", "text" or a call's number
 
     def whole(self, replies: Sequence[Reply]) -> Any:
@@ -83,7 +83,7 @@ class AnthropicWriter:
         if delta.content:
             found += self._opened("text", {"type": "text", "text": ""})
             found.append(self._delta("text_delta", text=delta.content))
-        if delta.index is not None and not delta.error:  # an error may be of an earlier block
+        if delta.index is not None and not delta.error:  # an error may concern an earlier block
             block = {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
             found += self._opened(f"call {delta.index}", block)
             if delta.arguments:

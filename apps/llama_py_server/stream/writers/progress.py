@@ -34,7 +34,7 @@ def timings(reply: Reply) -> dict[str, Any]:
         "prompt_per_second": 1000 * n_read / read_ms if read_ms else 0.0,
         "predicted_n": n,
         "predicted_ms": ms,
-        "predicted_per_token_ms": ms / (n - 1) if n > 1 else 0.0,  # the first is of the prompt
+        "predicted_per_token_ms": ms / (n - 1) if n > 1 else 0.0,  # without the first token
         "predicted_per_second": t.gen_rate,
     }
     if t.n_drafted:

@@ -76,7 +76,7 @@ class Talk:
         self.images: list[str | Path] = list(images)
         self.ended = False
         self.source = PromptSource(StdinLines(self.more))
-        self._beyond = 0  # cells that images take, more than positions
+        self._beyond = 0  # extra cells of images, beyond their positions
         self._anew = False  # True if the sampler must process the whole conversation again
 
     def talk(self, first: str | None) -> None:
@@ -124,7 +124,7 @@ class Talk:
                 self.images.clear()
             if self.single_turn or (command is None and not self.terminal):
                 raise
-            session.complain(e, in_flags=command is None)  # commands have Python's names
+            session.complain(e, in_flags=command is None)  # chat commands use Python's names
             if dropped:
                 session.tell(dimmed("(no image is attached any more)"))
         return command is None and bool(line.strip())

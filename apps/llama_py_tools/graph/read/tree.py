@@ -11,7 +11,7 @@ from ggml_py.graph import Graph
 from llama_py_tools.graph.read.record import Call, CallRecorder, Made, Step, room
 from llama_py_tools.graph.read.source import Excerpt, Module, module
 
-ALIKE = 0.75  # share of a layer's lines that a layer of the same kind has
+ALIKE = 0.75  # share of equal lines for two layers of one type
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def page(data: Data) -> Iterator[str]:
 
 def embedded(data: Data) -> str:
     """Return JSON that HTML reads as text for all strings."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII: no U+2028 either
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII, so without U+2028
     for c in "<>&":
         text = text.replace(c, f"\\u{ord(c):04x}")
     return text

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llama_py_tools.graph.profile import ProfiledRun
 
 Overlay = dict[str, float]
-MANY = 256  # graphs of runs that are measured, which are all to be shown
+MANY = 256  # limit of graphs with measurements, which are all shown
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from ggml_py.tensor import FLAG_COMPUTE, Tensor
 from llama_py_tools.graph.layers import groups
 from llama_py_tools.graph.view.families import family
 
-MIN_BLOCK = 4  # computed nodes of a block; fewer belong to the one before
+MIN_BLOCK = 4  # minimum nodes of a block; fewer join the previous block
 MAX_BLOCK = 240  # nodes that are laid out at once
 
 
