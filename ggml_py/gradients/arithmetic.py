@@ -1,5 +1,5 @@
-"""Gradients of ggml_py/ops/arithmetic.py. A repeated operand gets the sum over its copies; ggml
-does that for ADD and MUL only. ADD1's scalar gets the sum; ggml takes the mean.
+"""Gradients of ggml_py/ops/arithmetic.py. A repeated operand gets the sum over its copies; ggml has
+this for ADD and MUL only. ADD1's scalar gets the sum; ggml takes the mean.
 """
 
 from __future__ import annotations

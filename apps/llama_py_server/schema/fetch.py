@@ -19,7 +19,7 @@ from llama_py_server.wire.work import Work, require
 log = logging.getLogger("llama_py")
 
 SECONDS = 10.0  # time limit for all downloads of a request
-MOST = 10 * 2**20  # maximum bytes of these downloads (llama-server: of each)
+MOST = 10 * 2**20  # maximum bytes of all downloads (llama-server: of each)
 N_TIMES = 4  # maximum redirects of a URL
 PIECE = 2**16
 FAILED = "Failed to download image"
@@ -28,7 +28,7 @@ FAILED = "Failed to download image"
 class Fetching:
     """Downloader of one request.
 
-    where  "public": internet only;  "any": all addresses;  "none": no downloads
+    where  "public": internet only;  "any": all addresses;  "none": disabled
     """
 
     def __init__(self, where: str) -> None:
