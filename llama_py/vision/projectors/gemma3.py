@@ -1,4 +1,4 @@
-"""Gemma 3's vision encoder: SigLIP with pooled patches (models/siglip.cpp)."""
+"""Gemma3's vision encoder: SigLIP with pooled patches (models/siglip.cpp)."""
 
 from __future__ import annotations
 

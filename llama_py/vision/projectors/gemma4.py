@@ -1,4 +1,4 @@
-"""Gemma 4's vision encoders: pooled patches with clamped products, or one matrix per patch
+"""Gemma4's vision encoders: pooled patches with clamped products, or one matrix per patch
 (models/gemma4v.cpp, gemma4uv.cpp)."""
 
 from __future__ import annotations

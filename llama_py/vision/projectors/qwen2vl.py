@@ -1,4 +1,4 @@
-"""Qwen2-VL's vision encoder (models/qwen2vl.cpp)."""
+"""Qwen2VL's vision encoder (models/qwen2vl.cpp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Qwen3-VL's vision encoder: learned positions, and tokens for later layers
+"""Qwen3VL's vision encoder: learned positions, and tokens for later layers
 (models/qwen3vl.cpp)."""
 
 from __future__ import annotations
