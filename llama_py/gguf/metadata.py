@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ggml_py.errors import GGUFError
 from llama_py.gguf.pages import let_go
 
-# Scalar types by their id in the file; the codes are those of struct and NumPy.
+# Scalar types by their id in the file; with the codes of struct and NumPy.
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _SCALARS = {kind: struct.Struct("<" + code) for kind, code in _CODES.items()}
 _BOOL, STRING, ARRAY = 7, 8, 9

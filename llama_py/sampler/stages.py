@@ -78,7 +78,7 @@ STAGES: Mapping[str, Callable[[Setup], Filter | None]] = {
     ),
     "temperature": _temperature,
     "infill": lambda s: infill(s.tokenizer("infill")),
-    ADAPTIVE: lambda s: None,  # a draw, which comes last
+    ADAPTIVE: lambda s: None,  # a draw, the last stage
 }
 
 

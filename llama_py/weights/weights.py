@@ -237,7 +237,7 @@ class Weights:
         self._all.skipped.update(name for name in found if name in self._all.infos)
 
     def skip_layers(self, layers: Iterable[int]) -> None:
-        """Skip all tensors of these layers, which are not needed now."""
+        """Skip all tensors of these layers; the graph does not use them."""
         prefixes = tuple(f"blk.{il}." for il in layers)
         names = (name for name in self._all.infos if name.startswith(prefixes))
         self._all.skipped.update(names)
@@ -361,7 +361,7 @@ class Weights:
         return self._all.where
 
     def release(self) -> None:
-        """Release all bytes."""
+        """Release the bytes of all weights."""
         for t in self.all:
             t.buffer = None
 

@@ -58,7 +58,7 @@ def cut(
         async with httpx.AsyncClient(transport=transport, base_url=LOCAL, timeout=WAIT) as asking:
             tasks = [asyncio.ensure_future(asking.post(path, json=body)) for body in bodies]
             busy = min(len(bodies), state.engine.n_slots)
-            while sum(slot.n_gen > 1 for slot in state.engine.slots()) < busy:
+            while sum(slot.n_gen > 4 for slot in state.engine.slots()) < busy:
                 await asyncio.sleep(0.01)
             cut_all()
             found = await asyncio.gather(*tasks)

@@ -34,7 +34,7 @@ KIND = ("general.type", "adapter"), ("adapter.type", "lora")
 ALPHA = "adapter.lora.alpha"
 INVOCATION = "adapter.alora.invocation_tokens"
 ENDS = (".lora_a", ".lora_b")
-TABLE = "token_embd.weight"  # rows are looked up, so its A is not transposed
+TABLE = "token_embd.weight"  # a row lookup: its A is not transposed
 UNREAD = "_norm.weight"  # norms from some converters; llama.cpp ignores them as well
 N_TOKENS = 8  # tokens of the products in checks of device support
 
@@ -78,7 +78,7 @@ class Adapter:
     """A loaded adapter (llama_adapter_lora).
 
     path, alpha         alpha 0: the scale does not depend on the rank
-    invocation_tokens   tokens from which an activated adapter (aLoRA) applies; else ()
+    invocation_tokens   tokens that start an activated adapter (aLoRA); else ()
     pairs               by the name of the weight or part
     task, prompt_prefix task and prompt prefix in the file, or ""
     """
