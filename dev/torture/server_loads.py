@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
+from dev.compare.load.client import watch_health
 from dev.compare.load.rude import LONG, Rude
 from dev.compare.load.servers import ours, running, server_process
 
@@ -75,7 +76,13 @@ def _shown(kind: str, args: argparse.Namespace) -> int:
         faults = load.faults
         faults += ["a traceback"] if "Traceback" in log.read_text(errors="replace") else []
     stopped = f"{load.stopped:.1f}"
-    columns = (kind, _times(load.health), _times(load.gaps), stopped, "; ".join(faults))
+    columns = (
+        kind,
+        _times(load.health),
+        _times(load.gaps),
+        stopped,
+        "; ".join(dict.fromkeys(faults)),
+    )
     print("|", " | ".join(columns), "|", flush=True)
     return bool(faults)
 
@@ -104,7 +111,10 @@ class Load:
                 attack.start()
                 await asyncio.sleep(2)  # time for that process to start
             self.until = time.monotonic() + self.args.seconds
-            await asyncio.gather(self._look(client), self._streams(client))
+            await asyncio.gather(
+                watch_health(client, self.until, EVERY, self.health, self.faults),
+                self._streams(client),
+            )
         start = time.monotonic()
         try:
             self.server.terminate()
@@ -117,19 +127,6 @@ class Load:
         if attack.pid is not None:
             attack.kill()
             attack.join()
-
-    async def _look(self, client: httpx.AsyncClient) -> None:
-        while time.monotonic() < self.until:
-            start = time.monotonic()
-            try:
-                status = (await client.get("/health")).status_code
-            except httpx.HTTPError as e:
-                status = f"{e!r}"
-            self.health.append(time.monotonic() - start)
-            if status != 200:
-                self.faults.append(f"/health: {status}")
-                return
-            await asyncio.sleep(EVERY)
 
     async def _streams(self, client: httpx.AsyncClient) -> None:
         try:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from dev.compare.load.client import ask
+from dev.compare.load.client import ask, watch_health
 from dev.compare.load.rude import Rude
 from dev.compare.load.servers import ours, running, server_process
 
@@ -74,7 +74,11 @@ class Soak:
             self.alone = sorted(alone)[2]
             clients = [self._good(client) for _ in range(self.args.good)]
             clients += [self._rude(i) for i in range(self.args.rude)]
-            await asyncio.gather(*clients, self._tell(client), self._look(client))
+            await asyncio.gather(
+                *clients,
+                self._tell(client),
+                watch_health(client, self.until, 0.05, self.health, self.faults),
+            )
             await self._end(client)
         return self.faults
 
@@ -94,19 +98,6 @@ class Soak:
             self.gaps += answer.between
             if answer.ids != self.expected:
                 self.faults.append(f"another answer: {answer.ids}, not {self.expected}")
-
-    async def _look(self, client: httpx.AsyncClient) -> None:
-        """Ask for /health all the time."""
-        while time.monotonic() < self.until:
-            start = time.monotonic()
-            try:
-                status = (await client.get("/health")).status_code
-            except httpx.HTTPError as e:
-                status = f"{e!r}"
-            self.health.append(time.monotonic() - start)
-            if status != 200:
-                self.faults.append(f"/health: {status}")
-            await asyncio.sleep(0.05)
 
     async def _rude(self, no: int) -> None:
         target = urlsplit(self.url)

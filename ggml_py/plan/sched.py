@@ -248,6 +248,7 @@ class Scheduler:
         causes: Causes | None = None,
     ) -> Layout:
         """Lay out a graph in splits.
+
         number   of the copies in a pipeline
         taps     settled: the graph is cut after each stop; its parts run one after the other
         causes   see Assignment"""

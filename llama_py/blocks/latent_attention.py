@@ -73,7 +73,8 @@ class LatentAttention:
         kq_scale: Callable[[GraphBuilder], float] | None = None,
         name: str = "",
     ) -> None:
-        """
+        """Declare the weights of the layer.
+
         turn      RoPE for dimensions of heads; None: no rotation
         kq_scale  factor of products of queries and keys, if it is not 1 / sqrt(d_k)
         name      name of the projected result

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class Metrics:
-    """
+    """Counters and times of an engine.
+
     n_steps, n_busy   steps; sum of their busy slots
     n_prompt, prompt_seconds   computed prompt tokens, and the time of their steps
     n_reused          cached prompt tokens

@@ -66,7 +66,8 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class ModelState:
-    """
+    """A loaded model with its engine and options.
+
     name, names   of the model: the first of its aliases, and all
     path          of the model's file
     """

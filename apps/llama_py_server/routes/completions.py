@@ -76,8 +76,10 @@ def _read(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
 
 def _check_repeated(state: ModelState, request: Request, delivery: Delivery, n: int) -> None:
     """Raise HTTPError if replies, each with its settings, become too large."""
+    if n == 1:
+        return
     size = len(dumps(all_settings(request, delivery, state)))
-    if n > 1 and n * size > MAX_REPEATED:
+    if n * size > MAX_REPEATED:
         why = f"each of {n} replies repeats settings of {size} bytes"
         raise HTTPError("request_too_large", f"'prompt': {why}; send fewer prompts at once")
 

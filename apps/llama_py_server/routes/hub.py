@@ -1,6 +1,5 @@
 """Routes for downloading and removing models of the Hub (server-models.cpp):
 
-
 POST /models {"model": "USER/MODEL:TYPE"}    start a download
 DELETE /models?model=USER/MODEL:TYPE         remove it from the Hub's cache
 GET /models/sse                              progress, and models loaded or unloaded

@@ -1,6 +1,5 @@
 """Routes of resumable streams:
 
-
     GET /v1/stream?conv_id=ID&from=BYTES    sent bytes, then new bytes
     DELETE /v1/stream?conv_id=ID            stop
     POST /v1/streams/lookup                 list the given conversations with a stream

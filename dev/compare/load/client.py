@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -74,3 +75,20 @@ def _note(answer: Answer, event: dict[str, Any]) -> None:
     if "timings" in event and event.get("stop"):
         answer.n_prompt = event.get("tokens_evaluated", 0)
         answer.n_cached = event["timings"].get("cache_n", 0)
+
+
+async def watch_health(
+    client: httpx.AsyncClient, until: float, every: float, times: list[float], faults: list[str]
+) -> None:
+    """Request /health up to a time of the monotonic clock; note the seconds of each request, and
+    each other response than 200 as a fault."""
+    while time.monotonic() < until:
+        start = time.monotonic()
+        try:
+            status: int | str = (await client.get("/health")).status_code
+        except httpx.HTTPError as e:
+            status = f"{e!r}"
+        times.append(time.monotonic() - start)
+        if status != 200:
+            faults.append(f"/health: {status}")
+        await asyncio.sleep(every)
