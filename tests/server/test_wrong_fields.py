@@ -109,6 +109,7 @@ def test_damaged_slot_files(client: TestClient, state: ModelState) -> None:
         (r"C:\Users\me\x.gguf: damaged", "x.gguf: damaged"),
         (r"\\host\share\x.gguf: damaged", "x.gguf: damaged"),
         ("n_ctx=/a/b", "n_ctx=b"),
+        ("no https://me:word@host/a.gguf?key=1 here", "no https://host/a.gguf here"),
         ("rope/yarn, 1 / 2, /slots, </think>, https://a/b/c", None),
     ],
 )
