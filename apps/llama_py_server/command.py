@@ -1,6 +1,6 @@
-"""llama-py-server: a model behind HTTP, with the interfaces of OpenAI, Anthropic and llama-server.
+"""llama-py-server: HTTP server with the APIs of OpenAI, Anthropic and llama-server.
 
-Without -m it is the demo model. docs/server.md has all paths.
+The default model is the bundled demo model. docs/server.md lists all paths.
 """
 
 from __future__ import annotations
@@ -65,8 +65,26 @@ CLOSING = 10.0  # seconds at the end for steps of abandoned answers
 _CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 
 
+COMMON = (
+    "-m -hf --models-dir --models-max -a --host --port --api-key -np -c -n -rea -mm",
+    "--embeddings --rerank --metrics --temp --top-k --top-p --min-p",
+    "-t -fa -ctk -ctv -dev -ngl -ncmoe --lora -md --spec-type --log-file -v",
+)
+EPILOG = """examples:
+  %(prog)s -m model.gguf -c 16384                # web page and API on port 8080
+  %(prog)s -hf user/model-GGUF:Q4_K_M -np 4      # Hub model, 4 parallel requests
+  %(prog)s --models-dir DIR --host 0.0.0.0 --api-key KEY   # several models, in a network
+"""
+
+
 def parser() -> OptionParser:
-    p = OptionParser("llama-py-server", usage="%(prog)s [-m FILE] [options]", description=__doc__)
+    p = OptionParser(
+        "llama-py-server",
+        COMMON,
+        usage="%(prog)s [-m FILE] [options]",
+        description=__doc__,
+        epilog=EPILOG,
+    )
     p.add(CommonParams, ModelsParams)
     p.add(FileParams, without=("model",))
     p.add(ListenParams, ServerParams)

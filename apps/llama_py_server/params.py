@@ -19,31 +19,36 @@ _POSITIVE = integers(1)
 class ListenParams(Params):
     """Addresses, keys and access rules of the server."""
 
+    group = "network"
+
     host: tuple[str, ...] = option(
         ("127.0.0.1",),
         "--host",
-        "addresses to listen on; one that ends in .sock is a unix socket",
+        "addresses to listen on; a name that ends in .sock is a Unix socket",
         parse=words,
         metavar="HOST,...",
     )
-    port: int = option(8080, "--port", "port to listen on (0: any)", check=integers(0, 65535))
+    port: int = option(
+        8080, "--port", "port to listen on (0: any free port)", check=integers(0, 65535)
+    )
     insecure: bool = option(
-        False, "--insecure", "other machines may ask without a key, which --host allows them"
+        False,
+        "--insecure",
+        "allow requests from other machines without an API key, if --host permits them",
     )
     check: bool = option(
-        False, "--check", "print what clients can do with these options, and end", env=""
+        False, "--check", "print the access of clients under the given options, and exit", env=""
     )
-    ui: bool = option(True, "--ui --webui", "the page at /", off="--no-ui --no-webui", env="UI")
+    ui: bool = option(
+        True, "--ui --webui", "serve the web page at /", off="--no-ui --no-webui", env="UI"
+    )
     api_prefix: str = option(
-        "",
-        "--api-prefix",
-        "what every path begins with, without a slash at the end",
-        metavar="PREFIX",
+        "", "--api-prefix", "prefix of all paths, without a slash at the end", metavar="PREFIX"
     )
     allowed_host: tuple[str, ...] = option(
         (),
         "--allowed-host",
-        "more names by which clients may ask for this server, such as a proxy's (*: any name)",
+        "additional host names in requests, such as a proxy's name (*: any name)",
         parse=words,
         many=True,
         metavar="NAME,...",
@@ -51,7 +56,7 @@ class ListenParams(Params):
     api_key: tuple[str, ...] = option(
         (),
         "--api-key",
-        "keys of which a client must have one",
+        "API keys to accept; requests without a valid key are refused",
         parse=words,
         many=True,
         env="/LLAMA_API_KEY",
@@ -61,87 +66,93 @@ class ListenParams(Params):
     api_key_file: str = option(
         "",
         "--api-key-file",
-        "a file with such keys, one a line",
+        "file with API keys, one per line",
         env="",
         metavar="FILE",
         secret=True,
     )
     ssl_key_file: str = option(
-        "", "--ssl-key-file", "for TLS: the private key, in PEM", metavar="FILE", secret=True
+        "", "--ssl-key-file", "TLS private key, in PEM format", metavar="FILE", secret=True
     )
     ssl_cert_file: str = option(
-        "", "--ssl-cert-file", "for TLS: the certificate, in PEM", metavar="FILE", secret=True
+        "", "--ssl-cert-file", "TLS certificate, in PEM format", metavar="FILE", secret=True
     )
     cors_origins: str = option(
         "*",
         "--cors-origins",
-        "web pages that may read answers, by commas; localhost: those of this machine",
+        "CORS: origins of web pages that may read responses; localhost: pages of this machine",
         metavar="ORIGINS",
     )
     cors_methods: str = option(
-        "GET, POST, DELETE, OPTIONS", "--cors-methods", "what they may do", metavar="METHODS"
+        "GET, POST, DELETE, OPTIONS",
+        "--cors-methods",
+        "CORS: methods that web pages may use",
+        metavar="METHODS",
     )
     cors_headers: str = option(
-        "*", "--cors-headers", "and the headers that they may send", metavar="HEADERS"
+        "*", "--cors-headers", "CORS: headers that web pages may send", metavar="HEADERS"
     )
     cors_credentials: bool = option(
         True,
         "--cors-credentials",
-        "pages of this machine, and those that --cors-origins names, may send cookies and keys",
+        "CORS: allow cookies and keys from pages of this machine and of the named --cors-origins",
         off="--no-cors-credentials",
     )
     timeout: int = option(
         3600,
         "-to --timeout",
-        "seconds after which an answer ends, with what there is of it",
+        "maximum seconds per response; after this time the response ends with the current text",
         check=integers(0),
     )
     timeout_read: int = option(
-        60, "--timeout-read", "seconds in which a request must have come", check=_POSITIVE
+        60, "--timeout-read", "maximum seconds to receive a request", check=_POSITIVE
     )
     timeout_stop: int = option(
         30,
         "--timeout-stop",
-        "seconds that answers have to end when the server is stopped",
+        "seconds for open responses to finish when the server stops",
         check=integers(0),
     )
     max_body: int = option(
-        64, "--max-body", "MiB that a request may have at most", check=_POSITIVE, metavar="MIB"
+        64, "--max-body", "maximum MiB per request", check=_POSITIVE, metavar="MIB"
     )
     max_bodies: int = option(
         0,
         "--max-bodies",
-        "MiB that all requests may have together (0: twice --max-body, a sixteenth of the memory"
-        " at most)",
+        "maximum MiB of all requests together (0: twice --max-body, up to a sixteenth of the RAM)",
         check=integers(0),
         metavar="MIB",
     )
     max_connections: int = option(
         1000,
         "--max-connections",
-        "connections and requests at once; beyond them idle connections are closed, and clients"
-        " without a key are told to come again",
+        "maximum connections and parallel requests; beyond this limit, idle connections are"
+        " closed and clients without a key are refused",
         check=_POSITIVE,
     )
     client_parallel: int = option(
         0,
         "--client-parallel",
-        "requests of one key (without keys: of one address) at a time (0: any number)",
+        "maximum parallel requests per API key, or per address without keys (0: no limit)",
         check=integers(0),
     )
     client_requests: int = option(
-        0, "--client-requests", "its requests a minute (0: any number)", check=integers(0)
+        0,
+        "--client-requests",
+        "maximum requests per minute and API key, or address without keys (0: no limit)",
+        check=integers(0),
     )
     client_tokens: int = option(
         0,
         "--client-tokens",
-        "its tokens a minute, of prompts and answers (0: any number)",
+        "maximum tokens of prompts and responses per minute and API key, or address without"
+        " keys (0: no limit)",
         check=integers(0),
     )
     sse_ping_interval: int = option(
         30,
         "--sse-ping-interval",
-        "seconds after which a stream that is silent gives a sign of life (-1: none)",
+        "seconds without output until a stream sends a keep-alive (-1: never)",
         check=integers(-1),
     )
 
@@ -163,82 +174,88 @@ _ALIASES = ValueRule("names without spaces", lambda names: all(n.strip() == n an
 class ServerParams(Params):
     """Options of the served API."""
 
+    group = "API"
+
     alias: tuple[str, ...] = option(
         (),
         "-a --alias",
-        "names of the model (default: its file's)",
+        "names of the model in the API (default: the file's name)",
         parse=words,
         many=True,
         check=_ALIASES,
         metavar="NAME,...",
     )
     tags: tuple[str, ...] = option(
-        (), "--tags", "words that /models has for it", parse=words, many=True, metavar="TAG,..."
+        (), "--tags", "tags of the model in /models", parse=words, many=True, metavar="TAG,..."
     )
     max_queue: int = option(
         256,
         "--max-queue",
-        "requests that wait at most; more are told to come again (503)",
+        "maximum number of waiting requests; more are refused with status 503",
         check=_POSITIVE,
     )
     cache_prompt: bool = option(
-        True,
-        "--cache-prompt",
-        "what is held of a prompt is not computed again",
-        off="--no-cache-prompt",
+        True, "--cache-prompt", "reuse cached prompt prefixes", off="--no-cache-prompt"
     )
     embedding: bool = option(
-        False, "--embedding --embeddings", "/embeddings gives vectors of texts", env="EMBEDDINGS"
+        False,
+        "--embedding --embeddings",
+        "serve embeddings of texts at /embeddings",
+        env="EMBEDDINGS",
     )
     reranking: bool = option(
         False,
         "--rerank --reranking",
-        "/rerank tells how well texts answer a query",
+        "serve relevance scores of documents at /rerank",
         env="RERANKING",
     )
     normalize: int = option(
         2,
         "--embd-normalize",
-        "embeddings are divided by their size: -1 not at all, 0 the largest"
-        " value becomes 32760, 1 the sum is 1, 2 the length is 1, N by the p-norm",
+        "normalization of embeddings; -1: off, 0: maximum 32760, 1: sum 1, 2: length 1, N:"
+        " p-norm 1",
         check=integers(-1),
         env="",
     )
     slots: bool = option(
         True,
         "--slots",
-        "/slots tells what the sequences do",
+        "serve the state of the slots at /slots",
         off="--no-slots",
         env="ENDPOINT_SLOTS",
     )
-    props: bool = option(False, "--props", "POST /props may change settings", env="ENDPOINT_PROPS")
+    props: bool = option(
+        False, "--props", "allow POST /props to change settings", env="ENDPOINT_PROPS"
+    )
     metrics: bool = option(
-        False, "--metrics", "/metrics tells numbers for Prometheus", env="ENDPOINT_METRICS"
+        False, "--metrics", "serve metrics for Prometheus at /metrics", env="ENDPOINT_METRICS"
     )
     slot_save_path: str = option(
-        "", "--slot-save-path", "folder to which /slots may save sequences", metavar="FOLDER"
+        "", "--slot-save-path", "folder for sequences that /slots saves", metavar="FOLDER"
     )
     spm_infill: bool = option(
         False,
         "--spm-infill",
-        "suffix, prefix, middle instead of prefix, suffix, middle, as some models prefer it",
+        "use the order suffix, prefix, middle for infill, instead of prefix, suffix, middle",
     )
     media_path: str = option(
         "",
         "--media-path",
-        "folder of whose files messages may name images, as file://NAME",
+        "folder with images that messages may name as file://NAME",
         metavar="FOLDER",
     )
     media_urls: str = option(
         "public",
         "--media-urls",
-        "from where images are fetched that messages name by http(s)"
-        " URLs: the internet, but nothing of this machine's own network (public); anywhere (any);"
-        " nowhere (none)",
+        "hosts of images that messages name by http(s) URLs: public addresses (public), all"
+        " addresses (any), or no addresses (none)",
         choices=("public", "any", "none"),
     )
     warmup: bool = option(
-        True, "--warmup", "compile and run before the first request", off="--no-warmup"
+        True,
+        "--warmup",
+        "compile kernels and run the model before the first request",
+        off="--no-warmup",
     )
 
 
@@ -249,8 +266,8 @@ class ModelsParams(Params):
     model: tuple[str, ...] = option(
         (),
         "-m --model",
-        "GGUF file, or a model's short name (default: the bundled demo model);"
-        " given several times, requests name the one that they want",
+        "GGUF file, or short name of a model (default: the bundled demo model); may be"
+        " repeated; requests then name their model",
         parse=lambda text: (text,),
         many=True,
         metavar="FILE",
@@ -258,47 +275,48 @@ class ModelsParams(Params):
     models_dir: str = option(
         "",
         "--models-dir",
-        "all models of this folder, or of folders in it, may be asked for by"
-        " the names of their files or folders",
+        "folder of models to serve, with subfolders, by the names of files or folders",
         metavar="FOLDER",
     )
     models_preset: str = option(
         "",
         "--models-preset",
-        "all models of this file, which has options of each: a section"
-        " [NAME], or [*] for all, with lines like `ctx-size = 4096`",
+        "file with models to serve and their options; a section [NAME], or [*] for all, with"
+        " lines such as `ctx-size = 4096`",
         metavar="FILE",
     )
-    models_cached: bool = option(False, "--models-cached", "all models that `llama-py list` shows")
+    models_cached: bool = option(
+        False, "--models-cached", "serve all models that `llama-py list` prints"
+    )
     models_max: int = option(
-        4, "--models-max", "models that are loaded at a time (0: any number)", check=integers(0)
+        4, "--models-max", "maximum number of loaded models (0: no limit)", check=integers(0)
     )
     models_memory: int = option(
         0,
         "--models-memory",
-        "MiB that they may take together (0: what is available when the server starts)",
+        "maximum MiB of all loaded models (0: the memory available when the server starts)",
         check=integers(0),
         metavar="MIB",
     )
     models_autoload: bool = option(
         True,
         "--models-autoload",
-        "a request loads the model that it names; off: /models/load does",
+        "load a model when a request names it; off: only /models/load loads models",
         off="--no-models-autoload",
     )
     models_manage: str = option(
         "here",
         "--models-manage",
-        "who may have models of the hub fetched to its cache and removed"
-        " from it, with --models-cached: clients of this machine and those with a key (here),"
-        " everybody, nobody",
+        "permission to download and remove models of the Hugging Face Hub, with"
+        " --models-cached: this machine and clients with a key (here), all clients (all), or no"
+        " client (none)",
         choices=("here", "all", "none"),
     )
     sleep_idle_seconds: int = option(
         -1,
         "--sleep-idle-seconds",
-        "a model that nobody used for so long leaves the memory, until"
-        " a request comes (-1: it stays)",
+        "idle seconds until a model is unloaded (-1: never); the next request loads the model"
+        " again",
         check=integers(-1),
     )
 
@@ -316,13 +334,13 @@ class TalkParams(ChatParams):
     jinja: bool = option(
         True,
         "--jinja",
-        "tools may be given; templates are Jinja texts in any case",
+        "accept tools in requests; templates are Jinja in any case",
         off="--no-jinja",
     )
     prefill_assistant: bool = option(
         True,
         "--prefill-assistant",
-        "where the last message is the assistant's, the answer goes on with it",
+        "continue the last message if it has the role assistant",
         off="--no-prefill-assistant",
     )
 
@@ -348,28 +366,27 @@ class ServedParams(ContextParams):
     n_seq_max: int = option(
         -1,
         "-np --parallel",
-        f"number of slots: requests that generate at the same time (-1:"
-        f" {N_SLOTS}, and each may use all of -c)",
+        f"number of slots for parallel requests (-1: {N_SLOTS} slots, each with up to all of -c)",
         env="N_PARALLEL",
         check=either(-1, integers(1, MAX_SEQ)),
     )
     kv_unified: bool = option(
         False,
         "-kvu --kv-unified",
-        "all slots share one KV cache of -c tokens; off: each slot has"
-        " -c divided by -np (default: on without -np)",
+        "share one KV cache of -c tokens between all slots (default: on without -np); off: -c"
+        " divided by -np per slot",
         off="-no-kvu --no-kv-unified",
     )
     pooling: str = option(
         "auto",
         "--pooling",
-        "how the rows of a text become one embedding (default: the model's)",
+        "pooling of hidden states for embeddings (auto: from the model)",
         choices=("auto", *POOLING),
     )
     attention: str = option(
         "auto",
         "--attention",
-        "whether tokens see those after them (default: the model's)",
+        "attention mask, causal or non-causal (auto: from the model)",
         choices=("auto", *ATTENTION),
         env="",
     )

@@ -35,33 +35,33 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command("llama_py_tools.generate.cli", "ask once, or talk: run [MODEL] [PROMPT]", True),
-    "chat": Command("llama_py_tools.generate.cli", "talk with a model: chat [MODEL]", True),
+    "run": Command(
+        "llama_py_tools.generate.cli", "answer a prompt, or chat: run [MODEL] [PROMPT]", True
+    ),
+    "chat": Command("llama_py_tools.generate.cli", "chat with a model: chat [MODEL]", True),
     "serve": Command(
-        "llama_py_server.command", "answer other programs: serve [MODEL]", True, "serve"
+        "llama_py_server.command", "serve a model over HTTP: serve [MODEL]", True, "serve"
     ),
-    "pull": Command(
-        "llama_py_tools.models.pull", "fetch models of the hub: pull USER/MODEL[:TYPE]"
-    ),
-    "list": Command("llama_py_tools.models.listing", "the models that have a short name"),
+    "pull": Command("llama_py_tools.models.pull", "download models: pull USER/MODEL[:TYPE]"),
+    "list": Command("llama_py_tools.models.listing", "list models by short name"),
     "bench": Command("llama_py_tools.bench.bench", "measure speed: bench [MODEL]", True),
     "perplexity": Command(
-        "llama_py_tools.measure.perplexity", "how well a model knows a text", True
+        "llama_py_tools.measure.perplexity", "measure how well a model predicts a text", True
     ),
-    "embedding": Command("llama_py_tools.measure.embedding", "vectors of texts", True),
+    "embedding": Command("llama_py_tools.measure.embedding", "compute embeddings of texts", True),
     "graph": Command(
         "llama_py_tools.graph", "dump, view, profile and compare graphs", ranks="plan"
     ),
-    "gguf": Command("llama_py_tools.gguf", "look into files, quantize, split and merge them"),
+    "gguf": Command("llama_py_tools.gguf", "inspect, quantize, split and merge GGUF files"),
     "imatrix": Command(
-        "llama_py_tools.measure.imatrix", "what matters to a model, for quantizing", True
+        "llama_py_tools.measure.imatrix", "compute an importance matrix for quantization", True
     ),
     "cvector-generator": Command(
         "llama_py_tools.measure.cvector_generator", "train control vectors", True
     ),
-    "debug": Command("llama_py_tools.measure.debug", "values of nodes", True),
-    "warmup": Command("llama_py_tools.kernels.warmup", "compile what a model needs", True),
-    "cache": Command("llama_py_tools.kernels.cache", "compiled kernels that are kept"),
+    "debug": Command("llama_py_tools.measure.debug", "print values of nodes", True),
+    "warmup": Command("llama_py_tools.kernels.warmup", "compile the kernels of a model", True),
+    "cache": Command("llama_py_tools.kernels.cache", "list or clear compiled kernels"),
     "test-backend-ops": Command("llama_py_tools.test_backend_ops"),
 }
 WORDS = {word: command for word, command in COMMANDS.items() if command.about}

@@ -15,14 +15,14 @@ from llama_py_tools.command import options
 from llama_py_tools.command.options import OptionParser
 from llama_py_tools.commands import WORDS
 
-EPILOG = """a MODEL is a file, a short name of one (llama-py list), or USER/MODEL[:TYPE] of the hub;
-without one it is the bundled demo model. A MODEL without a COMMAND is run. Each
+EPILOG = """MODEL is a GGUF file, a short name (llama-py list), or USER/MODEL[:TYPE] of the Hugging
+Face Hub (default: the bundled demo model). Without COMMAND, llama-py runs MODEL. Each
 command has its own --help.
 
 examples:
-  llama-py chat                                    a conversation with the demo model
-  llama-py run model.gguf "What is a sea?"         one question, one answer
-  llama-py pull user/model-GGUF:Q4_K_M             fetch a model of the hub
+  llama-py chat                                    # chat with the demo model
+  llama-py run model.gguf "What is a sea?"         # answer a prompt once
+  llama-py pull user/model-GGUF:Q4_K_M             # download a model
 """
 
 

@@ -39,26 +39,28 @@ class ModelParams(Params):
     """Options for loading a model: the arguments of `llama_py.load`."""
 
     call = "llama_py.load(path, {})"
+    group = "model"
 
     device: str | Device | Sequence[str | Device] = option(
         "cpu",
         "-dev --device",
-        "devices to run on, the last of several being the host; auto:"
-        " every GPU (see --list-devices)",
+        "devices to run on (auto: all GPUs); the last of several is the host; --list-devices"
+        " prints the names",
         parse=texts.device_names,
         metavar="NAME,...",
     )
     n_gpu_layers: int = option(
         -1,
         "-ngl --gpu-layers --n-gpu-layers",
-        "layers to keep on other devices than the host, from the output on (negative or all: all)",
+        "number of layers to offload from the host (all, or negative: all); counted from the"
+        " output",
         parse=texts.layer_count,
         metavar="N|all",
     )
     tensor_overrides: Mapping[str, str] = option(
         dict,
         "-ot --override-tensor",
-        "weights whose name matches go there",
+        "device for the weights that a regular expression matches; may be repeated",
         many=True,
         parse=texts.tensor_rules,
         metavar="REGEX=DEVICE,...",
@@ -66,50 +68,51 @@ class ModelParams(Params):
     n_cpu_moe: int = option(
         0,
         "-ncmoe --n-cpu-moe",
-        "layers, from the first, whose experts stay on the host",
+        "number of layers with expert weights on the host; counted from the first layer",
         check=integers(0),
     )
-    cpu_moe: bool = option(False, "-cmoe --cpu-moe", "the experts of all layers stay on the host")
+    cpu_moe: bool = option(
+        False, "-cmoe --cpu-moe", "keep the expert weights of all layers on the host"
+    )
     n_cpu_ffn: int = option(
         0,
         "-ncffn --n-cpu-ffn",
-        "layers, from the first, whose feed-forward networks without experts stay on the host",
+        "number of layers with dense FFN weights on the host; counted from the first layer",
         check=integers(0),
     )
     split_mode: str = option(
         "layer",
         "-sm --split-mode",
-        "how several devices share a model: whole layers, the rows of"
-        " matrices, or heads and hidden channels, whose partial sums are added (graph in"
-        " ik_llama.cpp, tensor in llama.cpp: both are the same); none: one device alone",
+        "division of the model among devices: whole layers (layer), rows of weight matrices"
+        " (row), heads and FFN dimensions (graph or tensor), or a single device (none)",
         choices=SPLIT_MODES,
     )
     parallel: str | Mapping[str, int] = option(
         "",
         "--parallel --model-parallel",
-        "how devices are divided, whatever the split mode: pp"
-        " stages of layers, in each of which tp devices share heads and hidden channels, and ep"
-        " have some of the experts",
+        "device counts for tensor (tp), pipeline (pp) and expert parallelism (ep); valid with"
+        " any --split-mode",
         metavar="tp=N,pp=N,ep=N",
     )
     main_gpu: int = option(
         0,
         "-mg --main-gpu",
-        "number of the device that is used (none), or that has what is not split (row, graph)",
+        "index of the only device (--split-mode none), or of the device for unsplit tensors"
+        " (row, graph)",
         check=integers(0),
     )
     tensor_split: Sequence[float] = option(
         (),
         "-ts --tensor-split",
-        "shares of the devices (default: by free memory)",
+        "proportions of the model per device, such as 3,1 (default: by free memory)",
         parse=texts.shares,
         metavar="N,N,...",
     )
-    load_mtp: bool = option(False, "", "also load the NextN layers")
+    load_mtp: bool = option(False, "", "also load the NextN (multi-token prediction) layers")
     kv_overrides: Mapping[str, bool | int | float | str] = option(
         dict,
         "--override-kv",
-        "other values of the file's metadata; a TYPE is int, float, bool or str",
+        "metadata values that replace the file's values; TYPE is int, float, bool or str",
         parse=texts.kv_overrides,
         check=SCALARS,
         many=True,
@@ -118,25 +121,25 @@ class ModelParams(Params):
     like: str = option(
         LLAMA_CPP,
         "--like",
-        "whose computation to follow where they differ: llama.cpp's graph, or"
-        " the code of the model's authors in transformers",
+        "reference to follow if both differ: llama.cpp's graph, or the model authors' code in"
+        " transformers",
         choices=LIKE,
     )
     use_mmap: bool = option(
         True,
         "--mmap",
-        "map the file; off: read all of it at the start, so that it may be changed"
-        " or cut short while the model is in use",
+        "map the model file into memory; off: read the whole file first, so that it may change"
+        " during use",
         off="--no-mmap",
     )
     use_mlock: bool = option(
-        False, "--mlock", "keep weights in memory: the system may not swap them out"
+        False, "--mlock", "lock the weights in RAM, so that the system cannot swap them out"
     )
     progress: Progress | bool | None = option(
         None,
         "",
-        "called as progress(done, total, what) while weights are read; None: kernels that"
-        " are compiled are shown on a terminal, False: nothing is",
+        "callback progress(done, total, label) during loading; None: show kernel compilation on"
+        " a terminal; False: show no progress",
     )
 
 
@@ -146,38 +149,43 @@ class ContextParams(Params):
 
     error = ContextError
     call = "model.context({})"
+    group = "context"
 
     n_ctx: int | None = option(
         None,
         "-c --ctx-size",
-        "context size in tokens, of all sequences together (default, or -c 0: the model's own)",
+        "context size in tokens (default, or -c 0: from the model); shared by all sequences",
         parse=texts.above_zero,
         check=integers(1),
     )
     n_batch: int = option(
-        2048, "-b --batch-size", "tokens of one logical batch", env="BATCH", check=integers(1)
+        2048, "-b --batch-size", "maximum tokens per logical batch", env="BATCH", check=integers(1)
     )
     n_ubatch: int = option(
-        512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH", check=integers(1)
+        512,
+        "-ub --ubatch-size",
+        "maximum tokens per physical batch",
+        env="UBATCH",
+        check=integers(1),
     )
     n_threads: int | None = option(
         None,
         "-t --threads",
-        "threads (default, or -t 0: one per core)",
+        "number of threads (default, or -t 0: one per core)",
         parse=texts.above_zero,
         check=integers(1, MAX_THREADS),
     )
     n_threads_batch: int | None = option(
         None,
         "-tb --threads-batch",
-        "threads for several tokens at once, as in prompts (default, or -tb 0: as -t)",
+        "number of threads for prompts and batches (default, or -tb 0: --threads)",
         parse=texts.above_zero,
         check=integers(1, MAX_THREADS),
     )
     flash_attn: bool | Literal["auto", "on", "off"] = option(
         "auto",
         "-fa --flash-attn",
-        "fused attention; auto: where the device can",
+        "flash attention (auto: if the device supports it)",
         choices=("auto", "on", "off", True, False),
         metavar="on|off|auto",
         parse=texts.on_off_auto,
@@ -185,41 +193,42 @@ class ContextParams(Params):
     type_k: str = option(
         "f16",
         "-ctk --cache-type-k",
-        f"type of the K cache: {', '.join(CACHE_TYPES)}",
+        f"data type of the K cache; known types: {', '.join(CACHE_TYPES)}",
         choices=CACHE_TYPES,
         metavar="TYPE",
     )
     type_v: str = option(
         "f16",
         "-ctv --cache-type-v",
-        "type of the V cache, one of the same",
+        "data type of the V cache; known types: see --cache-type-k",
         choices=CACHE_TYPES,
         metavar="TYPE",
     )
     offload_kqv: bool = option(
         True,
         "-kvo --kv-offload",
-        "keep the memory of a layer on its device; off: on the host"
-        " (split mode graph: keys and values only)",
+        "keep the KV cache or state of each layer on the layer's device; off: on the host (with"
+        " --split-mode graph: the KV cache only)",
         off="-nkvo --no-kv-offload",
     )
     swa_full: bool = option(
         False,
         "--swa-full",
-        "also layers that see a window of tokens keep all: a sequence can then"
-        " go on from any earlier token without a snapshot",
+        "use a full-size KV cache for sliding-window layers; sequences can then continue from"
+        " any earlier token without a checkpoint",
     )
     reduce_type: str = option(
         "f32",
         "-grt --graph-reduce-type",
-        "split mode graph: the type in which devices exchange partial sums of more than 32 tokens",
+        "data type of partial sums that devices exchange with --split-mode graph, for more than"
+        " 32 tokens",
         choices=REDUCE_TYPES,
     )
     forms: Mapping[str, str] = option(
         dict,
         "--form",
-        "how blocks are built that can be built in several ways; what is left open"
-        " is one op where the device can",
+        "variant of a type of block, such as delta_net=chunked (default: one fused op if the"
+        " device supports it)",
         parse=texts.forms,
         many=True,
         metavar="KIND=FORM,...",
@@ -227,131 +236,130 @@ class ContextParams(Params):
     rope_scaling: str | None = option(
         None,
         "--rope-scaling",
-        "how RoPE reaches behind the positions of the training (default: the model's own)",
+        "RoPE scaling method for positions beyond the training context (default: from the model)",
         choices=("none", "linear", "yarn"),
         env="ROPE_SCALING_TYPE",
     )
     rope_scale: float = option(
-        0.0,
-        "--rope-scale",
-        "RoPE: how many times as many positions (0: the model's own)",
-        check=BASE,
+        0.0, "--rope-scale", "RoPE: context scaling factor (0: from the model)", check=BASE
     )
     rope_freq_base: float = option(
-        0.0, "--rope-freq-base", "RoPE: base of the frequencies (0: the model's own)", check=BASE
+        0.0, "--rope-freq-base", "RoPE: base frequency (0: from the model)", check=BASE
     )
     rope_freq_scale: float = option(
         0.0,
         "--rope-freq-scale",
-        "RoPE: the inverse of --rope-scale (0: the model's own)",
+        "RoPE: frequency scaling factor, the inverse of --rope-scale (0: from the model)",
         check=BASE,
     )
     yarn_orig_ctx: int = option(
         0,
         "--yarn-orig-ctx",
-        "YaRN: context of the training (0: the model's own)",
+        "YaRN: context size of the training (0: from the model)",
         check=integers(0, 2**31 - 1),
     )
     yarn_ext_factor: float = option(
         -1.0,
         "--yarn-ext-factor",
-        "YaRN: how much is extrapolated (0: nothing, -1: as the model says)",
+        "YaRN: weight of extrapolation (0: interpolation only, -1: from the model)",
     )
     yarn_attn_factor: float = option(
         -1.0,
         "--yarn-attn-factor",
-        "factor of heads that RoPE turned, where nothing is extrapolated (-1: as the model says)",
+        "YaRN: scale of rotated queries and keys without extrapolation (-1: from the model)",
     )
     yarn_beta_slow: float = option(
         -1.0,
         "--yarn-beta-slow",
-        "YaRN: turns that are few, which are interpolated (-1: the model's, mostly 1)",
+        "YaRN: number of rotations below which dimensions are interpolated (-1: from the model,"
+        " usually 1)",
     )
     yarn_beta_fast: float = option(
         -1.0,
         "--yarn-beta-fast",
-        "YaRN: turns that are many, which stay (-1: the model's, mostly 32)",
+        "YaRN: number of rotations above which dimensions are unchanged (-1: from the model,"
+        " usually 32)",
     )
     cache_ram: int | None = option(
         None,
         "-cram --cache-ram",
-        "MiB of host memory for snapshots, and for the states of"
-        " sequences that are not in use (-1: no limit, 0: none is kept; default: 8192, but no more"
-        " than a quarter of the memory that is free when the context is made)",
+        "host memory in MiB for checkpoints and for states of idle sequences (-1: no limit, 0:"
+        " off, default: 8192, at most a quarter of the free memory)",
         parse=int,
         check=integers(-1),
     )
     ctx_checkpoints: int = option(
         32,
         "-ctxcp --ctx-checkpoints --swa-checkpoints",
-        "snapshots of a sequence, of states and attention windows, that are kept at most",
+        "maximum checkpoints per sequence, of recurrent states and sliding windows",
         env="CTX_CHECKPOINTS",
         check=integers(0),
     )
     checkpoint_min_step: int = option(
         512,
         "-cms --checkpoint-min-step",
-        "tokens between two of them, more in long prompts; there"
-        " are others where prompts end or part (0: only those)",
+        "minimum tokens between checkpoints, more in long prompts (0: only at ends and branches"
+        " of prompts)",
         env="CHECKPOINT_MIN_SPACING_NT",
         check=integers(0),
     )
     check: str | None = option(
         None,
         "--check",
-        "compute every node on this device too, and stop at the first that differs",
+        "compute every node on this device as well, and stop at the first difference",
         metavar="ref|cpu",
     )
 
-    n_seq_max: int = option(1, "", "how many sequences there may be", check=integers(1, MAX_SEQ))
+    n_seq_max: int = option(1, "", "maximum number of sequences", check=integers(1, MAX_SEQ))
     n_rs_seq: int = option(
         0,
         "",
-        "tokens of its last ubatch that a sequence of a model with recurrent states can be"
-        " taken back; their states are kept",
+        "tokens of the last ubatch that a sequence with recurrent states can roll back",
         check=integers(0),
     )
     rs_ram: int = option(
         2048,
         "--rs-ram",
-        "MiB that kept states of earlier tokens may take, of all sequences"
-        " together: beyond it fewer are kept (0: no limit)",
+        "memory in MiB for earlier recurrent states of all sequences (0: no limit); beyond the"
+        " limit fewer states are stored",
         metavar="MIB",
         check=integers(0),
     )
     kv_unified: bool = option(
         False,
         "",
-        "sequences share all cells, instead of each having its own part; without flash"
-        " attention a NaN in one then reaches the others, for hidden cells are weighted by 0",
+        "share all KV cells between sequences, instead of an equal part per sequence; without"
+        " flash attention, a NaN of one sequence then reaches the others",
     )
     embeddings: bool = option(
-        False, "", "also keep the last hidden state of each token, in `Context.embd`"
+        False, "", "also store the last hidden state of each token, in `Context.embd`"
     )
     pooling: str = option(
         "auto",
         "",
-        "how a sequence's rows become one; auto: as the model says",
+        "pooling of a sequence's hidden states (auto: from the model)",
         choices=("auto", *POOLING),
     )
     attention: str = option(
         "auto",
         "",
-        "whether tokens see those after them; auto: as the model says",
+        "attention mask, causal or non-causal (auto: from the model)",
         choices=("auto", *ATTENTION),
     )
-    mtp: bool = option(False, "", "run a NextN layer instead of the trunk")
-    nextn_layer: int = option(0, "", "which of them, the first being 0", check=integers(0))
-    target: Any = option(None, "", "of a model that can only draft: the context that it drafts for")
-    fuse: bool = option(True, "", "let the device run several nodes as one")
+    mtp: bool = option(
+        False, "", "run a NextN (multi-token prediction) layer instead of the main model"
+    )
+    nextn_layer: int = option(0, "", "index of the NextN layer to run", check=integers(0))
+    target: Any = option(None, "", "context of the target model, for draft-only models")
+    fuse: bool = option(True, "", "allow the device to fuse several nodes into one kernel")
     progress: Progress | bool | None = option(
         None,
         "",
-        "called as progress(done, total, what) while kernels are compiled; None: that is"
-        " shown on a terminal, False: it is not",
+        "callback progress(done, total, label) during kernel compilation; None: show progress"
+        " on a terminal; False: show no progress",
     )
     watch: Callable[[Tensor], None] | None = option(
-        None, "", "called with every node's tensor once its value is there; slow, nothing is fused"
+        None, "", "callback with the tensor of every computed node; slow, disables fused kernels"
     )
 
 
@@ -359,53 +367,60 @@ class ContextParams(Params):
 class GenerateParams(SpeculativeParams):
     """Options for the end of a response, its text and drafting: arguments of `stream`."""
 
+    group = "generation"
+
     max_tokens: int = option(
         -1,
         "-n --predict --n-predict",
-        "tokens to generate (-1: to the end, or a full context)",
+        "maximum tokens to generate (-1: no limit); the end of the response or context also"
+        " ends generation",
         check=integers(-2),  # llama.cpp's -2 is the same
     )
     stop: Sequence[str] = option(
         (),
         "-r --reverse-prompt",
-        "stop at this text; may be repeated",
+        "stop generation at this text; may be repeated",
         metavar="TEXT",
         parse=texts.once,
         many=True,
     )
-    special: bool = option(False, "-sp --special", "show special tokens")
-    preserved_tokens: Sequence[int] = option((), "", "special tokens that are shown in any case")
+    special: bool = option(False, "-sp --special", "print special tokens")
+    preserved_tokens: Sequence[int] = option((), "", "special tokens that are always printed")
     context_shift: bool = option(
         False,
         "--context-shift",
-        "let a full context go on: half of what comes after the kept tokens leaves",
+        "when the context is full, discard half of the tokens after the first --keep and continue",
         off="--no-context-shift",
     )
     n_keep: int = option(
         0,
         "--keep",
-        "tokens at the beginning that a context shift keeps (-1: the prompt)",
+        "tokens at the start of the prompt that a context shift keeps (-1: the whole prompt)",
         check=integers(-1),
     )
-    sampler: Chooser | None = option(None, "", "what chooses tokens (None: the most likely)")
+    sampler: Chooser | None = option(
+        None, "", "sampler that chooses each token (None: the most likely token)"
+    )
     thinking: Thinking | None = option(
         None,
         "",
-        "the tags around the thoughts that an answer begins with: a sampler's constraint"
-        " holds for what follows them",
+        "delimiters of the reasoning at the start of a response; a sampler's constraint begins"
+        " after the reasoning",
     )
     logits_processors: Sequence[LogitsProcessor] = option(
-        (), "", "called in turn with the tokens so far and the logits [n_vocab]; give new logits"
+        (),
+        "",
+        "functions that map the tokens and their next logits [n_vocab] to new logits, in order",
     )
     logprobs: int | None = option(
         None,
         "",
-        "also give each token's log probability, and those of so many most likely ones",
+        "return log probabilities of each token and of the n most likely tokens",
         check=integers(0),
     )
-    seq_id: int = option(0, "", "which sequence of the context goes on", check=integers(0))
+    seq_id: int = option(0, "", "sequence of the context to continue", check=integers(0))
     before: Sequence[int] = option(
-        (), "", "what came before the prompt, for the sampler and the logits processors"
+        (), "", "tokens before the prompt, for the sampler and the logits processors"
     )
 
 

@@ -22,30 +22,30 @@ class DiffusionParams(Params):
     steps: int | None = option(
         None,
         "--diffusion-steps",
-        f"how often the text is read (default: {STEPS})",
+        f"number of denoising steps (default: {STEPS})",
         check=integers(1),
         env="",
     )
     eps: float = option(
         0.0,
         "--diffusion-eps",
-        "unmask all over the text, with this much of the time left at the"
-        f" end (default: {EPS:g}, unless there are blocks)",
+        f"smallest timestep of a schedule over the whole text (default: {EPS:g} without"
+        " --diffusion-block-length)",
         check=numbers(0, 1),
         env="",
     )
     block_length: int = option(
         0,
         "--diffusion-block-length",
-        "unmask block by block of so many tokens instead",
+        "tokens per block, for unmasking block by block (0: the whole text)",
         check=integers(0),
         env="",
     )
     algorithm: int = option(
         4,
         "--diffusion-algorithm",
-        "which tokens are unmasked first: 0 any; of those that were"
-        " drawn 1 by entropy, 2 by how far the next is behind, 3 any, 4 by probability",
+        "order of unmasking; 0: any masked token; drawn tokens: 1: lowest entropy, 2: largest"
+        " margin to the second, 3: any, 4: highest probability",
         check=integers(0, len(ALGORITHMS) - 1),
         metavar="0..4",
         env="",
@@ -53,14 +53,14 @@ class DiffusionParams(Params):
     alg_temp: float = option(
         0.0,
         "--diffusion-alg-temp",
-        "choose them by chance, the more the higher",
+        "randomness of the order of unmasking (0: off)",
         check=numbers(0),
         env="",
     )
     cfg_scale: float = option(
         0.0,
         "--diffusion-cfg-scale",
-        "away from what would be written without the prompt",
+        "scale of classifier-free guidance, away from the text without the prompt (0: off)",
         check=numbers(0),
         env="",
     )
@@ -72,7 +72,7 @@ class DiffusionParams(Params):
         metavar="0|1",
         env="",
     )
-    visual: bool = option(False, "--diffusion-visual", "show the text after each step", env="")
+    visual: bool = option(False, "--diffusion-visual", "print the text after each step", env="")
 
     @property
     def wanted(self) -> bool:

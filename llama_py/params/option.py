@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True, kw_only=True)
     class ContextParams(Params):
-        n_ubatch: int = option(512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH")
+        n_ubatch: int = option(512, "-ub --ubatch-size", "maximum tokens per ubatch", env="UBATCH")
 
 `ContextParams(n_ubatch="all")` raises, and commands take `-ub N`, `--ubatch-size N` and
 LLAMA_ARG_UBATCH=N (llama_py_tools.command.options). This module does not import NumPy or a backend,
@@ -31,6 +31,8 @@ class Option:
     """Declaration of an option, without name, type and default.
 
     flags    empty: only for Python; a flag without a dash: a positional argument
+    help     a noun phrase or an imperative, with special values in parentheses; details follow a
+             `; `, which the help of common options and shell completion omit
     env      environment variable, or ""
     check    rule for the value, unless it is the default
     parse    text -> value; raises ValueError with the problem
@@ -120,10 +122,17 @@ class Params:
     """Base class of options: values are checked as declared, with errors of a class.
 
     call   the function that takes these options, for errors about options of other functions
+    group  title of the options in the help of commands; default: from the name of the class
     """
 
     error: ClassVar[type[GGMLError]] = ModelError
     call: ClassVar[str] = ""
+    group: ClassVar[str] = ""
+
+    @classmethod
+    def group_name(cls) -> str:
+        """Return the title of the options in the help of commands."""
+        return cls.group or cls.__name__.removesuffix("Params").lower()
 
     def __init_subclass__(cls) -> None:
         """Add the help lines to the docstring of the class."""

@@ -89,14 +89,15 @@ def _breakers(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingParams(Params):
-    """Options for choosing the next token: settings of `Sampler`; llama.cpp's names and
-    defaults."""
+    """Options for choosing the next token, with llama.cpp's names and defaults."""
+
+    group = "sampling"
 
     samplers: str | Sequence[str] = option(
         ";".join(_DEFAULT),
         "--samplers",
-        "what chooses, in this order, with ; between: one may be"
-        " there again or not at all, and infill and adaptive_p may be added",
+        "samplers to apply, in this order; names may be repeated or omitted, and infill and"
+        " adaptive_p may be added",
         parse=lambda text: tuple(_words(text)),
         check=_NAMED,
         metavar="NAME;...",
@@ -104,95 +105,114 @@ class SamplingParams(Params):
     sampler_seq: str = option(
         "",
         "--sampler-seq --sampling-seq",
-        "the same by characters, instead of --samplers; of"
-        f" the default: {''.join(_DEFAULT.values())}, i: infill, a: adaptive_p",
+        "samplers to apply as characters, instead of --samplers; default chain:"
+        f" {''.join(_DEFAULT.values())}, infill: i, adaptive_p: a",
         check=_CHARACTERS,
         metavar="SEQUENCE",
     )
     seed: int = option(
-        -1, "-s --seed", "random seed (-1: a new one each time)", check=integers(-1, 2**32 - 1)
+        -1, "-s --seed", "random seed (-1: a new seed for each run)", check=integers(-1, 2**32 - 1)
     )
     ignore_eos: bool = option(
-        False, "--ignore-eos", "do not stop where the model would: no token that ends is chosen"
+        False, "--ignore-eos", "never choose an end token, so that generation continues"
     )
     min_keep: int = option(
-        0, "", "candidates that typ_p, top_p, min_p and xtc leave at least", check=integers(0)
+        0, "", "minimum number of candidates after typ_p, top_p, min_p and xtc", check=integers(0)
     )
-    temp: float = option(0.8, "--temp --temperature", "temperature (0: always the most likely)")
+    temp: float = option(
+        0.8, "--temp --temperature", "temperature (0: always the most likely token)"
+    )
     dynatemp_range: float = option(
         0.0,
         "--dynatemp-range",
-        "dynamic temperature: up to so much below and above, as certain or"
-        " uncertain as the model is (0: off)",
+        "dynamic temperature: maximum distance from --temp, controlled by entropy (0: off)",
         check=numbers(0),
     )
     dynatemp_exp: float = option(
-        1.0, "--dynatemp-exp", "power of the share of the largest entropy there", check=numbers(0)
+        1.0,
+        "--dynatemp-exp",
+        "dynamic temperature: exponent of the normalized entropy",
+        check=numbers(0),
     )
     top_k: int = option(40, "--top-k", "keep the k most likely tokens (0: all)")
     top_p: float = option(
-        0.95, "--top-p", "keep the most likely of total probability p (1: all)", check=_UNIT
+        0.95,
+        "--top-p",
+        "keep the most likely tokens up to total probability p (1: all)",
+        check=_UNIT,
     )
     min_p: float = option(
         0.05,
         "--min-p",
-        "drop tokens less likely than p times the most likely (0: none)",
+        "drop tokens less likely than p times the most likely (0: off)",
         check=_UNIT,
     )
     typical_p: float = option(
         1.0,
         "--typical --typical-p",
-        "locally typical sampling, total probability (1: off)",
+        "locally typical sampling up to total probability p (1: off)",
         check=_UNIT,
     )
     top_n_sigma: float = option(
         -1.0,
         "--top-nsigma --top-n-sigma",
-        "drop logits more than n standard deviations below the largest (-1: none)",
+        "drop logits more than n standard deviations below the maximum (-1: off)",
     )
     xtc_probability: float = option(
-        0.0, "--xtc-probability", "chance to leave out the top choices (0: off)", check=_UNIT
+        0.0,
+        "--xtc-probability",
+        "XTC: probability of removing the top choices (0: off)",
+        check=_UNIT,
     )
     xtc_threshold: float = option(
-        0.1, "--xtc-threshold", "probability that makes a top choice (above 0.5: off)", check=_UNIT
+        0.1,
+        "--xtc-threshold",
+        "XTC: minimum probability of a top choice (above 0.5: off)",
+        check=_UNIT,
     )
     repeat_last_n: int = option(
         64,
         "--repeat-last-n",
-        "how many last tokens are penalized (0: none)",
+        "number of last tokens to penalize (0: off)",
         check=integers(0, 2**31 - 1),
     )
     repeat_penalty: float = option(
-        1.0, "--repeat-penalty", "factor on repeated tokens (1: off)", check=numbers(1e-38)
+        1.0, "--repeat-penalty", "penalty factor for repeated tokens (1: off)", check=numbers(1e-38)
     )
     presence_penalty: float = option(
-        0.0, "--presence-penalty", "subtracted once from repeated tokens (0: off)"
+        0.0, "--presence-penalty", "penalty subtracted once from repeated tokens (0: off)"
     )
     frequency_penalty: float = option(
-        0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)"
+        0.0,
+        "--frequency-penalty",
+        "penalty subtracted from repeated tokens once per repetition (0: off)",
     )
     dry_multiplier: float = option(
         0.0,
         "--dry-multiplier",
-        "DRY: what a token loses that repeats allowed-length tokens (0: off)",
+        "DRY: penalty of a token that continues a repetition of --dry-allowed-length tokens (0:"
+        " off)",
     )
     dry_base: float = option(
-        1.75, "--dry-base", "DRY: factor for each token more", check=numbers(1)
+        1.75, "--dry-base", "DRY: penalty factor per additional repeated token", check=numbers(1)
     )
     dry_allowed_length: int = option(
-        2, "--dry-allowed-length", "DRY: tokens that may be repeated", check=integers(0, 2**31 - 1)
+        2,
+        "--dry-allowed-length",
+        "DRY: length of repetitions without penalty",
+        check=integers(0, 2**31 - 1),
     )
     dry_penalty_last_n: int = option(
         64,
         "--dry-penalty-last-n",
-        "DRY: how many last tokens are looked at (0: off)",
+        "DRY: number of last tokens to search for repetitions (0: off)",
         check=integers(0, 2**31 - 1),
     )
     dry_sequence_breakers: Sequence[str] = option(
         ("\n", ":", '"', "*"),
         "--dry-sequence-breaker",
-        "DRY: no repetition reaches back over this"
-        " text; may be repeated, and takes the place of the default (none: there are none)",
+        "DRY: text that ends repetitions (none: no breakers); may be repeated, replaces the"
+        " default breakers",
         parse=_breakers,
         many=True,
         check=_TEXTS,
@@ -201,32 +221,32 @@ class SamplingParams(Params):
     adaptive_target: float = option(
         -1.0,
         "--adaptive-target",
-        "adaptive_p: the probability of tokens that are wanted (negative: off)",
+        "adaptive_p: target probability of chosen tokens (negative: off)",
         check=numbers(-math.inf, 1),
     )
     adaptive_decay: float = option(
-        0.9, "--adaptive-decay", "adaptive_p: how slowly it adapts", check=numbers(0, 0.99)
+        0.9,
+        "--adaptive-decay",
+        "adaptive_p: decay of the average of past probabilities; larger values adapt more slowly",
+        check=numbers(0, 0.99),
     )
     mirostat: int = option(
         0,
         "--mirostat",
-        "Mirostat 1 or 2, with nothing but the temperature before it (0: off)",
+        "Mirostat version 1 or 2 (0: off); replaces all other samplers except temperature",
         check=integers(0, 2),
     )
     mirostat_lr: float = option(
         0.1, "--mirostat-lr", "Mirostat: learning rate eta", check=numbers(0, 1e6)
     )
     mirostat_ent: float = option(
-        5.0,
-        "--mirostat-ent",
-        "Mirostat: the surprise tau that is wanted, in bits",
-        check=numbers(0, 1e6),
+        5.0, "--mirostat-ent", "Mirostat: target surprise tau, in bits", check=numbers(0, 1e6)
     )
     logit_bias: Mapping[int | str, float] = option(
         dict,
         "-l --logit-bias",
-        "added to a token's logit, as 15043+1 or 15043-1, or to those of"
-        " all tokens of a text, as Hello-1",
+        "bias for the logit of a token (15043+1, 15043-1) or of all tokens of a text (Hello-1);"
+        " may be repeated",
         metavar="TOKEN+N|TEXT+N",
         parse=texts.logit_bias,
         many=True,
@@ -236,30 +256,25 @@ class SamplingParams(Params):
     grammar: str = option(
         "",
         "--grammar",
-        "what an answer must be, in llama.cpp's GBNF (or Lark, if it begins with %llguidance)",
+        "grammar of the response, in llama.cpp's GBNF (or in Lark, if it starts with %llguidance)",
         metavar="GBNF",
     )
     grammar_file: str | PathLike[str] = option(
         "",
         "--grammar-file",
-        "the same, from a file (of Lark, if its name ends in .lark)",
+        "file with the grammar of the response, in GBNF (or in Lark, if the name ends with .lark)",
         metavar="FILE",
     )
     json_schema: str | bool | Mapping[str, Any] = option(
-        "",
-        "-j --json-schema",
-        "an answer must be JSON of this schema; {}: any JSON",
-        metavar="SCHEMA",
+        "", "-j --json-schema", "JSON schema of the response ({}: any JSON)", metavar="SCHEMA"
     )
     json_schema_file: str | PathLike[str] = option(
-        "", "-jf --json-schema-file", "the same, from a file", metavar="FILE"
+        "", "-jf --json-schema-file", "file with the JSON schema of the response", metavar="FILE"
     )
     regex: str = option(
-        "", "--regex", "an answer must be what this regular expression takes", metavar="REGEX"
+        "", "--regex", "regular expression that the whole response must match", metavar="REGEX"
     )
-    lark: str = option(
-        "", "--lark", "an answer must be what this Lark grammar takes", metavar="LARK"
-    )
+    lark: str = option("", "--lark", "Lark grammar of the response", metavar="LARK")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,12 +31,14 @@ _TYPES = ValueRule(f"of {NONE}, {', '.join(DRAFTERS)}", _are_types, words=(NONE,
 
 @dataclass(frozen=True, kw_only=True)
 class SpeculativeParams(Params):
-    """Options of drafting: the arguments of `Speculator`; llama.cpp's names and defaults."""
+    """Options of drafting: arguments of `Speculator`, with llama.cpp's names and defaults."""
+
+    group = "speculative decoding"
 
     spec_type: str | Sequence[str] = option(
         (),
         "--spec-type",
-        f"draft by these, the first that has a guess: {', '.join(DRAFTERS)}",
+        f"draft methods in order of preference; known methods: {', '.join(DRAFTERS)}",
         parse=texts.words,
         many=True,
         check=_TYPES,
@@ -45,16 +47,15 @@ class SpeculativeParams(Params):
     model_draft: Any = option(
         None,
         "-md --model-draft --spec-draft-model",
-        "GGUF file (in Python also a loaded model)"
-        " that drafts: a smaller model, NextN layers, or what was trained to draft for the model;"
-        " which of the last two it is, it says itself",
+        "GGUF file of a draft model; a smaller model, NextN layers, or layers trained to draft"
+        " for the model; the file's metadata selects the method (Python: or a loaded model)",
         env="MODEL_DRAFT",
         metavar="FILE",
     )
     spec_draft_type_k: str | None = option(
         None,
         "--spec-draft-type-k -ctkd --cache-type-k-draft",
-        "type of the K cache of a model that drafts (default: as -ctk)",
+        "data type of the draft model's K cache (default: --cache-type-k)",
         choices=CACHE_TYPES,
         metavar="TYPE",
         env="SPEC_DRAFT_CACHE_TYPE_K",
@@ -62,80 +63,89 @@ class SpeculativeParams(Params):
     spec_draft_type_v: str | None = option(
         None,
         "--spec-draft-type-v -ctvd --cache-type-v-draft",
-        "type of its V cache (default: as -ctv)",
+        "data type of the draft model's V cache (default: --cache-type-v)",
         choices=CACHE_TYPES,
         metavar="TYPE",
         env="SPEC_DRAFT_CACHE_TYPE_V",
     )
     spec_draft_n_max: int = option(
-        3, "--spec-draft-n-max", "tokens that a model drafts at most", check=integers(1, 256)
+        3, "--spec-draft-n-max", "maximum tokens per draft of a model", check=integers(1, 256)
     )
     spec_draft_n_min: int = option(
-        0, "--spec-draft-n-min", "do without a model's draft of fewer tokens", check=integers(0)
+        0,
+        "--spec-draft-n-min",
+        "minimum tokens per draft of a model; shorter drafts are discarded",
+        check=integers(0),
     )
     spec_draft_p_min: float = option(
         0.0,
         "--spec-draft-p-min",
-        "a model's draft ends before a token less likely than this",
+        "minimum probability of a model's draft token; the draft ends before a less likely token",
         check=numbers(0, 1),
     )
     spec_draft_vocab: int = option(
         32768,
         "--spec-draft-vocab",
-        "a model drafts only so many tokens: the first of the"
-        " vocabulary, which are the frequent ones, and those of the text; 0: all of them",
+        "vocabulary size of draft models (0: all tokens); the first, most frequent tokens, plus"
+        " the tokens of the text",
         check=integers(0),
     )
     spec_draft_adaptive: bool = option(
         True,
         "--spec-draft-adaptive",
-        "draft fewer tokens where few were accepted lately",
+        "shorten drafts while few draft tokens are accepted",
         off="--no-spec-draft-adaptive",
     )
     spec_ngram_simple_size_n: int = option(
-        12,
-        "--spec-ngram-simple-size-n",
-        "ngram-simple: last tokens that are looked up",
-        check=_COUNT,
+        12, "--spec-ngram-simple-size-n", "ngram-simple: tokens per n-gram to look up", check=_COUNT
     )
     spec_ngram_simple_size_m: int = option(
-        48, "--spec-ngram-simple-size-m", "ngram-simple: tokens to draft", check=_COUNT
+        48, "--spec-ngram-simple-size-m", "ngram-simple: tokens per draft", check=_COUNT
     )
     spec_ngram_map_k_size_n: int = option(
-        12, "--spec-ngram-map-k-size-n", "ngram-map-k: last tokens that are looked up", check=_COUNT
+        12, "--spec-ngram-map-k-size-n", "ngram-map-k: tokens per n-gram to look up", check=_COUNT
     )
     spec_ngram_map_k_size_m: int = option(
-        48, "--spec-ngram-map-k-size-m", "ngram-map-k: tokens to draft", check=_COUNT
+        48, "--spec-ngram-map-k-size-m", "ngram-map-k: tokens per draft", check=_COUNT
     )
     spec_ngram_map_k4v_size_n: int = option(
         12,
         "--spec-ngram-map-k4v-size-n",
-        "ngram-map-k4v: last tokens that are looked up",
+        "ngram-map-k4v: tokens per n-gram to look up",
         check=_COUNT,
     )
     spec_ngram_map_k4v_size_m: int = option(
-        48, "--spec-ngram-map-k4v-size-m", "ngram-map-k4v: tokens to draft", check=_COUNT
+        48, "--spec-ngram-map-k4v-size-m", "ngram-map-k4v: tokens per draft", check=_COUNT
     )
     spec_ngram_map_k4v_min_hits: int = option(
         1,
         "--spec-ngram-map-k4v-min-hits",
-        "ngram-map-k4v: do without what was looked up less often",
+        "ngram-map-k4v: minimum occurrences of an n-gram",
         check=_COUNT,
     )
     spec_ngram_mod_n_match: int = option(
-        24, "--spec-ngram-mod-n-match", "ngram-mod: last tokens that are looked up", check=_COUNT
+        24, "--spec-ngram-mod-n-match", "ngram-mod: tokens per n-gram to look up", check=_COUNT
     )
     spec_ngram_mod_n_max: int = option(
-        64, "--spec-ngram-mod-n-max", "ngram-mod: tokens to draft", check=_COUNT
+        64, "--spec-ngram-mod-n-max", "ngram-mod: maximum tokens per draft", check=_COUNT
     )
     spec_ngram_mod_n_min: int = option(
-        48, "--spec-ngram-mod-n-min", "ngram-mod: do without a draft of fewer", check=integers(0)
+        48,
+        "--spec-ngram-mod-n-min",
+        "ngram-mod: minimum tokens per draft; shorter drafts are discarded",
+        check=integers(0),
     )
     lookup_cache_static: str = option(
-        "", "-lcs --lookup-cache-static", "ngram-cache: counts of a corpus", metavar="FILE"
+        "",
+        "-lcs --lookup-cache-static",
+        "ngram-cache: file with n-gram counts of a corpus",
+        metavar="FILE",
     )
     lookup_cache_dynamic: str = option(
-        "", "-lcd --lookup-cache-dynamic", "ngram-cache: counts of earlier answers", metavar="FILE"
+        "",
+        "-lcd --lookup-cache-dynamic",
+        "ngram-cache: file with n-gram counts of earlier responses",
+        metavar="FILE",
     )
 
     @property

@@ -201,8 +201,8 @@ def test_help(monkeypatch: pytest.MonkeyPatch) -> None:
     parser.add(Options, without=("texts", "ids"))
     shown = " ".join(parser.format_help().split())
     assert "options: here|there a place (default: here)" in shown
-    assert "-n N, --number N a number, 100% (default: 3) [LLAMA_ARG_NUMBER]" in shown
-    assert "--on a switch [LLAMA_ARG_ON] -no, --off the opposite of --on" in shown
+    assert "-n, --number N a number, 100% (default: 3) [LLAMA_ARG_NUMBER]" in shown
+    assert "--on a switch [LLAMA_ARG_ON] -no, --off disable --on" in shown
     assert shown.endswith("--some N without a variable")
     assert [f.name for _, f, _ in parser.added] == ["where", "n", "on", "some"]
 
@@ -225,7 +225,9 @@ def test_a_flag_is_a_whole_word(capsys: pytest.CaptureFixture[str]) -> None:
         capsys, Options, "--nubmer", "2"
     )
     assert "did you mean --number?" in usage_error(capsys, Options, "-number", "2")
-    assert "unknown option --zzz; --help lists all" in usage_error(capsys, Options, "--zzz")
+    assert "unknown option --zzz; --help all lists the options" in usage_error(
+        capsys, Options, "--zzz"
+    )
 
 
 def test_the_word_behind_a_flag_is_its_value(capsys: pytest.CaptureFixture[str]) -> None:

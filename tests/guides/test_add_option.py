@@ -89,9 +89,9 @@ def start(tree: Path, command: str, *args: str, **variables: str) -> tuple[int, 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_have_it(tree: Path, command: str) -> None:
-    code, told = start(tree, command, "--help")
+    code, told = start(tree, command, "--help", "all")
     assert code == 0
-    assert f"-npg N, --n-pages N pages of it (default: 7) [{VARIABLE}]" in told
+    assert f"-npg, --n-pages N number of pages (default: 7) [{VARIABLE}]" in told
     wrong = "argument -npg/--n-pages: must be an integer in [1, 9], got"
     code, told = start(tree, command, "-npg", "10")
     assert (code, f"{wrong} 10" in told) == (2, True), told
@@ -114,7 +114,7 @@ def test_contexts_get_it(
 def test_python_has_it(tree: Path) -> None:
     code = "from llama_py import ContextParams as P; print(P.__doc__, P().n_pages); P(n_pages=0)"
     done = run(tree, sys.executable, "-c", code)
-    assert re.search(r"^n_pages +pages of it\n", done.stdout, re.M), done.stdout
+    assert re.search(r"^n_pages +number of pages\n", done.stdout, re.M), done.stdout
     assert done.stdout.endswith(" 7\n")
     assert "ContextError: n_pages is 0; it must be an integer in [1, 9]" in done.stderr
 
@@ -123,5 +123,5 @@ def test_the_table_has_it(tree: Path) -> None:
     """By the guide's last command."""
     (command,) = re.findall(r"`(python -m \S+) > docs/options\.md`", GUIDE.read_text())
     done = run(tree, sys.executable, *command.split()[1:])
-    row = f"| `-npg`, `--n-pages` | `{VARIABLE}` | `7` | pages of it | {', '.join(COMMANDS)} |"
+    row = f"| `-npg`, `--n-pages` | `{VARIABLE}` | `7` | number of pages | {', '.join(COMMANDS)} |"
     assert row in done.stdout.splitlines(), done.stderr

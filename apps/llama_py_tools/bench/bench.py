@@ -1,7 +1,7 @@
-"""llama-py-bench: tokens per second of prompts and of generation, measured as llama-bench does.
+"""llama-py-bench: measure tokens per second of prompts and of generation, like llama-bench.
 
-Every flag takes several values (`-p 128,512`, `-t 1-4`, `-ub 64-512*2`, or the flag again); all
-combinations are run. Random tokens; neither tokenizing nor sampling is in the time.
+Flags take several values (`-p 128,512`, `-t 1-4`, `-ub 64-512*2`, or a repeated flag); the command
+runs all combinations. Tokens are random; the time excludes tokenizing and sampling.
 """
 
 from __future__ import annotations
@@ -26,9 +26,20 @@ if TYPE_CHECKING:
     from llama_py import Context, Model
 
 
+COMMON = (
+    "-m -p -n -pg -d -r -b -ub -t -fa -ctk -ctv -dev -ngl -sm -ts -o --roofline --predict"
+    " --progress -v",
+)
+EPILOG = """examples:
+  %(prog)s -m model.gguf                         # 512 prompt tokens, 128 generated tokens
+  %(prog)s -m model.gguf -t 1,2,4 -p 0 -n 64     # generation with different numbers of threads
+  %(prog)s -m a.gguf,b.gguf -d 0,4096 -o json    # two models, empty and long contexts
+"""
+
+
 def parser() -> OptionParser:
     usage = "%(prog)s [-m FILE] [-p N] [-n N] [options]"
-    p = OptionParser("llama-py-bench", usage=usage, description=__doc__)
+    p = OptionParser("llama-py-bench", COMMON, usage=usage, description=__doc__, epilog=EPILOG)
     p.add(CommonParams, BenchParams, HostsParams)
     return p
 

@@ -70,32 +70,40 @@ class BenchParams(Params):
     """Options of the measurement; a tuple has the values to try."""
 
     model: tuple[str, ...] = several(
-        FileParams, "model", help="GGUF files (default: the bundled demo model)"
+        FileParams, "model", help="GGUF files or short names (default: the bundled demo model)"
     )
     n_prompt: tuple[int, ...] = option(
-        (512,), "-p --n-prompt", "prompt tokens (0: no such test)", parse=int_ranges, many=True
+        (512,),
+        "-p --n-prompt",
+        "prompt tokens per test (0: no prompt test)",
+        parse=int_ranges,
+        many=True,
     )
     n_gen: tuple[int, ...] = option(
-        (128,), "-n --n-gen", "generated tokens (0: no such test)", parse=int_ranges, many=True
+        (128,),
+        "-n --n-gen",
+        "generated tokens per test (0: no generation test)",
+        parse=int_ranges,
+        many=True,
     )
     pg: tuple[tuple[int, int], ...] = option(
         (),
         "-pg",
-        "a prompt, then generation, in one time",
+        "prompt tokens and generated tokens of a combined test",
         env="PG",
         parse=pair,
         many=True,
         metavar="P,N",
     )
     n_depth: tuple[int, ...] = option(
-        (0,), "-d --n-depth", "tokens in the memory before the test", parse=int_ranges, many=True
+        (0,), "-d --n-depth", "tokens in the KV cache before the test", parse=int_ranges, many=True
     )
     n_batch: tuple[int, ...] = several(ContextParams, "n_batch")
     n_ubatch: tuple[int, ...] = several(ContextParams, "n_ubatch")
     type_k: tuple[str, ...] = several(ContextParams, "type_k")
     type_v: tuple[str, ...] = several(ContextParams, "type_v")
     threads: tuple[int, ...] = several(
-        ContextParams, "n_threads", 0, check=None, help="threads (0: one per core)"
+        ContextParams, "n_threads", 0, check=None, help="number of threads (0: one per core)"
     )
     n_gpu_layers: tuple[int, ...] = several(ModelParams, "n_gpu_layers", metavar="N")
     flash_attn: tuple[str, ...] = several(ContextParams, "flash_attn")
@@ -105,7 +113,7 @@ class BenchParams(Params):
         "device",
         metavar="NAME",
         parse=words,
-        help="devices, one after the other; those of one model as a/b",
+        help="devices to test, such as cpu,opencl0; a/b runs one model on two devices",
     )
     split_mode: tuple[str, ...] = several(ModelParams, "split_mode", parse=words)
     parallel: tuple[str, ...] = several(
@@ -113,7 +121,7 @@ class BenchParams(Params):
         "parallel",
         parse=words,
         metavar="tp=N/pp=N/ep=N",
-        help="how the devices of one model are divided, as tp=2/pp=2",
+        help="parallelism of one model, such as tp=2/pp=2",
     )
     tensor_split: tuple[str, ...] = several(
         ModelParams,
@@ -121,48 +129,50 @@ class BenchParams(Params):
         "",
         metavar="N",
         parse=words,
-        help="shares of the devices of one model, as 3/1",
+        help="proportions of one model per device, such as 3/1",
     )
     no_repack: tuple[bool, ...] = option(
         (False,),
         "-nr --no-repack",
-        "leave weights as the file has them",
+        "use the weights in the file's layout, without repacking",
         parse=switches,
         many=True,
         metavar="0|1",
     )
-    repetitions: int = option(5, "-r --repetitions", "runs of each test", check=integers(1))
-    output: str = option("md", "-o --output", "what is written", choices=FORMATS)
+    repetitions: int = option(5, "-r --repetitions", "runs per test", check=integers(1))
+    output: str = option("md", "-o --output", "output format", choices=FORMATS)
     roofline: bool = option(
         False,
         "--roofline",
-        "instead of rates, what one run's time goes to, against what the"
-        " device can read and compute",
+        "print the time of each part of a run against the device's bandwidth and compute"
+        " limits, instead of rates",
     )
     predict: str = option(
         "",
         "--predict",
-        "instead of measuring, tell what several machines would do",
+        "predict the speed of several machines, instead of measuring",
         metavar="hosts=a:2,b|hosts=N,...",
         env="",
     )
     link: str = option(
         "0.1ms,10Gbit",
         "--link",
-        "for --predict: latency and rate between two machines, what a"
-        " message takes besides, and at what rate the two processes exchange bytes",
+        "for --predict: latency and bandwidth between machines, extra time per message, and"
+        " bandwidth between two processes",
         metavar="LATENCY,RATE[,MESSAGE[,ENDS]]",
         env="",
     )
     speed: str = option(
         "",
         "--speed",
-        "for --predict: bytes and flops a second of a machine (default: this one's, measured)",
+        "for --predict: bytes/s and FLOP/s of a machine (default: measured on this machine)",
         metavar="BYTES,FLOPS",
         env="",
     )
-    warmup: bool = option(True, "--warmup", "run each test once before", off="--no-warmup")
-    progress: bool = option(False, "--progress", "tell on stderr what is being run")
+    warmup: bool = option(
+        True, "--warmup", "run each test once before the measurement", off="--no-warmup"
+    )
+    progress: bool = option(False, "--progress", "print each test on stderr when it starts")
 
 
 @dataclass(frozen=True)

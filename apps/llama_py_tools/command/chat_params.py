@@ -32,94 +32,98 @@ def json_object(text: str) -> dict[str, Any]:
 class ChatParams(Params):
     """Options of conversations in a terminal."""
 
+    group = "chat"
+
     conversation: bool | None = option(
         None,
         "-cnv --conversation",
-        "talk, through a chat template (default: if the model has"
-        " one; the demo: if there is no -p); /help lists commands",
+        "interactive chat (default: if the model has a chat template); demo model: if -p is not"
+        " set",
         off="-no-cnv --no-conversation",
     )
-    single_turn: bool = option(False, "-st --single-turn", "one question, one answer")
+    single_turn: bool = option(False, "-st --single-turn", "end the chat after one response")
     simple_io: bool = option(
-        False, "--simple-io", "plain lines, for consoles and programs that know no others"
+        False, "--simple-io", "plain input and output, for simple consoles and for other programs"
     )
     multiline_input: bool = option(
         False,
         "-mli --multiline-input",
-        "a message ends behind a line that ends with a backslash;"
-        " without this, such a line goes on in the next",
+        "accept several lines per message, until a line that ends with a backslash; off: a"
+        " backslash continues the message",
     )
-    system_prompt: str = option("", "-sys --system-prompt", "what to be", metavar="TEXT")
+    system_prompt: str = option(
+        "", "-sys --system-prompt", "system prompt for the chat template", metavar="TEXT"
+    )
     system_prompt_file: str = option(
-        "", "-sysf --system-prompt-file", "read that from a file", metavar="FILE"
+        "", "-sysf --system-prompt-file", "file with the system prompt", metavar="FILE"
     )
     chat_template: str = option(
         "",
         "--chat-template",
-        "instead of the model's: the name of a template that llama.cpp knows"
-        " (a wrong one lists them), or a Jinja text",
+        "chat template instead of the model's: a name known to llama.cpp, or a Jinja template;"
+        " a wrong name lists the known names",
         metavar="NAME|JINJA",
     )
     chat_template_file: str = option(
         "",
         "--chat-template-file",
-        "instead of the model's: a file with a Jinja text",
+        "file with a Jinja chat template, instead of the model's",
         metavar="FILE",
     )
     chat_template_kwargs: Mapping[str, Any] = option(
         dict,
         "--chat-template-kwargs",
-        "more variables for the template",
+        "additional variables for the chat template",
         metavar="JSON",
         parse=json_object,
         many=True,
     )
-    jinja: bool = option(True, "--jinja", "templates are Jinja texts (always so)")
+    jinja: bool = option(True, "--jinja", "use Jinja chat templates (always on)")
     reasoning_format: str = option(
         "auto",
         "--reasoning-format",
-        "thoughts: none leaves them in the answer; else they are no"
-        " part of it, but shown dimmed on a terminal",
+        "place of the reasoning: in the response (none), or separate from the response and"
+        " dimmed on a terminal (all others)",
         choices=("auto", "none", "deepseek", "deepseek-legacy"),
         env="THINK",
     )
     skip_chat_parsing: bool = option(
         False,
         "--skip-chat-parsing",
-        "the same as --reasoning-format none",
+        "do not separate the reasoning from the response",
         off="--no-skip-chat-parsing",
     )
     reasoning: str = option(
         "auto",
         "-rea --reasoning",
-        "think before an answer; auto: as the template has it",
+        "reasoning before the response (auto: from the template)",
         choices=("on", "off", "auto"),
         parse=on_off_auto,
     )
     reasoning_effort: str = option(
         "default",
         "--reasoning-effort",
-        "how much to think, for templates that can tell the model: minimal, low, medium, high, ...",
+        "reasoning effort, for templates with this setting: minimal, low, medium, high, ...",
         metavar="LEVEL",
     )
     reasoning_budget: int = option(
         -1,
         "--reasoning-budget",
-        "tokens of thoughts at most (-1: no limit, 0: none)",
+        "maximum tokens of reasoning (-1: no limit, 0: no reasoning)",
         env="THINK_BUDGET",
         check=integers(-1),
     )
     reasoning_budget_message: str = option(
         "",
         "--reasoning-budget-message",
-        "what the model thinks last when that is used up",
+        "text that ends the reasoning when the budget is used up",
         env="THINK_BUDGET_MESSAGE",
         metavar="TEXT",
     )
     reasoning_preserve: bool = option(
         True,
         "--reasoning-preserve",
-        "show the model its thoughts of all earlier answers, if the template can",
+        "include the reasoning of all earlier responses in the prompt, if the template supports it",
         off="--no-reasoning-preserve",
     )
 

@@ -35,33 +35,43 @@ def span(text: str) -> frozenset[int]:
 class CpuParams(Params):
     """The CPUs of the threads."""
 
+    group = "threads"
+
     cpu_mask: frozenset[int] = option(
         frozenset(),
         "-C --cpu-mask",
-        "run on these CPUs only: bits of a hexadecimal number",
+        "CPUs to run on, as a hexadecimal mask",
         parse=mask,
         metavar="M",
     )
     cpu_range: frozenset[int] = option(
-        frozenset(), "-Cr --cpu-range", "and on these", parse=span, metavar="LO-HI"
+        frozenset(),
+        "-Cr --cpu-range",
+        "CPUs to run on, as a range, in addition to --cpu-mask",
+        parse=span,
+        metavar="LO-HI",
     )
     cpu_strict: int = option(
-        0, "--cpu-strict", "1: each thread on one of them", choices=PINNED, parse=integer
+        0, "--cpu-strict", "1: pin each thread to a separate CPU", choices=PINNED, parse=integer
     )
     cpu_mask_batch: frozenset[int] = option(
         frozenset(),
         "-Cb --cpu-mask-batch",
-        "the same for several tokens at once, as in prompts (default: as -C)",
+        "CPUs for prompts and batches, as a hexadecimal mask (default: --cpu-mask)",
         parse=mask,
         metavar="M",
     )
     cpu_range_batch: frozenset[int] = option(
-        frozenset(), "-Crb --cpu-range-batch", "and on these", parse=span, metavar="LO-HI"
+        frozenset(),
+        "-Crb --cpu-range-batch",
+        "CPUs for prompts and batches, as a range, in addition to --cpu-mask-batch",
+        parse=span,
+        metavar="LO-HI",
     )
     cpu_strict_batch: int | None = option(
         None,
         "--cpu-strict-batch",
-        "1: each thread on one of them (default: as --cpu-strict)",
+        "1: pin each thread to a separate CPU for prompts and batches (default: --cpu-strict)",
         choices=PINNED,
         parse=integer,
     )
@@ -74,8 +84,8 @@ class CpuParams(Params):
     numa: str = option(
         "",
         "--numa",
-        "with several memory nodes: threads on all of them in turn (distribute), on"
-        " the node of the start (isolate), or as numactl says (numactl)",
+        "threads with several NUMA nodes: on all nodes, interleaved (distribute), on the node"
+        " of the start (isolate), or set by numactl (numactl)",
         choices=("distribute", "isolate", "numactl"),
     )
 

@@ -75,5 +75,5 @@ def _unknown(flags: Mapping[str, argparse.Action], word: str) -> str:
         return f"unknown option {name}; did you mean {flag} {word.removeprefix(flag)}?"
     bare = {flag.lstrip("-"): flag for flag in flags}
     near = [bare[word] for word in nearest(name.lstrip("-"), bare, 0.7)]
-    hint = f"did you mean {' or '.join(near)}?" if near else "--help lists all"
+    hint = f"did you mean {' or '.join(near)}?" if near else "--help all lists the options"
     return f"unknown option {name}; {hint}"

@@ -32,40 +32,46 @@ COLOURS = {logging.DEBUG: 33, logging.INFO: 32, logging.WARNING: 35, logging.ERR
 class CommonParams(Params):
     """Logging options of every command."""
 
+    group = "logging"
+
     verbose: bool = option(
         False,
         "-v --verbose --log-verbose",
-        "log everything, and show where errors come from",
+        "log everything, with the origin of errors",
         env="VERBOSE",
     )
     log_verbosity: int = option(
         2,
         "-lv --verbosity --log-verbosity",
-        "log errors only (0, 1), warnings too (2), what is being done (3), everything (4 and more)",
+        "log level: errors only (0, 1), also warnings (2), also progress (3), everything (4 or"
+        " more)",
         check=integers(0),
     )
-    log_file: str = option("", "--log-file", "log to this file too", metavar="FILE")
+    log_file: str = option("", "--log-file", "file for a copy of the log", metavar="FILE")
     log_disable: bool = option(
-        False, "--log-disable", "tell nothing on stderr but the error that ends the command", env=""
+        False, "--log-disable", "print only the error that ends the command on stderr", env=""
     )
     log_colors: str = option(
         "auto",
         "--log-colors",
-        "colour marks of warnings and errors; auto: on a terminal",
+        "color the marks of warnings and errors (auto: on a terminal)",
         choices=("on", "off", "auto"),
         parse=on_off_auto,
     )
     log_prefix: bool = option(
         False,
         "--log-prefix",
-        "each line begins with the letter of its level",
+        "start each log line with the letter of the level",
         off="--no-log-prefix",
     )
     log_timestamps: bool = option(
-        False, "--log-timestamps", "and with the time since the start", off="--no-log-timestamps"
+        False,
+        "--log-timestamps",
+        "start each log line with the time since the start",
+        off="--no-log-timestamps",
     )
     log_jsonl: bool = option(
-        False, "--log-jsonl", "log JSON objects, one a line, to stdout", off="--no-log-jsonl"
+        False, "--log-jsonl", "log JSON objects to stdout, one per line", off="--no-log-jsonl"
     )
 
     @property

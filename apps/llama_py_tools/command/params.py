@@ -26,6 +26,9 @@ def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
     return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
 
 
+# Common options of commands that run a model.
+RUN = "-m -hf -c -b -ub -t -fa -ctk -ctv -dev -ngl -v"
+
 # Values of --load-mode, with the options of ModelParams that they set.
 LOAD_MODES: dict[str, dict[str, bool]] = {
     "auto": {},
@@ -40,49 +43,55 @@ LOAD_MODES: dict[str, dict[str, bool]] = {
 class FileParams(Params):
     """Options of the model file and its weights."""
 
+    group = "model"
+
     model: str = option(
-        "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
+        "",
+        "-m --model",
+        "GGUF file or short name (default: the bundled demo model)",
+        metavar="FILE",
     )
     model_url: str = option(
         "",
         "-mu --model-url",
-        "fetch the model from there, once, to the file that -m names or a"
-        " folder of the user's (LLAMA_CACHE)",
+        "URL of a GGUF file to download once, to the file of -m or to the folder LLAMA_CACHE",
         metavar="URL",
         secret=True,
     )
     hf_repo: str = option(
         "",
         "-hf -hfr --hf-repo",
-        "instead of -m: a model of the Hugging Face hub, kept in its"
-        " cache; without a type Q4_K_M, Q8_0 or the first file",
+        "model of the Hugging Face Hub, instead of -m; without a type: Q4_K_M, Q8_0 or the"
+        " first file",
         metavar="USER/MODEL[:TYPE]",
     )
-    hf_file: str = option("", "-hff --hf-file", "which file of it", metavar="NAME")
+    hf_file: str = option(
+        "", "-hff --hf-file", "file name in the Hub repository, instead of a type", metavar="NAME"
+    )
     hf_token: str = option(
         "",
         "-hft --hf-token",
-        "access token of the hub (default: what its own login keeps)",
+        "access token of the Hub (default: the token of the Hub's login)",
         env="/HF_TOKEN",
         secret=True,
         metavar="TOKEN",
     )
-    offline: bool = option(False, "--offline", "ask no network: use what is in the cache")
+    offline: bool = option(False, "--offline", "use cached files only, without network access")
     load_mode: str = option(
         "auto",
         "-lm --load-mode",
-        "how the file is read: mapped (auto, mmap), at the start as a"
-        " whole (none); with mlock its weights stay in memory",
+        "method of loading: map the file (auto, mmap) or read it first (none); with mlock, lock"
+        " the weights in RAM",
         choices=tuple(LOAD_MODES),
         metavar="MODE",
     )
     check_tensors: bool = option(
-        False, "--check-tensors", "look first whether all weights are finite numbers"
+        False, "--check-tensors", "check before use that all weights are finite numbers"
     )
     repack: bool = option(
         True,
         "--repack",
-        "lay weights out anew for speed; off: use them as the file has them",
+        "repack weights for speed; off: use the weights in the file's layout",
         off="-nr --no-repack",
     )
 
@@ -100,10 +109,12 @@ class FileParams(Params):
 class DraftFileParams(Params):
     """A model that drafts, of the hub."""
 
+    group = "speculative decoding"
+
     hf_repo_draft: str = option(
         "",
         "-hfd -hfrd --hf-repo-draft --spec-draft-hf",
-        "instead of -md: a model of the hub, as -hf has them",
+        "draft model of the Hugging Face Hub, instead of -md",
         env="SPEC_DRAFT_HF_REPO",
         metavar="USER/MODEL[:TYPE]",
     )
@@ -113,10 +124,12 @@ class DraftFileParams(Params):
 class FormParams(Params):
     """Options that abbreviate --form."""
 
+    group = "context"
+
     delta_net: str = option(
         "auto",
         "--delta-net",
-        "how gated delta nets are computed, as --form delta_net=FORM",
+        "variant of Gated DeltaNet, short for --form delta_net=FORM",
         metavar="FORM",
     )
 
@@ -129,29 +142,26 @@ class FormParams(Params):
 class SteeringParams(Params):
     """Adapters and control vectors."""
 
+    group = "adapters"
+
     lora: tuple[tuple[str, float], ...] = option(
-        (),
-        "--lora",
-        "use the model with these LoRA adapters",
-        parse=plain_files,
-        many=True,
-        metavar="FILE,...",
+        (), "--lora", "LoRA adapters to apply", parse=plain_files, many=True, metavar="FILE,..."
     )
     lora_scaled: tuple[tuple[str, float], ...] = option(
         (),
         "--lora-scaled",
-        "the same, each adapter times its factor",
+        "LoRA adapters to apply, each with a scale",
         parse=scaled_files,
         many=True,
         metavar="FILE:SCALE,...",
     )
     lora_init_without_apply: bool = option(
-        False, "--lora-init-without-apply", "only load the adapters"
+        False, "--lora-init-without-apply", "load the LoRA adapters without applying them"
     )
     control_vector: tuple[tuple[str, float], ...] = option(
         (),
         "--control-vector",
-        "add the directions of these files to the layers' results",
+        "control vectors to add to the layers' outputs",
         parse=plain_files,
         many=True,
         metavar="FILE,...",
@@ -159,7 +169,7 @@ class SteeringParams(Params):
     control_vector_scaled: tuple[tuple[str, float], ...] = option(
         (),
         "--control-vector-scaled",
-        "the same, each file times its factor",
+        "control vectors to add to the layers' outputs, each with a scale",
         parse=scaled_files,
         many=True,
         metavar="FILE:SCALE,...",
@@ -167,7 +177,7 @@ class SteeringParams(Params):
     control_vector_layer_range: tuple[int, ...] = option(
         (),
         "--control-vector-layer-range",
-        "only to the results of layers START to END",
+        "first and last layer for control vectors",
         parse=integer,
         nargs=2,
         metavar=("START", "END"),
@@ -178,8 +188,12 @@ class SteeringParams(Params):
 class InputParams(Params):
     """Options for the input of debugging tools."""
 
-    prompt: str = option("", "-p --prompt", "text to run", metavar="TEXT")
+    group = "prompt"
+
+    prompt: str = option("", "-p --prompt", "prompt to run", metavar="TEXT")
     tokens: tuple[int, ...] = option(
-        (), "--tokens", "token ids to run instead of a text", parse=token_list, metavar="1,2,3"
+        (), "--tokens", "token ids to run, instead of a prompt", parse=token_list, metavar="1,2,3"
     )
-    decode: int = option(0, "--decode", "then so many tokens, one by one, chosen greedily")
+    decode: int = option(
+        0, "--decode", "number of tokens to decode after the prompt, chosen greedily"
+    )

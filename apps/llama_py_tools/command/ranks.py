@@ -32,10 +32,12 @@ LINGER = 10.0  # seconds during which a server reports a lost rank to its client
 class HostsParams(Params):
     """Machines that run a model together."""
 
+    group = "machines"
+
     hosts: str = option(
         "",
         FLAG,
-        "run on these machines, over MPI; :N starts so many processes there",
+        "machines to run on together, over MPI; :N starts N processes on a machine",
         metavar="HOST[:N],...",
         env="",
     )

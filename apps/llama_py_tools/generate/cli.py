@@ -1,6 +1,6 @@
 """llama-py-cli: continue a text, or chat with a model; flags and defaults of llama-completion.
 
-The first words `cache` and `warmup` are subcommands, in the modules of these names.
+The first words `cache` and `warmup` are subcommands; their modules have these names.
 """
 
 from __future__ import annotations
@@ -47,27 +47,28 @@ if TYPE_CHECKING:
 class ListParams(Params):
     """Options that print a list and exit."""
 
+    group = "lists"
+
     list_devices: bool = option(False, "--list-devices", "list devices and exit", env="")
     cache_list: bool = option(
-        False, "-cl --cache-list", "list models of the hub that are in its cache and exit", env=""
+        False, "-cl --cache-list", "list cached models of the Hugging Face Hub and exit", env=""
     )
     list_archs: bool = option(False, "--list-archs", "list architectures and exit", env="")
 
 
+COMMON = (
+    "-m -hf -p -f -n -cnv -st -sys -rea -mm --image",
+    "--temp --top-k --top-p --min-p --repeat-penalty -s -j",
+    "-c -t -fa -ctk -ctv -dev -ngl -ncmoe --lora -md --spec-type --list-devices -v",
+)
 EPILOG = """examples:
-  llama-py-cli                                           a conversation with the bundled demo model
-  llama-py-cli -p "ROMEO:" -n 100                        the demo model goes on with a text
-  llama-py-cli -hf user/model-GGUF:Q4_K_M                a model of the hub
-  llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
-  echo "JULIET:" | llama-py-cli                          what is piped is the prompt
-  llama-py-cli -m model.gguf -sys "Be brief."            a conversation
-  llama-py-cli -m model.gguf -st -p "What is a sea?"     one question, one answer
-  llama-py-cli -m model.gguf --mmproj mmproj.gguf --image cat.png -st -p "What is this?"
-  llama-py-cli -p "ROMEO:" -n 100 --spec-type draft-mtp  tokens are drafted, and checked together
+  %(prog)s -m model.gguf                         # chat
+  %(prog)s -m model.gguf -p "The sea is" -n 32   # continue a text, or answer once with -st
+  %(prog)s -hf user/model-GGUF:Q4_K_M            # download a model once, then chat
 
-about compiled kernels (each has its own --help):
-  llama-py-cli warmup -m model.gguf                      compile all that the model needs
-  llama-py-cli cache                                     what is kept, and where; cache clear
+subcommands, with their own --help:
+  llama-py-cli warmup -m model.gguf                  # compile the kernels of a model
+  llama-py-cli cache                                 # list or clear compiled kernels
 """
 
 OTHERS = ("cache", "warmup")  # commands
@@ -76,8 +77,9 @@ OTHERS = ("cache", "warmup")  # commands
 def parser() -> OptionParser:
     p = OptionParser(
         "llama-py-cli",
+        COMMON,
         usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
-        description="Generate text with a GGUF model.",
+        description="Chat with a GGUF model, or continue a text.",
         epilog=EPILOG,
     )
     p.others = OTHERS

@@ -34,53 +34,55 @@ YELLOW, PLAIN = "\x1b[33m", "\x1b[0m"  # colors of prompts, like in llama.cpp
 class CompletionParams(Params):
     """Options of the text to continue, and its display."""
 
-    prompt: str | None = option(None, "-p --prompt", "text to continue", metavar="TEXT")
-    file: str = option("", "-f --file", "read the prompt from a file (-: stdin)", metavar="FILE")
+    group = "prompt"
+
+    prompt: str | None = option(
+        None, "-p --prompt", "prompt to continue, or first message of a chat", metavar="TEXT"
+    )
+    file: str = option("", "-f --file", "file with the prompt (-: stdin)", metavar="FILE")
     binary_file: str = option(
-        "", "-bf --binary-file", "the same, its last newline too", metavar="FILE"
+        "", "-bf --binary-file", "file with the prompt, including a final newline", metavar="FILE"
     )
     fim_prefix: str | None = option(
         None,
         "--fim-prefix",
-        "fill in what stands behind this text and before that of --fim-suffix; -p is how it begins",
+        "infill: text before the gap; --prompt is the start of the inserted text",
         metavar="TEXT",
     )
     fim_suffix: str | None = option(
-        None, "--fim-suffix", "what stands behind the gap", metavar="TEXT"
+        None, "--fim-suffix", "infill: text after the gap", metavar="TEXT"
     )
     spm_infill: bool = option(
         False,
         "--spm-infill",
-        "suffix, prefix, middle instead of prefix, suffix, middle, as some models prefer it",
+        "infill: use the order suffix, prefix, middle, instead of prefix, suffix, middle",
     )
     verbose_prompt: bool = option(
-        False, "--verbose-prompt", "tell the tokens of the prompt before it is read"
+        False, "--verbose-prompt", "print the tokens of the prompt before the run"
     )
     color: str = option(
         "auto",
         "-co --color",
-        "colour the prompt, to tell it from what is written behind it; auto:"
-        " on a terminal, unless NO_COLOR is set",
+        "color the prompt (auto: on a terminal, unless NO_COLOR is set)",
         choices=("on", "off", "auto"),
         parse=on_off_auto,
     )
     print_token_count: int = option(
         -1,
         "-ptc --print-token-count",
-        "tell how full the context is every so many tokens (-1: never)",
+        "tokens between messages about the used context (-1: no messages)",
     )
-    perf: bool = option(True, "--perf", "tell times, rates and memory at the end", off="--no-perf")
+    perf: bool = option(True, "--perf", "print times, rates and memory at the end", off="--no-perf")
     display_prompt: bool = option(
-        True,
-        "--display-prompt",
-        "show the prompt before its continuation",
-        off="--no-display-prompt",
+        True, "--display-prompt", "print the prompt before the response", off="--no-display-prompt"
     )
-    escape: bool = option(True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape")
+    escape: bool = option(
+        True, "-e --escape", r"process the escapes \n, \t, \\ and \x41 in texts", off="--no-escape"
+    )
     warmup: bool = option(
         True,
         "--warmup",
-        "run the model on a few tokens before, so that the rates are those of a warm one",
+        "run a few tokens first, so that rates exclude the first use of memory and kernels",
         off="--no-warmup",
     )
 

@@ -26,23 +26,38 @@ if TYPE_CHECKING:
 class InteractiveParams(Params):
     """Text that the user and the model write alternately."""
 
+    group = "interactive text"
+
     interactive: bool = option(
         False,
         "-i --interactive",
-        "after a reverse prompt (-r), an end or -n tokens the user goes"
-        " on with the text; an empty line leaves it to the model",
+        "interactive text; the user continues after a reverse prompt (-r), an end token or -n"
+        " tokens, or skips the input with an empty line",
         env="",
     )
     interactive_first: bool = option(
-        False, "-if --interactive-first", "the same, beginning with the user", env=""
+        False,
+        "-if --interactive-first",
+        "interactive text that starts with input of the user",
+        env="",
     )
     in_prefix_bos: bool = option(
-        False, "--in-prefix-bos", "BOS comes before what the user writes", env=""
+        False, "--in-prefix-bos", "insert BOS before each input of the user", env=""
     )
     in_prefix: str = option(
-        "", "--in-prefix", "then this; no chat template is used", metavar="TEXT", env=""
+        "",
+        "--in-prefix",
+        "text before each input of the user, without a chat template",
+        metavar="TEXT",
+        env="",
     )
-    in_suffix: str = option("", "--in-suffix", "and this behind it", metavar="TEXT", env="")
+    in_suffix: str = option(
+        "",
+        "--in-suffix",
+        "text after each input of the user, without a chat template",
+        metavar="TEXT",
+        env="",
+    )
 
     @property
     def wanted(self) -> bool:

@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 class PromptCacheParams(Params):
     """Options of the prompt cache file."""
 
+    group = "prompt cache"
+
     prompt_cache: str = option(
         "",
         "--prompt-cache",
-        "keep the state of the prompt in this file, and start from what it"
-        " has in common with this one",
+        "file for the state of the prompt; later runs process only the tokens after the common"
+        " prefix",
         metavar="FILE",
         env="",
     )
     prompt_cache_all: bool = option(
-        False, "--prompt-cache-all", "also keep what is generated", env=""
+        False, "--prompt-cache-all", "also store the generated tokens in the prompt cache", env=""
     )
     prompt_cache_ro: bool = option(
-        False, "--prompt-cache-ro", "use the file, but leave it as it is", env=""
+        False, "--prompt-cache-ro", "use the prompt cache without changing the file", env=""
     )
 
 

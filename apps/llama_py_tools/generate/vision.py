@@ -23,30 +23,29 @@ if TYPE_CHECKING:
 class VisionParams(Params):
     """Options of image input."""
 
+    group = "images"
+
     mmproj: str = option(
-        "",
-        "-mm --mmproj",
-        "the encoder of images that was made with the model, a GGUF file of its own",
-        metavar="FILE",
+        "", "-mm --mmproj", "vision encoder (mmproj) of the model, a GGUF file", metavar="FILE"
     )
     mmproj_auto: bool = option(
         True,
         "--mmproj-auto",
-        "take one that is beside the model: in its repository (-hf), or"
-        " in its folder (--models-dir)",
+        "use the mmproj file next to the model, in the repository (-hf) or in the folder"
+        " (--models-dir)",
         off="--no-mmproj --no-mmproj-auto",
     )
     mmproj_device: str = option(
         "",
         "-mmdev --mmproj-device",
-        "where it runs (default: where the model's token embeddings are)",
+        "device of the vision encoder (default: device of the token embeddings)",
         metavar="DEVICE",
     )
     image: Sequence[str] = option(
         (),
         "--image",
-        "show the model these images (comma-separated), before the first message; in"
-        " a text that is continued, each where <__media__> stands",
+        "images before the first message, separated by commas; without a chat, each replaces a"
+        " <__media__> marker in the prompt",
         metavar="FILE",
         parse=words,
         many=True,
@@ -55,10 +54,15 @@ class VisionParams(Params):
     image_min_tokens: int = option(
         0,
         "--image-min-tokens",
-        "rows that an image becomes at least, where its size decides (0: as the model was trained)",
+        "minimum tokens per image, for encoders with dynamic resolution (0: from the model)",
         check=integers(0),
     )
-    image_max_tokens: int = option(0, "--image-max-tokens", "and at most", check=integers(0))
+    image_max_tokens: int = option(
+        0,
+        "--image-max-tokens",
+        "maximum tokens per image, for encoders with dynamic resolution (0: from the model)",
+        check=integers(0),
+    )
 
     def check(self) -> None:
         """Raise ModelError for images without a vision encoder."""

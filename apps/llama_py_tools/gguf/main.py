@@ -1,4 +1,7 @@
-"""Command line of llama-py-gguf. Of model files only heads are read, but for what is copied."""
+"""Command line of llama-py-gguf: inspect, change, split, merge and quantize GGUF files.
+
+Commands read only the metadata of a file, and the tensors that they copy.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from llama_py.params.option import Params, option
+from llama_py.params.option import Params, option, options_of
 from llama_py.params.rules import integers
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams
@@ -20,96 +23,102 @@ from llama_py_tools.models import session
 class ShowParams(Params):
     """Options of the command `show`."""
 
-    file: str = option("", "file", "the file, or any part of a split one", metavar="FILE")
-    keys: str = option("*", "-k --keys", "only keys that fit", metavar="PATTERN", env="")
+    file: str = option("", "file", "model file, or any shard of a model", metavar="FILE")
+    keys: str = option("*", "-k --keys", "pattern of keys to print", metavar="PATTERN", env="")
     tensors: str = option(
-        "*", "-t --tensors", "only tensors that fit; '' none", metavar="PATTERN", env=""
+        "*",
+        "-t --tensors",
+        "pattern of tensors to print ('': no tensors)",
+        metavar="PATTERN",
+        env="",
     )
-    full: bool = option(False, "--full", "all of long texts and arrays", env="")
-    json: bool = option(False, "--json", "as JSON", env="")
+    full: bool = option(False, "--full", "print long strings and arrays completely", env="")
+    json: bool = option(False, "--json", "print JSON", env="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GetParams(Params):
     """Options of the command `get`."""
 
-    file: str = option("", "file", "the file", metavar="FILE")
-    key: str = option("", "key", "the key whose value is written", metavar="KEY")
-    json: bool = option(False, "--json", "as JSON", env="")
+    file: str = option("", "file", "model file", metavar="FILE")
+    key: str = option("", "key", "key of the value to print", metavar="KEY")
+    json: bool = option(False, "--json", "print JSON", env="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetParams(Params):
     """Options of the command `set`."""
 
-    file: str = option("", "file", "the file", metavar="FILE")
+    file: str = option("", "file", "model file", metavar="FILE")
     changes: tuple[str, ...] = option(
         (),
         "changes",
-        "a value as the key's kind has it; arrays as JSON. A new key needs a kind",
+        "new values, in the key's type; arrays as JSON; a new key needs a KIND",
         nargs="*",
         metavar="KEY[:KIND]=VALUE",
     )
     remove: tuple[str, ...] = option(
         (),
         "--remove",
-        "a key to leave out; may be given again",
+        "key to remove; may be repeated",
         parse=lambda t: (t,),
         many=True,
         metavar="KEY",
         env="",
     )
-    output: str = option("", "-o --output", "the new file", metavar="FILE", env="")
+    output: str = option("", "-o --output", "new file", metavar="FILE", env="")
     in_place: bool = option(
-        False, "--in-place", "put the new file in the old one's place, once it is whole", env=""
+        False, "--in-place", "replace the file when the new file is complete", env=""
     )
-    force: bool = option(False, "--force", "write over a file that is there", env="")
+    force: bool = option(False, "--force", "overwrite an existing file", env="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitParams(Params):
     """Options of `split` (as in llama-gguf-split)."""
 
-    file: str = option("", "file", "the file", metavar="FILE")
+    file: str = option("", "file", "model file", metavar="FILE")
     prefix: str = option(
-        "", "prefix", "parts are PREFIX-00001-of-00003.gguf, ...", metavar="PREFIX"
+        "", "prefix", "prefix of the shards: PREFIX-00001-of-00003.gguf, ...", metavar="PREFIX"
     )
     max_tensors: int = option(
-        128, "--split-max-tensors", "tensors of a part", check=integers(1), env=""
+        128, "--split-max-tensors", "maximum tensors per shard", check=integers(1), env=""
     )
     max_size: int = option(
         0,
         "--split-max-size",
-        "bytes of a part's tensors, instead",
+        "maximum bytes of tensors per shard (0: no limit); replaces --split-max-tensors",
         parse=size_of,
         metavar="N[K|M|G]",
         check=integers(0),
         env="",
     )
     first_empty: bool = option(
-        False, "--no-tensor-first-split", "the first part has metadata only", env=""
+        False, "--no-tensor-first-split", "write only metadata to the first shard", env=""
     )
-    dry_run: bool = option(False, "--dry-run", "only say what there would be", env="")
-    force: bool = option(False, "--force", "write over files that are there", env="")
+    dry_run: bool = option(False, "--dry-run", "print the shards without writing them", env="")
+    force: bool = option(False, "--force", "overwrite existing files", env="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeParams(Params):
-    """One file of its parts."""
+    """Options of `merge` (as in llama-gguf-split)."""
 
-    file: str = option("", "file", "any of the parts", metavar="PART")
-    output: str = option("", "output", "the new file", metavar="FILE")
-    force: bool = option(False, "--force", "write over a file that is there", env="")
+    file: str = option("", "file", "any shard of the model", metavar="PART")
+    output: str = option("", "output", "new file", metavar="FILE")
+    force: bool = option(False, "--force", "overwrite an existing file", env="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileDiffParams(Params):
     """Options of the command `diff`."""
 
-    a: str = option("", "a", "a file", metavar="A")
-    b: str = option("", "b", "another one", metavar="B")
+    group = "diff"
+
+    a: str = option("", "a", "first file", metavar="A")
+    b: str = option("", "b", "second file", metavar="B")
     bytes: bool = option(
-        True, "--bytes", "compare the tensors' bytes, too", off="--no-bytes", env=""
+        True, "--bytes", "also compare the bytes of tensors", off="--no-bytes", env=""
     )
 
 
@@ -156,13 +165,17 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 COMMANDS: dict[str, tuple[type[Params], Callable[[argparse.Namespace], int | None], str]] = {
-    "show": (ShowParams, _show, "metadata and tensors"),
-    "get": (GetParams, _get, "one value"),
-    "set": (SetParams, _set, "a file with other metadata"),
-    "split": (SplitParams, _split, "a file in parts"),
-    "merge": (MergeParams, _merge, "parts in one file"),
-    "quantize": (QuantizeParams, quantize_params.run, "a file with other types"),
-    "diff": (FileDiffParams, _diff, "what differs between two files: exit 0 nothing, 1 something"),
+    "show": (ShowParams, _show, "print metadata and tensors"),
+    "get": (GetParams, _get, "print a value of the metadata"),
+    "set": (SetParams, _set, "write a file with changed metadata"),
+    "split": (SplitParams, _split, "split a file into shards"),
+    "merge": (MergeParams, _merge, "merge shards into one file"),
+    "quantize": (QuantizeParams, quantize_params.run, "quantize the tensors of a file"),
+    "diff": (
+        FileDiffParams,
+        _diff,
+        "compare two files; exit code 0 if they are equal, 1 if they differ",
+    ),
 }
 
 
@@ -170,9 +183,12 @@ def parser() -> OptionParser:
     p = OptionParser("llama-py-gguf", description=__doc__)
     commands = p.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, (kind, _, help) in COMMANDS.items():
+        words = [str(o.metavar) for _, o in options_of(kind) if o.flags[0][0] != "-"]
         command = commands.add_parser(
             name,
+            common=(kind, "-v"),
             help=help,
+            usage=f"%(prog)s [options] {' '.join(words)}",
             description=f"{help[0].upper()}{help[1:]}.",
             epilog=quantize_params.EPILOG if name == "quantize" else None,
         )

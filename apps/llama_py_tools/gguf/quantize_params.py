@@ -54,26 +54,26 @@ def layers(text: str) -> tuple[int, ...]:
 class QuantizeParams(Params):
     """Options of `quantize` (as in llama-quantize)."""
 
-    file: str = option("", "file", "the file, of floats; of a split one, any part", metavar="IN")
+    file: str = option("", "file", "unquantized model file, or any shard of a model", metavar="IN")
     words: tuple[str, ...] = option(
         (),
         "words",
-        "the new file (by default ggml-model-TYPE.gguf beside the old one), the type,"
-        " the number of threads (by default all)",
+        "new file (default: ggml-model-TYPE.gguf in the folder of IN), type, and number of"
+        " threads (default: all CPUs)",
         nargs="+",
         metavar="[OUT] TYPE [THREADS]",
     )
     imatrix: str = option(
         "",
         "--imatrix",
-        "importance of values, from llama-py-imatrix or llama-imatrix",
+        "importance matrix of llama-py-imatrix or llama-imatrix",
         metavar="FILE",
         env="",
     )
     include_weights: tuple[str, ...] = option(
         (),
         "--include-weights",
-        "use importance for tensors with this in their name; may be given again",
+        "use the importance matrix only for tensors with this text in the name; may be repeated",
         parse=lambda t: (t,),
         many=True,
         metavar="TEXT",
@@ -82,20 +82,20 @@ class QuantizeParams(Params):
     exclude_weights: tuple[str, ...] = option(
         (),
         "--exclude-weights",
-        "use none for tensors with this in their name; may be given again",
+        "do not use the importance matrix for tensors with this text in the name; may be repeated",
         parse=lambda t: (t,),
         many=True,
         metavar="TEXT",
         env="",
     )
-    pure: bool = option(False, "--pure", "all tensors get the same type, without a mix", env="")
+    pure: bool = option(False, "--pure", "use one type for all tensors, without a mix", env="")
     leave_output_tensor: bool = option(
-        False, "--leave-output-tensor", "output.weight stays as it is", env=""
+        False, "--leave-output-tensor", "do not quantize output.weight", env=""
     )
     output_tensor_type: GGMLType | None = option(
         None,
         "--output-tensor-type",
-        "the type of output.weight",
+        "type of output.weight",
         parse=tensor_type,
         metavar="TYPE",
         env="",
@@ -103,7 +103,7 @@ class QuantizeParams(Params):
     token_embedding_type: GGMLType | None = option(
         None,
         "--token-embedding-type",
-        "the type of the token embeddings",
+        "type of the token embeddings",
         parse=tensor_type,
         metavar="TYPE",
         env="",
@@ -111,8 +111,7 @@ class QuantizeParams(Params):
     tensor_types: TensorTypes = option(
         (),
         "--tensor-type",
-        "the type of tensors whose name has a match; the first one counts, and"
-        " it may be given again",
+        "type of tensors with a name that matches; the first match applies; may be repeated",
         parse=rules,
         many=True,
         metavar="REGEX=TYPE",
@@ -121,7 +120,7 @@ class QuantizeParams(Params):
     tensor_type_file: TensorTypes = option(
         (),
         "--tensor-type-file",
-        "a file of such, one behind the other",
+        "file with REGEX=TYPE rules for tensors, separated by spaces or newlines",
         parse=rules_of_file,
         many=True,
         metavar="FILE",
@@ -130,24 +129,26 @@ class QuantizeParams(Params):
     allow_requantize: bool = option(
         False,
         "--allow-requantize",
-        "quantize what is quantized already: it loses more than the original would",
+        "quantize tensors that are already quantized, with more loss than from the original",
         env="",
     )
     prune_layers: tuple[int, ...] = option(
-        (), "--prune-layers", "leave these layers out", parse=layers, metavar="N,...", env=""
+        (), "--prune-layers", "layers to remove", parse=layers, metavar="N,...", env=""
     )
     kv_overrides: dict[str, bool | int | float | str] = option(
         dict,
         "--override-kv",
-        "other metadata; a TYPE is int, float, bool or str",
+        "metadata values that replace the file's values; TYPE is int, float, bool or str",
         parse=kv_overrides,
         many=True,
         metavar="KEY=TYPE:VALUE,...",
         env="",
     )
-    keep_split: bool = option(False, "--keep-split", "as many files as there are parts", env="")
-    dry_run: bool = option(False, "--dry-run", "only say what there would be", env="")
-    force: bool = option(False, "--force", "write over a file that is there", env="")
+    keep_split: bool = option(
+        False, "--keep-split", "write one new shard per shard of the model", env=""
+    )
+    dry_run: bool = option(False, "--dry-run", "print the result without writing a file", env="")
+    force: bool = option(False, "--force", "overwrite an existing file", env="")
 
 
 def target(o: QuantizeParams) -> tuple[str, str, int]:
@@ -184,7 +185,13 @@ def check(parser: OptionParser, args: argparse.Namespace) -> None:
         parser.error("--include-weights and --exclude-weights are about --imatrix FILE; give one")
 
 
-EPILOG = f"types: {', '.join(FILE_TYPES)}; {COPY.name} changes none"
+EPILOG = f"""types: {", ".join(FILE_TYPES)}; {COPY.name} keeps all types
+
+examples:
+  %(prog)s f16.gguf q4.gguf Q4_K_M
+  %(prog)s --imatrix imatrix.gguf f16.gguf iq3.gguf IQ3_XXS
+  %(prog)s --tensor-type ffn_down=q6_k --dry-run f16.gguf Q4_K_M
+"""
 
 
 def wishes_of(o: QuantizeParams) -> Wishes:

@@ -1,5 +1,7 @@
-"""Command line of llama-py-graph. For dump, graphs are planned on the null device: nothing is
-computed."""
+"""Command line of llama-py-graph: print, view, compare, profile and plan the graphs of a model.
+
+`dump` plans graphs on the null device, without computing values.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
+    RUN,
     CommonParams,
     FileParams,
     FormParams,
@@ -38,6 +41,11 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "dot", "html", "ops")
 KINDS = ("op", "layer", "node", "kernel")
 
+# Common options of commands that only plan.
+PLANNED = "-m -hf -c -b -ub -fa -ctk -ctv -v"
+CONTEXT = "-c -np -b -ub -fa -ctk -ctv -v"
+SPLIT = "-dev -ngl -ot -ncmoe -sm -ts"
+
 
 def kinds(text: str) -> tuple[str, ...]:
     """Parse kinds of tables."""
@@ -54,11 +62,11 @@ class DumpParams(Params):
     format: str = option(
         "text",
         "--format",
-        "json: one line a node, to compare; dot: for Graphviz; html: to read;"
-        " ops: for test-backend-ops --test-file",
+        "output format; json: one line per node, for comparisons; dot: for Graphviz; html: a"
+        " page; ops: for test-backend-ops --test-file",
         choices=FORMATS,
     )
-    output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
+    output: str = option("", "-o --output", "output file (default: stdout)", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,25 +76,29 @@ class ProfileParams(Params):
     by: tuple[str, ...] = option(
         ("op", "layer", "node"),
         "--by",
-        f"tables, of {', '.join(KINDS)}",
+        f"tables to print: {', '.join(KINDS)}",
         parse=kinds,
         env="",
         metavar="KIND,...",
     )
     repetitions: int = option(
-        3, "-r --repetitions", "runs, of which the fastest is told", check=integers(1), env=""
+        3,
+        "-r --repetitions",
+        "number of runs; the tables show the fastest run",
+        check=integers(1),
+        env="",
     )
-    top: int = option(15, "--top", "lines of a table", check=integers(1), env="")
+    top: int = option(15, "--top", "lines per table", check=integers(1), env="")
     trace: str = option(
-        "", "--trace", "write a Chrome trace, which Perfetto opens", metavar="FILE.json", env=""
+        "", "--trace", "file for a Chrome trace, for Perfetto", metavar="FILE.json", env=""
     )
     limits: bool = option(
         False,
         "--limits",
-        "also measure what the devices can do, and tell how much of that is reached",
+        "also measure the devices' limits, and print the fraction reached",
         env="",
     )
-    json: bool = option(False, "--json", "all steps as JSON instead of tables", env="")
+    json: bool = option(False, "--json", "print all steps as JSON, instead of tables", env="")
 
 
 def parser() -> OptionParser:
@@ -96,6 +108,7 @@ def parser() -> OptionParser:
     )
     dump = commands.add_parser(
         "dump",
+        common=(DumpParams, InputParams, PLANNED),
         help="write the graphs of a prompt",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
     )
@@ -103,7 +116,8 @@ def parser() -> OptionParser:
     dump.add(ContextParams, FormParams, SteeringParams, DumpParams, without=("n_threads", "check"))
     reading = commands.add_parser(
         "read",
-        help="the builder code of each layer kind, beside the nodes that it makes",
+        common=(ReadParams, InputParams, PLANNED),
+        help="print the builder code of each type of layer next to its nodes",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--format html -o page.html] [options]",
     )
     reading.add(CommonParams, FileParams, InputParams, without=("repack",))
@@ -112,7 +126,8 @@ def parser() -> OptionParser:
     )
     view = commands.add_parser(
         "view",
-        help="a page of the graphs of a prompt: layers, shapes, memory, times",
+        common=(ViewParams, InputParams, RUN),
+        help="make a page of the graphs of a prompt: layers, shapes, memory, times",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) -o page.html [options]",
     )
     view.add(CommonParams, FileParams, InputParams, ViewParams)
@@ -120,15 +135,17 @@ def parser() -> OptionParser:
     view.add(HostsParams)
     diff = commands.add_parser(
         "diff",
-        help="two graphs and their values: where they part, and which node made it; exit 0"
-        " equal, 1 different",
+        common=(GraphDiffParams, InputParams, RUN),
+        help="compare two graphs and their values, and find the first wrong node; exit code 0 if"
+        " they are equal, 1 if they differ",
         usage="%(prog)s A B | -m FILE (-p TEXT | --tokens 1,2,3) --against WHAT [options]",
     )
     diff.add(CommonParams, FileParams, InputParams, GraphDiffParams)
     diff.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     profile = commands.add_parser(
         "profile",
-        help="where the time of a prompt and of tokens after it goes",
+        common=(ProfileParams, InputParams, RUN),
+        help="measure the time per op, layer and node, for a prompt and decoded tokens",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
     )
     profile.add(CommonParams, FileParams, InputParams, ProfileParams)
@@ -136,13 +153,15 @@ def parser() -> OptionParser:
     profile.add(HostsParams)
     placement = commands.add_parser(
         "placement",
-        help="which device has which tensor and runs which node, and why",
+        common=("-m -hf --memory --host-memory --node --json", SPLIT, CONTEXT),
+        help="show the device of each tensor and node, and the reason",
         usage="%(prog)s -m FILE [-dev NAME,...] [--memory SIZE,...] [-ngl N] [-ot ...] [options]",
     )
     plan.add(placement, plan.PlacementParams)
     fitting = commands.add_parser(
         "fit",
-        help="the options with which a model fits into the memory that there is",
+        common=("-m -hf --memory --host-memory --hosts --args --json -fitt -fitc -dev", CONTEXT),
+        help="find options for a model to fit into the available memory",
         usage="%(prog)s -m FILE (--memory SIZE,... | --hosts HOST:N,...) [-c N] [-np N] [options]",
     )
     plan.add(fitting, plan.FitParams, without=plan.SOUGHT)

@@ -48,11 +48,13 @@ def size_of(text: str) -> int:
 class PlanParams(Params):
     """The machine that is planned for."""
 
+    group = "planned machine"
+
     memory: tuple[int, ...] = option(
         (),
         "--memory",
-        "memory of each GPU, or rank, such as 24G,24G (units of 1024; default: what"
-        " those of this machine have free)",
+        "memory per GPU or rank, such as 24G,24G, in units of 1024 (default: free memory of"
+        " this machine's devices)",
         parse=sizes,
         metavar="SIZE,...",
         env="",
@@ -60,7 +62,7 @@ class PlanParams(Params):
     host_memory: int = option(
         0,
         "--host-memory",
-        "memory of the host, such as 64G (default: what is available here)",
+        "memory of the host, such as 64G (default: free memory of this machine)",
         parse=size_of,
         metavar="SIZE",
         env="",
@@ -68,11 +70,11 @@ class PlanParams(Params):
     n_seqs: int = option(
         1,
         "-np --parallel",
-        "how many sequences there may be (`n_seq_max` in Python)",
+        "maximum number of sequences (`n_seq_max` in Python)",
         check=integers(1, MAX_SEQ),
         env="",
     )
-    json: bool = option(False, "--json", "all of it as JSON", env="")
+    json: bool = option(False, "--json", "print JSON", env="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,11 @@ class PlacementParams(Params):
     """Options for the report of nodes."""
 
     node: str = option(
-        "", "--node", "only nodes whose name matches, of each layer", metavar="REGEX", env=""
+        "",
+        "--node",
+        "print only nodes with a name that matches, for each layer",
+        metavar="REGEX",
+        env="",
     )
 
 
@@ -91,17 +97,18 @@ class FitParams(Params):
     target: int = option(
         1024 << 20,
         "-fitt --fit-target",
-        "memory to leave free on each device, in MiB or such as 2G",
+        "free memory to reserve on each device, in MiB or with a unit, such as 2G (default: 1G)",
         parse=size_of,
         metavar="SIZE",
     )
     n_ctx_min: int = option(
         4096,
         "-fitc --fit-ctx",
-        "without -c: the least context of a sequence, for which layers rather stay on the host",
+        "minimum context size per sequence if -c is not set; layers move to the host to reach"
+        " this size",
         check=integers(1),
     )
-    args: bool = option(False, "--args", "only the options, for $(...)", env="")
+    args: bool = option(False, "--args", "print only the options, for $(...)", env="")
 
 
 def add(p: OptionParser, own: type[Params], without: Iterable[str] = ()) -> None:

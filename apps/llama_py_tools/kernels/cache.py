@@ -1,4 +1,4 @@
-"""Command llama-py-cli cache: compiled kernels, and weights that another machine has sent."""
+"""Command llama-py-cli cache: compiled kernels, and weights received from other machines."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ class CacheParams(Params):
     action: str = option(
         "list",
         "action",
-        "list: environments (versions and CPU) with their kernels; path: of the"
-        " present one; clear: remove the present one's kernels",
+        "list: environments (versions and CPU) with their kernels; path: folder of the current"
+        " environment; clear: remove kernels of the current environment",
         choices=ACTIONS,
         nargs="?",
     )
-    unused: bool = option(False, "--unused", "clear all others instead", env="")
-    weights: bool = option(
-        False, "--weights", "clear what rank 0 has sent to this machine instead", env=""
+    unused: bool = option(
+        False, "--unused", "clear all environments except the current environment", env=""
     )
-    all: bool = option(False, "--all", "clear all", env="")
+    weights: bool = option(
+        False, "--weights", "clear the weights that rank 0 has sent to this machine", env=""
+    )
+    all: bool = option(False, "--all", "clear all kernels and weights", env="")
 
 
 def parser() -> OptionParser:
     p = OptionParser(
         "llama-py-cli cache",
+        (CacheParams, "-v"),
         usage="%(prog)s [list|path|clear [--unused|--weights|--all]]",
-        description="Compiled kernels, and weights that were sent here: list or remove them.",
+        description="List or remove compiled kernels, and weights received from other machines.",
     )
     p.add(CacheParams, CommonParams)
     return p

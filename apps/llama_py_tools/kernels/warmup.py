@@ -15,6 +15,7 @@ from llama_py.params.rules import integers
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
+    RUN,
     CommonParams,
     DraftFileParams,
     FileParams,
@@ -36,7 +37,7 @@ class WarmupParams(Params):
     n_parallel: int = option(
         4,
         "--parallel",
-        "also for batches of so many sequences (1: for one only)",
+        "number of parallel sequences to compile kernels for (1: single sequences only)",
         env="N_PARALLEL",
         check=integers(1, MAX_SEQ),
     )
@@ -45,9 +46,10 @@ class WarmupParams(Params):
 def parser() -> OptionParser:
     p = OptionParser(
         "llama-py-cli warmup",
+        ("--parallel", RUN, "-md --spec-type --lora"),
         usage="%(prog)s [-m FILE] [options]",
-        description="Compile all kernels that a model needs with these options, if they are not"
-        " kept already: for prompts of any length, for single tokens, for several sequences.",
+        description="Compile and cache all kernels of a model with the given options: for prompts"
+        " of any length, single tokens, and several sequences.",
     )
     p.add(WarmupParams, CommonParams, FileParams, SpeculativeParams, DraftFileParams)
     p.add(ContextParams, FormParams, SteeringParams, ModelParams)

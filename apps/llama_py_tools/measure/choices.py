@@ -36,6 +36,8 @@ TRAILING = 3  # WinoGrande: with more tokens after the common part, the choice i
 class ChoiceParams(Params):
     """Options of multiple-choice tasks."""
 
+    group = "tasks"
+
     hellaswag: bool = option(False, "--hellaswag", "score the HellaSwag tasks in -f FILE")
     hellaswag_tasks: int = option(
         400, "--hellaswag-tasks", "maximum number of HellaSwag tasks", check=integers(1)

@@ -1,8 +1,8 @@
-"""llama-py-cvector-generator: a control vector out of pairs of prompts, as
-llama-cvector-generator makes it.
+"""llama-py-cvector-generator: compute a control vector from pairs of prompts, like
+llama-cvector-generator.
 
-Line by line, both files have the prompts of a pair; the vector leads from the negative ones to the
-positive ones. `--control-vector FILE` of the other commands, and of llama.cpp, uses it.
+Line n of both files is a pair of prompts. The vector is the direction from negative to positive
+prompts. Apply it with `--control-vector FILE`, also in llama.cpp.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llama_py.params.option import Params, option
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING, unescape
 from llama_py_tools.command.options import OptionParser, read
-from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.command.params import RUN, CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.progress import Progress
 from llama_py_tools.models import session
 
@@ -30,43 +30,52 @@ if TYPE_CHECKING:
 class CvectorParams(Params):
     """Options of a control vector's training."""
 
+    group = "control vector"
+
     positive_file: str = option(
-        "", "--positive-file", "prompts that it leads to, one a line", metavar="FILE"
+        "",
+        "--positive-file",
+        "file with prompts in the direction of the vector, one per line",
+        metavar="FILE",
     )
     negative_file: str = option(
-        "", "--negative-file", "prompts that it leads away from, one a line", metavar="FILE"
+        "",
+        "--negative-file",
+        "file with prompts in the opposite direction, one per line",
+        metavar="FILE",
     )
     template: str = option(
-        "", "--template", "a prompt with {} in the place of each line", metavar="TEXT"
+        "", "--template", "prompt with {} for each line of the files", metavar="TEXT"
     )
     suffix_file: str = option(
         "",
         "--suffix-file",
-        "beginnings of answers, one a line: each pair with each of them",
+        "file with starts of responses, one per line; each pair is combined with each start",
         metavar="FILE",
     )
     method: str = option(
         "pca",
         "--method",
-        "the first principal direction of the differences, or their mean",
+        "direction: first principal component of the differences (pca), or their mean (mean)",
         choices=("pca", "mean"),
         metavar="{pca,mean}",
     )
     tokens: str = option(
         "all",
         "--tokens",
-        "differences of all tokens, or of each prompt's last",
+        "differences of all tokens (all), or of each prompt's last token (last)",
         choices=("all", "last"),
         metavar="{all,last}",
     )
     output: str = option(
-        "control_vector.gguf", "-o --output --output-file", "where it is written", metavar="FILE"
+        "control_vector.gguf", "-o --output --output-file", "output file", metavar="FILE"
     )
 
 
 def parser() -> OptionParser:
     usage = "%(prog)s -m FILE --positive-file FILE --negative-file FILE [options]"
-    p = OptionParser("llama-py-cvector-generator", usage=usage, description=__doc__)
+    common = (CvectorParams, RUN)
+    p = OptionParser("llama-py-cvector-generator", common, usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, CvectorParams)
     p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     return p

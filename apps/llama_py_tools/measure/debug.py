@@ -1,8 +1,7 @@
-"""llama-py-debug: the values of a model's nodes, and its logits.
+"""llama-py-debug: print or save the values of a model's nodes, and its logits.
 
-Nodes are printed in llama-eval-callback's format, unless only --save-logits or --save-tensors are
-wanted; --tensor-filter always prints the nodes it lets through. With nothing to print or save of
-nodes the model runs at full speed, kernels fused.
+The command prints nodes in llama-eval-callback's format. With --save-logits or --save-tensors it
+prints only the nodes of --tensor-filter. With --save-logits alone the model runs at full speed.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
+    RUN,
     CommonParams,
     FileParams,
     FormParams,
@@ -51,7 +51,7 @@ class DebugParams(Params):
     tensor_filter: tuple[re.Pattern[str], ...] = option(
         (),
         "--tensor-filter",
-        "only nodes whose name has a match of ^REGEX; may be repeated",
+        "print only nodes with a name that matches ^REGEX; may be repeated",
         parse=regex,
         many=True,
         metavar="REGEX",
@@ -59,25 +59,35 @@ class DebugParams(Params):
     save_tensors: str = option(
         "",
         "--save-tensors",
-        "write the nodes as <graph>-<node>-<name>.npy, and nodes.jsonl, for llama-py-graph diff",
+        "folder for the values of nodes, <graph>-<node>-<name>.npy, and nodes.jsonl, for"
+        " llama-py-graph diff",
         metavar="DIR",
     )
     save_logits: str = option(
         "",
         "--save-logits",
-        "write float32 [n_rows, n_vocab]: the last prompt token's row, then those of --decode",
+        "file for the logits, float32 [n_rows, n_vocab]: the last prompt token and each token"
+        " of --decode",
         metavar="FILE.npy",
     )
-    all_logits: bool = option(False, "--all-logits", "rows of all prompt tokens")
+    all_logits: bool = option(False, "--all-logits", "save the logits of all prompt tokens")
 
     @property
     def prints(self) -> bool:
         return bool(self.tensor_filter) or not (self.save_logits or self.save_tensors)
 
 
+EPILOG = """examples:
+  %(prog)s -m model.gguf -p "The sea" --tensor-filter attn_out
+  %(prog)s -m model.gguf -p "The sea" --decode 8 --save-logits logits.npy
+  %(prog)s -m model.gguf -p "The sea" --check ref   # compare each node with the NumPy backend
+"""
+
+
 def parser() -> OptionParser:
     usage = "%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [options]"
-    p = OptionParser("llama-py-debug", usage=usage, description=__doc__)
+    common = (InputParams, DebugParams, "--check", RUN)
+    p = OptionParser("llama-py-debug", common, usage=usage, description=__doc__, epilog=EPILOG)
     p.add(CommonParams, FileParams, InputParams, DebugParams)
     p.add(ContextParams, FormParams, SteeringParams, ModelParams)
     return p

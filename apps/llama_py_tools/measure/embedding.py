@@ -1,7 +1,7 @@
-"""llama-py-embedding: embeddings of texts, or a reranker's scores, as llama-embedding gives them.
+"""llama-py-embedding: compute embeddings of texts, or a reranker's scores, like llama-embedding.
 
-Texts stand in -p or in a file, one a line (--embd-separator); they are read many at a time. With
---pooling rank, query and text stand in a line with a tab between them (--cls-separator).
+Texts are in -p or in a file, one per line (--embd-separator), and run in batches. With --pooling
+rank, each line has a query and a document, separated by a tab (--cls-separator).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from llama_py.params.rules import integers
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING, unescape
 from llama_py_tools.command.options import OptionParser, read
-from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.command.params import RUN, CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.models import session
 
@@ -37,38 +37,46 @@ log = logging.getLogger("llama_py")
 class EmbeddingParams(Params):
     """Options of the texts, and of their rows' format."""
 
-    prompt: str | None = option(None, "-p --prompt", "the texts", metavar="TEXT", env="")
-    file: str = option("", "-f --file", "read the texts from this file", metavar="FILE", env="")
+    prompt: str | None = option(
+        None, "-p --prompt", "texts to embed, one per line", metavar="TEXT", env=""
+    )
+    file: str = option(
+        "", "-f --file", "file with texts to embed, one per line", metavar="FILE", env=""
+    )
     escape: bool = option(
-        True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape", env=""
+        True,
+        "-e --escape",
+        r"process the escapes \n, \t, \\ and \x41 in texts",
+        off="--no-escape",
+        env="",
     )
     separator: str = option(
         "\n",
         "--embd-separator",
-        "what stands between texts (default: the end of a line)",
+        "separator between texts (default: newline)",
         metavar="TEXT",
         env="",
     )
     cls_separator: str = option(
         "\t",
         "--cls-separator",
-        "what stands between a query and a text (default: a tab)",
+        "separator between query and document (default: tab)",
         metavar="TEXT",
         env="",
     )
     normalize: int = option(
         2,
         "--embd-normalize",
-        "rows are divided by their size: -1 not at all, 0 the largest value"
-        " becomes 32760, 1 the sum is 1, 2 the length is 1, N by the p-norm; scores never are",
+        "normalization of embeddings; -1: off, 0: maximum 32760, 1: sum 1, 2: length 1, N:"
+        " p-norm 1; scores are unchanged",
         check=integers(-1),
         env="",
     )
     output_format: str = option(
         "",
         "--embd-output-format",
-        "array: [[...],...]; json: as OpenAI's; json+: with"
-        " similarities; raw: a row a line (default: for people)",
+        "output format (default: readable text); array: [[...],...]; json: like OpenAI's API;"
+        " json+: with similarities; raw: one embedding per line",
         choices=FORMATS,
         metavar="FORMAT",
         env="",
@@ -82,14 +90,14 @@ class ReadingParams(ContextParams):
     pooling: str = option(
         "auto",
         "--pooling",
-        "how the rows of a text become one; none: they do not (default: the model's)",
+        "pooling of hidden states (auto: from the model, none: one embedding per token)",
         choices=("auto", *POOLING),
         env="",
     )
     attention: str = option(
         "auto",
         "--attention",
-        "whether tokens see those after them (default: the model's)",
+        "attention mask, causal or non-causal (auto: from the model)",
         choices=("auto", *ATTENTION),
         env="",
     )
@@ -107,9 +115,17 @@ class TextRows:
     whole: bool
 
 
+EPILOG = """examples:
+  %(prog)s -m model.gguf -p "The sea is blue"
+  %(prog)s -m model.gguf -f texts.txt --embd-output-format json
+  %(prog)s -m reranker.gguf --pooling rank -f pairs.txt
+"""
+
+
 def parser() -> OptionParser:
     usage = "%(prog)s -m FILE -p TEXT [options]"
-    p = OptionParser("llama-py-embedding", usage=usage, description=__doc__)
+    common = (EmbeddingParams, "--pooling --attention", RUN)
+    p = OptionParser("llama-py-embedding", common, usage=usage, description=__doc__, epilog=EPILOG)
     p.add(CommonParams, FileParams, EmbeddingParams)
     p.add(ReadingParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     p.add(HostsParams)

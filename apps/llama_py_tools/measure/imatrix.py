@@ -1,10 +1,10 @@
-"""llama-py-imatrix: which inputs of a model's matrices are large on a text, as llama-imatrix does.
+"""llama-py-imatrix: compute the importance matrix of a model from a text, like llama-imatrix.
 
-The text is cut into chunks of -c tokens, each run from an empty memory; squares of what weights are
-multiplied with are summed. `llama-py-gguf quantize --imatrix`, and llama-quantize, go by these.
-Perplexity so far goes to stdout.
+The text is split into chunks of -c tokens, each with an empty context. The matrix has the sums of
+the squared inputs of each weight; `llama-py-gguf quantize --imatrix` and llama-quantize use it. The
+command prints the perplexity after each chunk.
 
-Without -f, files given by --in-file are put together; --show-statistics tells what one has.
+Without -f it adds the files of --in-file; --show-statistics prints statistics of a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from llama_py.params.rules import integers
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING
 from llama_py_tools.command.options import OptionParser, read
-from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.command.params import RUN, CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.progress import Progress
 from llama_py_tools.measure.choices import log_softmax
 from llama_py_tools.measure.perplexity import Estimate, check_length
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 class ImatrixParams(Params):
     """Options of the collected data, and of the output."""
 
-    text: str = option("", "-f --file", "text to run", metavar="FILE")
+    text: str = option("", "-f --file", "text file to process", metavar="FILE")
     output: str = option(
-        "imatrix.gguf", "-o --output --output-file", "the new file", metavar="FILE", env=""
+        "imatrix.gguf", "-o --output --output-file", "output file", metavar="FILE", env=""
     )
     format: str = option(
         "",
         "--output-format",
-        "dat is the older form (default: gguf)",
+        "format of the output file (default: gguf); dat is the older format",
         choices=("gguf", "dat", ""),
         metavar="gguf|dat",
         env="",
@@ -54,37 +54,45 @@ class ImatrixParams(Params):
     in_files: tuple[str, ...] = option(
         (),
         "--in-file",
-        "add what was collected before; may be given again",
+        "importance matrix to add; may be repeated",
         parse=lambda t: (t,),
         many=True,
         metavar="FILE",
         env="",
     )
     chunks: int = option(
-        -1, "--chunks", "at most so many chunks; -1: all", check=integers(-1), env=""
+        -1, "--chunks", "maximum number of chunks (-1: all)", check=integers(-1), env=""
     )
     first: int = option(
-        0, "--chunk --from-chunk", "leave so many chunks out first", check=integers(0), env=""
+        0,
+        "--chunk --from-chunk",
+        "number of chunks to skip at the start",
+        check=integers(0),
+        env="",
     )
     output_frequency: int = option(
-        10, "--output-frequency", "save after so many chunks", check=integers(1), env=""
+        10,
+        "--output-frequency",
+        "chunks between saves of the output file",
+        check=integers(1),
+        env="",
     )
     save_frequency: int = option(
         0,
         "--save-frequency",
-        "keep a copy of its own (FILE.at_N) after so many chunks; 0: none",
+        "chunks between copies of the output file, FILE.at_N (0: no copies)",
         check=integers(0),
         env="",
     )
     process_output: bool = option(
-        False, "--process-output", "collect for output.weight, too", env=""
+        False, "--process-output", "also collect data for output.weight", env=""
     )
-    ppl: bool = option(True, "--ppl", "show perplexity", off="--no-ppl", env="")
+    ppl: bool = option(True, "--ppl", "print perplexity", off="--no-ppl", env="")
     parse_special: bool = option(
-        False, "--parse-special", "texts of special tokens are these tokens", env=""
+        False, "--parse-special", "parse special tokens in the text", env=""
     )
     show_statistics: bool = option(
-        False, "--show-statistics", "show what the --in-file has, by tensor and by layer", env=""
+        False, "--show-statistics", "print statistics of --in-file, by tensor and by layer", env=""
     )
 
 
@@ -92,12 +100,20 @@ class ImatrixParams(Params):
 class ChunkParams(ContextParams):
     """ContextParams of a context with one chunk."""
 
-    n_ctx: int = option(512, "-c --ctx-size", "tokens of a chunk", check=integers(1))
+    n_ctx: int = option(512, "-c --ctx-size", "tokens per chunk", check=integers(1))
+
+
+EPILOG = """examples:
+  %(prog)s -m model.gguf -f text.txt -o imatrix.gguf
+  %(prog)s --in-file a.gguf --in-file b.gguf -o imatrix.gguf   # add two matrices
+  %(prog)s --in-file imatrix.gguf --show-statistics
+"""
 
 
 def parser() -> OptionParser:
     usage = "%(prog)s -m FILE -f TEXT [-o imatrix.gguf] [options]"
-    p = OptionParser("llama-py-imatrix", usage=usage, description=__doc__)
+    common = (ImatrixParams, RUN)
+    p = OptionParser("llama-py-imatrix", common, usage=usage, description=__doc__, epilog=EPILOG)
     p.add(CommonParams, FileParams, ImatrixParams)
     p.add(ChunkParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     return p

@@ -1,11 +1,11 @@
-"""llama-py-perplexity: how well a model predicts a text, scored as llama-perplexity does.
+"""llama-py-perplexity: measure how well a model predicts a text, like llama-perplexity.
 
-The text is cut into windows of -c tokens, each run from an empty memory; tokens of the second half
-are scored, which have at least half a window before them. As many windows as -b holds are run at
-once. The estimate after each window goes to stdout, then the final one.
+The text is split into windows of -c tokens, each with an empty context. The second half of each
+window is scored. Windows run in parallel up to -b tokens. The command prints the estimate after
+each window, then the final estimate.
 
---kl-divergence-base FILE keeps what the model predicts; --kl-divergence then tells how far another
-model's predictions for the same tokens are from that. The file is llama-perplexity's.
+--kl-divergence-base FILE stores the model's predictions. --kl-divergence then compares another
+model's predictions for the same tokens. The file has llama-perplexity's format.
 
 --hellaswag, --winogrande and --multiple-choice score tasks in llama-perplexity's formats.
 """
@@ -26,7 +26,7 @@ from llama_py.params.rules import integers
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.escapes import ENCODING
 from llama_py_tools.command.options import OptionParser, read
-from llama_py_tools.command.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.command.params import RUN, CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.measure.choices import ChoiceParams, lines_of, log_softmax, tasks_of
 from llama_py_tools.models import session
@@ -49,34 +49,36 @@ PAGE = 256  # tokens; llama.cpp rounds contexts up to a multiple
 class TextParams(Params):
     """Options of the scored text."""
 
-    file: str = option("", "-f --file", "text to score", metavar="FILE")
+    file: str = option("", "-f --file", "text file to score", metavar="FILE")
     binary_file: str = option(
-        "", "-bf --binary-file", "file whose last line break counts, for tasks", metavar="FILE"
+        "",
+        "-bf --binary-file",
+        "file to score, including a final newline, for tasks",
+        metavar="FILE",
     )
     ppl_stride: int = option(
         0,
         "--ppl-stride",
-        "tokens between the starts of windows, of which only the last N are"
-        " scored (0: windows without overlap)",
+        "tokens between the starts of windows (0: windows without overlap); only the last N"
+        " tokens of a window are scored",
         check=integers(0),
     )
-    chunks: int = option(-1, "--chunks", "windows at most (-1: all)", check=integers(-1))
+    chunks: int = option(-1, "--chunks", "maximum number of windows (-1: all)", check=integers(-1))
     kl_divergence: bool = option(
         False,
         "--kl-divergence",
-        "compare with the predictions in --kl-divergence-base, of its"
-        " tokens and windows (-f and -c are not needed)",
+        "compare with the predictions in --kl-divergence-base; -f and -c are not needed",
     )
     logits_file: str = option(
         "",
         "--kl-divergence-base --save-all-logits",
-        "write the predictions there, or with --kl-divergence read them",
+        "file for the predictions; --kl-divergence reads this file",
         metavar="FILE",
     )
     ppl_output_type: int = option(
         0,
         "--ppl-output-type",
-        "0: the estimate after each window; 1: a line each, with the number of its first token",
+        "output: the estimate after each window (0), or a line with the window's first token (1)",
         check=integers(0, 1),
         metavar="0|1",
     )
@@ -86,12 +88,20 @@ class TextParams(Params):
 class WindowParams(ContextParams):
     """ContextParams of a context with one window."""
 
-    n_ctx: int = option(512, "-c --ctx-size", "tokens of a window", check=integers(SMALLEST_WINDOW))
+    n_ctx: int = option(512, "-c --ctx-size", "tokens per window", check=integers(SMALLEST_WINDOW))
+
+
+EPILOG = """examples:
+  %(prog)s -m model.gguf -f text.txt             # windows of 512 tokens
+  %(prog)s -m f16.gguf -f text.txt --kl-divergence-base base.bin
+  %(prog)s -m q4.gguf --kl-divergence-base base.bin --kl-divergence
+"""
 
 
 def parser() -> OptionParser:
     usage = "%(prog)s -m FILE -f TEXT [options]"
-    p = OptionParser("llama-py-perplexity", usage=usage, description=__doc__)
+    common = (TextParams, ChoiceParams, RUN)
+    p = OptionParser("llama-py-perplexity", common, usage=usage, description=__doc__, epilog=EPILOG)
     p.add(CommonParams, FileParams, TextParams, ChoiceParams)
     p.add(WindowParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     p.add(HostsParams)

@@ -14,9 +14,10 @@ from llama_py_tools.models import session
 def parser() -> OptionParser:
     p = OptionParser(
         "llama-py list",
+        ("-v",),
         usage="%(prog)s",
-        description="Models by short name: files in LLAMA_PY_MODELS, in the folder of -mu and in"
-        " the hub's cache.",
+        description="List models by short name: files in LLAMA_PY_MODELS, in the folder of"
+        " --model-url, and in the cache of the Hugging Face Hub.",
     )
     p.add(CommonParams)
     return p

@@ -19,7 +19,7 @@ class PullParams(Params):
     models: tuple[str, ...] = option(
         (),
         "models",
-        "models of the hub; without a type Q4_K_M, Q8_0 or the first file",
+        "models of the Hugging Face Hub; without a type: Q4_K_M, Q8_0 or the first file",
         nargs="+",
         metavar="USER/MODEL[:TYPE]",
     )
@@ -31,8 +31,9 @@ FETCHING = ("hf_file", "hf_token", "offline")
 def parser() -> OptionParser:
     p = OptionParser(
         "llama-py pull",
+        (PullParams, "-hff -hft --offline -v"),
         usage="%(prog)s USER/MODEL[:TYPE] ... [-hff NAME] [-hft TOKEN]",
-        description="Fetch models of the Hugging Face hub and print where they are.",
+        description="Download models of the Hugging Face Hub and print their paths.",
     )
     without = {f for f in FileParams.__dataclass_fields__ if f not in FETCHING}
     p.add(PullParams, CommonParams)

@@ -39,40 +39,48 @@ EPILOG = """examples:
 
 @dataclass(frozen=True, kw_only=True)
 class HarnessParams(Params):
-    """Options of the test run: mode, device, and judge."""
+    """Options of the test run: mode, device and reference implementation."""
+
+    group = "test"
 
     mode: str = option(
         "test",
         "mode",
-        "test: compare values; grad: compare gradients with differences of the"
-        " judge's values; perf: time; support: list what backends can run",
+        "test: compare values; grad: compare gradients with finite differences; perf: measure"
+        " times; support: list the ops that backends can run",
         choices=("test", "grad", "perf", "support"),
         nargs="?",
     )
     against: str = option(
         "",
         "--against",
-        "the judge: the NumPy reference (default), the CPU backend, or llama.cpp's"
-        " libggml (needs llama-cpp-python); in perf mode, whom to time beside the backend, by"
-        " turns",
+        "reference implementation: NumPy (ref, default), the CPU backend (cpu), or llama.cpp's"
+        " libggml (ggml, needs llama-cpp-python); perf mode: second implementation to time,"
+        " interleaved",
         choices=("ref", "cpu", "ggml"),
         env="",
     )
-    ops: str | None = option(None, "-o", "op names, regexes or printed cases", metavar="OP,..")
-    backend: str | None = option(None, "-b", "only this backend or device", metavar="BACKEND")
-    params: str | None = option(None, "-p", "only cases whose parameters match", metavar="REGEX")
+    ops: str | None = option(
+        None, "-o", "op names, regular expressions or printed cases", metavar="OP,.."
+    )
+    backend: str | None = option(
+        None, "-b", "backend or device to test (default: all)", metavar="BACKEND"
+    )
+    params: str | None = option(
+        None, "-p", "regular expression for the parameters of cases", metavar="REGEX"
+    )
     test_file: str = option(
         "",
         "--test-file",
-        "the cases are the nodes in this file, as llama.cpp's"
-        " test-export-graph-ops and `llama-py-graph dump --format ops` write it",
+        "file with nodes to test, from llama.cpp's test-export-graph-ops or `llama-py-graph"
+        " dump --format ops`",
         metavar="FILE",
         env="",
     )
     output: str = option(
         "console",
         "--output",
-        "markdown (support mode): the table of docs/ops.md",
+        "output format; markdown (support mode): the table of docs/ops.md",
         choices=("console", "csv", "json", "sql", "markdown"),
         env="",
     )
@@ -80,14 +88,14 @@ class HarnessParams(Params):
     show_coverage: bool = option(
         False, "--show-coverage", "list ops with and without cases", env=""
     )
-    seed: int = option(0, "--seed", "seed of the inputs", env="")
+    seed: int = option(0, "--seed", "random seed of the inputs", env="")
     processes: int = option(
-        1, "-j", "processes that share the cases (test and grad mode)", check=integers(1)
+        1, "-j", "number of parallel processes (test and grad mode)", check=integers(1)
     )
     threads: int | None = option(
         None,
         "-t --threads",
-        "host threads of the backend",
+        "number of host threads of the backend",
         parse=above_zero,
         check=integers(1),
         env="",
@@ -97,7 +105,7 @@ class HarnessParams(Params):
 def parser() -> OptionParser:
     p = OptionParser(
         "test-backend-ops",
-        description="Compare every op of every backend with a judge.",
+        description="Compare every op of every backend with a reference implementation.",
         epilog=EPILOG,
     )
     p.add(HarnessParams)

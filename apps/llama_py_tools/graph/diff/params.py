@@ -12,6 +12,8 @@ from llama_py.params.rules import integers, numbers
 class GraphDiffParams(Params):
     """Options of the comparison and its report."""
 
+    group = "diff"
+
     files: tuple[str, ...] = option(
         (),
         "files",
@@ -22,45 +24,48 @@ class GraphDiffParams(Params):
     against: str = option(
         "",
         "--against",
-        "run -m and the tokens otherwise: by llama.cpp; by a device (ref, cpu,"
-        " opencl0); by another GGUF file; plain: node by node; or with other options, as"
-        " '-fa off', '--form delta_net=chunked', '-ub 1'",
+        "second run of the prompt: llama.cpp, a device (ref, cpu, opencl0), another GGUF file,"
+        " unfused nodes (plain), or other options, such as '-fa off', '--form"
+        " delta_net=chunked', '-ub 1'",
         metavar="WHAT",
     )
     graphs_only: bool = option(
-        False, "--graphs-only", "compare graphs; nothing is computed but by llama.cpp", env=""
+        False,
+        "--graphs-only",
+        "compare graphs without computing values (only llama.cpp computes)",
+        env="",
     )
     names: bool = option(
-        False, "--names", "graphs may differ: compare values of nodes of the same name", env=""
+        False, "--names", "compare values of nodes with equal names, for graphs that differ", env=""
     )
     fuse: bool = option(
         True,
         "--fuse",
-        "run several nodes as one step, as models are run; off: node by node",
+        "run fused kernels, like the model does; off: run node by node",
         off="--no-fuse",
         env="",
     )
     threshold: float | None = option(
         None,
         "--threshold",
-        "NMSE above which a node is wrong (default: what rounding explains, by"
-        " the types of its sources; of nodes that got different inputs 1e-3)",
+        "maximum NMSE of a correct node (default: from the rounding of the source types, or"
+        " 1e-3 if inputs differ)",
         check=numbers(0),
         metavar="NMSE",
         env="",
     )
-    top: int = option(12, "--top", "lines of a table", check=integers(1), env="")
+    top: int = option(12, "--top", "lines per table", check=integers(1), env="")
     overlay: str = option(
         "",
         "--overlay",
-        "write the nodes with their errors, for llama-py-graph view --overlay",
+        "file for the errors of nodes, for llama-py-graph view --overlay",
         metavar="FILE",
         env="",
     )
     plot: str = option(
         "",
         "--plot",
-        "draw the errors of all nodes (needs matplotlib, from the extra `plot`)",
+        "file for a plot of the errors of all nodes (needs matplotlib, from the extra `plot`)",
         metavar="FILE.svg|png",
         env="",
     )

@@ -16,7 +16,7 @@ class ReadParams(Params):
     format: str = option(
         "text",
         "--format",
-        "text: for a terminal of 100 columns; html: one page, code and nodes side by side",
+        "output format; text: for a terminal of 100 columns; html: a page with code next to nodes",
         choices=FORMATS,
     )
-    output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
+    output: str = option("", "-o --output", "output file (default: stdout)", metavar="FILE")

@@ -16,18 +16,18 @@ class ViewParams(Params):
     format: str = option(
         "html",
         "--format",
-        "html: a page to look at, one file; model-explorer: for Google's Model"
-        " Explorer, with node data in files beside; dot, json, text: as dump",
+        "output format; html: a page in one file; model-explorer: for Google's Model Explorer,"
+        " with node data in separate files; dot, json, text: see llama-py-graph dump",
         choices=VIEWS,
     )
-    output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
+    output: str = option("", "-o --output", "output file (default: stdout)", metavar="FILE")
     profile: bool = option(
         False, "--profile", "run the model and measure the time of each node", env=""
     )
     overlay: tuple[str, ...] = option(
         (),
         "--overlay",
-        "colour nodes by values of these files, such as errors",
+        "file with values to color the nodes by, such as errors; may be repeated",
         many=True,
         parse=lambda text: (text,),
         metavar="FILE",
