@@ -21,6 +21,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ggml_py.machine.release import VERSION
 from llama_py._moved import install
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 install()
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "AnswerParams",
     "Batch",

@@ -6,12 +6,12 @@ import hashlib
 import platform
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggml_py.backend import Device, HasTarget
 from ggml_py.errors import BackendError
+from ggml_py.machine.release import VERSION
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -38,7 +38,7 @@ def compared(comm: MPI.Intracomm) -> list[str]:
     BackendError in all ranks, if one has another version of the program: an order would be
     something else there.
     """
-    found = comm.allgather((platform.node(), version("llama-py"), code()))
+    found = comm.allgather((platform.node(), VERSION, code()))
     first = found[0]
     for rank, other in enumerate(found):
         for what, a, b in zip(("version", "code"), first[1:], other[1:], strict=True):

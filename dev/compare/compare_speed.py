@@ -3,7 +3,7 @@
     python -m dev.compare.compare_speed -m model.gguf --peer-python /path/to/venv/bin/python -t 1,2
     python -m dev.compare.compare_speed -m model.gguf --ik /path/to/ik_llama.cpp --matrix \\
         --json runs.jsonl --budget 30
-    python -m dev.compare.compare_speed --table runs.jsonl --write docs/speed.md
+    python -m dev.compare.compare_speed --table runs.jsonl --write docs/benchmarks-archive.md
 
 The peer's Python has llama-cpp-python. llama.cpp runs twice, with and without repacked weights, and
 so does ik_llama.cpp; the best of all peers counts. Runs alternate, so that a slow moment of the
@@ -271,14 +271,14 @@ def tell(records: Sequence[Record], args: argparse.Namespace) -> None:
         print(table.page(records))
     else:
         print("", *table.notes(records), sep="\n")
-    picture = args.plot or (args.write and plot_beside(args.write))
+    old = args.write.read_text("utf-8") if args.write and args.write.exists() else ""
+    picture = args.plot or (table.has_picture(old) and args.write and plot_beside(args.write))
     if picture and (args.plot or plot.available()):
         plot.draw(records, picture)
     elif picture:
         print("no picture: matplotlib is not installed (pip install '.[plot]')", file=sys.stderr)
         picture = None
     if args.write:
-        old = args.write.read_text("utf-8") if args.write.exists() else ""
         args.write.write_text(table.renewed(old, records, picture.name if picture else ""), "utf-8")
 
 

@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-NAME = "llama-py"
+from ggml_py.machine.release import DISTRIBUTION
+
+NAME = "llama-py"  # of the project
 
 
 def install_hint(extra: str) -> str:
@@ -34,7 +36,7 @@ def install_hint(extra: str) -> str:
         vcs = origin.get("vcs_info", {})
         scheme = f"{vcs['vcs']}+" if "vcs" in vcs else ""
         commit = f"@{vcs['commit_id']}" if "commit_id" in vcs else ""
-        return f"pip install {shlex.quote(f'{NAME}[{extra}] @ {scheme}{url}{commit}')}"
+        return f"pip install {shlex.quote(f'{DISTRIBUTION}[{extra}] @ {scheme}{url}{commit}')}"
     return f"pip install '.[{extra}]' in a checkout of {NAME}"
 
 
@@ -43,7 +45,7 @@ def _read_origin() -> dict[str, Any]:
     from importlib.metadata import distributions
 
     # In a checkout, the first distribution may be its egg-info folder without a record.
-    for found in distributions(name=NAME):
+    for found in distributions(name=DISTRIBUTION):
         with suppress(ValueError, OSError):
             record = json.loads(found.read_text("direct_url.json") or "{}")
             if record and isinstance(record, dict):

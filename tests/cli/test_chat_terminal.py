@@ -15,7 +15,7 @@ from tests.support.commands import ROOT, SCRIPTS, clean_environment
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals", allow_module_level=True)
 
-from dev.docs import first_minute
+from dev.docs import terminal_pictures
 from dev.docs.pseudo_terminal import CTRL_C, CTRL_D, PseudoTerminal
 
 CHAT = [str(SCRIPTS / "llama-py-cli"), "-s", "1", "-c", "1024"]
@@ -95,10 +95,10 @@ def test_simple_lines(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_every_scene_is_on_the_page() -> None:
-    """docs/first-minute.md has the pictures that dev/docs/first_minute.py makes, and no others."""
-    page = (ROOT / "docs" / "first-minute.md").read_text()
-    pictures = [f"first-minute/{name}.svg" for name in first_minute.SCENES]
-    assert re.findall(r"\((first-minute/.*?\.svg)\)", page) == pictures
+def test_every_picture_of_a_terminal_is_on_a_page() -> None:
+    """The tour and the page of chats have the pictures of dev/docs/terminal_pictures.py only."""
+    tour, page = ((ROOT / "docs" / name).read_text() for name in ("tour.md", "chat.md"))
+    pictures = [f"tour/{name}.svg" for name in terminal_pictures.SCENES]
+    assert re.findall(r"\((tour/.*?\.svg)\)", tour + page) == pictures
     assert all((ROOT / "docs" / picture).stat().st_size > 1000 for picture in pictures)
     assert all(f"`{name}" in page or f", `{name}" in page for name in commands.COMMANDS)

@@ -26,7 +26,7 @@ from dev.compare.speed.peers import ours
 from dev.compare.speed.process import Worker, WorkerDied, WorkerError, worker_command
 from dev.compare.speed.results import Record
 from dev.compare.speed.test import Test
-from tests.support.commands import clean_environment, tiny_model
+from tests.support.commands import ROOT, clean_environment, tiny_model
 from tests.support.limits import SECONDS
 
 SCRIPTED = Path(__file__).parent / "scripted_peer.py"
@@ -345,7 +345,7 @@ def test_page_has_a_table_for_each_model() -> None:
     assert page.count("ours / best |") == 2
     assert "## m\n" in page
     assert "## n\n" in page
-    assert "![ours / best, by test](plot.svg)" in page
+    assert "![Ratio of each test](plot.svg)" in page
     assert "* 4 at once against 1 (-t 1): ours 2.00, a 4.00\n" in page
     assert "against file and caches (0 MiB): ours 2.00, a 4.00\n" in page
     assert "* left out of tg8: a: no\n" in page
@@ -360,7 +360,7 @@ def test_overview_has_a_line_for_each_model() -> None:
     rows = [rates("m", 1, 2), rates("m", 1, 3, threads=2), rates("n", 2, 1)]
     rows += [rates("n", 1, 4, depth=9), rates("o", 1, 2)]
     lines = table.overview(rows)
-    assert lines[0].endswith("with 2, 1 threads. 5 tests: the least 0.500, geometric mean 1.89.")
+    assert lines[0].endswith("threads. 5 tests: smallest ratio 0.500, geometric mean 1.89.")
     assert lines[2:] == [
         "| model | pp8 |",
         "|---|---:|",
@@ -368,6 +368,23 @@ def test_overview_has_a_line_for_each_model() -> None:
         "| n | -, 0.50 |",
         "| o | -, 2.00 |",
     ]
+
+
+def test_pages_have_the_tables_of_their_data() -> None:
+    """`--table docs/benchmarks.jsonl --write PAGE` changes neither page."""
+    records = results.merged(results.read(ROOT / "docs" / "benchmarks.jsonl"))
+    for page, picture in (("benchmarks.md", "benchmarks.svg"), ("benchmarks-archive.md", "")):
+        text = (ROOT / "docs" / page).read_text("utf-8")
+        assert table.renewed(text, records, picture) == text
+        assert table.has_picture(text) == bool(picture)
+
+
+def test_a_page_with_an_overview_has_no_tables_by_model() -> None:
+    text = f"a\n{table.OVERVIEW}\nold\n{table.END}\nb\n"
+    page = table.renewed(text, [rates("m", 1, 2), rates("n", 1, 5)], "plot.svg")
+    assert page.startswith("a\n") and page.endswith("b\n")
+    assert "| n | 5.00 |" in page and "(plot.svg)" in page
+    assert "old" not in page and "## m" not in page
 
 
 def test_text_around_the_tables_of_a_page_stays() -> None:

@@ -1,4 +1,4 @@
-"""Answers by grammar on the command line, and the examples of docs/commands.md."""
+"""Answers by grammar on the command line, and the examples of docs/structured-output.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.commands import refused, run
 
-DOCS = Path(__file__).parents[2] / "docs" / "commands.md"
+DOCS = Path(__file__).parents[2] / "docs" / "structured-output.md"
 QUICK = ("-dev", "ref", "-c", "256", "--no-display-prompt")
 
 
@@ -54,8 +54,8 @@ def test_files_and_what_is_wrong(tmp_path: Path) -> None:
 
 def test_the_page() -> None:
     """Each example is run, and says what the page says."""
-    part = DOCS.read_text("utf-8").partition("### Answers by grammar")[2].partition("\n### ")[0]
-    examples = re.findall(r"^\$ (llama-py-cli .*)\n((?:[^`$].*\n)*)", part, re.MULTILINE)
+    text = DOCS.read_text("utf-8")
+    examples = re.findall(r"^\$ (llama-py-cli .*)\n((?:[^`$].*\n)*)", text, re.MULTILINE)
     assert len(examples) >= 4
     for command, said in examples:
         words = re.findall(r"'([^']*)'|\"([^\"]*)\"|(\S+)", command)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import llama_py
 from llama_py.params import ContextParams, ModelParams, SamplingParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
@@ -254,5 +255,5 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         parse(Options, "--version")
     assert ended.value.code == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first == f"llama-py {version('llama-py')}"
+    assert first == f"llama-py {llama_py.__version__}"
     assert f"numba {version('numba')}, " in second

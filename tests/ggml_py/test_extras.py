@@ -14,16 +14,16 @@ from ggml_py.machine.extras import install_hint
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("ggml_py", "llama_py", "backends", "apps", "dev", "docs", "examples", "tests")
-INDEX = re.compile(r"install .{0,3}llama-py\b|['\"`]llama-py\[")
+INDEX = re.compile(r"install .{0,3}llama-py(-numba)?\b|['\"`]llama-py(-numba)?\[")
 SHA = "0" * 40
 
 
 def install(folder: Path, record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a distribution without a record, and behind it one with this record, the only ones."""
     for name, text in (("egg", None), ("dist", json.dumps(record) if record else None)):
-        info = folder / name / "llama_py-0.1.0.dist-info"
+        info = folder / name / "llama_py_numba-0.1.0.dist-info"
         info.mkdir(parents=True)
-        (info / "METADATA").write_text("Name: llama-py\nVersion: 0.1.0\n")
+        (info / "METADATA").write_text("Name: llama-py-numba\nVersion: 0.1.0\n")
         if text is not None:
             (info / "direct_url.json").write_text(text)
     found = importlib.metadata.distributions
@@ -44,11 +44,11 @@ def install(folder: Path, record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             {"url": "https://host/x.git", "vcs_info": {"vcs": "git", "commit_id": SHA}},
-            f"pip install 'llama-py[server] @ git+https://host/x.git@{SHA}'",
+            f"pip install 'llama-py-numba[server] @ git+https://host/x.git@{SHA}'",
         ),
         (
             {"url": "https://host/x.whl", "archive_info": {}},
-            "pip install 'llama-py[server] @ https://host/x.whl'",
+            "pip install 'llama-py-numba[server] @ https://host/x.whl'",
         ),
     ],
 )

@@ -55,8 +55,13 @@ def test_links_lead_to_pages_of_files(uri: str, link: str, expected: str) -> Non
 
 
 def test_images_of_files_are_found() -> None:
-    text = "![a](docs/first-minute/chat.svg)"
-    assert moved("files/README.md", text) == "![a](../first-minute/chat.svg)"
+    text = "![a](docs/tour/chat.svg)"
+    assert moved("files/README.md", text) == "![a](../tour/chat.svg)"
+
+
+def test_links_around_pictures_lead_to_pages() -> None:
+    text = "[![a](docs/tour/chat.svg)](pyproject.toml)"
+    assert moved("files/README.md", text) == "[![a](../tour/chat.svg)](pyproject.toml.md)"
 
 
 def test_code_is_left_alone() -> None:
@@ -68,3 +73,15 @@ def test_every_family_of_ops_has_a_page() -> None:
     folder = Path(hooks.ROOT) / "ggml_py" / "ops"
     assert "norm" in hooks._families()
     assert len(hooks._families()) == len(list(folder.glob("*.py"))) - 3
+
+
+def test_the_site_has_the_version_and_repository_of_the_project() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((Path(hooks.ROOT) / "pyproject.toml").read_text("utf-8"))["project"]
+    config = SimpleNamespace(nav=[{"Reference": [{"API": ["api/index.md", hooks.FAMILIES]}]}])
+    hooks.on_config(config)
+    assert f"llama-py {project['version']}" in config.copyright
+    assert config.repo_url == project.get("urls", {}).get("Repository", "")
+    (reference,) = config.nav[0]["Reference"]
+    assert list(reference["API"][1]) == ["Ops by family"]
+    assert "api/ops/norm.md" in reference["API"][1]["Ops by family"]

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from ggml_py.machine.release import VERSION
 from llama_py.serving.metrics import Metrics, Now
 from llama_py.text.chat_prompt import template_of
 from llama_py_server.models.rates import RateWindow
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def build() -> str:
     """Return the build; like llama.cpp's it begins with a `b`, followed by a version."""
-    return f"b{version('llama-py')}-llama-py"
+    return f"b{VERSION}-llama-py"
 
 
 @dataclass

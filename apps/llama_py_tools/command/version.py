@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ggml_py.machine.release import VERSION
+
 NAME = "llama-py"
 PARTS = ("numba", "llvmlite", "numpy", "tokenizers")
 
@@ -16,7 +18,7 @@ def text() -> str:
 
     parts = ", ".join(f"{name} {version(name)}" for name in PARTS)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    return f"{NAME} {version(NAME)}\n{parts}; {system}"
+    return f"{NAME} {VERSION}\n{parts}; {system}"
 
 
 class Version(argparse.Action):

@@ -7,10 +7,10 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ggml_py.backend import Device
+from ggml_py.machine.release import VERSION
 from llama_py_tools.command.streams import in_colour
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.markdown import table
@@ -23,19 +23,12 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _version() -> str:
-    try:
-        return version("llama-py")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 @dataclass(slots=True, kw_only=True)
 class Record:
     """One case on one backend; the fields are llama.cpp's."""
 
     test_time: str = field(default_factory=_now)
-    build_commit: str = field(default_factory=_version)
+    build_commit: str = VERSION
     backend_name: str
     op_name: str
     op_params: str

@@ -99,6 +99,8 @@ def kept_beside(records: Sequence[Record]) -> Iterator[str]:
 
 
 BEGIN, END = "<!-- made by compare_speed.py -->", "<!-- end -->"
+_TITLE = "![Ratio of each test]"
+OVERVIEW = "<!-- overview by compare_speed.py -->"  # a page with this mark has no tables by model
 NEW = f"""# Measured speed
 
 Made by `dev/compare/compare_speed.py`: tokens per second, medians of runs that alternate within \
@@ -116,15 +118,21 @@ def page(records: Sequence[Record], plot: str = "") -> str:
 
 def renewed(text: str, records: Sequence[Record], plot: str = "") -> str:
     """Return the page with its section replaced; the text around the section is unchanged."""
-    before, begin, rest = text.partition(BEGIN)
+    mark = OVERVIEW if OVERVIEW in text else BEGIN
+    before, begin, rest = text.partition(mark)
     _, end, after = rest.partition(END)
     if not end:
         return page(records, plot)
-    return "\n".join([before + begin, *section(records, plot), "", end + after])
+    if mark == OVERVIEW:
+        lines = [*_picture(plot), "", *overview(records)]
+    else:
+        lines = section(records, plot)
+    return "\n".join([before + begin, *lines, "", end + after])
 
 
 def section(records: Sequence[Record], plot: str) -> list[str]:
-    lines = ["", f"![ours / best, by test]({plot})"] if plot else []
+    """Return the lines of all tables, after the picture."""
+    lines = _picture(plot)
     models = list(dict.fromkeys(r.model for r in records))
     if len(models) > 1 and mean_ratio(records) is not None:
         lines += ["", "## Overview", "", *overview(records)]
@@ -138,6 +146,15 @@ def section(records: Sequence[Record], plot: str) -> list[str]:
     return lines
 
 
+def has_picture(text: str) -> bool:
+    """Return True unless the page has a section without a picture."""
+    return END not in text or _TITLE in text
+
+
+def _picture(plot: str) -> list[str]:
+    return ["", f"{_TITLE}({plot})"] if plot else []
+
+
 def overview(records: Sequence[Record]) -> list[str]:
     """Return our speed over the best peer's, one line per model, without rare tests."""
     found = {(r.model, r.test, r.threads): r.ratio for r in records if r.test.is_rate and r.ratio}
@@ -148,7 +165,7 @@ def overview(records: Sequence[Record]) -> list[str]:
     of = ", ".join(map(str, threads))
     ratios = list(found.values())
     lines = [
-        f"Ours to the best of the others, with {of} threads. {len(ratios)} tests: the least"
+        f"Ratio to the best engine with {of} threads. {len(ratios)} tests: smallest ratio"
         f" {min(ratios):.3f}, geometric mean {mean_ratio(records):.2f}.",
         "",
         f"| model | {' | '.join(test.label for test in tests)} |",

@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[3]
 FILES, FAMILIES = "files/", "api/ops/"
-LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
+LINK = re.compile(r"(\])\(([^)\s]+)\)")  # also around a picture
 FENCE = re.compile(r"^(```.*?^```|~~~~.*?^~~~~)$", re.M | re.S)
 LANGUAGES = {".py": "python", ".cl": "c", ".toml": "toml", ".yml": "yaml"}
 LANGUAGES |= dict.fromkeys(["", ".sh"], "bash")
@@ -43,14 +43,36 @@ FAMILY = """# {title}
 
 
 def on_config(config: Any) -> Any:
-    """Replace the page of ops in the navigation by the pages of all families."""
+    """Set the version and the repository, and expand the page of ops to the pages of all families.
+
+    Both are from pyproject.toml, so that a release changes one file.
+    """
+    project = _project()
+    config.copyright = f"llama-py {project['version']}, {project['license']} license"
+    config.repo_url = project.get("urls", {}).get("Repository", "")
+    config.repo_name = f"llama-py {project['version']}"
     families = [f"{FAMILIES}{name}.md" for name in _families()]
-    for section in config.nav:
-        for pages in section.values():
-            if isinstance(pages, list) and FAMILIES in pages:
-                i = pages.index(FAMILIES)
-                pages[i : i + 1] = [{"Ops by family": families}]
+    _expand(config.nav, families)
     return config
+
+
+def _expand(pages: list[Any], families: list[str]) -> None:
+    """Replace the page of ops in a section, at any depth."""
+    for i, page in enumerate(pages):
+        if page == FAMILIES:
+            pages[i] = {"Ops by family": families}
+        elif isinstance(page, dict):
+            for section in page.values():
+                if isinstance(section, list):
+                    _expand(section, families)
+
+
+def _project() -> dict[str, Any]:
+    """Return the table `project` of pyproject.toml."""
+    import tomllib  # Python 3.11; tests of other functions also run on 3.10
+
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return project
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -1,10 +1,10 @@
-"""The first minute with the command, as screenshots of a terminal: docs/first-minute/*.svg.
+"""Screenshots of a terminal with commands and chats: docs/tour/*.svg.
 
     pip install -e '.[screenshots]'
-    python -m dev.docs.first_minute [SCENE ...]     # all, or some
+    python -m dev.docs.terminal_pictures [SCENE ...]     # all, or some
 
 Each scene runs the real command in a pseudo-terminal, with the demo model and a seed, so that all
-except times and rates is reproducible. docs/first-minute.md shows them.
+except times and rates is reproducible. docs/tour.md and docs/chat.md show them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from dev.docs.pseudo_terminal import CTRL_C, PseudoTerminal
 
-OUT = Path(__file__).parents[2] / "docs" / "first-minute"
+OUT = Path(__file__).parents[2] / "docs" / "tour"
 COLUMNS, LINES = 100, 26
 COLOURS = {"brown": "yellow", "brightbrown": "bright_yellow", "brightblack": "#9a9a9a"}  # pyte's
 FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.S)  # fetched from a network
@@ -109,22 +109,22 @@ def run(name: str) -> PseudoTerminal:
             return terminal
 
 
-def svg(terminal: PseudoTerminal, name: str) -> str:
-    """Return the screen as an SVG image."""
+def svg(terminal: PseudoTerminal, title: str, name: str) -> str:
+    """Return the screen as an SVG image; `name` is the prefix of its ids."""
     from rich.console import Console
     from rich.terminal_theme import MONOKAI
     from rich.text import Text
 
-    console = Console(record=True, width=COLUMNS, file=Path("/dev/null").open("w"))  # noqa: SIM115
+    console = Console(record=True, width=terminal.screen.columns, file=Path("/dev/null").open("w"))  # noqa: SIM115
     n_lines = len(terminal.text().splitlines())
     for y in range(n_lines):
         line = Text()
-        for x in range(COLUMNS):
+        for x in range(terminal.screen.columns):
             char = terminal.screen.buffer[y][x]
             line.append(char.data, _style(char))
         line.rstrip()
         console.print(line)
-    made = console.export_svg(title=SCENES[name][0], theme=MONOKAI, unique_id=name)
+    made = console.export_svg(title=title, theme=MONOKAI, unique_id=name)
     return FONT_FACES.sub("", made)
 
 
@@ -145,7 +145,7 @@ def _colour(name: str) -> str:
 def main() -> None:
     OUT.mkdir(exist_ok=True)
     for name in sys.argv[1:] or SCENES:
-        (OUT / f"{name}.svg").write_text(svg(run(name), name))
+        (OUT / f"{name}.svg").write_text(svg(run(name), SCENES[name][0], name))
         print(f"{name}.svg")
 
 

@@ -1,0 +1,61 @@
+"""One version and one name everywhere, a changelog of both, and badges that are true."""
+
+from __future__ import annotations
+
+import re
+
+import llama_py
+from ggml_py.machine.release import DISTRIBUTION, VERSION
+from llama_py_server.models.state import build
+from llama_py_tools.command import version
+from tests.support.commands import ROOT
+
+PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def value(key: str) -> str:
+    """A string of pyproject.toml's first table with this key."""
+    (found, *_) = re.findall(rf'^{key} = "([^"]+)"', PROJECT, re.MULTILINE)
+    return str(found)
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert value("version") == VERSION == llama_py.__version__
+    assert version.text().startswith(f"llama-py {VERSION}\n")
+    assert build() == f"b{VERSION}-llama-py"
+
+
+def test_extras_of_the_project_have_its_name() -> None:
+    assert value("name") == DISTRIBUTION
+    assert set(re.findall(r'"(llama-py[\w-]*)\[', PROJECT)) == {DISTRIBUTION}
+
+
+def test_the_changelog_has_releases_and_changes_to_come() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    first, *others = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert first == "[Unreleased]"
+    for title in others:
+        assert re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", title)
+
+
+def badge(name: str) -> str:
+    text = (ROOT / "docs" / "img" / f"badge-{name}.svg").read_text("utf-8")
+    (title,) = re.findall(r"<title>(.*)</title>", text)
+    assert text.count(title.split(": ")[1]) == 3  # label, title and text
+    return str(title)
+
+
+def test_badges_are_true() -> None:
+    classified = re.findall(r"Python :: (3\.\d+)", PROJECT)
+    assert badge("python") == f"Python: {classified[0]} to {classified[-1]}"
+    assert value("requires-python") == f">={classified[0]}"
+    assert badge("license") == f"license: {value('license')}"
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    assert badge("ci") == "CI: Linux, macOS, Windows"
+    assert all(name in workflow for name in ("ubuntu-", "macos-", "windows-"))
+
+
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 100
