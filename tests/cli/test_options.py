@@ -203,7 +203,7 @@ def test_help(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = " ".join(parser.format_help().split())
     assert "options: here|there a place (default: here)" in shown
     assert "-n, --number N a number, 100% (default: 3) [LLAMA_ARG_NUMBER]" in shown
-    assert "--on a switch [LLAMA_ARG_ON] -no, --off disable --on" in shown
+    assert "--on a switch (default: on) [LLAMA_ARG_ON] -no, --off disable --on" in shown
     assert shown.endswith("--some N without a variable")
     assert [f.name for _, f, _ in parser.added] == ["where", "n", "on", "some"]
 

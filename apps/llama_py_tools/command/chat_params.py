@@ -78,7 +78,7 @@ class ChatParams(Params):
         parse=json_object,
         many=True,
     )
-    jinja: bool = option(True, "--jinja", "use Jinja chat templates (always on)")
+    jinja: bool = option(True, "--jinja", "use Jinja chat templates (default: always on)")
     reasoning_format: str = option(
         "auto",
         "--reasoning-format",
@@ -103,7 +103,8 @@ class ChatParams(Params):
     reasoning_effort: str = option(
         "default",
         "--reasoning-effort",
-        "reasoning effort, for templates with this setting: minimal, low, medium, high, ...",
+        "reasoning effort, such as low or high (default: from the template); some templates"
+        " ignore it",
         metavar="LEVEL",
     )
     reasoning_budget: int = option(

@@ -206,11 +206,16 @@ class OptionParser(argparse.ArgumentParser):
         how: dict[str, Any] = {"dest": f.name, "action": "store_const", "default": default}
         group.add_argument(*o.flags, const=True, help=_help(f, o), **how)
         if o.off:
-            group.add_argument(*o.off, const=False, help=f"disable {o.flags[-1]}", **how)
+            group.add_argument(*o.off, const=False, help=f"disable {main_flags(o)[-1]}", **how)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Formats an option as `-m, --model FILE`, with its value once."""
+    """Formats an option as `-m, --model FILE`, with its value once; breaks no flag in its help."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        from textwrap import wrap
+
+        return wrap(text, width, break_on_hyphens=False)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings or action.nargs == 0:
@@ -271,10 +276,10 @@ def _help(f: Field[Any], o: Option) -> str:
 
 def _summary(f: Field[Any], o: Option) -> str:
     """Return the help before the details, with the default in parentheses."""
-    text, default = o.help.partition("; ")[0], default_text(f)
+    text, default = o.help.partition("; ")[0], "on" if f.default is True else default_text(f)
     if not default or "default:" in o.help:
         return text
-    if text.endswith(")"):
+    if text.endswith(")") and ": " in text.rpartition("(")[2]:
         return f"{text.removesuffix(')')}, default: {default})"
     return f"{text} (default: {default})"
 
