@@ -338,8 +338,14 @@ def _engine(
     params = read(args, ServedParams).with_slots(args.kv_unified)
     forms = {**params.forms, **read(args, FormParams).forms}
     params = replace(params, forms=forms)
-    how = {**vars(params), "speculative": speculative, "max_queue": o.max_queue, "warmup": o.warmup}
-    engine = Engine(model, **how)
+    engine = Engine(
+        model,
+        speculative=speculative,
+        max_queue=o.max_queue,
+        client_slots=read(args, ListenParams).client_parallel,
+        warmup=o.warmup,
+        **vars(params),
+    )
     undo.callback(engine.close)
     session.tell_memory(engine.memory)
     steering = read(args, SteeringParams)

@@ -7,7 +7,6 @@ exponential time. The file is also that process's program, so it imports no othe
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from importlib.util import find_spec
@@ -35,13 +34,14 @@ def problem(schema: str, value: str) -> str:
         return ""
     if '"pattern' not in schema:
         return _problem(schema, value)
-    command = [sys.executable, "-I", __file__, *sys.path]
+    from llama_py.support import child
+
     given = json.dumps([schema, value]).encode()
     try:
-        done = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
+        found = child.run([__file__], given, lambda output: output.read(), SECONDS)
+    except TimeoutError:
         return f"{UNCHECKED}it takes more than {SECONDS} s"
-    return done.stdout.decode("utf-8") if done.returncode == 0 else f"{UNCHECKED}the process failed"
+    return f"{UNCHECKED}the process failed" if found is None else found.decode("utf-8")
 
 
 def _problem(schema: str, value: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from llama_py.support import child
 
 T = TypeVar("T")
 
@@ -66,14 +67,14 @@ def limits() -> Any:
 
 def _elsewhere(form: str) -> str:
     code = _CHILD.format(memory=MEMORY, stack=STACK, limits=LIMITS)
-    command = [sys.executable, "-I", "-c", code, *sys.path]
     data = form.encode("utf-8", "surrogatepass")
     try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
+        found = child.run(["-c", code], data, lambda output: output.read(), SECONDS)
+    except TimeoutError:
         return f"it takes more than {SECONDS} s to prepare: make it simpler"
-    found = done.stdout.decode("utf-8", "replace")
-    return found[1:] if found else "it takes too much memory: make it simpler"
+    if not found:
+        return "it takes too much memory: make it simpler"
+    return found.decode("utf-8", "replace")[1:]
 
 
 def roomy(run: Callable[[], T]) -> T:

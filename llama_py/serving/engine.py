@@ -67,6 +67,7 @@ class Engine(Closing):
         *,
         speculative: SpeculativeParams | None = None,
         max_queue: int = MAX_QUEUE,
+        client_slots: int = 0,
         n_piece: int | None = None,
         warmup: bool = False,
         owns_model: bool = False,
@@ -76,6 +77,7 @@ class Engine(Closing):
 
         speculative  drafting options for all responses
         max_queue    maximum number of requests waiting for a slot
+        client_slots  maximum number of slots that requests of one client use (0: no limit)
         n_piece      prompt tokens in a step that also generates tokens; None: chosen by measured
                      step times that keep responses smooth
         warmup       compile the kernels before the first request
@@ -103,7 +105,7 @@ class Engine(Closing):
         self.memory, self.n_kept = ctx.memory_breakdown(), self._cache.budget.limit
         used = self.memory.values()
         self.size = sum(n for by in used for what, n in by.items() if what != "reuse")
-        self._scheduler = Scheduler(ctx, self._sequences, n_piece)
+        self._scheduler = Scheduler(ctx, self._sequences, n_piece, client_slots)
         self._reading = Reading(model, p, self._scheduler.metrics)
         self._ids = count()
         self._came: deque[Job] = deque()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 SECONDS = 1.0  # limit of a step's prompt time,
 TIMES = 4.0  # or this multiple of a step without prompts: large models need it
+SHARE = 0.5  # the only limit if other clients wait for tokens: a multiple of such a step
 FIRST = 64  # tokens in the first step, before any measurement
 LEAST = 16
 WEIGHT = 0.2  # weight of a slower step in the mean; a faster step replaces the mean
@@ -28,14 +29,20 @@ class Pace:
         self._answers = 0.0  # seconds of a step without prompts
         self._token = 0.0  # seconds per prompt token
 
-    def piece(self, n_answers: int) -> int:
-        """Return the prompt tokens of the next step; a ubatch or more if no response is active."""
+    def piece(self, n_answers: int, several: bool = False) -> int:
+        """Return the prompt tokens of the next step; a ubatch or more if no response is active.
+
+        several  the prompts and the responses are of several clients
+        """
         least = LEAST if n_answers else self.n_ubatch
         if self.fixed is not None:
             return self.fixed if n_answers else least
         if not self._token:
             return max(FIRST, least)
-        n = min(int(1.25 * max(SECONDS, TIMES * self._answers) / self._token), self.n_batch)
+        most = max(SECONDS, TIMES * self._answers)
+        if several and n_answers:
+            most = SHARE * self._answers
+        n = min(int(1.25 * most / self._token), self.n_batch)
         if n >= self.n_ubatch:
             return n - n % self.n_ubatch
         return max(2 ** (n.bit_length() - 1) if n else 0, least)

@@ -50,6 +50,7 @@ class Request:
     n_indent      end the response before a line indented by fewer spaces and tabs (0: off)
     t_max_predict seconds after which the response ends with its line (0: no limit)
     t_max         seconds after which it ends in any case, including the queue (0: no limit)
+    client        name of the client: clients share the slots and the time of a step
     """
 
     prompt: Sequence[int]
@@ -67,6 +68,7 @@ class Request:
     n_indent: int = 0
     t_max_predict: float = 0.0
     t_max: float = 0.0
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ response, which keeps responses smooth while prompts are processed. One thread r
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ggml_py.errors import ContextError
@@ -27,7 +28,7 @@ from llama_py.serving.pace import Pace
 from llama_py.serving.request import Event, Reason
 from llama_py.serving.sight import Sight
 from llama_py.serving.slots import Slot, SlotInfo, State, chosen
-from llama_py.serving.turns import Busy, Turns
+from llama_py.serving.turns import Busy, Turns, n_clients
 
 log = logging.getLogger("llama_py")
 
@@ -36,7 +37,9 @@ WORTH = 64  # minimum tokens of a saved conversation: a copy takes a hundredth o
 N_LOOKED_AT = 8  # jobs to check per slot; a job may overtake jobs that wait for a prefix or slot
 N_GRAPHS = 12  # cached graphs: steps differ in numbers of responses and prompt tokens
 SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
+SHORTEST_OF_CLIENTS = 2  # the same with several clients
 N_LOGITS = 1 << 24  # logits of a prompt part with all logits: 64 MiB
+MAX_CLIENTS = 1024  # whose last job is remembered
 N_SPARE = 4  # tokens of a full context that a context shift always discards (llama-server)
 
 
@@ -47,12 +50,21 @@ class Scheduler:
     metrics  counters of the work
     """
 
-    def __init__(self, ctx: Context, sequences: Sequences, n_piece: int | None) -> None:
-        """Create the slots; n_piece: prompt tokens in a step with responses; None: see `Pace`."""
+    def __init__(
+        self, ctx: Context, sequences: Sequences, n_piece: int | None, client_slots: int = 0
+    ) -> None:
+        """Create the slots.
+
+        n_piece       prompt tokens in a step with responses; None: see `Pace`
+        client_slots  maximum number of slots of one client (0: no limit)
+        """
         self.ctx, self.sequences, self.cache = ctx, sequences, sequences.cache
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
         self._pace = Pace(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
         self._turns = Turns(self._pace, ctx.memory.mixes)
+        self._client_slots = client_slots or ctx.cparams.n_seq_max
+        self._begun: dict[str, int] = {}  # number of the last job that began, by client
+        self._n_begun = 0
         self.cache.worth = WORTH
         self.slots = [Slot(i) for i in range(ctx.cparams.n_seq_max)]
         self.waiting: list[Job] = []
@@ -82,7 +94,8 @@ class Scheduler:
         start = clock()
         self._see()
         self._score()
-        shortest = self.metrics.n_steps % SHORTEST == 0
+        every = SHORTEST_OF_CLIENTS if n_clients(busy) > 1 else SHORTEST
+        shortest = self.metrics.n_steps % every == 0
         together = [one for one in busy if not one[1].alone]
         for jobs in [*([together] if together else []), *([one] for one in busy if one[1].alone)]:
             for group, pieces in self._turns.groups(jobs, shortest):
@@ -124,14 +137,36 @@ class Scheduler:
                 self._end(slot, "cancelled" if job.cancelled else "time")
 
     def _admit(self) -> None:
-        for job in self.waiting[: N_LOOKED_AT * len(self.slots)]:
+        if not self.waiting:
+            return
+        n_slots = Counter(job.request.client for _, job in self.busy)
+        for job in self._in_order(n_slots)[: N_LOOKED_AT * len(self.slots)]:
             free = [slot for slot in self.slots if slot.job is None]
             if not free or (self._is_tight and len(free) < len(self.slots)):
                 return
+            if n_slots[job.request.client] >= self._client_slots:
+                continue
             slot = self._slot_for(job, free)
             if slot is not None:
+                n_slots[job.request.client] += 1
+                self._note_begin(job.request.client)
                 self.waiting.remove(job)
                 self._begin(slot, job)
+
+    def _in_order(self, n_slots: Mapping[str, int]) -> list[Job]:
+        """Return the waiting jobs: clients take turns, those with fewer slots first."""
+        place, keys = Counter(n_slots), []
+        for i, job in enumerate(self.waiting):
+            client = job.request.client
+            keys.append((place[client], self._begun.get(client, -1), i))
+            place[client] += 1
+        return [self.waiting[i] for *_, i in sorted(keys)]
+
+    def _note_begin(self, client: str) -> None:
+        self._begun[client] = self._n_begun = self._n_begun + 1
+        if len(self._begun) > MAX_CLIENTS:
+            known = {job.request.client for job in self.waiting}
+            self._begun = {name: n for name, n in self._begun.items() if name in known}
 
     def _slot_for(self, job: Job, free: Sequence[Slot]) -> Slot | None:
         """Return the slot for a job; None if its slot is busy, or another slot is computing the
@@ -241,7 +276,9 @@ class Scheduler:
     def _rows(self) -> int:
         """Return how many image rows to process in a step."""
         n_answers = sum(not job.reads for _, job in self.busy)
-        return self._pace.piece(n_answers) if n_answers else self.ctx.cparams.n_batch
+        if not n_answers:
+            return self.ctx.cparams.n_batch
+        return self._pace.piece(n_answers, n_clients(self.busy) > 1)
 
     def _score(self) -> None:
         """Process a part of a prompt with all its logits, for the first job that needs them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from llama_py.serving.job import Job
 from llama_py.serving.pace import Pace, shares
@@ -10,6 +10,11 @@ from llama_py.serving.slots import Slot
 
 Busy = tuple[Slot, Job]
 Group = tuple[list[Busy], dict[int, int]]
+
+
+def n_clients(busy: Iterable[Busy]) -> int:
+    """Return the number of clients of these jobs."""
+    return len({job.request.client for _, job in busy})
 
 
 class Turns:
@@ -56,7 +61,7 @@ class Turns:
     def _budget(self, busy: Sequence[Busy]) -> tuple[int, int]:
         """Return the numbers of responses and of prompt tokens in their batch."""
         n_answers = sum(not job.reads for _, job in busy)
-        return n_answers, self.pace.piece(n_answers)
+        return n_answers, self.pace.piece(n_answers, n_clients(busy) > 1)
 
 
 def _pieces(

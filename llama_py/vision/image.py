@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ModelError
 from ggml_py.machine.extras import install_hint
+from llama_py.support import child
+from llama_py.vision import decode
 
 U8 = npt.NDArray[np.uint8]
 
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-MAX_PIXELS = 2**26  # limit of a decoded image
-MAX_BYTES = 2**28  # limit of its file
-MAX_SIDE = 65536  # pixels; longer rows take long to resize
-MAX_SCANS = 500  # passes over a whole JPEG, possibly of a few bytes each; up to 10 are usual
-SCAN = b"\xff\xda"  # a marker, unique within a pass
-TILE = 322, 323  # tags of TIFF: the width and height of its tiles
+MAX_BYTES = 2**28  # limit of a file
+SMALL = 2**23  # pixels; an image with more is decoded in another process
+SECONDS = 30  # time limit of that process
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,64 +92,22 @@ def bytes_of(url: str) -> bytes:
 
 
 def _decoded(data: bytes, what: str) -> U8:
-    try:
-        from PIL import Image as Pillow
-        from PIL import UnidentifiedImageError
-    except ImportError:
+    if find_spec("PIL") is None:
         raise ModelError(
             f"reading images needs Pillow, which is not installed; {install_hint('vision')}"
-        ) from None
+        )
     try:
-        with Pillow.open(io.BytesIO(data), formats=FORMATS) as found:
-            _check(found, data, what)
-            return _rgb(found)
-    except UnidentifiedImageError:
-        raise ModelError(
-            f"{what}: cannot be read as an image; known are {', '.join(FORMATS)}"
-        ) from None
-    except ModelError:
-        raise
-    except Pillow.DecompressionBombError as e:
-        raise ModelError(f"{what}: is too large an image ({e}); give a smaller one") from None
-    except Exception as e:  # a decoder can raise anything
-        raise ModelError(
-            f"{what}: cannot be read as an image ({e}); known are {', '.join(FORMATS)}"
-        ) from None
-
-
-def _check(found: Any, data: bytes, what: str) -> None:
-    """Raise ModelError if decoding would take too much memory or time, by the image's header."""
-    width, height = found.size
-    if width * height > MAX_PIXELS:
-        raise ModelError(
-            f"{what}: has {width} x {height} pixels, more than {MAX_PIXELS}; give a smaller image"
-        )
-    if max(width, height) > MAX_SIDE:
-        raise ModelError(
-            f"{what}: has {width} x {height} pixels, of which no side may have more than"
-            f" {MAX_SIDE}; give a part of it"
-        )
-    if found.format in ("JPEG", "MPO") and data.count(SCAN) > MAX_SCANS:
-        raise ModelError(
-            f"{what}: is decoded in more than {MAX_SCANS} passes; save it as a JPEG that is not"
-            " progressive"
-        )
-    tile = [int(found.tag_v2.get(tag, 1)) for tag in TILE if found.format == "TIFF"]
-    if tile and tile[0] * tile[1] > MAX_PIXELS:
-        raise ModelError(
-            f"{what}: has tiles of {tile[0]} x {tile[1]} pixels, more than {MAX_PIXELS}; save it"
-            " as another format"
-        )
-
-
-def _rgb(found: Any) -> U8:
-    """Return pixels without transparency; from more than 8 bits, the highest 8."""
-    # Pillow stores the 16 bits of a PPM, and in some versions of a PNG, in 32.
-    if found.mode.startswith("I;16") or (found.mode == "I" and found.format in ("PNG", "PPM")):
-        grey = (np.asarray(found).astype(np.uint16) >> 8).astype(np.uint8)
-        rgb = np.empty((*grey.shape, 3), np.uint8)
-        rgb[...] = grey[:, :, None]  # releases the GIL, unlike np.repeat
-        return rgb
-    if found.mode in ("I", "F"):
-        raise ValueError("its pixels have 32 bits, and nothing says which number is white")
-    return np.asarray(found if found.mode == "RGB" else found.convert("RGB"), np.uint8)
+        if decode.n_pixels(data) <= SMALL:
+            return decode.pixels(data)
+    except decode.Refused as e:
+        raise ModelError(f"{what}: {e}") from None
+    # Pillow decodes some formats in one call, which would block all threads of this process.
+    try:
+        found = child.run([decode.__file__], data, decode.read_output, SECONDS)
+    except TimeoutError:
+        found = f"takes more than {SECONDS} s to decode; give a smaller image"
+    if found is None:
+        found = "cannot be decoded; give a smaller image, or free memory"
+    if isinstance(found, str):
+        raise ModelError(f"{what}: {found}")
+    return found

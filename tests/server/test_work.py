@@ -132,6 +132,28 @@ def test_work_ends_when_the_client_leaves(saved: bool) -> None:
     in_loop(do)
 
 
+def test_work_pauses_while_responses_are_generated(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(work, "SLICE", 0.0)
+    monkeypatch.setattr(work.time, "sleep", pauses.append)
+    answer = threading.Event()  # any object
+
+    def compute() -> int:
+        check_stopped()
+        return len(pauses)
+
+    async def do() -> None:
+        assert await work.run(Work.SHORT, compute) == 0
+        work.ANSWERS.add(answer)
+        assert await work.run(Work.SHORT, compute) > 0
+        assert all(0 < seconds <= work.MAX_PAUSE for seconds in pauses)
+
+    try:
+        in_loop(do)
+    finally:
+        work.ANSWERS.discard(answer)
+
+
 def test_work_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "SECONDS", 0.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_py.serving.pace import FIRST, LEAST, SECONDS, TIMES, Pace, shares
+from llama_py.serving.pace import FIRST, LEAST, SECONDS, SHARE, TIMES, Pace, shares
 
 BUILD = 0.08  # seconds that a graph of another size takes, once
 
@@ -52,6 +52,15 @@ def test_of_a_model_that_is_quick_no_more_than_a_batch() -> None:
     steps(pace, 1, token=1e-6, fixed=1e-4)
     assert pace.piece(1) == 900
     assert Pace(256, 256, 8).piece(1) == 8 and Pace(256, 256, 8).piece(0) == 256
+
+
+def test_prompts_of_other_clients_take_less_of_a_step() -> None:
+    pace = Pace(2048, 512)
+    pace.saw(0, 4, 0.4)
+    pace.saw(512, 4, 0.516)
+    assert pace.piece(4) > 512
+    assert 0.5 * SHARE * 0.4 < pace.piece(4, several=True) * 0.001 <= 1.25 * SHARE * 0.4
+    assert pace.piece(0, several=True) == pace.piece(0)
 
 
 def test_few_tokens_of_prompts_say_nothing() -> None:

@@ -14,7 +14,9 @@ import pytest
 
 from dev.record.golden.vision import image
 from ggml_py.errors import ModelError
-from llama_py.vision.image import MAX_PIXELS, MAX_SCANS, MAX_SIDE, SCAN, Image
+from llama_py.support.stopping import stopped_by
+from llama_py.vision.decode import MAX_PIXELS, MAX_SCANS, MAX_SIDE, SCAN
+from llama_py.vision.image import Image
 from llama_py.vision.resize import LARGEST, aligned, fit, resize
 from llama_py.vision.tiles import best_size, tiles
 
@@ -43,6 +45,36 @@ def test_files_are_read(kind: str, tmp_path: Path) -> None:
     path.write_bytes(png(image(7, 5), kind))
     assert (Image.open(path).pixels == image(7, 5)).all()
     assert Image.open(path).size == (7, 5)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_large_images_are_decoded_in_another_process(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal pixels, and equal errors."""
+    out, pixels = io.BytesIO(), np.tile(image(70, 50), (2, 3, 1))
+    PIL.fromarray(pixels).save(out, kind, lossless=True)
+    data = out.getvalue()
+    monkeypatch.setattr("llama_py.vision.image.SMALL", 10)
+    monkeypatch.setattr("llama_py.vision.decode.pixels", None)  # not called here
+    assert (Image.read(data).pixels == pixels).all()
+    with pytest.raises(ModelError, match="a part: cannot be read as an image .*; known are"):
+        Image.read(data[: len(data) // 2], "a part")
+
+
+def test_decoding_ends_with_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llama_py.vision.image.SMALL", 10)
+    data, end = png(image(70, 50)), [0, 1]
+
+    def gone() -> None:
+        if end.pop():
+            raise InterruptedError
+
+    with stopped_by(gone), pytest.raises(InterruptedError):
+        Image.read(data)
+    monkeypatch.setattr("llama_py.vision.image.SECONDS", 0)
+    with pytest.raises(ModelError, match="more than 0 s to decode"):
+        Image.read(data)
 
 
 def test_what_is_not_red_green_and_blue() -> None:

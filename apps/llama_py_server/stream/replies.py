@@ -17,7 +17,7 @@ from llama_py_server.schema.completion import with_params
 from llama_py_server.stream.reply import Change, Reply
 from llama_py_server.wire.errors import HTTPError, as_http_error
 from llama_py_server.wire.usage import CLIENT
-from llama_py_server.wire.work import Work, run
+from llama_py_server.wire.work import ANSWERS, Work, run
 
 if TYPE_CHECKING:
     from llama_py.serving import Engine, Request
@@ -67,6 +67,7 @@ class PendingReplies:
         self._first: tuple[Reply, Event] | None = None  # event found by `is_quiet`
         self._forget = state.loss.listen(self._lost) if state.loss is not None else None
         self._client = CLIENT.get()
+        self._name = self._client.name if self._client is not None else ""
         _PENDING.add(self)
 
     def _lost(self, error: HTTPError) -> None:
@@ -83,6 +84,7 @@ class PendingReplies:
             self._events.put_nowait((reply, _CUT))
 
     async def __aenter__(self) -> PendingReplies:
+        ANSWERS.add(self)
         try:
             await run(Work.PREPARE, self._submit)
         except BaseException:
@@ -102,7 +104,8 @@ class PendingReplies:
                     self._tell(reply, Event(reply.timings, finish_reason="length"))
                     continue
                 try:
-                    handle = self.state.engine.submit(reply.request, partial(self._tell, reply))
+                    request = replace(reply.request, client=self._name)
+                    handle = self.state.engine.submit(request, partial(self._tell, reply))
                 except Busy:
                     if self._n_running:
                         return  # continue after the end of a running reply
@@ -156,6 +159,7 @@ class PendingReplies:
 
     def cancel(self) -> None:
         """Cancel all replies, including queued replies."""
+        ANSWERS.discard(self)
         if not self._is_cancelled:
             for reply in self.replies:
                 if not reply.ended:

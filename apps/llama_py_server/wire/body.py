@@ -37,11 +37,10 @@ async def json_of(request: Request) -> Any:
                 found = await work.read(request, _parsed, data, kind=work.Work.PARSE)
             else:
                 found = json.loads(data)
-            if data.count(b"[") + data.count(b"{") > MOST_NESTED:
-                if large:
-                    await work.read(request, _check_depth, found)
-                else:
-                    _check_depth(found)
+            if large:
+                await work.read(request, _check_depth, found, data)
+            else:
+                _check_depth(found, data)
             request.state.json = found
         return request.state.json
     except (ValueError, RecursionError) as e:
@@ -53,8 +52,10 @@ def _parsed(data: bytes) -> Any:
     return json.loads(data.decode(json.detect_encoding(data), "surrogatepass"))
 
 
-def _check_depth(body: Any) -> None:
+def _check_depth(body: Any, data: bytes) -> None:
     """Raise HTTPError with the name of a field that is nested too deeply."""
+    if data.count(b"[") + data.count(b"{") <= MOST_NESTED:
+        return
     fields = body if isinstance(body, dict) else {"": body}
     for name, level in ((name, [value]) for name, value in fields.items()):
         for _ in range(MOST_NESTED):

@@ -10,10 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.responses import as_error
+from llama_py_server.wire.work import ANSWERS
 
 SMALL = 1 << 20  # maximum bytes of a body that is not a prompt
 NO_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods whose body is ignored
 IGNORED = 1 << 16  # maximum bytes of an ignored body
+PAUSE = 0.002  # seconds between parts of a large body, while responses are generated
 
 
 class RequestLimit:
@@ -78,6 +80,8 @@ class BodyLimit:
                 raise HTTPError("request_too_large", why) from None
             came = len(message.get("body", b""))
             n, self.n_bytes = n + came, self.n_bytes + came
+            if n > SMALL and ANSWERS:  # reading blocks all streams
+                await asyncio.sleep(PAUSE)
             whole = not message.get("more_body", False)
             if n > most:
                 raise _too_large(most)

@@ -3,6 +3,9 @@
 A kind has few threads, so that work of one kind waits for its own kind only. Work ends at a time
 limit, and soon after its client has left or the server ends: `llama_py.support.stopping` has the
 checks. A call that needs another kind (`require`) is restarted in threads of that kind.
+
+Python runs one thread at a time, so work pauses at its checks while responses are generated: all
+work together gets an eighth of the interpreter's time.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from contextvars import ContextVar, copy_context
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -23,8 +27,11 @@ from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import HTTPError
 
 T = TypeVar("T")
-SECONDS = 60.0  # time limit of one piece of work
+SECONDS = 40.0  # time limit of one piece of work, including its wait for a thread
 LARGE = 1 << 16  # bytes above which the work on a body is LONG
+SLICE = 0.002  # seconds of CPU time before a pause
+PAUSES = 7  # length of a pause: this multiple of the time before it, for each running call,
+MAX_PAUSE = 0.25  # and at most this number of seconds
 
 
 class Work(Enum):
@@ -57,19 +64,29 @@ class _Limit:
     """Stops a call that takes too long or has no client."""
 
     def __init__(self) -> None:
-        self.is_over, self.until = False, 0.0
+        self.is_over, self.until, self.spent = False, time.monotonic() + SECONDS, 0.0
 
     def begin(self) -> None:
-        self.until = time.monotonic() + SECONDS
+        self.spent = time.thread_time()
 
     def check(self) -> None:
+        self.pause()
         if self.is_over:
             raise _Abandoned
         if time.monotonic() > self.until:
             why = f"the request takes more than {SECONDS:.0f} seconds to read; send less at once"
             raise HTTPError("request_too_large", why)
 
+    def pause(self) -> None:
+        """Leave the interpreter to responses that are being generated."""
+        spent = time.thread_time() - self.spent
+        if spent > SLICE:
+            if ANSWERS and not self.is_over:
+                time.sleep(min(PAUSES * spent * len(_running), MAX_PAUSE))
+            self.spent = time.thread_time()
 
+
+ANSWERS: WeakSet[object] = WeakSet()  # responses that are being generated
 _kind: ContextVar[Work | None] = ContextVar("kind", default=None)
 _running: set[_Limit] = set()
 
@@ -137,5 +154,6 @@ def _do(limit: _Limit, kind: Work, call: Callable[..., T], args: tuple[Any, ...]
             limit.check()
             return call(*args)
     finally:
+        limit.pause()
         _running.discard(limit)
         _kind.reset(token)

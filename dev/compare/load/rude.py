@@ -124,11 +124,13 @@ LONG: dict[str, tuple[str, Callable[[], bytes]]] = {
 class Rude:
     """Calls of one type each, on separate connections. They return a word for the result.
 
-    asked  beginning of the last request
+    address  local address of the connections; "": chosen by the system
+    asked    beginning of the last request
     """
 
-    def __init__(self, host: str, port: int, seed: int) -> None:
+    def __init__(self, host: str, port: int, seed: int, address: str = "") -> None:
         self.host, self.port, self.draw = host, port, random.Random(seed)
+        self.address = address
         self.asked = ""
 
     def call_by_name(self, name: str) -> Callable[[], Awaitable[str]]:
@@ -180,7 +182,7 @@ class Rude:
         return "hung up"
 
     async def half_a_request(self) -> str:
-        _, writer = await asyncio.open_connection(self.host, self.port)
+        _, writer = await self._open()
         text = self._head("/completion", 1000) + b'{"prompt": "Once'
         writer.write(text[: self.draw.randrange(1, len(text))])
         await writer.drain()
@@ -201,13 +203,13 @@ class Rude:
         return await self._answered(self.draw.choice(ROUTES), self.draw.choice(NO_JSON))
 
     async def no_http(self) -> str:
-        reader, writer = await asyncio.open_connection(self.host, self.port)
+        reader, writer = await self._open()
         writer.write(self.draw.randbytes(200) + b"\r\n\r\n")
         return await self._line(reader, writer)
 
     async def huge(self) -> str:
         """Send a body of many megabytes; the server may respond before its end."""
-        reader, writer = await asyncio.open_connection(self.host, self.port)
+        reader, writer = await self._open()
         writer.write(self._head("/completion", HUGE) + b'{"prompt": "')
         try:
             for _ in range(HUGE // 2**20):
@@ -219,7 +221,7 @@ class Rude:
 
     async def slow(self) -> str:
         """Send one byte at a time, and disconnect after a while."""
-        _, writer = await asyncio.open_connection(self.host, self.port)
+        _, writer = await self._open()
         body = b'{"prompt": "Once", "n_predict": 1}'
         data = self._head("/completion", len(body)) + body
         for i in range(self.draw.randrange(len(data))):
@@ -230,7 +232,7 @@ class Rude:
 
     async def crowd(self) -> str:
         """Open many connections without requests."""
-        opened = [await asyncio.open_connection(self.host, self.port) for _ in range(60)]
+        opened = [await self._open() for _ in range(60)]
         await asyncio.sleep(self.draw.random() * 3)
         for _, writer in opened:
             writer.close()
@@ -238,7 +240,7 @@ class Rude:
 
     async def drip(self) -> str:
         """Send a header without an end, and disconnect after a while."""
-        _, writer = await asyncio.open_connection(self.host, self.port)
+        _, writer = await self._open()
         writer.write(b"GET /health HTTP/1.1\r\nX: ")
         try:
             for _ in range(self.draw.randrange(300)):
@@ -252,7 +254,7 @@ class Rude:
 
     async def unfinished(self) -> str:
         """Send most of a large body, then pause."""
-        reader, writer = await asyncio.open_connection(self.host, self.port)
+        reader, writer = await self._open()
         try:
             writer.write(self._head("/v1/chat/completions", LARGE + 100) + b" " * LARGE)
             await asyncio.wait_for(writer.drain(), 10)
@@ -274,10 +276,14 @@ class Rude:
         """Send a request with the headers of another site's page."""
         fields = self.draw.choice(({"Host": "example.com"}, {"Origin": "http://example.com"}))
         body = json.dumps({"model": "none"}).encode()
-        reader, writer = await asyncio.open_connection(self.host, self.port)
+        reader, writer = await self._open()
         writer.write(self._head("/models/unload", len(body), **fields) + body)
         found = await self._line(reader, writer)
         return "other page" if found == "403" else f"other page {found}"
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        local = (self.address, 0) if self.address else None
+        return await asyncio.open_connection(self.host, self.port, local_addr=local)
 
     async def _answered(self, route: str, body: bytes) -> str:
         return await self._line(*await self._post(route, body))
@@ -286,7 +292,7 @@ class Rude:
         self, route: str, body: bytes
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self.asked = f"{route} {body[:1000]!r}"
-        reader, writer = await asyncio.open_connection(self.host, self.port)
+        reader, writer = await self._open()
         writer.write(self._head(route, len(body)) + body)
         await writer.drain()
         return reader, writer

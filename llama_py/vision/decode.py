@@ -1,0 +1,139 @@
+"""Decoding of untrusted images by Pillow, within limits of size and time.
+
+The file is also the program of the process that decodes large images, so it imports no other of
+this package.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+U8 = npt.NDArray[np.uint8]
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+MAX_PIXELS = 2**26  # limit of a decoded image
+MAX_SIDE = 65536  # pixels; longer rows take long to resize
+MAX_SCANS = 500  # passes over a whole JPEG, possibly of a few bytes each; up to 10 are usual
+SCAN = b"\xff\xda"  # a marker, unique within a pass
+TILE = 322, 323  # tags of TIFF: the width and height of its tiles
+HEIGHT_WIDTH = struct.Struct("<II")  # of the pixels that follow in the output of the program
+
+
+class Refused(ValueError):
+    """The data are no readable image; the message continues a line that begins with its name."""
+
+
+def n_pixels(data: bytes) -> int:
+    """Return the number of pixels by the header.
+
+    Raises:
+        Refused: Decoding would take too much memory or time, or the format is unknown.
+    """
+    with _Opened(data) as found:
+        _check(found, data)
+        return int(found.width * found.height)
+
+
+def pixels(data: bytes) -> U8:
+    """Return u8 [height, width, 3] without transparency; from more than 8 bits, the highest 8.
+
+    Raises:
+        Refused: The data are no readable image.
+    """
+    with _Opened(data) as found:
+        _check(found, data)
+        return _rgb(found)
+
+
+class _Opened:
+    """Opens an image; all that a decoder raises inside the block becomes Refused."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __enter__(self) -> Any:
+        from PIL import Image
+
+        try:
+            self.image = Image.open(io.BytesIO(self.data), formats=FORMATS)
+        except Exception as e:  # a decoder can raise anything
+            raise self._refusal(e) from None
+        return self.image
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.image.close()
+        if isinstance(error, Exception) and not isinstance(error, Refused):
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: Exception) -> Refused:
+        from PIL import Image, UnidentifiedImageError
+
+        if isinstance(error, Image.DecompressionBombError):
+            return Refused(f"is too large an image ({error}); give a smaller one")
+        why = "" if isinstance(error, UnidentifiedImageError) else f" ({error})"
+        return Refused(f"cannot be read as an image{why}; known are {', '.join(FORMATS)}")
+
+
+def _check(found: Any, data: bytes) -> None:
+    """Raise Refused if decoding would take too much memory or time, by the image's header."""
+    width, height = found.size
+    size = f"has {width} x {height} pixels"
+    if width * height > MAX_PIXELS:
+        raise Refused(f"{size}, more than {MAX_PIXELS}; give a smaller image")
+    if max(width, height) > MAX_SIDE:
+        raise Refused(f"{size}, of which no side may have more than {MAX_SIDE}; give a part of it")
+    if found.format in ("JPEG", "MPO") and data.count(SCAN) > MAX_SCANS:
+        raise Refused(
+            f"is decoded in more than {MAX_SCANS} passes; save it as a JPEG that is not progressive"
+        )
+    tile = [int(found.tag_v2.get(tag, 1)) for tag in TILE if found.format == "TIFF"]
+    if tile and tile[0] * tile[1] > MAX_PIXELS:
+        raise Refused(
+            f"has tiles of {tile[0]} x {tile[1]} pixels, more than {MAX_PIXELS}; save it as"
+            " another format"
+        )
+
+
+def _rgb(found: Any) -> U8:
+    # Pillow stores the 16 bits of a PPM, and in some versions of a PNG, in 32.
+    if found.mode.startswith("I;16") or (found.mode == "I" and found.format in ("PNG", "PPM")):
+        grey = (np.asarray(found).astype(np.uint16) >> 8).astype(np.uint8)
+        rgb = np.empty((*grey.shape, 3), np.uint8)
+        rgb[...] = grey[:, :, None]  # releases the GIL, unlike np.repeat
+        return rgb
+    if found.mode in ("I", "F"):
+        raise ValueError("its pixels have 32 bits, and nothing says which number is white")
+    return np.asarray(found if found.mode == "RGB" else found.convert("RGB"), np.uint8)
+
+
+def read_output(output: IO[bytes]) -> U8 | str:
+    """Return the pixels, or the reason of the refusal, from the output of the program."""
+    if output.read(1) != b"=":
+        return output.read().decode()
+    found = np.empty((*HEIGHT_WIDTH.unpack(output.read(HEIGHT_WIDTH.size)), 3), np.uint8)
+    left = memoryview(found.reshape(-1))
+    while left:
+        left = left[output.readinto(left) :]  # type: ignore[attr-defined]  # a buffered reader
+    return found
+
+
+def _main() -> None:
+    data, out = sys.stdin.buffer.read(), sys.stdout.buffer
+    try:
+        found = np.ascontiguousarray(pixels(data))
+    except Refused as e:
+        out.write(b"!" + str(e).encode())
+    else:
+        out.write(b"=" + HEIGHT_WIDTH.pack(*found.shape[:2]))
+        out.write(found.data)
+
+
+if __name__ == "__main__":
+    sys.path[:] = sys.argv[1:]
+    _main()

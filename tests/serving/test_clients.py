@@ -1,0 +1,57 @@
+"""Clients share the slots of an engine."""
+
+from __future__ import annotations
+
+from llama_py.serving import Engine
+from tests.serving.engines import WAIT, Asked, engine, held, request
+
+
+class Noted(Asked):
+    """Notes when its request gets its first token."""
+
+    def __init__(self, name: str, order: list[str]) -> None:
+        super().__init__()
+        self.name, self.order = name, order
+
+    def __call__(self, event: object) -> None:
+        if not self.tokens and getattr(event, "token", None) is not None:
+            self.order.append(self.name)
+        super().__call__(event)  # type: ignore[arg-type]
+
+
+def order_of(made: Engine, clients: str) -> list[str]:
+    """Submit a request of each client at once, and return the order of their first tokens."""
+    order: list[str] = []
+    asked = [Noted(client, order) for client in clients]
+    with held(made, 0):
+        for i, one in enumerate(asked):
+            one.handle = made.submit(request([i + 1, 2, 3], 4, client=one.name), one)
+    for one in asked:
+        assert one.handle is not None and one.handle.wait(WAIT)
+        assert len(one.tokens) == 4
+    return order
+
+
+def test_clients_take_turns() -> None:
+    with engine("llama-dense", n_seq_max=1, n_ctx=256) as made:
+        order = order_of(made, "aaaabbc")
+    assert sorted(order) == sorted("aaaabbc")
+    # The first request begins before the others are submitted.
+    assert order[:3] == ["a", "b", "c"], order
+
+
+def test_a_client_uses_its_number_of_slots() -> None:
+    with engine("llama-dense", client_slots=2) as made:
+        most: list[int] = []
+
+        class Counted(Asked):
+            def __call__(self, event: object) -> None:
+                most.append(sum(slot.state != "idle" for slot in made.slots()))
+                super().__call__(event)  # type: ignore[arg-type]
+
+        asked = [Counted() for _ in range(5)]
+        for i, one in enumerate(asked):
+            one.handle = made.submit(request([i + 1, 2, 3], 6, client="a"), one)
+        for one in asked:
+            assert one.handle is not None and one.handle.wait(WAIT)
+    assert max(most) == 2
