@@ -131,6 +131,7 @@ def _command(args: argparse.Namespace) -> int:
         from llama_py_server.stream.replies import cut_all
         from llama_py_server.wire import work
         from llama_py_server.wire.listen import serve
+        from llama_py_server.wire.memory import return_freed_memory
     except ModuleNotFoundError as e:
         if e.name not in ("starlette", "uvicorn"):
             raise
@@ -138,6 +139,7 @@ def _command(args: argparse.Namespace) -> int:
         from ggml_py.machine.extras import install_hint
 
         raise ModelError(f"the server needs {e.name}: {install_hint('server')}") from None
+    return_freed_memory()
     _fetch_preset(args)
     listen = read(args, ListenParams)
     shelf = shelf_of(args, _loss() if n_started() > 1 else None)
@@ -338,14 +340,14 @@ def _engine(
     params = read(args, ServedParams).with_slots(args.kv_unified)
     forms = {**params.forms, **read(args, FormParams).forms}
     params = replace(params, forms=forms)
-    engine = Engine(
-        model,
-        speculative=speculative,
-        max_queue=o.max_queue,
-        client_slots=read(args, ListenParams).client_parallel,
-        warmup=o.warmup,
+    how = {
         **vars(params),
-    )
+        "speculative": speculative,
+        "max_queue": o.max_queue,
+        "client_slots": read(args, ListenParams).client_parallel,
+        "warmup": o.warmup,
+    }
+    engine = Engine(model, **how)
     undo.callback(engine.close)
     session.tell_memory(engine.memory)
     steering = read(args, SteeringParams)

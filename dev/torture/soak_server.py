@@ -3,10 +3,10 @@
 
     python -m dev.torture.soak_server -m MODEL.gguf --minutes 120
 
-Honest clients repeat their requests, each from its own loopback address (Linux). First each of them
-is alone, then all together; then hostile clients (load/rude.py) join from another process and
-address. Prints a line per minute: requests of each type, statuses, memory, and the longest times: of
-/health, between two tokens, and of a response as a multiple of the median of the honest clients.
+Honest clients repeat their requests, each from its own loopback address (Linux). First each of
+them is alone, then all together; then hostile clients (load/rude.py) join from another process and
+address. Prints a line per minute: requests of each type, statuses, memory, and times: of /health,
+between two tokens, and of a response as a multiple of the median of the honest clients.
 
 The exit code is 1 if an honest request fails, has another response, or takes more than --most times
 as long as that median; if the server ends, answers 5xx for a client's fault, or exceeds its memory
@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -196,10 +196,8 @@ class Soak:
         """Return the resident MiB of the server and its children."""
         found = 0
         for process in (self.server, *self.server.children(recursive=True)):
-            try:
+            with suppress(psutil.NoSuchProcess):
                 found += process.memory_info().rss
-            except psutil.NoSuchProcess:
-                pass
         return found / 2**20
 
     async def _end(
@@ -223,10 +221,8 @@ class Soak:
     async def _stop(self) -> None:
         start = time.monotonic()
         self.server.terminate()
-        try:
+        with suppress(psutil.TimeoutExpired):
             await asyncio.to_thread(self.server.wait, 30)
-        except psutil.TimeoutExpired:
-            pass
         seconds = time.monotonic() - start
         print(f"SIGTERM: {seconds:.2f} s")
         if seconds > STOP + 1:

@@ -39,7 +39,7 @@ N_GRAPHS = 12  # cached graphs: steps differ in numbers of responses and prompt 
 SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
 SHORTEST_OF_CLIENTS = 2  # the same with several clients
 N_LOGITS = 1 << 24  # logits of a prompt part with all logits: 64 MiB
-MAX_CLIENTS = 1024  # whose last job is remembered
+MAX_CLIENTS = 1024  # number of clients in the order of turns
 N_SPARE = 4  # tokens of a full context that a context shift always discards (llama-server)
 
 
@@ -53,7 +53,7 @@ class Scheduler:
     def __init__(
         self, ctx: Context, sequences: Sequences, n_piece: int | None, client_slots: int = 0
     ) -> None:
-        """Create the slots.
+        """Create the slots of the context.
 
         n_piece       prompt tokens in a step with responses; None: see `Pace`
         client_slots  maximum number of slots of one client (0: no limit)
@@ -140,7 +140,7 @@ class Scheduler:
         if not self.waiting:
             return
         n_slots = Counter(job.request.client for _, job in self.busy)
-        for job in self._in_order(n_slots)[: N_LOOKED_AT * len(self.slots)]:
+        for job in self._sort_by_client(n_slots)[: N_LOOKED_AT * len(self.slots)]:
             free = [slot for slot in self.slots if slot.job is None]
             if not free or (self._is_tight and len(free) < len(self.slots)):
                 return
@@ -153,8 +153,8 @@ class Scheduler:
                 self.waiting.remove(job)
                 self._begin(slot, job)
 
-    def _in_order(self, n_slots: Mapping[str, int]) -> list[Job]:
-        """Return the waiting jobs: clients take turns, those with fewer slots first."""
+    def _sort_by_client(self, n_slots: Mapping[str, int]) -> list[Job]:
+        """Return the waiting jobs in order: clients take turns, and fewer slots come first."""
         place, keys = Counter(n_slots), []
         for i, job in enumerate(self.waiting):
             client = job.request.client
@@ -304,7 +304,7 @@ class Scheduler:
         self._tell(job, replace(job.answer.read(job.pos, seconds), scores=scores))
 
     def _unread(self, slot: Slot, job: Job, e: Exception) -> None:
-        """End a job whose prompt part failed, unless other jobs can free cells."""
+        """End a job after an error in its prompt, unless other jobs can free cells."""
         if self._sight is not None and self._sight.job is job:
             self._sight = None
         if isinstance(e, ContextError):

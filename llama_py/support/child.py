@@ -21,10 +21,10 @@ POLL = 0.05  # seconds between two checks whether the work is still needed
 def run(
     arguments: Sequence[str], data: bytes, read: Callable[[IO[bytes]], T], seconds: float
 ) -> T | None:
-    """Run Python with `data` as standard input and return what `read` makes of its output.
+    """Run Python with `data` as standard input and return the result of `read`.
 
-    The program can import what this process can: `sys.path` follows the arguments. It is ended
-    after `seconds`, and when the caller's check (`stopping.stopped_by`) raises.
+    The program gets this process's `sys.path` after the arguments, so that it can import the same
+    modules. It ends after `seconds`, and when the caller's check (`stopping.stopped_by`) raises.
 
     Args:
         arguments: Arguments of the interpreter, such as a file's path.

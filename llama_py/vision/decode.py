@@ -75,9 +75,9 @@ class _Opened:
         from PIL import Image, UnidentifiedImageError
 
         if isinstance(error, Image.DecompressionBombError):
-            return Refused(f"is too large an image ({error}); give a smaller one")
+            return Refused(f"is too large ({error}); use a smaller image")
         why = "" if isinstance(error, UnidentifiedImageError) else f" ({error})"
-        return Refused(f"cannot be read as an image{why}; known are {', '.join(FORMATS)}")
+        return Refused(f"is not a readable image{why}; known formats: {', '.join(FORMATS)}")
 
 
 def _check(found: Any, data: bytes) -> None:
@@ -85,9 +85,9 @@ def _check(found: Any, data: bytes) -> None:
     width, height = found.size
     size = f"has {width} x {height} pixels"
     if width * height > MAX_PIXELS:
-        raise Refused(f"{size}, more than {MAX_PIXELS}; give a smaller image")
+        raise Refused(f"{size}, more than {MAX_PIXELS}; use a smaller image")
     if max(width, height) > MAX_SIDE:
-        raise Refused(f"{size}, of which no side may have more than {MAX_SIDE}; give a part of it")
+        raise Refused(f"{size}; a side may have at most {MAX_SIDE}; crop the image")
     if found.format in ("JPEG", "MPO") and data.count(SCAN) > MAX_SCANS:
         raise Refused(
             f"is decoded in more than {MAX_SCANS} passes; save it as a JPEG that is not progressive"
@@ -108,7 +108,7 @@ def _rgb(found: Any) -> U8:
         rgb[...] = grey[:, :, None]  # releases the GIL, unlike np.repeat
         return rgb
     if found.mode in ("I", "F"):
-        raise ValueError("its pixels have 32 bits, and nothing says which number is white")
+        raise ValueError("its pixels have 32 bits, and the value of white is unknown")
     return np.asarray(found if found.mode == "RGB" else found.convert("RGB"), np.uint8)
 
 
@@ -117,7 +117,7 @@ def read_output(output: IO[bytes]) -> U8 | str:
     if output.read(1) != b"=":
         return output.read().decode()
     found = np.empty((*HEIGHT_WIDTH.unpack(output.read(HEIGHT_WIDTH.size)), 3), np.uint8)
-    left = memoryview(found.reshape(-1))
+    left = found.reshape(-1).data
     while left:
         left = left[output.readinto(left) :]  # type: ignore[attr-defined]  # a buffered reader
     return found

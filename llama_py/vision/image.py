@@ -105,9 +105,9 @@ def _decoded(data: bytes, what: str) -> U8:
     try:
         found = child.run([decode.__file__], data, decode.read_output, SECONDS)
     except TimeoutError:
-        found = f"takes more than {SECONDS} s to decode; give a smaller image"
+        found = f"takes more than {SECONDS} s to decode; use a smaller image"
     if found is None:
-        found = "cannot be decoded; give a smaller image, or free memory"
+        found = "cannot be decoded; use a smaller image, or free memory"
     if isinstance(found, str):
         raise ModelError(f"{what}: {found}")
     return found

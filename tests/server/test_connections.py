@@ -15,6 +15,7 @@ from llama_py_server.wire import connections
 from llama_py_server.wire.connections import MORE, Connection, LoopErrors, limit_of
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.limits import BodyLimit, RequestLimit
+from llama_py_server.wire.usage import CLIENT, Client
 from tests.server.served import WAIT
 
 Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -272,3 +273,42 @@ def statuses_of(requests: list[tuple[dict[str, Any], list[int]]]) -> list[int]:
 
     run(test)
     return statuses
+
+
+def test_a_client_does_not_use_up_the_bytes_of_all_bodies() -> None:
+    """Requests of one client fill them; another client's request is read, and theirs are not."""
+    sizes: dict[str, int] = {"many": 0, "other": 0}
+    refused: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while True:
+            message = await receive()
+            sizes[scope["name"]] += len(message["body"])
+            if not message["more_body"]:
+                await asyncio.sleep(0.01)  # the bodies are in memory at the same time
+                return
+
+    async def ask(limit: BodyLimit, name: str, client: Client, n_parts: int) -> None:
+        left = [1 << 20] * n_parts
+
+        async def receive() -> Any:
+            await asyncio.sleep(0)
+            return {"type": "http.request", "body": bytes(left.pop()), "more_body": bool(left)}
+
+        CLIENT.set(client)
+        scope = {"type": "http", "method": "POST", "path": "/chat", "headers": [], "name": name}
+        try:
+            await limit(scope, receive, None)  # type: ignore[arg-type]
+        except HTTPError:
+            refused.append(name)
+
+    async def test() -> None:
+        limit = BodyLimit(app, 4 << 20, WAIT, 8 << 20, ["/chat"])
+        many, other = Client("many"), Client("other")
+        asked = [ask(limit, "many", many, 4) for _ in range(4)]
+        await asyncio.gather(*asked, ask(limit, "other", other, 3))
+        assert limit.n_bytes == limit.n_clients == many.n_bytes == other.n_bytes == 0
+
+    run(test)
+    assert sizes["other"] == 3 << 20 and "other" not in refused
+    assert "many" in refused

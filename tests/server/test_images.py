@@ -254,7 +254,7 @@ def test_what_it_is_said_to_see(seeing: tuple[TestClient, ModelState]) -> None:
 @pytest.mark.parametrize(
     ("where", "why"),
     [
-        ("data:image/png;base64,aGVsbG8=", "cannot be read as an image"),
+        ("data:image/png;base64,aGVsbG8=", "is not a readable image"),
         ("data:text/html;base64,aGVsbG8=", "Invalid uri format: data:text/html;base64"),
         ("data:image/png,hello", "uri must be base64 encoded"),
         ("data:image/png;base64", "Invalid uri-encoded base64 value"),
@@ -296,7 +296,7 @@ def test_other_requests_that_are_refused(seeing: tuple[TestClient, ModelState]) 
         given = {"prompt_string": "<__media__>a", "multimodal_data": data}
         refused("/completion", prompt=given)
     given = {"prompt_string": "<__media__>a", "multimodal_data": [base64_of(b"none")]}
-    assert "cannot be read as an image" in refused("/completion", prompt=given)
+    assert "is not a readable image" in refused("/completion", prompt=given)
     parts = [{"type": "input_audio", "input_audio": {"data": one}}]
     turn = {"role": "user", "content": parts}
     assert "audio input is not supported" in refused(CHAT, 500, messages=[turn])

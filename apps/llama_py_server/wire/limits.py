@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.responses import as_error
+from llama_py_server.wire.usage import CLIENT, Client
 from llama_py_server.wire.work import ANSWERS
 
 SMALL = 1 << 20  # maximum bytes of a body that is not a prompt
@@ -46,7 +47,8 @@ class BodyLimit:
     Attributes:
         most: Bytes of a body of `large` paths, which take prompts; other paths take 1 MiB.
         seconds: Time limit for receiving a body.
-        together: Bytes of all bodies of unanswered requests.
+        together: Bytes of all bodies of unanswered requests; beyond them a client may have its
+            share, `together` over the number of clients.
     """
 
     def __init__(
@@ -54,7 +56,8 @@ class BodyLimit:
     ) -> None:
         self.app, self.most, self.seconds = app, most, seconds
         self.together, self.large = together, frozenset(large)
-        self.n_bytes = 0  # bytes of all current bodies
+        self._unknown = Client("")
+        self.n_bytes = self.n_clients = 0  # of all current bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -67,6 +70,7 @@ class BodyLimit:
             await as_error(_too_large(most))(scope, receive, send)
             return
         loop = asyncio.get_running_loop()
+        client = CLIENT.get() or self._unknown
         until, n, whole = loop.time() + self.seconds, 0, False
 
         async def limited() -> Message:
@@ -79,13 +83,14 @@ class BodyLimit:
                 why = f"the request did not come in {self.seconds} seconds"
                 raise HTTPError("request_too_large", why) from None
             came = len(message.get("body", b""))
-            n, self.n_bytes = n + came, self.n_bytes + came
+            n += came
+            self._count(client, came)
             if n > SMALL and ANSWERS:  # reading blocks all streams
                 await asyncio.sleep(PAUSE)
             whole = not message.get("more_body", False)
             if n > most:
                 raise _too_large(most)
-            if self.n_bytes > self.together:
+            if self.n_bytes > self.together < client.n_bytes * self.n_clients:
                 why = f"all requests have more than {self.together} bytes; come again later"
                 raise HTTPError("unavailable_error", f"{why} (--max-bodies allows more)")
             return message
@@ -93,7 +98,13 @@ class BodyLimit:
         try:
             await self.app(scope, limited, send)
         finally:
-            self.n_bytes -= n
+            self._count(client, -n)
+
+    def _count(self, client: Client, n: int) -> None:
+        before = client.n_bytes
+        client.n_bytes += n
+        self.n_bytes += n
+        self.n_clients += (client.n_bytes > 0) - (before > 0)
 
     def _most(self, scope: Scope) -> int:
         if scope["method"] in NO_BODY:

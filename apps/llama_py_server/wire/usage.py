@@ -34,6 +34,7 @@ class Client:
         n_running: Requests that are being answered.
         n_requests: Number of all requests.
         n_tokens: Tokens of all prompts and responses.
+        n_bytes: Bytes of the bodies of its unanswered requests.
         requests: Times of the last minute's requests, the oldest first.
         tokens: Times and numbers of the last minute's tokens.
     """
@@ -42,6 +43,7 @@ class Client:
     n_running: int = 0
     n_requests: int = 0
     n_tokens: int = 0
+    n_bytes: int = 0
     requests: deque[float] = field(default_factory=deque)
     tokens: deque[tuple[float, int]] = field(default_factory=deque)
 

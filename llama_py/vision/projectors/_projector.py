@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from ggml_py.errors import ModelError
 from ggml_py.tensor import Tensor
+from llama_py.vision.decode import MAX_PIXELS
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import VisionHParams
-from llama_py.vision.decode import MAX_PIXELS
 from llama_py.vision.resize import U8, Size, aligned, fit
 from llama_py.weights import Weights
 
