@@ -6,7 +6,7 @@ import ctypes
 from contextlib import suppress
 
 # Parameters of mallopt, and their values. By default glibc has a heap for each thread, and moves
-# blocks of up to 32 MiB into these heaps after the first of them is freed. Fragmented heaps then
+# blocks of up to 32 MiB into these heaps after it has freed one. Fragmented heaps then
 # keep several times the memory of the largest requests.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _OPTIONS = {_M_TRIM_THRESHOLD: 64 << 20, _M_MMAP_THRESHOLD: 4 << 20, _M_ARENA_MAX: 2}
