@@ -133,7 +133,8 @@ class ListenParams(Params):
     client_parallel: int = option(
         0,
         "--client-parallel",
-        "maximum parallel requests and slots per API key, or per address without keys (0: no limit)",
+        "maximum parallel requests and slots per API key, or per address without keys (0:"
+        " no limit)",
         check=integers(0),
     )
     client_requests: int = option(
