@@ -22,6 +22,7 @@ from dev.docs import graph_screenshots, terminal_pictures
 from dev.docs.pseudo_terminal import PseudoTerminal
 
 OUT = Path(__file__).parents[2] / "docs" / "img" / "first-screen.png"
+MESSAGES = Path(__file__).with_suffix(".txt")
 COMMAND = "llama-py chat -s 6"
 COLUMNS, LINES = 65, 22  # the first line of a chat ends between words
 SIZE = (1200, 470)
@@ -63,9 +64,10 @@ def chat_terminal(folder: Path) -> PseudoTerminal:
     words[0] = str(Path(sys.executable).with_name(words[0]))
     env = {"XDG_DATA_HOME": str(folder), "PYTHONWARNINGS": "ignore"}
     with PseudoTerminal(words, env, COLUMNS, LINES, f"$ {COMMAND}\n") as terminal:
-        terminal_pictures.say(terminal, "Who is there?", 1)
-        terminal_pictures.say(terminal, "What news of the king?", 2)
-        terminal_pictures.ready(terminal, 3)
+        messages = MESSAGES.read_text("utf-8").splitlines()
+        for n, message in enumerate(messages, 1):
+            terminal_pictures.say(terminal, message, n)
+        terminal_pictures.ready(terminal, len(messages) + 1)
         return terminal
 
 

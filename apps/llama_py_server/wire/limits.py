@@ -9,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llama_py_server.wire.errors import HTTPError
+from llama_py_server.wire.memory import Trimmer
 from llama_py_server.wire.responses import as_error
 from llama_py_server.wire.usage import CLIENT, Client
 from llama_py_server.wire.work import ANSWERS
@@ -56,7 +57,7 @@ class BodyLimit:
     ) -> None:
         self.app, self.most, self.seconds = app, most, seconds
         self.together, self.large = together, frozenset(large)
-        self._unknown = Client("")
+        self._unknown, self._trimmer = Client(""), Trimmer()
         self.n_bytes = self.n_clients = 0  # of all current bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,6 +100,8 @@ class BodyLimit:
             await self.app(scope, limited, send)
         finally:
             self._count(client, -n)
+            if n > SMALL:
+                self._trimmer.trim_soon()
 
     def _count(self, client: Client, n: int) -> None:
         before = client.n_bytes
