@@ -43,29 +43,17 @@ def at_once(name: str, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NEW)
-class TestEveryWayOfFeeding:
-    def test_split_into_ubatches(self, name: str) -> None:
-        assert nmse(at_once(name), logits(live(name), n_ubatch=5)) < 1e-9
-
-    def test_token_by_token(self, name: str) -> None:
-        ctx = Context(live(name), **EXACT)
-        found = np.concatenate([ctx.decode([token]) for token in PROMPT])
-        assert nmse(at_once(name), found) < 1e-9
-        assert ctx.n_reused >= len(PROMPT) - 2
-
-    @pytest.mark.parametrize("unified", [False, True])
-    def test_sequences_together(self, name: str, unified: bool) -> None:
-        model, n = live(name), len(PROMPT)
-        n_ctx = 256 if unified else 768  # of each sequence the same: rotations may go by that
-        ctx = Context(model, **{**EXACT, "n_ctx": n_ctx}, n_seq_max=3, kv_unified=unified)
-        other, pair = tokens(n, seed=5), (0, 2) if unified else (1, 2)  # these share a ubatch
-        seqs = [(s,) for s in pair for _ in range(n - 1)]
-        ctx.decode(Batch(PROMPT[:-1] + other[:-1], seq_ids=seqs), logits="none")
-        both = [PROMPT[-1], other[-1]]
-        found = ctx.decode(Batch(both, seq_ids=[(s,) for s in pair]), logits="all")
-        for alone, row in zip((at_once(name), at_once(name, seed=5)), found, strict=True):
-            assert nmse(alone[-1], row) < 1e-9
-        assert nmse(found[0], found[1]) > 1e-3
+def test_sequences_in_shared_cells(name: str) -> None:
+    """Two prompts in one ubatch, then a token of each. test_parallel.py uses separate cells."""
+    ctx = Context(live(name), **EXACT, n_seq_max=3, kv_unified=True)
+    n, other, pair = len(PROMPT), tokens(len(PROMPT), seed=5), (0, 2)
+    seqs = [(s,) for s in pair for _ in range(n - 1)]
+    ctx.decode(Batch(PROMPT[:-1] + other[:-1], seq_ids=seqs), logits="none")
+    both = [PROMPT[-1], other[-1]]
+    found = ctx.decode(Batch(both, seq_ids=[(s,) for s in pair]), logits="all")
+    for alone, row in zip((at_once(name), at_once(name, seed=5)), found, strict=True):
+        assert nmse(alone[-1], row) < 1e-9
+    assert nmse(found[0], found[1]) > 1e-3
 
 
 def compressed_queries(metadata: dict[str, Any], arrays: Arrays) -> None:

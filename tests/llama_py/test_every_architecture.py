@@ -63,9 +63,10 @@ def test_sequences_are_copied_removed_and_kept(name: str) -> None:
 
 
 def test_a_new_sequence_beside_others(name: str) -> None:
-    ctx, alone = filled(name, **EXACT), context(name, **EXACT)
-    expected = alone.decode(PROMPT[:9], logits="all")
-    batch = Batch([*PROMPT[:9], 7], seq_ids=[(3,)] * 9 + [(2,)], outputs=[True] * 10)
+    """The sequences before it have other tokens in their cells."""
+    ctx, alone, text = filled(name, **EXACT), context(name, **EXACT), tokens(9, seed=8)
+    expected = alone.decode(text, logits="all")
+    batch = Batch([*text, 7], seq_ids=[(3,)] * 9 + [(2,)], outputs=[True] * 10)
     assert nmse(expected, ctx.decode(batch)[:9]) < CLOSE
 
 

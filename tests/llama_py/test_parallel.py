@@ -62,8 +62,10 @@ def check(name: str, close: float, options: dict[str, Any]) -> None:
         assert nmse(whole, found) <= close, f"ubatches of {n_ubatch}"
     assert nmse(whole, interleaved(name, **options)) <= close, "interleaved"
     one.clear()
+    n_reused = one.n_reused
     single = np.concatenate([one.decode([token]) for token in IDS])
     assert nmse(whole, single) <= close, "token by token"
+    assert one.n_reused - n_reused >= len(IDS) - 2, "graphs of one token"
 
 
 @pytest.mark.parametrize("name", CONTINUING)
