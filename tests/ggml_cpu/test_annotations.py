@@ -38,9 +38,11 @@ def left_out(tree: ast.AST) -> Iterator[str]:
         yield from left_out(node)
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_functions_of_the_host_have_annotations(path: Path) -> None:
-    assert list(left_out(ast.parse(path.read_text("utf-8")))) == []
+def test_functions_of_the_host_have_annotations() -> None:
+    paths = sorted(ROOT.rglob("*.py"))
+    found = {path: list(left_out(ast.parse(path.read_text("utf-8")))) for path in paths}
+    assert len(paths) > 100
+    assert [f"{p.relative_to(ROOT)}: {name}" for p in paths for name in found[p]] == []
 
 
 @pytest.mark.parametrize(
