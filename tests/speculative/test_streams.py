@@ -53,27 +53,27 @@ def expected(model: llama_py.Model) -> list[int | None]:
     return answer(model.context(256), max_tokens=N)
 
 
-@pytest.mark.parametrize("n_rs_seq", [0, 3])
+WAYS = [
+    "draft-mtp",
+    "draft-simple",
+    "ngram-simple",
+    "ngram-map-k",
+    "ngram-map-k4v",
+    "ngram-mod",
+    "ngram-cache",
+    ("ngram-simple", "draft-mtp"),
+    "draft-mtp,draft-simple",
+    "none",
+]
+
+
 @pytest.mark.parametrize(
-    "types",
-    [
-        "draft-mtp",
-        "draft-simple",
-        "ngram-simple",
-        "ngram-map-k",
-        "ngram-map-k4v",
-        "ngram-mod",
-        "ngram-cache",
-        ("ngram-simple", "draft-mtp"),
-        "draft-mtp,draft-simple",
-        "none",
-    ],
+    ("types", "n_rs_seq"),
+    [*((types, 0) for types in WAYS), *((types, 3) for types in WAYS if "draft-mtp" in types)],
 )
 def test_every_way_to_draft(
     model: llama_py.Model, types: str | Sequence[str], n_rs_seq: int, expected: list[int | None]
 ) -> None:
-    if n_rs_seq and "draft-mtp" not in types:
-        return
     ctx = model.context(256, n_rs_seq=n_rs_seq)
     options = {**SHORT, "model_draft": DEMO if "draft-simple" in types else None}
     assert answer(ctx, max_tokens=N, spec_type=types, **options) == expected
