@@ -73,7 +73,10 @@ def test_zsh() -> None:
     text = script(cli.parser(), "zsh")
     assert text.startswith("#compdef llama-py-cli\n")
     assert "-sm|--split-mode) compadd -- layer row graph tensor none; return ;;" in text
-    assert "'--mmap:map the model file into memory'" in text and "_describe -o option flags" in text
+    assert (
+        r"'--mmap:map the model file into memory (default\: on)'" in text
+        and "_describe -o option flags" in text
+    )
 
 
 def test_fish() -> None:

@@ -78,7 +78,7 @@ class OptionParser(argparse.ArgumentParser):
             prog,
             allow_abbrev=False,
             add_help=False,
-            formatter_class=partial(_Formatter, max_help_position=30),
+            formatter_class=partial(_HelpFormatter, max_help_position=30),
             **how,
         )
         self.added: list[tuple[type[Params], Field[Any], Option]] = []
@@ -209,7 +209,7 @@ class OptionParser(argparse.ArgumentParser):
             group.add_argument(*o.off, const=False, help=f"disable {main_flags(o)[-1]}", **how)
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Formats an option as `-m, --model FILE`, with its value once; breaks no flag in its help."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
