@@ -35,7 +35,9 @@ class FitAnswer:
         """A larger one is better."""
         n = sum(self.n_layers)
         whole = n == self.n_all
-        return (whole, whole and not self.on_host, n, self.n_ctx, -len(self.on_host))
+        alone = whole and not self.on_host
+        unused = self.n_layers.count(0) if alone else 0
+        return (whole, alone, n, self.n_ctx, -len(self.on_host), unused)
 
     def options(self, host: str) -> dict[str, Any]:
         """Return options of ModelParams; `host` is the host's name."""

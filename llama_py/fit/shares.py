@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from llama_py.fit.answer import FitAnswer
 from llama_py.fit.sizes import ModelSizes
@@ -28,10 +28,15 @@ class LayerShares:
         return FitAnswer(tuple(n_layers), on_host, n_ctx, self.n_all, len(self.moe))
 
     def dealt(
-        self, n_ctx: int, n: int, on_host: frozenset[int], slack: int = 0
+        self,
+        n_ctx: int,
+        n: int,
+        on_host: frozenset[int],
+        slack: int = 0,
+        devices: Collection[int] | None = None,
     ) -> FitAnswer | None:
-        """Distribute the n last layers, leaving `slack` bytes per device; None if they do not
-        fit."""
+        """Distribute the n last layers over `devices` (default: all), leaving `slack` bytes per
+        device; None if they do not fit."""
         layers, caches = self.sizes.layers, self.caches(n_ctx)
         counts = [0] * (len(self.room) - 1)
         i = len(counts) - 1
@@ -41,7 +46,8 @@ class LayerShares:
             widest = layer.widest if kept else max(layer.widest, layer.widest_expert)
             size = layer.dense + caches[il] + (0 if kept else layer.experts)
             while i >= 0 and not (
-                used + size <= self.room[i] - slack
+                (devices is None or i in devices)
+                and used + size <= self.room[i] - slack
                 and self.allows(i, max(widest, cached + caches[il]))
             ):
                 i, used, cached = i - 1, 0, 0
@@ -51,12 +57,24 @@ class LayerShares:
             used, cached = used + size, cached + caches[il]
         return self.made(counts, n_ctx, on_host)
 
-    def evenly(self, answer: FitAnswer) -> FitAnswer:
-        """Distribute the same layers so that the least free memory of a device is maximal."""
-        low, high = 0, max(self.room)
-        while len(answer.n_layers) > 1 and high - low > max(self.room) >> 12:
+    def compactly(self, n_ctx: int) -> FitAnswer | None:
+        """Distribute the whole model over the fewest devices, the largest first: a layer on another
+        device costs a copy per graph, and saves no time. None if it does not fit."""
+        by_room = sorted(range(len(self.room) - 1), key=lambda i: -self.room[i])
+        for n in range(1, len(by_room) + 1):
+            chosen = by_room[:n]
+            if found := self.dealt(n_ctx, self.n_all, frozenset(), devices=chosen):
+                return self.evenly(found, chosen)
+        return None
+
+    def evenly(self, answer: FitAnswer, devices: Collection[int] | None = None) -> FitAnswer:
+        """Distribute the same layers so that the least free memory of one of `devices` (default:
+        all) is maximal."""
+        low, high, n = 0, max(self.room), sum(answer.n_layers)
+        several = len(answer.n_layers if devices is None else devices) > 1
+        while several and high - low > max(self.room) >> 12:
             slack = (low + high) // 2
-            found = self.dealt(answer.n_ctx, sum(answer.n_layers), answer.on_host, slack)
+            found = self.dealt(answer.n_ctx, n, answer.on_host, slack, devices)
             low, high = (slack, high) if found else (low, slack)
             answer = found or answer
         return answer
@@ -138,12 +156,13 @@ def _whole(shares: LayerShares, n_ctx: int, kept: frozenset[int]) -> FitAnswer |
     if len(shares.room) == 1:
         alone = shares.made((), n_ctx, frozenset())
         return alone if shares.host_has_room(alone) else None
-    found = shares.dealt(n_ctx, shares.n_all, kept)
+    if kept:
+        dealt = shares.dealt(n_ctx, shares.n_all, kept)
+        found = dealt and shares.with_experts(shares.evenly(dealt))
+    else:
+        found = shares.compactly(n_ctx)
     if found is None:
         return None
-    found = shares.evenly(found)
-    if kept:
-        found = shares.with_experts(found)
     return found if shares.host_has_room(found) else None
 
 

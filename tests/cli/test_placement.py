@@ -165,6 +165,20 @@ def test_the_options_give_what_was_told(
         assert d["left"] == d["free"] - sum(d[u] for u in uses) >= 8 << 20
 
 
+def test_gpus_without_layers_are_not_named(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["-m", model, "--host-memory", "1G", "-fitt", "8", "-ub", "64", "-c", "1024"]
+    for memory, device in (("1G,1G", "opencl0,cpu"), ("1G,2G,1G", "opencl1,cpu")):
+        words = fitted(capsys, *asked, "--memory", memory)
+        assert words == ["-dev", device, "-ngl", "11", "-c", "1024", *words[6:]]
+        assert "-ts" not in words
+    assert main(["fit", *asked, "--memory", "1G,1G"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^  opencl1 +- +- +0\.00 MiB +0\.00 MiB +0\.00 MiB ", out, re.M)
+    assert "device=('opencl0', 'cpu'), n_gpu_layers=11)" in out
+    words = fitted(capsys, *asked, "--memory", "90M,20M,90M")
+    assert words[:4] == ["-dev", "opencl0,opencl2,cpu", "-ngl", "11"] and "-ts" in words
+
+
 def test_the_options_run(capsys: pytest.CaptureFixture[str]) -> None:
     """As they are printed, on a device that has its memory for itself."""
     pytest.importorskip("pyopencl")

@@ -90,6 +90,35 @@ def test_experts_leave_first_and_no_more_than_must(moe: Path, mib: tuple[int, ..
             assert left < experts, "another layer's experts have room there"
 
 
+@pytest.mark.parametrize(
+    ("mib", "n_layers"),
+    [
+        ((200, 200), (11, 0)),
+        ((200, 300), (0, 11)),
+        ((40, 200, 40), (0, 11, 0)),
+        ((60, 60), None),
+        ((60, 20, 60), (None, 0, None)),
+    ],
+)
+def test_the_fewest_devices_have_the_model(
+    dense: Path, mib: tuple[int, ...], n_layers: tuple[int | None, ...] | None
+) -> None:
+    """One that has room for the whole model has it; several share it evenly."""
+    this = found(dense, *mib, n_ctx=1024)
+    assert this.fits and layers(this.answer) == 11
+    wanted = n_layers or (None,) * len(mib)
+    for n, has in zip(wanted, this.answer.n_layers, strict=True):
+        assert has == n if n is not None else has > 2
+    for i, d in enumerate(this.ctx.devices[:-1]):
+        used = this.ctx.memory_breakdown()[d.name]
+        assert (sum(used.values()) > 0) == (this.answer.n_layers[i] > 0)
+
+
+def test_a_larger_context_is_worth_a_device(dense: Path) -> None:
+    one, two = found(dense, 100), found(dense, 100, 100)
+    assert one.answer.n_ctx < two.answer.n_ctx == 8192 and min(two.answer.n_layers) > 2
+
+
 def test_layers_leave_when_the_devices_are_small(moe: Path, dense: Path) -> None:
     for path in (moe, dense):
         this = found(path, 24, n_ctx=2048)

@@ -8,6 +8,7 @@ import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
@@ -81,6 +82,20 @@ def _named(devices: Sequence[Planned], args: argparse.Namespace) -> list[str]:
     return [d.name for d in devices]
 
 
+def _drop_unused_gpus(options: Options, found: Fit) -> Options:
+    """Return the options without GPUs that have no memory in use, if the others have the whole
+    model."""
+    use = found.ctx.memory_breakdown()
+    used = [sum(use[d.name].values()) > 0 for d in found.ctx.devices[:-1]]
+    names, split = options["device"], options.get("tensor_split", ())
+    if all(used) or not any(used) or len(set(names)) < len(names) or len(split) != len(used):
+        return options
+    used_names = (*compress(names, used), *names[len(used) :])
+    rest = {k: v for k, v in options.items() if k != "tensor_split"}
+    shares = {"tensor_split": tuple(compress(split, used))} if sum(used) > 1 else {}
+    return {**rest, "device": used_names, **shares}
+
+
 class _FitText:
     """Text of the found options."""
 
@@ -92,7 +107,8 @@ class _FitText:
         self.n_seqs = read(args, PlanParams).n_seqs
         context = {**given(read(args, ContextParams), _LEFT_OUT), "n_ctx": found.answer.n_ctx}
         own = given(read(args, ModelParams), _LEFT_OUT)
-        self.model: Options = {"device": tuple(_named(devices, args)), **own, **found.options}
+        options: Options = {"device": tuple(_named(devices, args)), **own, **found.options}
+        self.model = _drop_unused_gpus(options, found)
         host = self.ctx.devices[-1]
         self.host_left = found.left[host.name] - target
         if found.fits and self.host_left >> 20 < CACHE_RAM:
