@@ -68,8 +68,8 @@ class LayerShares:
         return None
 
     def evenly(self, answer: FitAnswer, devices: Collection[int] | None = None) -> FitAnswer:
-        """Distribute the same layers so that the least free memory of one of `devices` (default:
-        all) is maximal."""
+        """Distribute the same layers over `devices` (default: all) so that their least free memory
+        is maximal."""
         low, high, n = 0, max(self.room), sum(answer.n_layers)
         several = len(answer.n_layers if devices is None else devices) > 1
         while several and high - low > max(self.room) >> 12:

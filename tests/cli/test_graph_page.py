@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -198,7 +199,7 @@ def test_search(open_page: Open, demo: Path) -> None:
     until(lambda: find(b, ".card.selected").is_displayed())
     until(lambda: texts(b, ".turner output") == ["layer 2"])
     press(b, "/", *"nothing like it")
-    until(lambda: find(b, "#found").text == "nothing has such a name")
+    until(lambda: find(b, "#found").text == "No name matches. Try a part of the name.")
     press(b, name_of("ESCAPE"))
     until(lambda: not find(b, "#found").is_displayed())
 
@@ -318,6 +319,75 @@ def test_memory_chart(open_page: Open, demo: Path) -> None:
     click(b, "#memory .peak")
     until(lambda: run(b, "return location.hash").startswith("#g0n"))
     until(lambda: find(b, ".card.selected").is_displayed())
+
+
+def test_numbers_of_buffers_agree(open_page: Open, demo: Path) -> None:
+    """The model's figures and the chart have the same sizes, in the same digits."""
+    b = open_page(demo)
+    facts = dict(zip(texts(b, "#facts dt"), texts(b, "#facts dd"), strict=True))
+    figures = re.fullmatch(
+        r"(\S+ KiB) \((\S+ KiB) results, (\S+ KiB) inputs\)", facts["compute buffers"]
+    )
+    assert figures is not None
+    total, *parts = (float(text.split()[0]) for text in figures.groups())
+    assert abs(total - sum(parts)) <= 0.6  # all have three digits
+    assert texts(b, "#memory option") == ["cpu results", "cpu inputs"]
+    shown = []
+    for number in (0, 1):
+        script = """const s = document.querySelector("#memory select");
+            s.value = arguments[0]; s.dispatchEvent(new Event("change"));"""
+        run(b, script, number)
+        shown.append(find(b, "#memory .size").text.partition(" taken of ")[2])
+    assert tuple(shown) == figures.groups()[1:]
+
+
+@pytest.mark.parametrize("width", [390, 900])
+def test_a_small_window(open_page: Open, demo: Path, width: int) -> None:
+    """All controls are on the screen, apart from each other, and the panels fold."""
+    b = open_page(demo)
+    b.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500},
+    )
+    try:
+        b.refresh()
+        until(lambda: titles(b) == ["input", "layer 0", "layer 3", "output"])
+        assert run(b, "return document.documentElement.scrollWidth") == width
+        boxes = run(
+            b,
+            """return [...document.querySelectorAll("#bar :is(h1, button, select, input)")]
+            .filter((e) => e.checkVisibility()).map((e) => {
+              const {left, top, right, bottom} = e.getBoundingClientRect();
+              return [left, top, right, bottom];
+            });""",
+        )
+        assert len(boxes) > 9
+        for i, (left, top, right, bottom) in enumerate(boxes):
+            assert 0 <= left < right <= width and 0 <= top < bottom < 400
+            for left2, top2, right2, bottom2 in boxes[:i]:
+                beside = right <= left2 + 1 or right2 <= left + 1
+                assert beside or bottom <= top2 + 1 or bottom2 <= top + 1
+        assert not find(b, "#overview").is_displayed()
+        click(b, "#panels [data-panel=model]")
+        until(lambda: find(b, "#facts").is_displayed() and not find(b, "#details").is_displayed())
+        click(b, "#panels [data-panel=model]")
+        until(lambda: not find(b, "#overview").is_displayed())
+        if width == 390:
+            assert not find(b, "#details").is_displayed()
+            click(b, "#panels [data-panel=memory]")
+            until(lambda: find(b, "#memory canvas").is_displayed())
+            press(b, name_of("ESCAPE"))
+            until(lambda: not find(b, "#memory").is_displayed())
+        run(b, "location.hash = '#g0n2'")
+        until(
+            lambda: (
+                find(b, "#details h2").is_displayed()
+                and find(b, "#details h2").text == "attn_norm-0"
+            )
+        )
+        until(lambda: find(b, ".card.selected").is_displayed())
+    finally:
+        b.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_hostile_names(open_page: Open, tmp_path: Path) -> None:

@@ -77,12 +77,12 @@ function headTitle(part) {
 function turner(app, part) {
   const go = (step) => () => app.turn(part, (part.turn + step + part.turns.length) % part.turns.length);
   const shown = layersIn(part.turns[part.turn]);
-  const all = h("button", { class: "all", "aria-pressed": String(part.all), click: () => app.showAll(part) }, part.all ? "one by one" : "show all");
+  const all = h("button", { class: "all", "aria-pressed": String(part.all), click: () => app.showAll(part) }, part.all ? "Show one" : "Show all");
   if (part.all) return h("span", { class: "turner" }, all);
-  return h("span", { class: "turner", role: "group", "aria-label": `${part.turns.length} alike` },
-    h("button", { class: "back", "aria-label": "the one before", click: go(-1) }, "‹"),
+  return h("span", { class: "turner", role: "group", "aria-label": `${part.turns.length} equal layers` },
+    h("button", { class: "back", "aria-label": "Previous layer", title: "Previous layer", click: go(-1) }, "‹"),
     h("output", {}, shown),
-    h("button", { class: "next", "aria-label": "the next", click: go(1) }, "›"), all);
+    h("button", { class: "next", "aria-label": "Next layer", title: "Next layer", click: go(1) }, "›"), all);
 }
 
 export function partStyle(app, part) {

@@ -34,7 +34,7 @@ function actions(app, canvas, pane, search) {
   };
   return {
     "/": () => { search.focus(); search.select(); },
-    Escape: () => app.select(null),
+    Escape: () => { app.select(null); app.showPanel(""); },
     ArrowDown: go(1), ArrowUp: go(-1), ArrowRight: fold(true), ArrowLeft: fold(false),
     "+": () => app.zoomBy(1.2), "=": () => app.zoomBy(1.2), "-": () => app.zoomBy(1 / 1.2), 0: () => app.fit(),
   };

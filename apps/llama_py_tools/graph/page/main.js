@@ -10,6 +10,8 @@ import { MemoryChart, nodeAt } from "./memory.js";
 import { Search } from "./search.js";
 import { listen } from "./keys.js";
 
+const narrow = matchMedia("(max-width: 700px)"); // as in page.css
+
 class App {
   constructor(data) {
     Object.assign(this, { data, ops: data.ops, selected: null, views: false, graphs: [], layouts: new Map(), zoom: 1 });
@@ -84,9 +86,16 @@ class App {
     this.selected = ref;
     const hash = ref === null ? "#" : this.hash(ref);
     if (location.hash !== hash) history.replaceState(null, "", hash);
+    if (ref !== null && narrow.matches) this.showPanel("details");
     this.boxes.mark();
     this.details.draw();
     this.memory.paint();
+  }
+
+  /** In a small window one panel is shown, or none (page.css). */
+  showPanel(which) {
+    document.body.dataset.panel = which;
+    for (const button of byId("panels").children) button.setAttribute("aria-expanded", String(button.dataset.panel === which));
   }
 
   /** Unfold to a node, bring it into view and select it, or `ref` that it reads. */
@@ -154,7 +163,8 @@ class App {
   /** As large as the whole fits, within what can be read. */
   fit() {
     const { clientWidth, clientHeight } = this.pane, { width, height } = this.boxes.size;
-    const fits = Math.min((clientWidth - 64) / width, (clientHeight - 64) / height);
+    const space = 2 * parseFloat(getComputedStyle(this.pane).paddingLeft);
+    const fits = Math.min((clientWidth - space) / width, (clientHeight - space) / height);
     this._setZoom(Math.min(1.6, Math.max(0.75, fits)));
     this.pane.scrollTop = 0;
     this.pane.scrollLeft = (this.pane.scrollWidth - clientWidth) / 2;
@@ -216,6 +226,9 @@ class App {
     on("larger", "click", () => this.zoomBy(1.2));
     on("fit", "click", () => this.fit());
     on("theme", "click", () => this._turnTheme());
+    on("panels", "click", ({ target: { dataset: { panel } } }) => panel && this.showPanel(document.body.dataset.panel === panel ? "" : panel));
+    this.showPanel("");
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.memory.paint());
   }
 
   _turnTheme() {

@@ -30,16 +30,16 @@ export class MemoryChart {
     this.number = Math.min(this.number, all.length - 1);
     const m = this.memory;
     m.top = Math.max(m.peak, ...m.places.map(([, , , offset, size]) => offset + size));
-    const choose = all.length < 2 ? null : h("select", { "aria-label": "Which buffer", change: (e) => { this.number = Number(e.target.value); this.draw(); } },
-      all.map((each, i) => h("option", { value: i, selected: i === this.number }, each.device || `buffer ${i}`)));
-    const peak = h("button", { class: "peak", click: () => this.app.reveal(this._node(m.peak_at)) }, `peak ${bytes(m.peak)} at node ${count(this._node(m.peak_at))}`);
+    const choose = all.length < 2 ? null : h("select", { "aria-label": "Buffer", title: "Buffer", change: (e) => { this.number = Number(e.target.value); this.draw(); } },
+      all.map((each, i) => h("option", { value: i, selected: i === this.number }, named(each, i))));
+    const peak = h("button", { class: "peak", click: () => this.app.reveal(this._node(m.peak_at)) }, `peak ${bytes(m.peak)} in use at node ${count(this._node(m.peak_at))}`);
     const near = h("button", { class: "near", "aria-pressed": String(this.near), click: () => { this.near = !this.near; this.draw(); } },
-      this.near ? "whole graph" : "only the layer");
+      this.near ? "Whole graph" : "Layer only");
     near.hidden = !this.near && !this._layer();
     this.button = near;
     this.canvas.setAttribute("aria-label", `${bytes(m.size)} of buffer; at most ${bytes(m.peak)} at once, at node ${this._node(m.peak_at)}`);
     this.element.replaceChildren(
-      h("header", {}, h("h2", {}, "Compute buffer"), choose, h("span", {}, `${bytes(m.top)} used${m.size > m.top ? ` of ${bytes(m.size)}` : ""}`), peak, near, this.note), this.canvas);
+      h("header", {}, h("h2", {}, "Compute buffer"), choose, h("span", { class: "size" }, `${bytes(m.top)} taken of ${bytes(m.size)}`), peak, near, this.note), this.canvas);
     this._tell(null);
     this.paint();
   }
@@ -67,7 +67,7 @@ export class MemoryChart {
     if (this.button) this.button.hidden = !this.near && !this._layer();
     const [begin, n] = this._range(), width = clientWidth - EDGE.left - EDGE.right, height = clientHeight - EDGE.top - EDGE.bottom;
     const x = (i) => EDGE.left + (Math.min(n, Math.max(0, i - begin)) / n) * width, y = (b) => EDGE.top + height - (b / (m.top || 1)) * height;
-    this.scale = { x, y, i: (px) => begin + Math.floor(((px - EDGE.left) / width) * n), b: (py) => ((EDGE.top + height - py) / height) * m.size };
+    this.scale = { x, y, i: (px) => begin + Math.floor(((px - EDGE.left) / width) * n), b: (py) => ((EDGE.top + height - py) / height) * m.top };
     this._axes(c, m, x, y, clientWidth);
     const probe = h("i", { hidden: true });
     document.body.append(probe);
@@ -99,7 +99,8 @@ export class MemoryChart {
       c.fillText(part ? bytes(m.top * part) : "0", EDGE.left - 8, y(m.top * part));
     }
     c.textAlign = "center";
-    const [begin, n] = this._range(), step = niceStep(n / 10);
+    const [begin, n] = this._range(), room = 3 * c.measureText(count(begin + n)).width;
+    const step = niceStep(Math.max(n / 10, (n * room) / (right - EDGE.left - EDGE.right)));
     for (let i = Math.ceil(begin / step) * step; i < begin + n; i += step) c.fillText(count(i), x(i), y(0) + 12);
   }
 
@@ -135,7 +136,7 @@ export class MemoryChart {
 
   _tell(found) {
     if (!found) {
-      this.note.textContent = "each bar: a result, from the node that makes it to the last that reads it; the line: bytes in use";
+      this.note.textContent = "bar: a result, from its node to its last reader; line: bytes in use";
       return;
     }
     const { i, place } = found, { graph } = this.app, node = this._node(i);
@@ -149,6 +150,9 @@ export class MemoryChart {
     if (found) this.app.reveal(found.place && found.place[0] >= 0 ? found.place[0] : this._node(found.i));
   }
 }
+
+/** A buffer's device and its contents. */
+const named = ({ device, kind }, i) => (device ? `${device} ${kind}` : `buffer ${i}`);
 
 function niceStep(least) {
   for (let size = 1; ; size *= 10) for (const n of [1, 2, 5]) if (n * size >= least) return n * size;

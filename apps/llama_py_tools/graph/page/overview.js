@@ -9,9 +9,9 @@ export class Overview {
   draw() {
     const { app } = this;
     this.element.replaceChildren(
-      h("section", { id: "legend", "aria-label": "What colours mean" }, h("h2", {}, app.colouring.label), this._legend()),
-      ...(app.graph.layers.length > 1 ? [h("section", { id: "layers", "aria-label": "All layers" }, h("h2", {}, "Layers"), this._layers())] : []),
-      h("section", { id: "facts", "aria-label": "The model" }, h("h2", {}, "Model"), this._facts()),
+      h("section", { id: "legend", "aria-label": "Legend" }, h("h2", {}, app.colouring.label), this._legend()),
+      ...(app.graph.layers.length > 1 ? [h("section", { id: "layers", "aria-label": "Layers" }, h("h2", {}, "Layers"), this._layers())] : []),
+      h("section", { id: "facts", "aria-label": "Model" }, h("h2", {}, "Model"), this._facts()),
     );
   }
 

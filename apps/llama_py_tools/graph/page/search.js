@@ -25,7 +25,7 @@ export class Search {
     this.chosen = this.found.length ? 0 : -1;
     this.list.replaceChildren(...this.found.map((ref, k) => this._line(ref, k)),
       ...(all.length > MOST ? [h("li", { class: "more" }, `${count(all.length - MOST)} more`)] : []),
-      ...(words.length && !all.length ? [h("li", { class: "more" }, "nothing has such a name")] : []));
+      ...(words.length && !all.length ? [h("li", { class: "more" }, "No name matches. Try a part of the name.")] : []));
     this.list.hidden = !words.length;
     this.input.setAttribute("aria-expanded", String(!this.list.hidden));
     this._mark();

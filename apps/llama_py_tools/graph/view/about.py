@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.graph.view.memory import memories
 from llama_py_tools.graph.view.seen import GraphRecord
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _model(ctx: Context) -> Iterator[Fact]:
 def _weights(ctx: Context) -> Iterator[Fact]:
     model = ctx.model
     yield "parameters", _large(model.n_params)
-    yield "weights", shown(model.n_bytes)
+    yield "weights", format_bytes(model.n_bytes)
     sizes = Counter[str]()
     for info in model.file.tensors.values():
         sizes[info.type.name] += info.nbytes
@@ -54,8 +54,7 @@ def _weights(ctx: Context) -> Iterator[Fact]:
 def _run(ctx: Context, graphs: Sequence[GraphRecord]) -> Iterator[Fact]:
     yield "devices", ", ".join(d.name for d in ctx.devices)
     yield "context", f"{ctx.n_ctx:,} tokens"
-    sizes = ctx.runner.compute_sizes()
-    yield "compute buffer", " + ".join(shown(n) for n in sizes if n) or "0 B"
+    yield "compute buffers", "; ".join(_buffers(ctx, graphs)) or "0 B"
     if any(seen.plan is not None and len(seen.plan.splits) > 1 for seen in graphs):
         yield "splits", ", ".join(str(len(s.plan.splits)) for s in graphs if s.plan is not None)
         copied = [
@@ -63,7 +62,33 @@ def _run(ctx: Context, graphs: Sequence[GraphRecord]) -> Iterator[Fact]:
             for s in graphs
             if s.plan is not None
         ]
-        yield "copied", "; ".join(f"{len(of)} values, {shown(sum(of))}" for of in copied)
+        yield "copied", "; ".join(f"{len(of)} values, {format_bytes(sum(of))}" for of in copied)
+
+
+def _buffers(ctx: Context, graphs: Sequence[GraphRecord]) -> Iterator[str]:
+    """Yield each device's bytes of compute buffers, with their parts as the page names them."""
+    parts: dict[str, dict[str, int]] = {}
+    for seen in graphs:
+        sizes = Counter[tuple[str, str]]()
+        for m in memories(seen):
+            sizes[m.device, m.kind] += m.size
+        for (device, kind), n in sizes.items():
+            known = parts.setdefault(device, {})
+            known[kind] = max(known.get(kind, 0), n)
+    sizes_of = zip(ctx.devices, ctx.runner.compute_sizes(), strict=True)
+    used = [(d.name, n) for d, n in sizes_of if n]
+    for name, n in used:
+        prefix = f"{name}: " if len(used) > 1 else ""
+        of_kinds = [f"{format_bytes(size)} {kind}" for kind, size in parts.get(name, {}).items()]
+        yield f"{prefix}{format_bytes(n)}" + (f" ({', '.join(of_kinds)})" if of_kinds else "")
+
+
+def format_bytes(n: float) -> str:
+    """Write a number of bytes with three digits, as the page does (page/format.js:bytes)."""
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while n >= 1024 and len(units) > 1:
+        n, units = n / 1024, units[1:]
+    return f"{n:.0f} {units[0]}" if n >= 100 or units[0] == "B" else f"{n:.3g} {units[0]}"
 
 
 def _span(values: Sequence[int]) -> str:

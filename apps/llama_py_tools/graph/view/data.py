@@ -126,6 +126,7 @@ class _Records:
         order = {} if m.order == sorted(m.order) else {"order": m.order}
         return {
             "device": m.device,
+            "kind": m.kind,
             "size": m.size,
             "peak": peak,
             "peak_at": at,

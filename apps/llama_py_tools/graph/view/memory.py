@@ -42,6 +42,11 @@ class Memory:
     order: Sequence[int]
 
     @property
+    def kind(self) -> str:
+        """Return "inputs" for a buffer without results, otherwise "results"."""
+        return "results" if any(p.tensor.op != "NONE" for p in self.places) else "inputs"
+
+    @property
     def peak(self) -> tuple[int, int]:
         """The most bytes, and while the how manieth node runs first."""
         most = max(self.alive, default=0)
