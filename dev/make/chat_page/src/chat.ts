@@ -2,8 +2,10 @@
 
 import { signal } from "@preact/signals";
 import * as server from "./server.ts";
-import { model, models, nCtx, needsKey, notice, put, sees, settings, talks } from "./store.ts";
-import { add, change, fitted, newestTurns, path, withoutOldest, type Message, type Talk } from "./tree.ts";
+import { keyIsWrong, model, models, nCtx, needsKey, notice, put, sees, settings, talks } from "./store.ts";
+import {
+  add, change, fitted, newestTurns, path, remove, withFiles, withoutOldest, type Attachments, type Message, type Talk,
+} from "./tree.ts";
 
 /** The id of the conversation that is being answered, and how to stop it. */
 export const answering = signal<{ id: string; stop: AbortController } | null>(null);
@@ -13,24 +15,38 @@ const SHOWN_EVERY = 40; // milliseconds: a page that is drawn for each token slo
 export async function connect(): Promise<void> {
   try {
     models.value = await server.models();
-    model.value ||= models.value[0]?.name ?? "";
+    const known = models.value.some(({ name }) => name === model.value);
+    if (!known) model.value = models.value[0]?.name ?? "";
     needsKey.value = false;
-    notice.value = "";
+    notice.value = null;
   } catch (e) {
     needsKey.value = e instanceof server.Refused && e.status === 401;
-    notice.value = needsKey.value ? "" : `The server does not answer: ${(e as Error).message}`;
+    keyIsWrong.value = needsKey.value && server.key !== "";
+    notice.value = needsKey.value ? null : { text: failure(e), retry: () => void connect() };
   }
 }
 
-/** The user's words and images behind `parent`, then the answer. */
+/** An error as the problem and its remedy. */
+function failure(e: unknown): string {
+  const status = e instanceof server.Refused ? e.status : 0;
+  const text = (e as Error).message.trim();
+  return [/[.!?]$/.test(text) ? text : `${text}.`, server.remedy(status)].filter(Boolean).join(" ");
+}
+
+/** The user's words, images and files behind `parent`, then the answer. */
 export async function send(
   talk: Talk,
   parent: number | null,
   text: string,
-  images: string[] = [],
+  attachments: Attachments = {},
 ): Promise<void> {
-  const [asked, question] = add(talk, parent, "user", text, images);
+  const [asked, question] = add(talk, parent, "user", text, attachments);
   await answer(asked, question.id);
+}
+
+/** Another answer in place of one that failed. */
+export async function retry(talk: Talk, failed: Message): Promise<void> {
+  await answer(failed.text ? talk : remove(talk, failed.id), failed.parent!);
 }
 
 /** An answer to the message `to`, beside those that it has. If the context is full, the oldest
@@ -78,14 +94,15 @@ export async function answer(talk: Talk, to: number): Promise<void> {
         sent = kept.length < sent.length ? kept : fewer;
       }
     }
-    show(part.end ? {} : { error: "The server ended before the answer did." });
+    show(part.end ? {} : { error: server.CUT });
     if (!nCtx.value) models.value = await server.models(); // it is loaded now
   } catch (e) {
     if (stop.signal.aborted) show({ end: "stopped" });
     else if (e instanceof server.TooLong) show({ end: "too long", used: e.tokens });
     else {
       needsKey.value = e instanceof server.Refused && e.status === 401;
-      show({ error: (e as Error).message });
+      keyIsWrong.value = needsKey.value && server.key !== "";
+      show({ error: failure(e) });
     }
   } finally {
     answering.value = null;
@@ -98,10 +115,11 @@ function system(talk: Talk): server.Sent[] {
 
 /** Images that a model without sight would refuse are left out. */
 function content(m: Message): server.Content {
-  if (!m.images || !sees.value) return m.text;
+  const text = withFiles(m);
+  if (!m.images || !sees.value) return text;
   return [
     ...m.images.map((url) => ({ type: "image_url" as const, image_url: { url } })),
-    { type: "text" as const, text: m.text },
+    { type: "text" as const, text },
   ];
 }
 

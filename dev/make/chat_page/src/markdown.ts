@@ -12,7 +12,7 @@ const marked = new Marked({
     code({ text, lang }) {
       const known = lang && hljs.getLanguage(lang) ? lang : null;
       const html = known ? hljs.highlight(text, { language: known }).value : escape(text);
-      return `<figure class="code"><figcaption>${escape(lang ?? "")}</figcaption><pre><code class="hljs">${html}</code></pre></figure>`;
+      return `<figure class="code"><figcaption role="button" tabindex="0"><span>${escape(lang ?? "")}</span><span>Copy</span></figcaption><pre><code class="hljs">${html}</code></pre></figure>`;
     },
     html({ text }) {
       return escape(text); // tags are words that the model says

@@ -1,6 +1,7 @@
 // The server's face, as far as the page needs it.
 
 import { createParser } from "eventsource-parser";
+import { load, save } from "./local.ts";
 import type { Settings } from "./settings.ts";
 
 export interface Part {
@@ -51,19 +52,34 @@ function refused(error: any, status: number): Refused {
   return new Refused(status, error.message);
 }
 
-export let key = localStorage.getItem("key") ?? "";
+export const UNREACHABLE = "Cannot reach the server. Check that llama-py-server is running, then retry.";
+export const CUT = "The connection closed before the response ended. Check that llama-py-server is running, then retry.";
+
+export let key = load("key") ?? "";
 
 /** Use a key from now on; the browser keeps it only if `keep`. */
 export function setKey(value: string, keep: boolean): void {
   key = value;
-  if (keep) localStorage.setItem("key", value);
-  else localStorage.removeItem("key");
+  save("key", keep ? value : null);
+}
+
+/** Whether the browser keeps the key. */
+export const keepsKey = () => load("key") !== null;
+
+/** A result of the network; a failure is told as `message`, and AbortError stays. */
+async function reached<T>(promise: Promise<T>, message: string): Promise<T> {
+  try {
+    return await promise;
+  } catch (e) {
+    if ((e as Error).name === "AbortError") throw e;
+    throw new Refused(0, message);
+  }
 }
 
 async function ask(url: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   if (key) headers.set("Authorization", `Bearer ${key}`);
-  const answer = await fetch(url, { ...init, headers });
+  const answer = await reached(fetch(url, { ...init, headers }), UNREACHABLE);
   if (answer.ok) return answer;
   let error: any = {};
   try {
@@ -72,6 +88,14 @@ async function ask(url: string, init: RequestInit = {}): Promise<Response> {
     // not the server's own words: a proxy's page, or nothing
   }
   throw refused({ message: `${answer.status} ${answer.statusText}`, ...error }, answer.status);
+}
+
+/** What the user can do after an error with this status. */
+export function remedy(status: number): string {
+  if (status === 401) return "Enter the server's API key below.";
+  if (status === 429 || status === 503) return "Retry in a few seconds.";
+  if (status >= 500) return "Retry, or read the server's log.";
+  return status ? "Change the message or the settings, then retry." : "";
 }
 
 /** The models that can be asked. */
@@ -111,7 +135,7 @@ export async function* answer(
   const decoder = new TextDecoder();
   const reader = answer.body!.getReader();
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reached(reader.read(), CUT);
     if (done) return;
     parser.feed(decoder.decode(value, { stream: true }));
     yield* waiting.splice(0);

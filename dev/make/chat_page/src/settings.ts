@@ -10,15 +10,15 @@ export interface Field {
 }
 
 export const FIELDS: Field[] = [
-  { key: "temperature", label: "Temperature", about: "0 takes the most likely token", min: 0, max: 5, step: 0.05 },
-  { key: "top_k", label: "Top k", about: "as many tokens to choose from; 0: all", min: 0, max: 1000, step: 1 },
-  { key: "top_p", label: "Top p", about: "the most likely ones that together have this much", min: 0, max: 1, step: 0.01 },
-  { key: "min_p", label: "Min p", about: "none below this part of the most likely one", min: 0, max: 1, step: 0.01 },
+  { key: "temperature", label: "Temperature", about: "randomness; 0: most likely token", min: 0, max: 5, step: 0.05 },
+  { key: "top_k", label: "Top k", about: "number of candidate tokens; 0: all", min: 0, max: 1000, step: 1 },
+  { key: "top_p", label: "Top p", about: "total probability of the candidates; 1: all", min: 0, max: 1, step: 0.01 },
+  { key: "min_p", label: "Min p", about: "least probability, relative to the most likely token", min: 0, max: 1, step: 0.01 },
   { key: "repeat_penalty", label: "Repeat penalty", about: "1: none", min: 0.5, max: 2, step: 0.01 },
   { key: "presence_penalty", label: "Presence penalty", about: "0: none", min: -2, max: 2, step: 0.1 },
   { key: "frequency_penalty", label: "Frequency penalty", about: "0: none", min: -2, max: 2, step: 0.1 },
-  { key: "max_tokens", label: "Longest answer", about: "tokens; empty: until it ends", min: 1, max: 1e6, step: 1 },
-  { key: "seed", label: "Seed", about: "empty: another each time", min: 0, max: 4294967295, step: 1 },
+  { key: "max_tokens", label: "Response limit", about: "tokens; empty: no limit", min: 1, max: 1e6, step: 1 },
+  { key: "seed", label: "Seed", about: "empty: random", min: 0, max: 4294967295, step: 1 },
 ];
 
 export type Settings = Record<string, number>;

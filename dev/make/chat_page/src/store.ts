@@ -2,18 +2,24 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { del, entries, set } from "idb-keyval";
+import { load, save } from "./local.ts";
 import type { Model } from "./server.ts";
 import type { Settings } from "./settings.ts";
-import { checked, newTalk, type Talk } from "./tree.ts";
+import { checked, newTalk, title, type Talk } from "./tree.ts";
 
 export const talks = signal<Record<string, Talk>>({});
 export const current = signal<string>("");
 export const models = signal<Model[]>([]);
-export const model = signal<string>("");
+export const model = signal<string>(kept("model", ""));
 export const settings = signal<Settings>(kept<Settings>("settings", {}));
 export const theme = signal<"system" | "light" | "dark">(kept("theme", "system"));
-export const notice = signal<string>(""); // one line above the composer
+/** One line above the composer, and what may be tried again. */
+export const notice = signal<{ text: string; retry?: () => void } | null>(null);
 export const needsKey = signal(false);
+export const keyIsWrong = signal(false);
+export const editing = signal<number | null>(null); // the message that is edited
+export const query = signal(""); // words of the chats to list
+export const panel = signal<"" | "chats" | "settings" | "shortcuts">(""); // shown over the page
 
 export const sees = computed(() => models.value.some((m) => m.name === model.value && m.sees));
 export const nCtx = computed(() => models.value.find((m) => m.name === model.value)?.nCtx ?? 0);
@@ -22,7 +28,12 @@ export const newest = computed(() =>
   Object.values(talks.value).sort((a, b) => b.changed - a.changed),
 );
 
+effect(() => {
+  void current.value;
+  editing.value = null;
+});
 effect(() => keep("settings", settings.value));
+effect(() => keep("model", model.value));
 effect(() => {
   keep("theme", theme.value);
   document.documentElement.dataset.theme = theme.value;
@@ -30,14 +41,14 @@ effect(() => {
 
 function kept<T>(name: string, otherwise: T): T {
   try {
-    return JSON.parse(localStorage.getItem(name) ?? "") as T;
+    return JSON.parse(load(name) ?? "") as T;
   } catch {
     return otherwise;
   }
 }
 
 function keep(name: string, value: unknown): void {
-  localStorage.setItem(name, JSON.stringify(value));
+  save(name, JSON.stringify(value));
 }
 
 /** Conversations of earlier visits. */
@@ -46,7 +57,7 @@ export async function restore(): Promise<void> {
     const found = (await entries()).map(([, value]) => checked(value)).filter((t) => t !== null);
     talks.value = Object.fromEntries(found.map((t) => [t.id, t]));
   } catch {
-    notice.value = "This browser keeps nothing: conversations end with the page.";
+    notice.value = { text: "This browser cannot store chats. Use Save all before you close the page." };
   }
   current.value = newest.value[0]?.id ?? "";
   if (!current.value) start();
@@ -62,9 +73,22 @@ export function start(): void {
 
 /** Show a changed conversation; keep it unless more is about to come. */
 export function put(changed: Talk, soon = false): void {
-  const dated = { ...changed, changed: Date.now() };
-  talks.value = { ...talks.value, [dated.id]: dated };
-  if (!soon) set(dated.id, dated).catch(() => undefined);
+  show({ ...changed, changed: Date.now() }, soon);
+}
+
+/** Give a chat a name, at its place in the list; an empty name is its first words. */
+export function rename(named: Talk, name: string): void {
+  const plain = { ...named, title: "" };
+  show({ ...plain, title: name.trim() === title(plain) ? "" : name.trim() });
+}
+
+function show(changed: Talk, soon = false): void {
+  talks.value = { ...talks.value, [changed.id]: changed };
+  if (!soon) set(changed.id, changed).catch(unstored);
+}
+
+function unstored(): void {
+  notice.value = { text: "This browser could not store the chat. Use Save all, then delete chats with large images or files." };
 }
 
 export function forget(id: string): void {

@@ -57,8 +57,30 @@ test("the oldest turns leave a full context, and the last one stays", () => {
 });
 
 test("images stay with their message, and nothing else is taken for one", () => {
-  const [t, m] = tree.add(talk(), null, "user", "", ["data:image/png;base64,AA=="]);
+  const [t, m] = tree.add(talk(), null, "user", "", { images: ["data:image/png;base64,AA=="] });
   assert.deepEqual(tree.checked(JSON.parse(JSON.stringify(t)))?.messages[m.id]?.images, m.images);
   const other = tree.change(t, m.id, { images: ["https://example.org/a.png", 3 as never] });
   assert.equal(tree.checked(other)?.messages[m.id]?.images, undefined);
+});
+
+test("text files stay with their message, in a fence that they do not end", () => {
+  const files = [{ name: "a.md", text: "see ```\ncode\n```\n" }];
+  const [t, m] = tree.add(talk(), null, "user", "What is it?", { files });
+  assert.equal(tree.withFiles(m), "a.md:\n````\nsee ```\ncode\n```\n````\n\nWhat is it?");
+  assert.deepEqual(tree.checked(JSON.parse(JSON.stringify(t)))?.messages[m.id]?.files, files);
+  const other = tree.change(t, m.id, { files: [{ name: 3 }, null] as never });
+  assert.equal(tree.checked(other)?.messages[m.id]?.files, undefined);
+});
+
+test("a chat is found by words of its title and of its messages", () => {
+  const named = { ...talk(), title: "Numbers" };
+  for (const query of ["", "numb", "TWO one", " 2 "]) assert.ok(tree.matches(named, query), query);
+  for (const query of ["three", "one three"]) assert.ok(!tree.matches(named, query), query);
+});
+
+test("a chat as Markdown has the shown branch", () => {
+  const [t] = tree.add({ ...talk(), title: "Numbers", system: "Count." }, 2, "user", "three");
+  const text = tree.toMarkdown(t);
+  assert.ok(text.startsWith("# Numbers\n\n## System\n\nCount.\n\n## User\n\none\n"), text);
+  assert.ok(text.includes("## Assistant\n\n1\n\n## User\n\nthree\n") && !text.includes("two"), text);
 });

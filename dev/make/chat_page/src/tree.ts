@@ -1,11 +1,22 @@
 // A conversation is a tree: to edit a message or to ask again makes a branch beside the old one.
 
-export interface Message {
+/** A text file of a message. */
+export interface TextFile {
+  name: string;
+  text: string;
+}
+
+/** Parts of a message beside its text. */
+export interface Attachments {
+  images?: string[]; // data: URLs, before the text
+  files?: TextFile[]; // before the text
+}
+
+export interface Message extends Attachments {
   id: number;
   parent: number | null;
   role: "user" | "assistant";
   text: string;
-  images?: string[]; // data: URLs, before the text
   thought: string;
   tokens?: number; // of an answer
   rate?: number; // tokens per second
@@ -44,7 +55,17 @@ const PER_MESSAGE = 16; // characters that a template adds to each
 const SHARE = 0.75; // of the context for the prompt; the answer has the rest
 
 function size(messages: Message[]): number {
-  return messages.reduce((n, m) => n + m.text.length + PER_MESSAGE, 0);
+  return messages.reduce((n, m) => n + withFiles(m).length + PER_MESSAGE, 0);
+}
+
+/** The text of a message as the model gets it: its files first, each in a fence of its own. */
+export function withFiles(m: Pick<Message, "text" | "files">): string {
+  const files = (m.files ?? []).map(({ name, text }) => {
+    const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((ticks) => ticks.length));
+    const fence = "`".repeat(longest + 1);
+    return `${name}:\n${fence}\n${text.replace(/\n$/, "")}\n${fence}`;
+  });
+  return [...files, ...(m.text ? [m.text] : [])].join("\n\n");
 }
 
 /** A path without its oldest turn; null if it has only one. */
@@ -96,11 +117,12 @@ export function add(
   parent: number | null,
   role: Message["role"],
   text: string,
-  images: string[] = [],
+  { images, files }: Attachments = {},
 ): [Talk, Message] {
   const id = Math.max(0, ...Object.keys(talk.messages).map(Number)) + 1;
   const message: Message = { id, parent, role, text, thought: "" };
-  if (images.length) message.images = images;
+  if (images?.length) message.images = images;
+  if (files?.length) message.files = files;
   return [{ ...talk, messages: { ...talk.messages, [id]: message }, leaf: id }, message];
 }
 
@@ -129,7 +151,27 @@ export function remove(talk: Talk, id: number): Talk {
 export function title(talk: Talk): string {
   const first = Object.values(talk.messages).find((m) => m.parent === null);
   const words = first?.text.trim().split("\n")[0]?.slice(0, 60);
-  return talk.title || words || (first?.images ? "An image" : "New chat");
+  return talk.title || words || first?.files?.[0]?.name || (first?.images ? "An image" : "New chat");
+}
+
+/** Whether a chat has all words of a query, in its title or in its messages. */
+export function matches(talk: Talk, query: string): boolean {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return true;
+  const texts = Object.values(talk.messages).map((m) => withFiles(m));
+  const all = [title(talk), ...texts].join("\n").toLowerCase();
+  return words.every((word) => all.includes(word));
+}
+
+/** The shown branch of a chat as Markdown. */
+export function toMarkdown(talk: Talk): string {
+  const parts = path(talk).map((m) => {
+    const images = m.images?.length ? [`(${m.images.length} images)`] : [];
+    const body = [...images, withFiles(m).trim()].join("\n\n");
+    return `## ${m.role === "user" ? "User" : "Assistant"}\n\n${body}\n`;
+  });
+  const system = talk.system.trim() ? [`## System\n\n${talk.system.trim()}\n`] : [];
+  return [`# ${title(talk)}\n`, ...system, ...parts].join("\n");
 }
 
 /** What a file or the browser's store gave, if it is a conversation. */
@@ -149,14 +191,20 @@ export function checked(found: unknown): Talk | null {
   if (!whole || (talk.leaf !== null && !(talk.leaf in talk.messages))) return null;
   const text = (s: unknown) => (typeof s === "string" ? s : "");
   const isImage = (s: unknown) => typeof s === "string" && s.startsWith("data:image/");
+  const isFile = (f: any) => typeof f?.name === "string" && typeof f.text === "string";
+  const some = <T>(found: T[] | undefined, is: (x: T) => boolean) =>
+    Array.isArray(found) && found.some(is) ? found.filter(is) : undefined;
   return {
     id: talk.id,
     title: text(talk.title),
     system: text(talk.system),
     messages: Object.fromEntries(
-      Object.entries(talk.messages).map(([id, { images, ...m }]) => {
-        const found = Array.isArray(images) ? images.filter(isImage) : [];
-        return [id, { ...m, thought: text(m.thought), ...(found.length ? { images: found } : {}) }];
+      Object.entries(talk.messages).map(([id, { images, files, ...m }]) => {
+        const message: Message = { ...m, thought: text(m.thought) };
+        const [pictures, texts] = [some(images, isImage), some(files, isFile)];
+        if (pictures) message.images = pictures;
+        if (texts) message.files = texts.map(({ name, text }) => ({ name, text }));
+        return [id, message];
       }),
     ),
     leaf: talk.leaf ?? null,

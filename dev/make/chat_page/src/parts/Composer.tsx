@@ -1,67 +1,73 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { answering, send, stop } from "../chat.ts";
-import { sees } from "../store.ts";
-import type { Talk } from "../tree.ts";
+import { attachments } from "../files.ts";
+import { editing, sees } from "../store.ts";
+import { path, type Attachments, type Talk } from "../tree.ts";
+import { Attached } from "./Attached.tsx";
 import { IconButton } from "./icons.tsx";
-import { Images, read } from "./Images.tsx";
 
 const ROWS = 10;
+const NONE: Required<Attachments> = { images: [], files: [] };
+const touch = matchMedia("(pointer: coarse)"); // the focus would open the keyboard over the chat
 
-/** Where the user writes: Enter sends, Shift+Enter makes a line, Escape stops the answer. Images come
- * by a button, by pasting or by dropping them, if the model sees. */
+/** Where the user writes. Images and text files come by a button, by pasting or by dropping them. */
 export function Composer({ talk }: { talk: Talk }) {
   const [text, setText] = useState("");
-  const [images, setImages] = useState<string[]>([]);
+  const [given, setGiven] = useState(NONE);
   const field = useRef<HTMLTextAreaElement>(null);
   const files = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), [talk.id]);
-  const shown = sees.value ? images : [];
-  const empty = !text.trim() && !shown.length;
+  useEffect(() => {
+    if (!touch.matches) field.current?.focus();
+  }, [talk.id]);
+  const shown = sees.value ? given : { ...given, images: [] };
+  const empty = !text.trim() && !shown.images.length && !shown.files.length;
   const go = () => {
     if (empty || answering.value) return;
     setText("");
-    setImages([]);
+    setGiven(NONE);
     void send(talk, talk.leaf, text, shown);
   };
-  /** Whether there was an image among what came. */
-  const take = (given: FileList | null | undefined): boolean => {
-    const found = sees.value ? [...(given ?? [])].filter((f) => f.type.startsWith("image/")) : [];
-    if (found.length) void read(found).then((urls) => setImages((now) => [...now, ...urls]));
+  /** Whether there were files among what came. */
+  const take = (came: FileList | null | undefined): boolean => {
+    const found = [...(came ?? [])];
+    if (found.length) {
+      void attachments(found).then(({ images, files }) =>
+        setGiven((now) => ({ images: [...now.images, ...images], files: [...now.files, ...files] })));
+    }
     return found.length > 0;
   };
   return (
     <form
       class="composer"
       onSubmit={(e) => (e.preventDefault(), go())}
-      onDragOver={(e) => sees.value && e.preventDefault()}
+      onDragOver={(e) => e.preventDefault()}
       onDrop={(e) => take(e.dataTransfer?.files) && e.preventDefault()}
     >
-      {shown.length > 0 && <Images of={shown} remove={(i) => setImages(images.filter((_, k) => k !== i))} />}
-      {sees.value && (
-        <>
-          <IconButton of="image" label="Add images" class="add" onClick={() => files.current?.click()} />
-          <input
-            ref={files}
-            type="file"
-            name="images"
-            accept="image/*"
-            multiple
-            hidden
-            onChange={(e) => (take(e.currentTarget.files), (e.currentTarget.value = ""))}
-          />
-        </>
-      )}
+      <Attached of={shown} remove={(rest) => setGiven({ ...NONE, ...rest })} />
+      <IconButton of="attach" label="Attach files" class="add" onClick={() => files.current?.click()} />
+      <input
+        ref={files}
+        type="file"
+        name="files"
+        multiple
+        hidden
+        onChange={(e) => (take(e.currentTarget.files), (e.currentTarget.value = ""))}
+      />
       <textarea
         ref={field}
         name="message"
-        aria-label="Message"
-        placeholder="Say something"
+        aria-label="Message the model"
+        placeholder="Message the model"
         rows={Math.min(text.split("\n").length, ROWS)}
         value={text}
         onInput={(e) => setText(e.currentTarget.value)}
         onPaste={(e) => take(e.clipboardData?.files) && e.preventDefault()}
         onKeyDown={(e) => {
-          if (e.key === "Escape") stop();
+          if (e.key === "Escape" && answering.value) (e.preventDefault(), stop());
+          if (e.key === "ArrowUp" && !text && !answering.value) {
+            const last = path(talk).findLast((m) => m.role === "user");
+            if (last) editing.value = last.id;
+          }
           if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
           e.preventDefault();
           go();

@@ -1,7 +1,9 @@
-import { setKey } from "../server.ts";
+import { useState } from "preact/hooks";
 import { connect } from "../chat.ts";
+import { keepsKey, setKey } from "../server.ts";
 import { FIELDS, read, type Field } from "../settings.ts";
-import { needsKey, put, settings, talk } from "../store.ts";
+import { keyIsWrong, needsKey, panel, put, settings, talk } from "../store.ts";
+import { IconButton } from "./icons.tsx";
 
 /** System prompt of this conversation, sampling of all. */
 export function Settings() {
@@ -9,6 +11,10 @@ export function Settings() {
   if (!shown) return null;
   return (
     <aside class="settings" aria-label="Settings">
+      <div class="top">
+        <h2>Settings</h2>
+        <IconButton of="close" label="Close" onClick={() => (panel.value = "")} />
+      </div>
       <label>
         System prompt
         <textarea
@@ -22,7 +28,8 @@ export function Settings() {
       {FIELDS.map((field) => (
         <Setting key={field.key} field={field} />
       ))}
-      <button type="button" onClick={() => (settings.value = {})}>The server's defaults</button>
+      <button type="button" onClick={() => (settings.value = {})}>Reset settings</button>
+      <Forget />
     </aside>
   );
 }
@@ -51,6 +58,12 @@ function Setting({ field }: { field: Field }) {
   );
 }
 
+function Forget() {
+  const [kept, setKept] = useState(keepsKey());
+  if (!kept) return null;
+  return <button type="button" onClick={() => (setKey("", false), setKept(false), void connect())}>Forget API key</button>;
+}
+
 /** Asked for when the server wants one. */
 export function Key() {
   if (!needsKey.value) return null;
@@ -65,14 +78,14 @@ export function Key() {
       }}
     >
       <label>
-        This server asks for an API key
+        {keyIsWrong.value ? "The server does not accept this API key. Enter another one." : "The server requires an API key."}
         <input type="password" name="key" autocomplete="off" required />
       </label>
       <label class="keep">
         <input type="checkbox" name="keep" defaultChecked />
-        Keep it in this browser
+        Keep the key in this browser
       </label>
-      <button type="submit">Go on</button>
+      <button type="submit">Connect</button>
     </form>
   );
 }

@@ -10,7 +10,12 @@ const PATHS: Record<string, string> = {
   right: "M9 5l7 7-7 7",
   send: "M12 19V5M5 12l7-7 7 7",
   stop: "M7 7h10v10H7z",
-  image: "M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15 9h.01",
+  attach: "M8 12.5l6-6a3 3 0 0 1 4.5 4.5l-7.5 7.5a5 5 0 0 1-7-7L11 4.5",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4M9 12h6M9 16h6",
+  close: "M6 6l12 12M18 6L6 18",
+  done: "M5 13l4 4L19 7",
+  more: "M5 12h.8M11.6 12h.8M18.2 12h.8",
+  keys: "M3 7h18v10H3zM7 11h.01M11 11h.01M15 11h.01M8 14h8",
   menu: "M4 7h16M4 12h16M4 17h16",
   tune: "M4 8h10M18 8h2M4 16h2M10 16h10M16 6v4M8 14v4",
 };
@@ -28,12 +33,13 @@ interface Props {
   label: string;
   onClick: () => void;
   disabled?: boolean;
+  expanded?: boolean; // of what it shows and hides
   class?: string;
 }
 
-export function IconButton({ of, label, onClick, disabled, class: kind }: Props) {
+export function IconButton({ of, label, onClick, disabled, expanded, class: kind }: Props) {
   return (
-    <button type="button" class={`icon ${kind ?? ""}`} aria-label={label} title={label} onClick={onClick} disabled={disabled}>
+    <button type="button" class={`icon ${kind ?? ""}`} aria-label={label} title={label} aria-expanded={expanded} onClick={onClick} disabled={disabled}>
       <Icon of={of} />
     </button>
   );
