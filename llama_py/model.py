@@ -268,7 +268,9 @@ class Model(Loaded):
         from llama_py.text.embed import embed
 
         if not isinstance(texts, Iterable):
-            raise ModelError(f"embed takes a text or a list of texts, not {type(texts).__name__}")
+            raise ModelError(
+                f"embed takes a string or a list of strings, got {type(texts).__name__}"
+            )
         if isinstance(texts, (str, bytes, bytearray)):
             row: F32 = embed(self, [texts], pooling, normalize, attention)[0]
             return row
@@ -299,7 +301,7 @@ def _messages(given: str | Sequence[Message]) -> Sequence[Message]:
     if isinstance(given, (str, bytes, bytearray)):
         return [{"role": "user", "content": text_of(given)}]
     if not isinstance(given, Iterable):
-        raise ModelError(f"chat takes a text or a list of messages, not {type(given).__name__}")
+        raise ModelError(f"chat takes a string or a list of messages, got {type(given).__name__}")
     return given
 
 
@@ -310,6 +312,9 @@ def _with_images(messages: Sequence[Message], images: Sequence[Given]) -> Sequen
     from llama_py.vision.messages import with_images
 
     if not messages:
-        raise ModelError("images come before the text of the last message, but there is no message")
+        raise ModelError(
+            "images must precede the text of the last message, but messages is empty; pass a "
+            "message"
+        )
     *before, last = messages
     return [*before, {**last, "content": with_images(last.get("content") or "", images)}]

@@ -35,14 +35,21 @@ def load_directions(files: Sequence[tuple[str | Path, float]]) -> Directions:
             il, values = _layer(path, name), _values(path, info)
             sizes = {v.size for v in found.values()} or {values.size}
             if values.size not in sizes:
-                raise GGUFError(f"{path}: {name} has {values.size} elements, others {sizes.pop()}")
+                raise GGUFError(
+                    f"{path}: tensor {name} must have {sizes.pop()} elements like the others, "
+                    f"got {values.size}; create the control vector again"
+                )
             with np.errstate(over="ignore", invalid="ignore"):
                 found[il] = found.get(il, np.float32(0)) + values * np.float32(factor)
             if not np.isfinite(found[il]).all():
-                raise GGUFError(f"{path}: {name} times {factor} is not finite in float32")
+                raise GGUFError(
+                    f"{path}: {name} times {factor} is not finite in float32; use a smaller scale"
+                )
     if not found:
         names = ", ".join(str(path) for path, _ in files)
-        raise GGUFError(f"{names}: no tensors {PREFIX}1, {PREFIX}2, ...; give a control vector")
+        raise GGUFError(
+            f"{names}: no tensors {PREFIX}1, {PREFIX}2, ...; use the GGUF file of a control vector"
+        )
     directions = np.zeros((max(found), next(iter(found.values())).size), np.float32)
     for il, values in found.items():
         directions[il - 1] = values
@@ -52,13 +59,19 @@ def load_directions(files: Sequence[tuple[str | Path, float]]) -> Directions:
 def _layer(path: str | Path, name: str) -> int:
     number = name.removeprefix(PREFIX)
     if not (name.startswith(PREFIX) and number.isdecimal() and 0 < int(number) < MAX_LAYERS):
-        raise GGUFError(f"{path}: tensor {name!r}; those of a control vector are {PREFIX}1, ...")
+        raise GGUFError(
+            f"{path}: unknown tensor {name!r}; a control vector has only tensors {PREFIX}1, "
+            f"{PREFIX}2, ..."
+        )
     return int(number)
 
 
 def _values(path: str | Path, info: TensorInfo) -> Directions:
     if info.type is not F32 or max(info.ne[1:]) > 1:
-        raise GGUFError(f"{path}: {info.name} is {info.type} {info.ne}; it must be f32 of one row")
+        raise GGUFError(
+            f"{path}: tensor {info.name} must be f32 of one row, got {info.type} {info.ne}; "
+            "create the control vector again"
+        )
     return info.data.view(np.float32)
 
 
@@ -74,7 +87,7 @@ class PlacedDirections:
         """
         if directions.ndim != 2 or directions.shape[1] != n_embd:
             raise ContextError(
-                f"the control vector is {directions.shape}; it must be [n_layer - 1, {n_embd}]"
+                f"control vector must have shape [n_layer - 1, {n_embd}], got {directions.shape}"
             )
         n = min(len(directions) + 1, len(devices))
         chosen = [il for il in range(1, n) if layers is None or il in layers]

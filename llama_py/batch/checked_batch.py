@@ -23,14 +23,14 @@ class Positions(Protocol):
 def _ints(what: str, values: Any, low: int, high: int) -> npt.NDArray[Any]:
     """Return values as an integer array in [low, high); ContextError names the first bad one."""
     if isinstance(values, (str, bytes, bytearray)):
-        raise ContextError(f"{what} must be ids, not a text; use model.tokenize(text)")
+        raise ContextError(f"{what} must be token ids, got a string; use model.tokenize(text)")
     array = np.asarray(values)
     if array.dtype.kind not in "iu" and array.size:
         raise ContextError(f"{what} must be integers, got {array.dtype}")
     bad = np.flatnonzero((array < low) | (array >= high))
     if bad.size:
         i = int(bad[0])
-        raise ContextError(f"{what}[{i}] = {array.flat[i]} is not in [{low}, {high})")
+        raise ContextError(f"{what}[{i}] must be in [{low}, {high}), got {array.flat[i]}")
     return array.astype(np.int32)
 
 
@@ -39,7 +39,7 @@ def _floats(what: str, values: Any) -> F32:
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(values, np.float32)
     if not np.isfinite(array).all():
-        raise ContextError(f"{what} must be finite float32 numbers; it has NaN or infinity")
+        raise ContextError(f"{what} must be finite float32 numbers, got NaN or infinity")
     return array
 
 
@@ -96,7 +96,7 @@ class CheckedBatch:
     def _read_input(self, batch: Batch, n_vocab: int, n_embd: int) -> None:
         tokens, embd = batch.tokens, batch.embd
         if tokens is None and embd is None:
-            raise ContextError("a batch needs tokens or embd; got neither")
+            raise ContextError("a batch needs tokens or embd, got neither")
         self.token = None if tokens is None else _ints("tokens", tokens, 0, n_vocab).reshape(-1)
         self.embd = None if embd is None else _floats("embd", embd)
         if self.token is not None:
@@ -104,14 +104,16 @@ class CheckedBatch:
         else:
             self.n_tokens = 0 if self.embd is None else len(self.embd)
         if self.n_tokens == 0:
-            raise ContextError("the batch is empty: n_tokens = 0")
+            raise ContextError("the batch is empty; pass at least one token")
         if self.embd is not None and self.embd.shape != (self.n_tokens, n_embd):
             shape = self.embd.shape
-            raise ContextError(f"embd must be [{self.n_tokens}, {n_embd}]; got {list(shape)}")
+            raise ContextError(
+                f"embd must have shape [{self.n_tokens}, {n_embd}], got {list(shape)}"
+            )
 
     def _check_length(self, what: str, n: int) -> None:
         if n != self.n_tokens:
-            raise ContextError(f"{what} has {n} entries for {self.n_tokens} tokens")
+            raise ContextError(f"{what} must have {self.n_tokens} entries, one per token, got {n}")
 
     def _read_seq_ids(self, batch: Batch, n_seq_max: int) -> None:
         if batch.seq_ids is None:
@@ -121,20 +123,23 @@ class CheckedBatch:
                 self.seq_id = [tuple(sorted(set(ids))) for ids in batch.seq_ids]
             except TypeError:
                 raise ContextError(
-                    "seq_ids must have the sequences of each token, such as [(0,), (0, 1)]; got"
-                    f" {str(batch.seq_ids)[:60]}"
+                    "seq_ids must have the sequences of each token, such as [(0,), (0, 1)]; got "
+                    f"{str(batch.seq_ids)[:60]}"
                 ) from None
             self._check_length("seq_ids", len(self.seq_id))
         for ids in set(self.seq_id):
             if not ids:
-                raise ContextError(f"seq_ids[{self.seq_id.index(ids)}] is empty")
+                raise ContextError(
+                    f"seq_ids[{self.seq_id.index(ids)}] is empty; give each token at least one "
+                    "sequence"
+                )
             if not all(isinstance(s, int | np.integer) for s in ids):
-                raise ContextError(f"seq_ids[{self.seq_id.index(ids)}] must be integers; got {ids}")
+                raise ContextError(f"seq_ids[{self.seq_id.index(ids)}] must be integers, got {ids}")
             if ids[0] < 0 or ids[-1] >= n_seq_max:
                 bad = ids[0] if ids[0] < 0 else ids[-1]
                 raise ContextError(
-                    f"seq_ids[{self.seq_id.index(ids)}]: sequence {bad} is not in [0, {n_seq_max});"
-                    " use a larger n_seq_max"
+                    f"seq_ids[{self.seq_id.index(ids)}]: sequence must be in [0, {n_seq_max}), "
+                    f"got {bad}; use a larger n_seq_max"
                 )
         self._sort_sets()
 
@@ -174,7 +179,7 @@ class CheckedBatch:
             self._check_length("pos", pos.shape[-1] if pos.ndim else 0)
         rows = pos.reshape(-1, self.n_tokens)
         if len(rows) not in (1, self.n_pos) or (len(rows) > 1 and self.token is not None):
-            raise ContextError(f"pos must be [{self.n_tokens}]; got {list(pos.shape)}")
+            raise ContextError(f"pos must have shape [{self.n_tokens}], got {list(pos.shape)}")
         self.pos = np.repeat(rows, self.n_pos, 0) if len(rows) < self.n_pos else rows
 
     def _check_pos(self, memory: Positions | None) -> None:
@@ -185,9 +190,13 @@ class CheckedBatch:
             if pos.size > 1:
                 steps = np.diff(pos)
                 if steps.min() < 0:
-                    raise ContextError(f"positions of sequence {s} decrease: {_some(pos)}")
+                    raise ContextError(
+                        f"positions of sequence {s} must not decrease, got {_some(pos)}"
+                    )
                 if steps.max() > 1 and self.n_pos == 1:
-                    raise ContextError(f"positions of sequence {s} have a gap: {_some(pos)}")
+                    raise ContextError(
+                        f"positions of sequence {s} must not have a gap, got {_some(pos)}"
+                    )
 
     def _check_start(self, s: int, first: int, last: int) -> None:
         if last < 0:
@@ -197,11 +206,11 @@ class CheckedBatch:
         elif self.token is not None:
             ok, rule = first > last, f"a position above {last}"
         else:
-            ok, rule = first >= last, f"a position from {last} on"
+            ok, rule = first >= last, f"position {last} or a later one"
         if not ok:
             raise ContextError(
-                f"sequence {s} ends at position {last} in memory, so this batch must start it at"
-                f" {rule}; got {first} (remove positions with seq_rm, or give no pos)"
+                f"sequence {s} ends at position {last} in memory, so this batch must start it at "
+                f"{rule}, got {first}; remove positions with seq_rm, or omit pos"
             )
 
     def _check_coupled(self, memory: Positions | None) -> None:
@@ -213,8 +222,9 @@ class CheckedBatch:
             ends = [(memory.seq_pos_min(s), memory.seq_pos_max(s)) for s in (a, b)]
             if ends[0] != ends[1]:
                 raise ContextError(
-                    f"sequences {a} and {b} share tokens of this batch but have diverged:"
-                    f" they hold positions {list(ends[0])} and {list(ends[1])}"
+                    f"sequences {a} and {b} share tokens of this batch but have diverged: their "
+                    f"positions are {list(ends[0])} and {list(ends[1])}; decode the tokens once "
+                    "per sequence"
                 )
 
     def _read_outputs(self, batch: Batch, outputs: Wanted, output_all: bool) -> None:
@@ -222,10 +232,10 @@ class CheckedBatch:
             try:
                 self.output = np.asarray(batch.outputs, np.bool_)
             except ValueError:  # rows of several lengths
-                raise ContextError(f"outputs must be [{self.n_tokens}] of bool") from None
+                raise ContextError(f"outputs must be bool, of shape [{self.n_tokens}]") from None
             if self.output.ndim != 1:
                 shape = list(self.output.shape)
-                raise ContextError(f"outputs must be [{self.n_tokens}]; got {shape}")
+                raise ContextError(f"outputs must have shape [{self.n_tokens}], got {shape}")
             self._check_length("outputs", len(self.output))
         else:
             self.output = np.full(self.n_tokens, outputs == "all")

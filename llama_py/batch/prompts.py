@@ -25,8 +25,8 @@ class TooLong(ContextError):
 
     def __init__(self, n_prompt: int, n_ctx: int) -> None:
         super().__init__(
-            f"the prompt has {n_prompt} tokens, but a sequence of this context {n_ctx}; use a"
-            " shorter prompt, a larger n_ctx, or fewer sequences"
+            f"the prompt has {n_prompt} tokens, but a sequence of this context holds {n_ctx}; "
+            "use a shorter prompt, a larger n_ctx, or fewer sequences"
         )
         self.n_prompt, self.n_ctx = n_prompt, n_ctx
 
@@ -104,9 +104,9 @@ def check_whole(n: int, cparams: CParams) -> None:
     """Raise ContextError if n rows that attend to each other do not fit a ubatch."""
     if n > cparams.n_ubatch:
         raise ContextError(
-            f"an image of {n} rows that all see each other needs a batch of its own, but n_batch ="
-            f" {cparams.n_batch} and n_ubatch = {cparams.n_ubatch}; use at least {n} for both (-b,"
-            " -ub)"
+            f"an image of {n} tokens that attend to each other must be in one batch, but n_batch "
+            f"= {cparams.n_batch} and n_ubatch = {cparams.n_ubatch}; use at least {n} for both "
+            "(-b, -ub)"
         )
 
 
@@ -123,8 +123,8 @@ def text_of(text: str | bytes | bytearray) -> str:
         return bytes(text).decode()
     except UnicodeDecodeError as e:
         raise ModelError(
-            f"the text is given as bytes, but they are not UTF-8 ({e.reason} at byte {e.start});"
-            " decode them first, or give token ids as a list"
+            f"prompt of bytes must be UTF-8, got an error at byte {e.start} ({e.reason}); decode "
+            "it first, or pass a list of token ids"
         ) from None
 
 
@@ -138,6 +138,6 @@ def ids_of(tokenizer: Tokenizer, prompt: Prompt, add_special: bool = True) -> li
         return [int(id) for id in prompt]
     except (TypeError, ValueError):
         raise ModelError(
-            f"a prompt is a text or a list of token ids, not {type(prompt).__name__}"
-            " (of a conversation's messages: chat)"
+            f"prompt must be a string or a list of token ids, got {type(prompt).__name__}; for "
+            "messages of a conversation use chat"
         ) from None

@@ -89,12 +89,13 @@ class BatchSplitter(CheckedBatch):
         """
         if sequential and self.has_cpl:
             raise ContextError(
-                "tokens that belong to several sequences need kv_unified=True in this context"
+                "tokens of several sequences need kv_unified; create the context with "
+                "kv_unified=True"
             )
         if n_keep_tail > n_ubatch:
             raise ContextError(
-                f"n_ubatch = {n_ubatch} must be at least {n_keep_tail}: rollback needs so many"
-                " tokens in one ubatch (n_rs_seq + 1); use a larger n_ubatch or a smaller n_rs_seq"
+                f"n_ubatch must be at least {n_keep_tail}, got {n_ubatch}: rollback needs "
+                "n_rs_seq + 1 tokens in one ubatch; use a larger n_ubatch or a smaller n_rs_seq"
             )
         sets = self._open_sets(n_ubatch, sequential)
         if not sets:
@@ -225,11 +226,11 @@ def splitter_of(
     """
     batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
     if wanted not in ("last", "all", "none"):
-        raise ContextError(f'logits must be "last", "all" or "none", not {wanted!r}')
+        raise ContextError(f'logits must be "last", "all" or "none", got {wanted!r}')
     if hidden and batch.embd is None:
         raise ContextError(
-            "a NextN layer needs the hidden state before each token; give a Batch whose embd"
-            " are rows of h_nextn"
+            "a NextN layer needs the hidden state before each token; pass a Batch whose embd has "
+            "rows of h_nextn"
         )
     width = hp.n_embd_inp_enc if reads else hp.n_embd_inp
     n_embd = width if batch.tokens is None else hp.n_embd_beside
@@ -245,9 +246,9 @@ def splitter_of(
     )
     pooled = cparams.embeddings and cparams.pooling not in ("none", "last")
     if (pooled or not cparams.causal_attn) and splitter.n_tokens > cparams.n_ubatch:
-        what = f"pooling {cparams.pooling}" if pooled else "a model that attends in both directions"
+        what = f"pooling {cparams.pooling}" if pooled else "a model with bidirectional attention"
         raise ContextError(
-            f"{what} needs the batch in one piece: {splitter.n_tokens} tokens,"
-            f" n_ubatch = {cparams.n_ubatch}; use a larger n_ubatch"
+            f"{what} needs the batch in one ubatch, but it has {splitter.n_tokens} tokens and "
+            f"n_ubatch = {cparams.n_ubatch}; use a larger n_ubatch"
         )
     return splitter

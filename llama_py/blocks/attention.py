@@ -250,8 +250,8 @@ class Attention:
         shape = hp.layers[w.il]
         if not (shape.n_head and shape.n_head_kv):
             raise HParamsError(
-                f"{hp.arch}.attention.head_count is {shape.n_head} and head_count_kv is"
-                f" {shape.n_head_kv} in layer {w.il}, which attends; both must be at least 1"
+                f"{hp.arch}.attention: head_count and head_count_kv of layer {w.il} must be at "
+                f"least 1, got {shape.n_head} and {shape.n_head_kv}; convert the model again"
             )
         self.qkv = qkv or Projections(w, hp.n_embd, shape)
         self.output = w.linear(

@@ -26,8 +26,8 @@ def check(chosen: Mapping[str, str]) -> None:
         known = forms().get(kind)
         if known is None:
             names = ", ".join(sorted(forms()))
-            raise ContextError(f"forms: {kind!r} is no block; known are {names}")
+            raise ContextError(f"forms: unknown block {kind!r}; known: {names}")
         if name not in ("auto", *known.names):
             raise ContextError(
-                f"{kind} is {name!r}; it must be auto or one of {', '.join(known.names)}"
+                f"{kind} must be auto or one of {', '.join(known.names)}, got {name!r}"
             )

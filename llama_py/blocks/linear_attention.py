@@ -46,9 +46,9 @@ class DeltaNetHParams(HParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.ssm_d_inner != self.ssm_d_state * self.ssm_dt_rank:
-            raise keys.error("ssm.inner_size", "it must be state_size times time_step_rank")
+            raise keys.error("ssm.inner_size", "must be state_size * time_step_rank")
         if self.ssm_dt_rank % self.ssm_n_group:
-            raise keys.error("ssm.group_count", f"it must divide time_step_rank {self.ssm_dt_rank}")
+            raise keys.error("ssm.group_count", f"must divide time_step_rank = {self.ssm_dt_rank}")
         self._derive()
         self.l2_eps = self.delta_net_eps()
 

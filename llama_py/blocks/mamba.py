@@ -90,11 +90,9 @@ class SSMHParams(HParams):
         """Raise an error unless Mamba-2's sizes divide each other."""
         n_group = self.ssm_n_group
         if n_group == 0 or self.ssm_d_inner % n_group or self.ssm_dt_rank % n_group:
-            raise keys.error("ssm.group_count", "it must divide inner_size and time_step_rank")
+            raise keys.error("ssm.group_count", "must divide inner_size and time_step_rank")
         if self.ssm_d_inner % self.ssm_dt_rank:
-            raise keys.error(
-                "ssm.time_step_rank", f"it must divide inner_size = {self.ssm_d_inner}"
-            )
+            raise keys.error("ssm.time_step_rank", f"must divide inner_size = {self.ssm_d_inner}")
 
 
 class _Mamba:

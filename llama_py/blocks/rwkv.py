@@ -36,9 +36,9 @@ class RwkvHParams(HParams):
 
     def load(self, keys: Keys) -> None:
         if self.n_embd % self.wkv_head_size:
-            raise keys.error("wkv.head_size", f"it must divide embedding_length = {self.n_embd}")
+            raise keys.error("wkv.head_size", f"must divide embedding_length = {self.n_embd}")
         if self.token_shift_count != self.n_shifts:
-            raise keys.error("token_shift_count", f"it must be {self.n_shifts}")
+            raise keys.error("token_shift_count", f"must be {self.n_shifts}")
         self.n_embd_r = self.n_shifts * self.n_embd
         self._of_heads(self.n_embd // self.wkv_head_size)
 

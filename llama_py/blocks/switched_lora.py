@@ -44,8 +44,8 @@ class Router:
         Raises ContextError if the input is embeddings."""
         if g.ubatch.token is None:
             raise ContextError(
-                "this model finds its adapters by tokens, so it cannot decode embeddings; give"
-                " tokens"
+                "this model selects its adapters by token ids, so it cannot decode embeddings; "
+                "pass tokens"
             )
         inp = g.add_input(InputSwitch(self.switches, self.gain, g.n_tokens))
         return g.rows(token_embd, inp.tokens), self._found(g, inp)

@@ -60,8 +60,12 @@ class Arguments:
         if not self.left_out:
             return ""
         of = f"tool {json.dumps(self.name)}" if self.name else "response_format"
-        later = "checked afterwards" if is_available() else "not checked: jsonschema is missing"
-        return f"{of}: no grammar enforces {listed(self.left_out)}; {later}"
+        later = (
+            ("checked after generation")
+            if is_available()
+            else ("not checked, because jsonschema is not installed")
+        )
+        return f"{of}: the grammar does not enforce {listed(self.left_out)}; {later}"
 
     def problem(self, value: str) -> str:
         """Return the first problem of a value, as a line; "" if it meets the schema."""

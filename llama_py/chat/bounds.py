@@ -41,26 +41,30 @@ class RenderBounds:
     def step(self, n: int = 1) -> None:
         self.steps += n
         if self.steps > STEPS:
-            raise SecurityError(f"it takes more than {STEPS} steps; is it a loop without an end?")
+            raise SecurityError(f"the template takes more than {STEPS} steps; check its loops")
         if time.monotonic() > self.end:
-            raise SecurityError(f"it takes longer than {SECONDS:g} s; is it a loop without an end?")
+            raise SecurityError(f"the template takes longer than {SECONDS:g} s; check its loops")
 
     def make(self, n: int) -> None:
         check_size(n)
         self.made += n
         if self.made > WEIGHT:
-            raise SecurityError(f"it makes texts and lists of more than {WEIGHT} characters in all")
+            raise SecurityError(
+                f"the template creates strings and lists of more than {WEIGHT} characters in total"
+            )
 
 
 def check_size(n: int) -> None:
     if n > LARGEST:
-        raise SecurityError(f"it makes a text or list of more than {LARGEST} characters")
+        raise SecurityError(
+            f"the template creates a string or list of more than {LARGEST} characters"
+        )
 
 
 def check_number(*values: Any) -> None:
     for value in values:
         if isinstance(value, int) and abs(value) > NUMBER:
-            raise SecurityError(f"a number beyond {NUMBER} is given to a filter or method")
+            raise SecurityError(f"number beyond {NUMBER} passed to a filter or method")
 
 
 def weight(value: Any) -> int:
@@ -144,7 +148,7 @@ def _filtered(name: str, node: Any, *args: nodes.Expr) -> nodes.Filter:
 class _Formatter(SandboxedFormatter):
     def format_field(self, value: Any, format_spec: str) -> Any:
         if _WIDE.search(format_spec):
-            raise SecurityError(f"a width of {format_spec[:20]!r}")
+            raise SecurityError(f"format width in {format_spec[:20]!r} is too large")
         text = super().format_field(value, format_spec)
         env: Any = self._env
         env.bounds.make(len(text))
@@ -256,7 +260,7 @@ class BoundedSandbox(SandboxedEnvironment):
 def _check_filter(name: str, value: Any, args: tuple[Any, ...]) -> None:
     size = weight(value)
     if name in SLOW and size > SLOW_FROM:
-        raise SecurityError(f"{name} of {size} characters, more than {SLOW_FROM}")
+        raise SecurityError(f"{name} of {size} characters exceeds the limit of {SLOW_FROM}")
     if name == "format":
         _check_percent(str(value), args)
     elif name == "sum" and any(not isinstance(a, int | float | str) for a in args):
@@ -284,5 +288,5 @@ def _check_call(name: str, value: Any, args: tuple[Any, ...]) -> None:
 
 def _check_percent(text: str, values: Any) -> None:
     if any(_WIDE.search(part[:40]) for part in text.split("%")[1:]):
-        raise SecurityError(f"a width in {text[:40]!r}")
+        raise SecurityError(f"format width in {text[:40]!r} is too large")
     check_size(len(text) + text.count("%") * weight(values))

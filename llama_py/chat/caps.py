@@ -64,7 +64,7 @@ class TextProbe(_Seen, str):
     def __iter__(self) -> Iterator[str]:
         """Note array access, unlike llama.cpp: a loop over a text takes it for a list of parts."""
         self.note("array_access")
-        raise TypeError("a text is no list")
+        raise TypeError("a string is not a list")
         yield ""
 
 

@@ -47,21 +47,27 @@ def tool_of(function: Function) -> Schema:
     """
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
-        raise ModelError(f"a tool needs a name that can be called, {function!r} has {name!r}")
+        raise ModelError(
+            f"a tool must have a name that is an identifier, got {name!r} of {function!r}"
+        )
     told = inspect.getdoc(function) or ""
     try:
         hints = get_type_hints(function)
     except Exception as e:  # errors of string annotations
-        raise ModelError(f"tool {name}: its annotations mean nothing here: {e}") from None
+        raise ModelError(
+            f"tool {name}: annotations cannot be evaluated: {e}; correct them"
+        ) from None
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:  # some functions written in C
-        raise ModelError(f"tool {name}: its parameters are not known; wrap it") from None
+        raise ModelError(
+            f"tool {name}: its signature cannot be read; wrap it in a Python function"
+        ) from None
     properties: Schema = {}
     required = []
     for one in parameters:
         if one.kind in _VARIABLE or one.kind == inspect.Parameter.POSITIONAL_ONLY:
-            raise ModelError(f"tool {name}: {one} has no name; give each parameter one")
+            raise ModelError(f"tool {name}: parameter {one} has no name; name each parameter")
         schema = _schema(hints.get(one.name, Any), f"tool {name}, parameter {one.name}")
         text = re.search(_TOLD.format(name=re.escape(one.name)), told, re.M)
         properties[one.name] = schema | ({"description": text[1]} if text else {})
@@ -91,7 +97,7 @@ def result_of(call: ToolCall, functions: Sequence[Function]) -> Schema:
     """
     known = {getattr(function, "__name__", ""): function for function in functions}
     if call.name not in known:
-        raise ModelError(f"there is no function {call.name!r} among {', '.join(known) or 'none'}")
+        raise ModelError(f"unknown function {call.name!r}; known: {', '.join(known) or 'none'}")
     function = known[call.name]
     result = function(**_arguments(call, function))
     told = partial(json.dumps, ensure_ascii=False, default=str)
@@ -105,16 +111,16 @@ def _arguments(call: ToolCall, function: Function) -> dict[str, Any]:
         found = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError) as e:
         raise ModelError(
-            f"the arguments of {call.name} are no JSON ({e}): the answer was cut, let it be longer"
+            f"arguments of {call.name} are not JSON ({e}): the response was cut; allow more tokens"
         ) from None
     if not isinstance(found, dict):
-        raise ModelError(f"the arguments of {call.name} are {call.arguments}: no object of JSON")
+        raise ModelError(f"arguments of {call.name} must be a JSON object, got {call.arguments}")
     try:
         inspect.signature(function).bind(**found)
         hints = get_type_hints(function)
         return {name: _member(hints.get(name), value) for name, value in found.items()}
     except (TypeError, ValueError, NameError) as e:
-        raise ModelError(f"{call.name} does not take {call.arguments}: {e}") from None
+        raise ModelError(f"{call.name} does not accept {call.arguments}: {e}") from None
 
 
 def _member(hint: Any, value: Any) -> Any:
@@ -139,5 +145,5 @@ def _schema(hint: Any, where: str) -> Schema:
         more = {"additionalProperties": _schema(args[1], where)} if len(args) == 2 else {}
         return {"type": "object", **more}
     raise ModelError(
-        f"{where}: {hint} is no type of JSON; use str, int, float, bool, list, dict or Literal"
+        f"{where}: {hint} has no JSON type; use str, int, float, bool, list, dict or Literal"
     )

@@ -42,12 +42,14 @@ def copied(value: Any) -> Any:
 def whole(message: Mapping[str, Any]) -> Message:
     """Complete a message: a content, and calls with arguments as JSON text."""
     if "role" not in message:
-        raise ModelError(f"a message needs a role, as {{'role': 'user', ...}}; got {message}")
+        raise ModelError(f"a message needs a role, such as {{'role': 'user', ...}}, got {message}")
     content, calls = message.get("content"), message.get("tool_calls")
     parts = content if isinstance(content, list | tuple) else ()
     wrong = content is not None and not isinstance(content, str | list | tuple)
     if wrong or not all(isinstance(part, Mapping) for part in parts):
-        raise ModelError(f"a message's content is a text or a list of parts, got {content!r}")
+        raise ModelError(
+            f"content of a message must be a string or a list of parts, got {content!r}"
+        )
     found: Message = {"role": message["role"], "content": copied(content) or ""}
     for key in ("reasoning_content", "name", "tool_call_id"):
         if message.get(key):
@@ -114,7 +116,8 @@ def with_content(message: Message, caps: Caps) -> Message:
         others = [part.get("type") for part in content if not isinstance(part.get("text"), str)]
         if others:
             raise ModelError(
-                f"message part {others[0]!r}: the chat template takes text only; send type 'text'"
+                f"unknown message part {others[0]!r}; the chat template takes text only: use "
+                "type 'text'"
             )
         return {**message, "content": text_of(message)}
     return message

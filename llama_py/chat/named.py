@@ -32,6 +32,6 @@ def source_of(text: str) -> str:
     if "{" in text or len(text.split()) > 1:
         return text
     if text not in named():
-        meant = did_you_mean(text, named()) or f"known are {', '.join(named())}"
-        raise ModelError(f"there is no chat template {text!r}; {meant}")
+        meant = did_you_mean(text, named()) or f"known: {', '.join(named())}"
+        raise ModelError(f"unknown chat template {text!r}; {meant}")
     return named()[text]

@@ -98,7 +98,9 @@ class Sandbox(BoundedSandbox):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> NoReturn:
         """Raise an error; Jinja's result would be undefined, with undefined attributes."""
-        raise SecurityError(f"{attribute!r} of a {type(obj).__name__} is no part of a template")
+        raise SecurityError(
+            f"attribute {attribute!r} of {type(obj).__name__} is not allowed in a template"
+        )
 
     def _turns(self, items: Any, n: int = 0) -> Any:
         """Return a copy of the items at the start of a loop."""
@@ -226,5 +228,5 @@ def chosen(items: Any) -> Any:
     """Return a random item; undefined for an empty list."""
     found = [*items]
     if not found:
-        return Missing("there is nothing to choose from")
+        return Missing("the list to choose from is empty")
     return found[0] if _STILL.is_so else random.choice(found)

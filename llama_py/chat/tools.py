@@ -273,7 +273,8 @@ def format_of(
         template = template.tool_use
     if reasoning_format not in REASONING_FORMATS:
         raise ModelError(
-            f"reasoning_format is one of {', '.join(REASONING_FORMATS)}, not {reasoning_format!r}"
+            f"reasoning_format must be one of {', '.join(REASONING_FORMATS)}, got "
+            f"{reasoning_format!r}"
         )
     given = [whole_tool(_function(tool)) for tool in tools or ()]
     callable_tools, required = _chosen(given, tool_choice)
@@ -328,7 +329,7 @@ def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | 
         return None
     if kind not in ("json_object", "json_schema"):
         raise ModelError(
-            f"response_format: its type is text, json_object or json_schema, not {kind!r}"
+            f"response_format: type must be text, json_object or json_schema, got {kind!r}"
         )
     within = given.get("json_schema") or {} if kind == "json_schema" else given
     return within.get("schema") or {"type": "object"}
@@ -408,7 +409,7 @@ class _Render:
 
 def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     if tool.get("type", "function") != "function":
-        raise ModelError(f"tools are functions, {{'type': 'function', ...}}; got {tool!r}")
+        raise ModelError(f"a tool must be a function, {{'type': 'function', ...}}, got {tool!r}")
     return tool
 
 
@@ -421,14 +422,14 @@ def _chosen(
         name = function.get("name") if isinstance(function, Mapping) else None
         found = [tool for tool in tools if tool["function"]["name"] == name]
         if not found:
-            raise ModelError(f"tool_choice: there is no tool {name!r} among those that are given")
+            raise ModelError(f"tool_choice: unknown tool {name!r}; it must be in tools")
         return found, True
     if choice is not None and choice not in CHOICES:
         raise ModelError(
-            f"tool_choice is one of {', '.join(CHOICES)}, or a function; not {choice!r}"
+            f"tool_choice must be one of {', '.join(CHOICES)} or a function, got {choice!r}"
         )
     if choice == "required" and not tools:
-        raise ModelError("tool_choice is required, but no tools are given")
+        raise ModelError("tool_choice is required, but tools is empty; pass tools")
     return ([] if choice == "none" else tools), choice == "required"
 
 
@@ -437,7 +438,7 @@ def _said(message: dict[str, Any], which: bool | str) -> tuple[str, str | None]:
     continues."""
     if which is not True and which not in ("content", "reasoning_content"):
         raise ModelError(
-            f"continue_final_message is True, content or reasoning_content; not {which!r}"
+            f"continue_final_message must be True, content or reasoning_content, got {which!r}"
         )
     thoughts, text = str(message.get("reasoning_content", "")), text_of(message)
     of_thoughts = which == "reasoning_content" or (which is True and thoughts and not text)

@@ -23,16 +23,16 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     """Return the parameters of all graphs; ContextError for unsupported options."""
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:
-        raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
+        raise ContextError("mtp needs a model with NextN layers; load it with load_mtp=True")
     if model.architecture.draft_rules.way and p.target is None:
         raise ContextError(
-            f"models of {model.arch!r} can only draft for another; give it as model_draft (-md) of"
-            " that one"
+            f"models of architecture {model.arch!r} are draft models; pass this one as "
+            "model_draft (-md) of its target model"
         )
     if p.nextn_layer and p.nextn_layer >= model.hparams.n_layer_nextn:
         raise ContextError(
-            f"nextn_layer = {p.nextn_layer}: the model has {model.hparams.n_layer_nextn} NextN"
-            " layers, the first is 0"
+            f"nextn_layer must be in [0, {model.hparams.n_layer_nextn}), the NextN layers of the "
+            f"model, got {p.nextn_layer}"
         )
     n_rs_seq = _n_rs_seq(model, p)
     for kind, form in p.forms.items():
@@ -41,32 +41,33 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         able = dict.fromkeys((forms()[kind].names[0], *forms()[kind].go_back))
         if n_rs_seq > 0 and form not in able:
             raise ContextError(
-                f"n_rs_seq = {n_rs_seq} needs {kind} {' or '.join(able)}: {form} keeps no earlier"
-                " states"
+                f"n_rs_seq = {n_rs_seq} needs {kind} {' or '.join(able)}: {form} does not store "
+                "earlier states"
             )
         if form == SLOTS and not model.architecture.in_slots:
             known = [arch for arch in known_architectures() if architecture(arch).in_slots]
             raise ContextError(
-                f"{kind} {form}: the states of {model.arch} are not kept in slots; those of"
-                f" {', '.join(known)} can be"
+                f"{kind} {form} needs states in slots, which {model.arch} does not have; known: "
+                f"{', '.join(known)}"
             )
     if p.rope_scale and p.rope_freq_scale:
-        raise ContextError("rope_scale and rope_freq_scale are inverses; give one of them")
+        raise ContextError("rope_scale and rope_freq_scale are inverses; pass only one")
     cparams = CParams.of(model.hparams, replace(p, n_rs_seq=n_rs_seq))
     if p.flash_attn in (True, "on") and not cparams.flash_attn:
-        log.warning("flash attention is off: models of architecture %s have none", model.arch)
+        log.warning("flash attention is off: architecture %s does not support it", model.arch)
     asked = (p.n_ctx or 0) // (1 if p.kv_unified else p.n_seq_max)
     trained = trained_context(model.hparams, p)
     if asked > trained:
         log.warning(
-            "n_ctx = %d for each sequence: the model was trained with %d tokens, and what it writes"
-            " behind them may be nonsense",
+            "n_ctx = %d per sequence exceeds the model's training context of %d tokens, so "
+            "longer output may be nonsense",
             asked,
             trained,
         )
     if n_rs_seq and cparams.n_ubatch <= n_rs_seq:
         raise ContextError(
-            f"n_ubatch = {cparams.n_ubatch} must be at least n_rs_seq + 1 = {n_rs_seq + 1}"
+            f"n_ubatch must be at least n_rs_seq + 1 = {n_rs_seq + 1}, got {cparams.n_ubatch}; "
+            "use a larger n_ubatch or a smaller n_rs_seq"
         )
     return cparams
 
@@ -84,8 +85,8 @@ def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
     fitting = p.rs_ram * 2**20 // step if p.rs_ram else p.n_rs_seq
     if fitting < p.n_rs_seq:
         log.warning(
-            "n_rs_seq = %d: states of earlier tokens need %.1f MiB for each token, and rs_ram ="
-            " %d MiB; %d are kept (a larger rs_ram, or fewer sequences, keep more)",
+            "n_rs_seq = %d needs %.1f MiB of states per token, but rs_ram = %d MiB, so n_rs_seq "
+            "is reduced to %d; use a larger rs_ram or fewer sequences",
             p.n_rs_seq,
             step / 2**20,
             p.rs_ram,

@@ -51,7 +51,7 @@ NOTHING = MemoryGroup({}, None, {})  # memory of an encoder
 
 def log_removed(seqs: list[int]) -> None:
     if seqs:
-        log.info("decode failed: removed sequences %s from the memory", seqs)
+        log.info("decode failed, so sequences %s were removed from memory", seqs)
 
 
 class Context(Closing, Accompanied, Watched):
@@ -136,7 +136,9 @@ class Context(Closing, Accompanied, Watched):
             return self._shared_memory(p.target)
         types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
-            raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
+            raise ContextError(
+                f"type_v = {p.type_v} needs flash attention; use type_v f16, or flash_attn"
+            )
         layers = [hp.n_layer + p.nextn_layer] if p.mtp else hp.kept_layers
         how = Placing(
             self.cparams,
@@ -213,8 +215,8 @@ class Context(Closing, Accompanied, Watched):
         """Raise ContextError if another thread or a callback is using this context."""
         if self._at_work.locked():
             raise ContextError(
-                "this context is at work, in another thread or in what called back; give each"
-                " thread a context of its own (model.context)"
+                "this context is already decoding, in another thread or a callback; create one "
+                "context per thread with model.context()"
             )
 
     @shielded
@@ -394,9 +396,11 @@ class Context(Closing, Accompanied, Watched):
         """
         for adapter in adapters or {}:
             if adapter not in self.model.adapters:
-                raise ContextError(f"{adapter} is not of this model; use its load_adapter")
+                raise ContextError(
+                    f"{adapter} belongs to another model; use this model's load_adapter"
+                )
         if seq_id is not None and not 0 <= seq_id < self.cparams.n_seq_max:
-            raise ContextError(f"sequence {seq_id} is not in [0, {self.cparams.n_seq_max})")
+            raise ContextError(f"seq_id must be in [0, {self.cparams.n_seq_max}), got {seq_id}")
         self._adapters.set(adapters or {}, seq_id)
         self.n_settings += 1
 
@@ -415,7 +419,7 @@ class Context(Closing, Accompanied, Watched):
         self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, memory: MemoryGroup | None = None
     ) -> BatchSplitter:
         if self._closed:
-            raise ContextError("the context is closed; make a new one")
+            raise ContextError("the context is closed; create another with model.context()")
         return splitter_of(
             tokens,
             logits,
@@ -490,7 +494,7 @@ class Context(Closing, Accompanied, Watched):
                 chosen = dict(self.cparams.forms) | {kind: forms()[kind].names[1]}
                 self.cparams = replace(self.cparams, forms=tuple(sorted(chosen.items())))
         for what, why in refused.items():
-            log.warning("%s cannot be one op: %s", what, why)
+            log.warning("%s cannot run as one op: %s", what, why)
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode does not allocate."""

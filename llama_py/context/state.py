@@ -110,17 +110,17 @@ def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader
     found, print_, arch, layout = (io.text() for _ in range(4))
     model = ctx.model
     if found != what:
-        raise ContextError(f"it is a {printable(found)}, but a {what} is needed")
+        raise ContextError(f"file contains a {printable(found)}, expected a {what}")
     if print_ != model.fingerprint:
         other = f" ({printable(arch)}, not {model.arch})" if arch != model.arch else ""
         raise ContextError(
-            f"the {what} belongs to another model{other}: fingerprint {printable(print_)}, but this"
-            f" model's is {model.fingerprint}; use the model that it was saved with"
+            f"{what} belongs to another model{other}: its fingerprint is {printable(print_)}, "
+            f"this model's is {model.fingerprint}; use the model that saved it"
         )
     if layout != ctx.memory.layout():
         raise ContextError(
-            f"the {what} is laid out as {layout!r}, but this context needs {ctx.memory.layout()!r};"
-            " use the cache types, the flash attention and the forms that it was saved with"
+            f"{what} has layout {layout!r}, but this context needs {ctx.memory.layout()!r}; use "
+            "the same cache types, flash attention and variants as when it was saved"
         )
     return io
 
@@ -128,13 +128,18 @@ def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader
 def _body(data: bytes | memoryview) -> memoryview:
     view = memoryview(data)
     if len(view) < _HEAD.size:
-        raise ContextError(f"not a saved state: {len(view)} bytes")
+        raise ContextError(f"not a saved state: it has only {len(view)} bytes")
     magic, version, crc = _HEAD.unpack_from(view)
     body = view[_HEAD.size :]
     if magic != MAGIC:
-        raise ContextError(f"not a saved state: it starts with {magic!r}, not {MAGIC!r}")
+        raise ContextError(f"not a saved state: it starts with {magic!r}, expected {MAGIC!r}")
     if version != VERSION:
-        raise ContextError(f"the state has version {version}; this program reads {VERSION}")
+        raise ContextError(
+            f"state version must be {VERSION}, got {version}; save it again with this version of "
+            "llama-py"
+        )
     if zlib.crc32(body) != crc:
-        raise ContextError("the state is damaged or cut short: its checksum does not match")
+        raise ContextError(
+            "the state is damaged or truncated: its checksum does not match; save it again"
+        )
     return body

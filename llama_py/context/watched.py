@@ -80,8 +80,8 @@ class Watched(ABC):
         for il in wanted:
             if il not in found or found[il].ne[:2] != (hp.n_embd, 1):
                 raise ContextError(
-                    f"models of {self.model.arch!r} do not tell what layer {il} gets, of"
-                    f" {hp.n_layer} layers"
+                    f"models of architecture {self.model.arch!r} do not expose the input of "
+                    f"layer {il} of {hp.n_layer}"
                 )
         self.cparams = replace(self.cparams, embeddings_layer_inp=wanted)
 

@@ -44,8 +44,12 @@ def keep_rule(
     if not p.context_shift or p.max_tokens == UNTIL_FULL:
         return None
     if mixed or not can_shift(ctx):
-        why = "with images" if mixed else "with what the model keeps of its past"
-        log.warning("context shift is not possible %s; disabled", why)
+        why = "with images" if mixed else "with this model's memory"
+        log.warning(
+            "context shift is not possible %s; it is disabled, so generation stops when the "
+            "context is full",
+            why,
+        )
         return None
     n = n_prompt
     if p.n_keep >= 0:
@@ -82,7 +86,8 @@ def shift(ctx: Context, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
     n = min(n_discard or (held - n_keep) // 2, held - n_keep - 1)
     if n < 1:
         raise ContextError(
-            f"context shift: of {held} tokens {n_keep} are kept, so none can go; keep fewer"
+            f"context shift cannot discard tokens: n_keep = {n_keep} of {held} tokens; use a "
+            "smaller n_keep"
         )
     with Shield():
         ctx.memory.seq_shift(seq_id, n_keep, n)

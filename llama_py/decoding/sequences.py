@@ -130,7 +130,7 @@ class Sequences(Closing):
         ContextError if it is empty.
         """
         if not len(ids):
-            raise ContextError("the prompt is empty: there is nothing to go on from")
+            raise ContextError("the prompt is empty; pass at least one token")
         text, end = self._text(seq_id, before), self.ctx.memory.seq_pos_max(seq_id) + 1
         text.add(ids)
         told = end if self.cache.knows(seq_id) else None
@@ -268,7 +268,7 @@ class Sequences(Closing):
         """Choose the next token. Its id, and the logits [n_vocab] that it was chosen from."""
         track = self._tracks[seq_id]
         if track.rows is None or not (track.alone or track.has_rows):
-            raise ContextError(f"sequence {seq_id} has no logits left; advance it first")
+            raise ContextError(f"sequence {seq_id} has no logits; call advance first")
         row = track.rows[track.n_taken]
         id = choose(row)
         track.text.add([id])
@@ -320,8 +320,8 @@ class Sequences(Closing):
         at = self.rollback.back_to(track.seq_id, pos)
         if at < text.first:
             raise ContextError(
-                f"sequence {track.seq_id} cannot go back, and what it began with is not known; do"
-                " not decode others of this context in the middle of a draft"
+                f"sequence {track.seq_id} cannot roll back, because its first tokens are "
+                "unknown; do not decode other sequences of this context during a draft"
             )
         track.pending = text.since(at)
         self._tell(track, at)
@@ -433,5 +433,5 @@ def _drafts(ctx: Context, drafting: SpeculativeParams) -> Drafts | None:
 
 def _nothing_to_go_on_from(track: Track) -> ContextError:
     return ContextError(
-        f"sequence {track.seq_id} has nothing to go on from: take a token, or start it"
+        f"sequence {track.seq_id} has no tokens to continue; take a token, or start it"
     )

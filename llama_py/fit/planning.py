@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ggml_py.backend import Device, registry
 from ggml_py.backend.planned import Planned, planned
+from ggml_py.backend.registry import gpu_hint
 from ggml_py.errors import BackendError
 from ggml_py.plan.assign import Causes
 from ggml_py.plan.sched import Layout
@@ -100,7 +101,9 @@ def gpus(n: int | None = None) -> list[Device]:
     while n is not None and len(found) < n:
         another = registry.absent(f"{able}{len(found)}")
         if another is None:
-            raise BackendError(f"{n} GPUs were asked for, and no installed backend knows any")
+            raise BackendError(
+                f"{n} GPUs requested, but no installed backend has a GPU; {gpu_hint()}"
+            )
         found.append(another)
     return found[:n]
 

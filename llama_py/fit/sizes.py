@@ -146,6 +146,6 @@ def _caches(model: PlannedModel, p: ContextParams) -> list[int]:
     found = [0] * len(model.layer_devices)
     for t in memory.tensors():
         il = layer_of(t)
-        assert il is not None, f"{t.name} is of no layer"
+        assert il is not None, f"tensor {t.name} belongs to no layer"
         found[il] += t.nbytes
     return found

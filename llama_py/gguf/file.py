@@ -111,7 +111,7 @@ class GGUFFile:
         for part in parts:
             for name, tensor in part.tensors.items():
                 if name in self._tensors:
-                    where = "is in an earlier part too"
+                    where = "is also in an earlier part"
                     raise GGUFError(f"{part.path}: tensor {quoted(name)} {where}; {DAMAGED}")
                 self._tensors[name] = tensor
 
@@ -145,14 +145,14 @@ class GGUFFile:
     def metadata(self) -> Metadata:
         """Key to value; of a split model, the first part's."""
         if self._metadata is None:
-            raise GGUFError(f"{self.path}: is closed; read its metadata before closing it")
+            raise GGUFError(f"{self.path}: file is closed; read its metadata before you close it")
         return self._metadata
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:
         """Name to tensor, of all the parts, in file order."""
         if self._metadata is None:
-            raise GGUFError(f"{self.path}: is closed; take its tensors before closing it")
+            raise GGUFError(f"{self.path}: file is closed; read its tensors before you close it")
         return self._tensors
 
     @property
@@ -161,8 +161,8 @@ class GGUFFile:
         name = self.metadata.get("general.architecture")
         if not isinstance(name, str):
             raise GGUFError(
-                f"{self.path}: its metadata has no text general.architecture, so it is no model; "
-                f"give the GGUF file of a model"
+                f"{self.path}: not a model: the string general.architecture is missing; use the "
+                "GGUF file of a model"
             )
         return name
 
@@ -170,7 +170,7 @@ class GGUFFile:
         """Override metadata values (llama.cpp's kv_overrides)."""
         for key in values:
             if key not in self.metadata:
-                log.warning("kv_overrides: the file has no key %s; it is added", printable(key))
+                log.warning("kv_overrides: key %s is not in the file; it is added", printable(key))
         self._metadata = self.metadata.replaced(values)
 
     def forget_data(self) -> None:
@@ -224,15 +224,15 @@ def _map(path: Path, use_mmap: bool) -> mmap.mmap:
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         if getattr(error, "errno", None) == errno.ENOMEM:
             raise AllocError(
-                f"{path}: its {status.st_size / 2**20:.0f} MiB cannot be mapped, for lack of"
-                " addresses; raise this process's limit (ulimit -v), or close other models"
+                f"{path}: {status.st_size / 2**20:.0f} MiB cannot be mapped: the address space "
+                "is too small; raise this process's limit (ulimit -v), or close other models"
             ) from error
         reason = getattr(error, "strerror", None) or error
         raise GGUFError(f"{path}: {reason}; check the path and its permissions") from error
     if stat.S_ISREG(status.st_mode):
-        raise GGUFError(f"{path}: is empty; download it again")
+        raise GGUFError(f"{path}: file is empty; download it again")
     kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-    raise GGUFError(f"{path}: is {kind}; give the path of a .gguf file")
+    raise GGUFError(f"{path}: is {kind}; use the path of a .gguf file")
 
 
 def _read_all(file: BinaryIO, size: int) -> mmap.mmap:
@@ -240,7 +240,7 @@ def _read_all(file: BinaryIO, size: int) -> mmap.mmap:
     area = mmap.mmap(-1, size)
     n = file.readinto(area)  # type: ignore[attr-defined]
     if n != size:
-        raise OSError(None, f"only {n} of its {size} bytes can be read")
+        raise OSError(None, f"only {n} of {size} bytes can be read")
     return area
 
 
@@ -251,11 +251,11 @@ def _read_version(cursor: Cursor) -> int:
     cursor.skip(4, "the magic")
     version = cursor.u32("the version")
     if version != 0 and version & 0xFFFF == 0:
-        raise cursor.error("a big-endian GGUF file; convert it with gguf-py's gguf-convert-endian")
+        raise cursor.error("big-endian GGUF file; convert it with gguf-py's gguf-convert-endian")
     if version == 1:
-        raise cursor.error("GGUF version 1 is no longer read; convert the original model again")
+        raise cursor.error("GGUF version 1 is not supported; convert the original model again")
     if version not in (2, 3):
-        raise cursor.error(f"GGUF version {version} is unknown, known are 2 and 3; update llama-py")
+        raise cursor.error(f"unknown GGUF version {version}; known: 2, 3; update llama-py")
     return version
 
 
@@ -265,7 +265,7 @@ def _foreign(head: bytes) -> str:
     for magic, what in _FOREIGN:
         if head.startswith(magic):
             return f"it looks like {what}"
-    return "a model starts with b'GGUF'; give the path of a .gguf file"
+    return "a model starts with b'GGUF'; use the path of a .gguf file"
 
 
 def _read_tensors(cursor: Cursor, n_tensors: int, metadata: Metadata) -> dict[str, TensorInfo]:
@@ -275,7 +275,7 @@ def _read_tensors(cursor: Cursor, n_tensors: int, metadata: Metadata) -> dict[st
     for i in range(n_tensors):
         name = cursor.identifier(f"the name of tensor {i}", _MAX_NAME_BYTES)
         if name in infos:
-            raise cursor.error(f"tensor {quoted(name)} is there twice; convert the model again")
+            raise cursor.error(f"tensor {quoted(name)} occurs twice; convert the model again")
         what = f"tensor {quoted(name)}"
         ne = _read_ne(cursor, what)
         infos[name] = (ne, _read_type(cursor, what, ne), cursor.u64(f"the offset of {what}"))
@@ -286,7 +286,7 @@ def _alignment(cursor: Cursor, metadata: Metadata) -> int:
     value = metadata.get("general.alignment", 32)
     if type(value) is not int or not 0 < value <= _MAX_ALIGNMENT or value & (value - 1):
         shown = describe(value)
-        raise cursor.error(f"general.alignment is {shown}, it must be a power of two; {DAMAGED}")
+        raise cursor.error(f"general.alignment must be a power of two, got {shown}; {DAMAGED}")
     return value
 
 
@@ -296,7 +296,7 @@ def _read_ne(cursor: Cursor, what: str) -> tuple[int, ...]:
         raise cursor.error(f"{what} has {n_dims} dimensions, more than {_MAX_DIMS}; {DAMAGED}")
     ne = tuple(int(cursor.scalar(_NE, f"ne[{i}] of {what}")) for i in range(n_dims))
     if any(n < 0 for n in ne):
-        raise cursor.error(f"{what} has ne {list(ne)}, none may be negative; {DAMAGED}")
+        raise cursor.error(f"{what} has ne {list(ne)}, which must not be negative; {DAMAGED}")
     if math.prod(ne) > _MAX_ELEMENTS:
         raise cursor.error(f"{what} has ne {list(ne)}, more elements than 2^63 - 1; {DAMAGED}")
     return ne + (1,) * (_MAX_DIMS - n_dims)
@@ -306,12 +306,12 @@ def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType:
     kind = cursor.u32(f"the type of {what}")
     if kind not in TYPES and (name := ik_name(kind)):
         raise cursor.error(
-            f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the"
-            " original model with llama-py-gguf quantize"
+            f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the "
+            "original model with llama-py-gguf quantize"
         )
     if kind not in TYPES:
         known = ", ".join(f"{t.id} {t.name}" for t in TYPES.values())
-        raise cursor.error(f"{what} has unknown type {kind}, known are {known}; update llama-py")
+        raise cursor.error(f"{what} has unknown type {kind}; known: {known}; update llama-py")
     dtype = TYPES[kind]
     if ne[0] % dtype.block_size:
         raise cursor.error(
@@ -356,4 +356,7 @@ def _misplaced(name: str, offset: int, expected: int, alignment: int) -> str:
         why = "overlaps the tensor before it"
     else:
         why = "leaves a gap after the tensor before it"
-    return f"tensor {quoted(name)} at data offset {offset} {why}, expected {expected}; {DAMAGED}"
+    return (
+        f"tensor {quoted(name)} at data offset {offset} {why}, expected offset {expected}; "
+        f"{DAMAGED}"
+    )

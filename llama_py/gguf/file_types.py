@@ -74,9 +74,7 @@ def file_type(text: str) -> FileType:
     if found is None and name.isdecimal():
         found = next((t for t in FILE_TYPES.values() if t.number == int(name)), None)
     if found is None:
-        raise ValueError(
-            f"{text!r} is no type of files; there are {', '.join(FILE_TYPES)} and {COPY.name}"
-        )
+        raise ValueError(f"unknown file type {text!r}; known: {', '.join(FILE_TYPES)}, {COPY.name}")
     return found
 
 
@@ -84,7 +82,7 @@ def tensor_type(text: str) -> GGMLType:
     """Return the tensor type with this name, in any case; ValueError if it is unknown."""
     found = next((t for t in BY_NAME.values() if t.name.lower() == text.strip().lower()), None)
     if found is None:
-        raise ValueError(f"{text!r} is no type of tensors; there are {', '.join(BY_NAME)}")
+        raise ValueError(f"unknown tensor type {text!r}; known: {', '.join(BY_NAME)}")
     return found
 
 
@@ -96,7 +94,7 @@ def guessed(tensors: Mapping[str, GGMLType]) -> int:
     Raises GGUFError for an empty mapping.
     """
     if not tensors:
-        raise GGUFError("there are no tensors to quantize; give the GGUF file of a model")
+        raise GGUFError("no tensors to quantize; use the GGUF file of a model")
     counts: Counter[GGMLType] = Counter()
     most, n_most = None, 0
     for name in sorted(tensors, key=_by_layer):

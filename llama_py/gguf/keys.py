@@ -87,16 +87,16 @@ class Keys:
         return len(value) if isinstance(value, list | np.ndarray) else 0
 
     def error(self, key: str, message: str) -> HParamsError:
-        """Return an error about `key` that shows its value, for checks of several keys."""
+        """Return an error about `key` that shows its value; `message` starts with "must"."""
         full_key = self.full(key)
         value = self.metadata.get(full_key)
-        shown = "missing" if value is None else _short(value)
-        return HParamsError(f"{full_key} is {shown}; {message}")
+        shown = "but is missing" if value is None else f"got {_short(value)}"
+        return HParamsError(f"{full_key} {message}, {shown}; convert the model again")
 
     def scalar(self, key: str, default: T | None, convert: Callable[[Any], T | None]) -> T:
         value = convert(self._get(key, default))
         if value is None:
-            raise self.error(key, f"it must be {_MEANING[convert]}")
+            raise self.error(key, f"must be {_MEANING[convert]}")
         return value
 
     def values(
@@ -113,18 +113,18 @@ class Keys:
         if longer:  # llama.cpp copies the first n
             raw = raw[:n]
         if len(raw) != n:
-            raise self.error(key, f"it must have {n} items, not {len(raw)}")
+            raise self.error(key, f"must have {n} items instead of {len(raw)}")
         values = tuple(v for item in raw if (v := convert(item)) is not None)
         if len(values) != n:
-            raise self.error(key, f"each item must be {_MEANING[convert]}")
+            raise self.error(key, f"items must each be {_MEANING[convert]}")
         return values
 
     def _get(self, key: str, default: T | None) -> Any:
         value = self.metadata.get(self.full(key), default)
         if value is None:
             raise HParamsError(
-                f"the metadata has no key {self.full(key)}, which a model of architecture "
-                f"{self.arch!r} needs; convert the model again"
+                f"{self.full(key)} is missing, which a model of architecture {self.arch!r} "
+                "needs; convert the model again"
             )
         return value
 
@@ -167,13 +167,13 @@ def as_str(value: Any) -> str | None:
 
 
 _MEANING: dict[Any, str] = {
-    as_uint: "a whole number from 0 to 2^32 - 1",
-    as_int: "a whole number",
+    as_uint: "an integer from 0 to 2^32 - 1",
+    as_int: "an integer",
     as_float: "a finite number",
-    as_base: f"a finite number that is positive, from {LOWEST_BASE} to {HIGHEST_BASE}",
-    as_divisor: f"0, or a finite number of at least {LOWEST_BASE}",
+    as_base: f"a positive finite number from {LOWEST_BASE} to {HIGHEST_BASE}",
+    as_divisor: f"0 or a finite number of at least {LOWEST_BASE}",
     as_bool: "true or false",
-    as_str: "a text",
+    as_str: "a string",
 }
 
 
@@ -218,10 +218,10 @@ class Field:
     def _check(self, keys: Keys, values: Sequence[Any]) -> None:
         for value in values:
             if self.choices and value not in self.choices:
-                raise keys.error(self.key, f"known are: {', '.join(self.choices)}")
+                raise keys.error(self.key, f"must be one of {', '.join(self.choices)}")
             low = self.least is not None and value < self.least
             if low or (self.most is not None and value > self.most):
-                raise keys.error(self.key, f"it must be {self._range()}")
+                raise keys.error(self.key, f"must be {self._range()}")
 
     def _range(self) -> str:
         if self.most is not None:

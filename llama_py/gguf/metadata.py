@@ -152,7 +152,7 @@ class Cursor:
         """Step over n bytes; return their start."""
         start = self.pos
         if n > self.end - start:
-            raise self.error(f"{what} at byte {start} takes {n} bytes, {self.past}; {DAMAGED}")
+            raise self.error(f"{what} at byte {start} needs {n} bytes, {self.past}; {DAMAGED}")
         self.pos += n
         return start
 
@@ -175,7 +175,7 @@ class Cursor:
         room = (self.end - self.pos) // min_size
         if n > room:
             raise self.error(
-                f"{n} {what} are announced at byte {self.pos}, there is room for {room}; {DAMAGED}"
+                f"{n} {what} declared at byte {self.pos}, but only {room} fit; {DAMAGED}"
             )
 
     def string(self, what: str, max_bytes: int | None = None) -> bytes:
@@ -205,7 +205,7 @@ def read_metadata(cursor: Cursor, n_kv: int) -> Metadata:
         if not key:
             raise cursor.error(f"key {i} at byte {cursor.pos} is empty; {DAMAGED}")
         if key in values:
-            raise cursor.error(f"key {quoted(key)} is there twice; convert the model again")
+            raise cursor.error(f"key {quoted(key)} occurs twice; convert the model again")
         start = cursor.pos
         values[key] = _read_value(cursor, f"the value of {quoted(key)}")
         places[key] = start, cursor.pos
@@ -288,7 +288,7 @@ def _skip_strings(cursor: Cursor, what: str, n: int) -> None:
 
 def _bad_type(cursor: Cursor, kind: int, what: str) -> GGUFError:
     return cursor.error(
-        f"{what} at byte {cursor.pos} has the unknown type {kind}, known are 0 to 12; {DAMAGED}"
+        f"{what} at byte {cursor.pos} has unknown type {kind}; known: 0 to 12; {DAMAGED}"
     )
 
 

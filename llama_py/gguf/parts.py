@@ -45,16 +45,16 @@ def part_paths(path: Path, split: PartNumber) -> list[Path]:
     suffix = _suffix(split.no, split.count)
     if not path.name.endswith(suffix):
         raise GGUFError(
-            f"{path}: this is part {split.no + 1} of {split.count}, but its name does not end in "
-            f"'{suffix}', so the other parts cannot be found; give all parts their original names"
+            f"{path}: part {split.no + 1} of {split.count} must have a name that ends in "
+            f"'{suffix}', so that the other parts can be found; restore the parts' original names"
         )
     prefix = path.name.removesuffix(suffix)
     paths = [path.with_name(prefix + _suffix(no, split.count)) for no in range(split.count)]
     missing = [p.name for p in paths if not p.is_file()]
     if missing:
         raise GGUFError(
-            f"{path}: {len(missing)} of {split.count} parts are not beside it, the first is "
-            f"{missing[0]}; download all parts into one folder"
+            f"{path}: {len(missing)} of {split.count} parts are missing in the same folder, the "
+            f"first is {missing[0]}; download all parts into one folder"
         )
     return paths
 
@@ -64,8 +64,8 @@ def check_part(path: Path, found: PartNumber | None, expected: PartNumber) -> No
     if found is None or (found.no, found.count) != (expected.no, expected.count):
         is_part = f"part {found.no + 1} of {found.count}" if found else "a model in one file"
         raise GGUFError(
-            f"{path}: expected part {expected.no + 1} of {expected.count}, but by its split.* keys "
-            f"it is {is_part}; download this part again"
+            f"{path}: expected part {expected.no + 1} of {expected.count}, but its split.* keys "
+            f"specify {is_part}; download this part again"
         )
 
 
@@ -83,7 +83,7 @@ def _integer(path: Path, metadata: Mapping[str, object], key: str, largest: int)
     if type(value) is not int or not 0 <= value <= largest:
         shown = "missing" if value is None else describe(value)
         raise GGUFError(
-            f"{path}: {key} is {shown}, it must be an integer from 0 to {largest}; "
-            f"split the model again with llama-gguf-split"
+            f"{path}: {key} must be an integer from 0 to {largest}, got {shown}; split the model "
+            "again with llama-gguf-split"
         )
     return value

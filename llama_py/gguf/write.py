@@ -35,13 +35,13 @@ def encode(kind: str, value: Any) -> bytes:
     number = _id(kind)
     if number == STRING:
         if not isinstance(value, str):
-            raise GGUFError(f"{value!r} is no text; give another kind than str")
+            raise GGUFError(f"{value!r} is not a string; use another type than str")
         raw = value.encode("utf-8", "surrogateescape")
         return struct.pack("<IQ", STRING, len(raw)) + raw
     try:
         return struct.pack("<I", number) + scalar(number).pack(value)
     except (struct.error, OverflowError, TypeError):
-        raise GGUFError(f"{value!r} is no value of the kind {kind}") from None
+        raise GGUFError(f"{value!r} is not a value of type {kind}") from None
 
 
 def head(stored: Mapping[str, bytes], tensors: Sequence[TensorInfo], alignment: int) -> bytes:
@@ -79,7 +79,7 @@ def alignment_of(stored: Mapping[str, bytes]) -> int:
     raw = stored.get(ALIGNMENT, encode("u32", 32))
     (found,) = struct.unpack_from("<I", raw, 4) if len(raw) == 8 else (0,)
     if raw[:4] != struct.pack("<I", KINDS["u32"]) or found <= 0 or found & (found - 1):
-        raise GGUFError(f"{ALIGNMENT} must be a power of two, of the kind u32")
+        raise GGUFError(f"{ALIGNMENT} must be a power of two of type u32")
     return int(found)
 
 
@@ -92,7 +92,7 @@ def n_bytes(stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]) -> int:
 
 def _id(kind: str) -> int:
     if kind not in KINDS or kind == "arr":
-        raise GGUFError(f"{kind!r} is no kind of value; there are {', '.join(KINDS)}")
+        raise GGUFError(f"unknown value type {kind!r}; known: {', '.join(KINDS)}")
     return KINDS[kind]
 
 

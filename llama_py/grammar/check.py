@@ -13,13 +13,13 @@ def check(rules: Rules, text: str) -> None:
     for node in rules.values():
         for ref in refs(node):
             if ref.name not in rules:
-                raise error_at(text, ref.at, f"there is no rule `{ref.name}`")
+                raise error_at(text, ref.at, f"unknown rule `{ref.name}`")
     endless = set(rules) - ending(rules)
     for name in rules:
         if name in endless:
             at = next(ref.at for ref in refs(rules[name]) if ref.name in endless)
             raise error_at(
-                text, at, f"rule `{name}` never ends: each of its alternatives needs another one"
+                text, at, f"rule `{name}` never ends: each of its alternatives needs another rule"
             )
 
 

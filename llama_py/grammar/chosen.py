@@ -29,7 +29,10 @@ def text_of(params: Any) -> tuple[str, str] | None:
     if not given:
         return None
     if len(given) > 1:
-        raise GrammarError(f"{' and '.join(given)} are given; an answer can meet only one of them")
+        raise GrammarError(
+            f"{' and '.join(given)} cannot be combined, because a response can "
+            "satisfy only one; set only one"
+        )
     [(name, value)] = given.items()
     if isinstance(value, (Mapping, bool)):
         return name, _dumped(value)
@@ -40,7 +43,9 @@ def text_of(params: Any) -> tuple[str, str] | None:
         try:
             value = path.read_bytes().decode("utf-8")
         except UnicodeDecodeError as e:
-            raise GrammarError(f"{path}: byte {e.start} is not UTF-8: save it as UTF-8") from None
+            raise GrammarError(
+                f"{path}: byte {e.start} is not UTF-8; save the file as UTF-8"
+            ) from None
     return name, value
 
 
@@ -48,4 +53,4 @@ def _dumped(schema: Any) -> str:
     try:
         return json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as e:
-        raise GrammarError(f"json_schema is no JSON: {e}") from None
+        raise GrammarError(f"json_schema is not JSON: {e}") from None

@@ -49,12 +49,14 @@ def compiled(kind: str, text: str) -> Grammar:
     """
     if len(text) > MAX_CHARACTERS:
         raise GrammarError(
-            f"{kind} has {len(text)} characters, and {MAX_CHARACTERS} are the most: leave parts out"
+            f"{kind} must have at most {MAX_CHARACTERS} characters, got {len(text)}; shorten it"
         )
     try:
         text.encode()
     except UnicodeEncodeError as e:
-        raise error_at(text, e.start, "no character", TITLES.get(kind, kind)) from None
+        raise error_at(
+            text, e.start, "invalid character (half a surrogate pair)", TITLES.get(kind, kind)
+        ) from None
     if kind == "grammar" and text.lstrip().startswith(LLGUIDANCE):
         kind = "lark"
     return _KINDS[kind](text)
@@ -72,14 +74,19 @@ def _lark(text: str) -> Grammar:
 
 def _regex(text: str) -> Grammar:
     if (len(text) - len(text.rstrip("\\"))) % 2:
-        raise error_at(text, len(text) - 1, "nothing follows the backslash", "regular expression")
+        raise error_at(
+            text,
+            len(text) - 1,
+            "incomplete escape: a character must follow the backslash",
+            "regular expression",
+        )
     return Grammar("regex", _checked("regex", matcher_class().grammar_from_regex(text), text))
 
 
 def _json_schema(text: str) -> Grammar:
     found = kept(text)
     if found.left_out:
-        log.warning("JSON schema: a grammar cannot enforce %s", listed(found.left_out))
+        log.warning("JSON schema: the grammar does not enforce %s", listed(found.left_out))
     free_keys = has_free_keys(json.loads(found.schema))
     return Grammar("json_schema", found.form, (), found.left_out, free_keys)
 

@@ -43,7 +43,8 @@ def parse(text: str) -> Rules:
     """
     if len(text) > MAX_CHARACTERS:
         raise GrammarError(
-            f"the grammar has {len(text)} characters; it may have {MAX_CHARACTERS}: leave parts out"
+            f"the grammar must have at most {MAX_CHARACTERS} characters, got {len(text)}; "
+            "shorten it"
         )
     return _Parser(text).rules()
 
@@ -58,15 +59,17 @@ class _Parser:
         found: Rules = {}
         self.skip(_LINES)
         while self.at < len(self.text):
-            name = self.match(_NAME, "the name of a rule, of a-z, A-Z, 0-9 and -")
+            name = self.match(_NAME, "a rule name (a-z, A-Z, 0-9, -)")
             self.skip(_SPACE)
             self.want("::=")
             self.skip(_LINES)
             found[name] = self.alternatives(nested=False)
-            self.match(_END, 'a text ("..."), characters ([...]), a rule or the end of the line')
+            self.match(
+                _END, 'a string ("..."), characters ([...]), a rule name or the end of the line'
+            )
             self.skip(_LINES)
         if "root" not in found:
-            raise error_at(self.text, 0, "there is no rule `root`: add `root ::= ...`")
+            raise error_at(self.text, 0, "rule `root` is missing; add `root ::= ...`")
         return found
 
     def alternatives(self, nested: bool) -> Node:
@@ -90,7 +93,7 @@ class _Parser:
             elif found:
                 found[-1] = Repeat(found[-1], *times)
             else:
-                raise error_at(self.text, start, "there is nothing before it to be repeated")
+                raise error_at(self.text, start, "nothing to repeat before this operator")
             self.skip(_LINES if nested else _SPACE)
         return found[0] if len(found) == 1 else Seq(tuple(found))
 
@@ -133,10 +136,12 @@ class _Parser:
                 start = self.at
                 high = self.character()
                 if high < low:
-                    raise error_at(self.text, start, "the range ends before it begins: turn it")
+                    raise error_at(self.text, start, "range end is less than its start; swap them")
             found.append((low, high))
         if not found:
-            raise error_at(self.text, self.at, "no characters between [ and ]")
+            raise error_at(
+                self.text, self.at, "empty character class; add characters between [ and ]"
+            )
         self.at += 1
         ranges = merged(found)
         return Chars(complement(ranges) if negated else ranges)
@@ -147,19 +152,21 @@ class _Parser:
         self.want("<")
         end = self.text.find(">", self.at)
         if end < 0:
-            raise error_at(self.text, start, "the token has no end: `<think>` or `<[1000]>`")
+            raise error_at(self.text, start, "unclosed token; write `<think>` or `<[1000]>`")
         inner, self.at = self.text[self.at : end], end + 1
         if not inner.startswith("["):
             return TokenOf(f"<{inner}>", but, start)
         if not re.fullmatch(r"\[[0-9]{1,9}\]", inner):
-            raise error_at(self.text, start, "a token's number is written as `<[1000]>`")
+            raise error_at(self.text, start, "token number must be written as `<[1000]>`")
         return TokenOf(int(inner[1:-1]), but, start)
 
     def group(self) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise error_at(
-                self.text, self.at, f"more than {MAX_DEPTH} parentheses in one another: use rules"
+                self.text,
+                self.at,
+                f"parentheses must be nested at most {MAX_DEPTH} levels; use rules",
             )
         self.at += 1
         self.skip(_LINES)
@@ -185,23 +192,29 @@ class _Parser:
             high = self.number(nested) if _INT.match(self.peek()) else None
         self.want("}")
         if low > MAX_TIMES:
-            raise error_at(self.text, start, f"at least {low} times; {MAX_TIMES} is the most")
+            raise error_at(
+                self.text, start, f"repetitions must be at most {MAX_TIMES}, got at least {low}"
+            )
         if high is not None and high < low:
-            raise error_at(self.text, start, f"from {low} to {high} times: turn them")
+            raise error_at(
+                self.text,
+                start,
+                f"repetitions from {low} to {high}: the end is less than the start; swap them",
+            )
         return low, high
 
     def number(self, nested: bool) -> int:
         self.skip(_LINES if nested else _SPACE)
         start, digits = self.at, self.match(_INT, "a number")
         if len(digits) > 9:
-            raise error_at(self.text, start, "the number is too large")
+            raise error_at(self.text, start, "number is too large")
         self.skip(_LINES if nested else _SPACE)
         return int(digits)
 
     def character(self) -> int:
         c, start = self.peek(), self.at
         if not c:
-            raise error_at(self.text, start, 'the grammar ends within "..." or [...]')
+            raise error_at(self.text, start, 'unclosed "..." or [...] at the end of the grammar')
         self.at += 1
         if c != "\\":
             return ord(c)
@@ -213,10 +226,10 @@ class _Parser:
         digits = self.text[self.at : self.at + n]
         if not n or not re.fullmatch(f"[0-9a-fA-F]{{{n}}}", digits):
             known = r"\n \r \t \\ \" \[ \] \- \x41 \u0041 \U00000041"
-            raise error_at(self.text, start, f"an unknown escape; there are {known}")
+            raise error_at(self.text, start, f"unknown escape; known: {known}")
         self.at += n
         if int(digits, 16) > MOST:
-            raise error_at(self.text, start, "there is no such character: the last is \\U0010FFFF")
+            raise error_at(self.text, start, "character code must be at most \\U0010FFFF")
         return int(digits, 16)
 
     def peek(self) -> str:

@@ -40,7 +40,7 @@ def problem(schema: str, value: str) -> str:
     try:
         found = child.run([__file__], given, lambda output: output.read(), SECONDS)
     except TimeoutError:
-        return f"{UNCHECKED}it takes more than {SECONDS} s"
+        return f"{UNCHECKED}the check takes more than {SECONDS} s"
     return f"{UNCHECKED}the process failed" if found is None else found.decode("utf-8")
 
 
@@ -56,7 +56,7 @@ def _problem(schema: str, value: str) -> str:
     except (ValueError, RecursionError) as e:
         return f"not JSON: {e}"[:MAX_SHOWN]
     if repeated:
-        return f"an object has the key {repeated[0]!r} several times"[:MAX_SHOWN]
+        return f"an object has the key {repeated[0]!r} more than once"[:MAX_SHOWN]
     try:
         error = next(iter(_validator(json.loads(schema)).iter_errors(found)), None)
     except Exception as e:  # a malformed schema, or a reference to another document

@@ -15,4 +15,4 @@ def error_at(text: str, at: int, what: str, of: str = "grammar") -> GrammarError
 
 
 def found(rest: str) -> str:
-    return f"at {rest!r}" if rest else "where the line ends"
+    return f"at {rest!r}" if rest else "at the end of the line"

@@ -24,7 +24,7 @@ MAX_PARTS = 200  # limit of the search for the wrong part
 # Between parts of the response: empty, a space, or a newline and indentation.
 SPACE = r"| |\n[ \t]{0,20}"
 ONE_OF = "oneOf constraints are not supported"
-SLOW = "make it simpler"  # end of the errors of schemas that take too long or too much memory
+SLOW = "simplify it"  # end of the errors of schemas that take too long or too much memory
 
 Path = tuple[str | int, ...]
 
@@ -141,7 +141,7 @@ def _tried(schema: str, **how: Any) -> tuple[str, str]:
 
 
 def _no_number(name: str) -> Any:
-    raise GrammarError(f"JSON schema: {name} is no number of JSON")
+    raise GrammarError(f"JSON schema: {name} is not a JSON number")
 
 
 def _read(text: str) -> Part:
@@ -150,24 +150,32 @@ def _read(text: str) -> Part:
     except json.JSONDecodeError as e:
         raise error_at(text, e.pos, e.msg[:1].lower() + e.msg[1:], "JSON schema") from None
     except RecursionError:
-        raise GrammarError(f"JSON schema: more than {MAX_DEPTH} brackets in one another") from None
+        raise GrammarError(
+            f"JSON schema: brackets must be nested at most {MAX_DEPTH} levels; simplify it"
+        ) from None
     except GrammarError:
         raise
     except ValueError:
-        raise GrammarError("JSON schema: a number has thousands of digits") from None
+        raise GrammarError(
+            "JSON schema: a number has too many digits; use a smaller number"
+        ) from None
     if schema is True:
         return {}
     if not isinstance(schema, dict):
         raise GrammarError(
-            f'JSON schema: it must be an object, as {{"type": "string"}}, it is {text[:20]!r}'
+            f'JSON schema must be an object, such as {{"type": "string"}}, got {text[:20]!r}'
         )
     for path, _ in _parts(schema):
         if len(path) > MAX_DEPTH:
-            raise GrammarError(f"JSON schema: more than {MAX_DEPTH} brackets in one another")
+            raise GrammarError(
+                f"JSON schema: brackets must be nested at most {MAX_DEPTH} levels; simplify it"
+            )
     try:
         json.dumps(schema, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise GrammarError("JSON schema: half a character, \\ud800 to \\udfff") from None
+        raise GrammarError(
+            "JSON schema: invalid character (half a surrogate pair, \\ud800 to \\udfff)"
+        ) from None
     return dict(schema)
 
 

@@ -71,9 +71,9 @@ def _elsewhere(form: str) -> str:
     try:
         found = child.run(["-c", code], data, lambda output: output.read(), SECONDS)
     except TimeoutError:
-        return f"it takes more than {SECONDS} s to prepare: make it simpler"
+        return f"preparing it takes more than {SECONDS} s; simplify it"
     if not found:
-        return "it takes too much memory: make it simpler"
+        return "preparing it takes too much memory; simplify it"
     return found.decode("utf-8", "replace")[1:]
 
 

@@ -80,8 +80,8 @@ def matcher(grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = NONE
     may_begin = made.is_accepting() or any(made.compute_bitmask())
     if not may_begin or (made.is_error() and NO_EXTENSION in made.get_error()):
         raise GrammarError(
-            f"{grammar.kind}: no token of the vocabulary can begin what it asks for, so there is no"
-            " answer"
+            f"{grammar.kind}: no token of the vocabulary can start a valid response; change the "
+            "constraint"
         )
     if made.is_error():
         raise GrammarError(one_line(grammar.kind, made.get_error()))
@@ -99,12 +99,12 @@ def _id(token: TokenOf, tokenizer: Tokenizer) -> int:
         if token.which < tokenizer.n_vocab:
             return token.which
         raise GrammarError(
-            f"grammar: token {token.which} is outside the vocabulary, 0..{tokenizer.n_vocab - 1}"
+            f"grammar: token {token.which} must be in the vocabulary, 0..{tokenizer.n_vocab - 1}"
         )
     ids = tokenizer.tokenize(token.which, add_special=False)
     if len(ids) != 1:
         raise GrammarError(
-            f"grammar: {token.which} is {len(ids)} tokens of this vocabulary, not one; write it as"
-            f' text: "{token.which}"'
+            f"grammar: {token.which} is {len(ids)} tokens of this vocabulary, not one; write it "
+            f'as text: "{token.which}"'
         )
     return ids[0]

@@ -50,7 +50,9 @@ class GraphParams:
     def cross(self) -> Cross:
         """Result of the encoder; ContextError if it is missing."""
         if self.encoded is None:
-            raise ContextError("this model decodes what it has encoded; call encode first")
+            raise ContextError(
+                "the decoder of this model needs an encoded prompt; call encode first"
+            )
         return self.encoded
 
     @property
@@ -58,7 +60,7 @@ class GraphParams:
         """Tensors of the target model; ContextError if they are missing."""
         if self.lent is None:
             raise ContextError(
-                "this model can only draft for another; give it as model_draft (-md) of that one"
+                "this model is a draft model; pass it as model_draft (-md) of its target model"
             )
         return self.lent
 

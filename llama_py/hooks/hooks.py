@@ -60,7 +60,10 @@ class Hooks:
     def tapped(self, of: Wants) -> Iterator[None]:
         """Observe the nodes that a function selects of each graph, and no others, within `with`."""
         if self._all:
-            raise ContextError("tapped: values are captured or patched; end that first")
+            raise ContextError(
+                "hooks are already in use: values are captured or patched; end the capture or "
+                "patch first"
+            )
         self._runner.set_taps(of)
         try:
             yield
@@ -101,14 +104,14 @@ class Hooks:
     @property
     def _ubatch(self) -> UBatch:
         ubatch = self._runner.ubatch
-        assert ubatch is not None, "values are told while a ubatch is computed"
+        assert ubatch is not None, "a ubatch must be in progress"
         return ubatch
 
     def _check(self, hook: Hook) -> None:
         if hook.changes and self._runner.shares_layers:
             raise ContextError(
-                "patch: devices that share layers each have a part, or a copy, of a node; load the"
-                " model with split_mode='layer'"
+                "patch: devices that share layers each have a part or a copy of a node; load the "
+                "model with split_mode='layer'"
             )
         graphs = [Names(res) for res in self._graphs()]
         for pattern in hook.patterns:
@@ -116,11 +119,15 @@ class Hooks:
             if not found:
                 similar = ", ".join(dict.fromkeys(s for g in graphs for s in g.similar(pattern)))
                 raise ContextError(
-                    f"{pattern!r}: no node has such a name; "
-                    + (f"there are {similar}" if similar else "`llama-py-graph dump` lists them")
+                    f"unknown node {pattern!r}; "
+                    + (
+                        f"known: {similar}"
+                        if similar
+                        else ("list nodes with `llama-py-graph dump`")
+                    )
                 )
             if hook.changes and any(f.weights for f in found):
                 raise ContextError(
-                    f"{pattern!r} cannot be changed: flash attention has no such value in memory;"
-                    " make the context with flash_attn=False"
+                    f"{pattern!r} cannot be changed: flash attention does not store it; create "
+                    "the context with flash_attn=False"
                 )

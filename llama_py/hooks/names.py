@@ -102,8 +102,8 @@ def checked(pattern: str) -> str:
     """Raise ContextError for an invalid name; return a valid name."""
     if not isinstance(pattern, str) or not re.fullmatch(r"[^#]+(#-?\d+)?", pattern):
         raise ContextError(
-            f"{pattern!r} is no name of nodes; l_out-3, l_out-*, Qcur-3#0 and"
-            " blocks.3.hook_resid_post are"
+            f"{pattern!r} is not a node name or pattern; use, for example, l_out-3, l_out-*, "
+            "Qcur-3#0 or blocks.3.hook_resid_post"
         )
     return pattern
 

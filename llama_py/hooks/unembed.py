@@ -40,7 +40,9 @@ class Unembedding:
         """
         rows = np.ascontiguousarray(x, np.float32)
         if rows.ndim != 2 or not len(rows):
-            raise ContextError(f"rows of the residual stream are [n, n_embd], not {rows.shape}")
+            raise ContextError(
+                f"rows of the residual stream must have shape [n, n_embd], got {rows.shape}"
+            )
         parts = [rows[i : i + N_ROWS] for i in range(0, len(rows), N_ROWS)]
         found, planned = list[F32](), dict[int, tuple[Tail, Plan]]()
         for part in parts:
@@ -56,7 +58,7 @@ class Unembedding:
 
 def _run(tail: Tail, plan: Plan, rows: F32) -> F32:
     if rows.shape[1] != tail.end.ne[0]:
-        raise ContextError(f"rows have {rows.shape[1]} elements; the model's {tail.end.ne[0]}")
+        raise ContextError(f"rows must have {tail.end.ne[0]} elements, got {rows.shape[1]}")
     set_tensor(tail.end, rows)
     for select in tail.selecting:
         select.set_input(tail.ubatch)
@@ -87,7 +89,9 @@ def tail(res: GraphResult) -> Tail:
     names, logits = Names(res), res.t_logits
     end = resid_pre(names, names.n_layers)
     if logits is None or end is None:
-        raise ContextError("this model has no head that makes logits of its last layer's result")
+        raise ContextError(
+            "this model has no LM head that computes logits from its last layer's result"
+        )
     end.op, end.src, end.params, end.flags = "NONE", (), (), FLAG_INPUT
     end.view_src, end.view_offs, end.nb = None, 0, contiguous_strides(end.type, end.ne)
     graph = Graph()
@@ -98,5 +102,7 @@ def tail(res: GraphResult) -> Tail:
     others = [t.name for t in graph.leafs if t.buffer is None and id(t) not in known]
     if others or id(end) not in leafs or end.n_rows != logits.n_rows:
         also = f": {', '.join(others)}" if others else f": {end} for {logits}"
-        raise ContextError(f"the model's head needs more than a row of its last layer{also}")
+        raise ContextError(
+            f"the LM head of this model needs more than a row of its last layer{also}"
+        )
     return Tail(end, logits, graph, inputs, res.params.ubatch)

@@ -43,13 +43,12 @@ def write(t: Tensor, values: Any, name: str) -> None:
     """
     dtype = numpy_dtype(t)
     if dtype is None or t.buffer is None:
-        raise ContextError(f"{name}: {t} has a quantized type; its value cannot be changed")
+        raise ContextError(f"{name}: {t} has a quantized type, so its value cannot be changed")
     try:
         new: F32 = np.broadcast_to(np.asarray(values), shape_of(t)).reshape(t.ne[::-1])
     except ValueError:
         raise ContextError(
-            f"{name}: the new value has the shape {np.shape(values)}; that of the node is"
-            f" {shape_of(t)}"
+            f"{name}: new value must have shape {shape_of(t)}, got {np.shape(values)}"
         ) from None
     raw = t.buffer.read(t.offset, t.nbytes)
     strided(t, raw)[...] = _bf16(new) if t.type.name == "bf16" else new.astype(dtype)

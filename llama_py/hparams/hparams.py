@@ -303,50 +303,52 @@ class HParams(Declared):
     def _check_layers(self, keys: Keys) -> None:
         if self.n_layer_nextn >= self.n_layer_all:
             raise keys.error(
-                "nextn_predict_layers", f"it must be less than block_count = {self.n_layer_all}"
+                "nextn_predict_layers", f"must be less than block_count = {self.n_layer_all}"
             )
 
     def _check_experts(self, keys: Keys) -> None:
         used = max(self.n_expert_used)
         if used > self.n_expert or (self.n_expert > 0 and used == 0):
-            rule = f"from 1 to expert_count = {self.n_expert}" if self.n_expert else "0: no experts"
-            raise keys.error("expert_used_count", f"it must be {rule}")
+            rule = (
+                f"from 1 to expert_count = {self.n_expert}"
+                if self.n_expert
+                else "0 without experts"
+            )
+            raise keys.error("expert_used_count", f"must be {rule}")
         if self.n_expert_groups > 1:
             if self.n_expert % self.n_expert_groups:
                 raise keys.error(
-                    "expert_group_count", f"it must divide expert_count = {self.n_expert}"
+                    "expert_group_count", f"must divide expert_count = {self.n_expert}"
                 )
             if not 0 < self.n_group_used < self.n_expert_groups:
                 raise keys.error(
                     "expert_group_used_count",
-                    f"it must be from 1 to expert_group_count - 1 = {self.n_expert_groups - 1}",
+                    f"must be from 1 to expert_group_count - 1 = {self.n_expert_groups - 1}",
                 )
 
     def _check_heads(self, keys: Keys) -> None:
         if not any(self.n_head):
             if self.required_heads:
-                raise keys.error("attention.head_count", "it must be at least 1")
+                raise keys.error("attention.head_count", "must be at least 1")
             self.n_embd_head_k = self.n_embd_head_v = self.n_rot = 0
             return
         given = keys.has("attention.head_count_kv")
         for heads, heads_kv in zip(self.n_head, self.n_head_kv, strict=True):
             if heads_kv and heads % heads_kv:
                 key = "head_count_kv" if given else "head_count"
-                raise keys.error(f"attention.{key}", f"it must divide head_count = {heads}")
+                raise keys.error(f"attention.{key}", f"must divide head_count = {heads}")
         both = keys.has("attention.key_length") and keys.has("attention.value_length")
         if not both and self.n_embd % self.n_head_first:
             raise keys.error(
                 "attention.head_count",
-                f"it must divide embedding_length = {self.n_embd} when key_length or value_length "
+                f"must divide embedding_length = {self.n_embd} when key_length or value_length "
                 f"is missing",
             )
         for key, n in (("key", self.n_embd_head_k), ("value", self.n_embd_head_v)):
             if n == 0:
-                raise keys.error(f"attention.{key}_length", "it must be at least 1")
+                raise keys.error(f"attention.{key}_length", "must be at least 1")
         if self.equal_heads and self.n_embd_head_v != self.n_embd_head_k:
-            raise keys.error(
-                "attention.value_length", f"it must be key_length = {self.n_embd_head_k}"
-            )
+            raise keys.error("attention.value_length", f"must be key_length = {self.n_embd_head_k}")
 
     def _check_axes(self) -> None:
         if self.rope_type == ROPE_IMROPE:
@@ -358,23 +360,23 @@ class HParams(Declared):
     def _check_rope(self, keys: Keys) -> None:
         size = self.n_embd_head_k
         if self.n_rot % 2:
-            raise keys.error("rope.dimension_count", "it must be even")
+            raise keys.error("rope.dimension_count", "must be even")
         if self.whole_rope and self.n_rot != size:
-            raise keys.error("rope.dimension_count", f"it must be the head size {size}")
+            raise keys.error("rope.dimension_count", f"must be the head size {size}")
         if self.rope_type != ROPE_NONE and size and not 0 < self.n_rot <= size:
-            raise keys.error("rope.dimension_count", f"it must be from 2 to the head size {size}")
+            raise keys.error("rope.dimension_count", f"must be from 2 to the head size {size}")
         several = self.rope_type in (ROPE_MROPE, ROPE_IMROPE) or any(self.rope_sections)
         if several and not 0 < sum(self.rope_sections) <= size:
-            raise keys.error("rope.dimension_sections", f"their sum must be from 1 to {size}")
+            raise keys.error("rope.dimension_sections", f"sum must be from 1 to {size}")
 
 
 def _freq_scale(keys: Keys) -> float:
     key = "scaling.factor" if keys.has("rope.scaling.factor") else "scale_linear"
     factor = keys.number(f"rope.{key}", 0.0)
     if factor < 0:
-        raise keys.error(f"rope.{key}", "it must not be negative")
+        raise keys.error(f"rope.{key}", "must not be negative")
     if factor and not LOWEST_BASE <= factor <= HIGHEST_BASE:
-        raise keys.error(f"rope.{key}", f"it must be 0, or from {LOWEST_BASE} to {HIGHEST_BASE}")
+        raise keys.error(f"rope.{key}", f"must be 0, or from {LOWEST_BASE} to {HIGHEST_BASE}")
     return 1.0 / factor if factor else 1.0
 
 
@@ -406,9 +408,9 @@ class WindowedHParams(HParams):
     def _check_windowed(self, keys: Keys) -> None:
         size, size_v = self.n_embd_head_k_swa, self.n_embd_head_v_swa
         if self.equal_heads and size_v != size:
-            raise keys.error("attention.value_length_swa", f"it must be key_length_swa = {size}")
+            raise keys.error("attention.value_length_swa", f"must be key_length_swa = {size}")
         if self.n_rot_swa % 2 or not 0 < self.n_rot_swa <= size:
-            raise keys.error("rope.dimension_count_swa", f"it must be even, from 2 to {size}")
+            raise keys.error("rope.dimension_count_swa", f"must be even, from 2 to {size}")
 
     def _pattern(self, keys: Keys) -> tuple[bool, ...]:
         n, key = self.n_layer, "attention.sliding_window_pattern"

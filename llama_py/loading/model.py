@@ -266,7 +266,9 @@ class Loaded(Closing):
         try:
             ChatTemplate(source).check()
         except ModelError as e:
-            log.warning("the model's chat template cannot be used: %s", e)
+            log.warning(
+                "the model's chat template cannot be used: %s; pass another chat_template", e
+            )
 
     def tokenize(
         self, text: str | bytes, add_special: bool = True, parse_special: bool = True
@@ -308,9 +310,9 @@ class Loaded(Closing):
         if made.n_embd != self.hparams.n_embd_inp:
             made.close()
             raise ModelError(
-                f"{path}: makes rows of {made.n_embd} channels, but the model"
-                f" {self.file.path} takes {self.hparams.n_embd_inp}; give the mmproj file that was"
-                " made with the model"
+                f"{path}: image embeddings have length {made.n_embd}, but the model "
+                f"{self.file.path} needs {self.hparams.n_embd_inp}; use the mmproj file that was "
+                "made for the model"
             )
         if self.vision is not None:
             self.vision.close()
@@ -322,8 +324,8 @@ class Loaded(Closing):
         """The model's image encoder; ModelError without one."""
         if self.vision is None:
             raise ModelError(
-                "there is an image, but the model has no eyes; give the mmproj file that belongs"
-                " to it (--mmproj FILE, model.load_vision)"
+                "the prompt has an image, but no vision encoder is loaded; pass the model's "
+                "mmproj file: --mmproj FILE or model.load_vision(path)"
             )
         return self.vision
 

@@ -27,10 +27,10 @@ def _check(option: str, chosen: GGMLType, n_embd_head: int, device: Device) -> N
         return
     types = (BY_NAME[name] for name in CACHE_TYPES)
     able = [t.name for t in types if _fits(t, n_embd_head) and _writes(device, t)]
-    why = f"{device.name} cannot write it"
+    why = f"{device.name} cannot write this type"
     if not fits:
-        why = f"heads of {n_embd_head} are no whole blocks of {chosen.block_size}"
-    raise ContextError(f"{option} = {chosen}: {why}; it can be {some_of(able)}")
+        why = f"head size {n_embd_head} is not a multiple of the block size {chosen.block_size}"
+    raise ContextError(f"{option} = {chosen}: {why}; use {some_of(able)}")
 
 
 def _fits(chosen: GGMLType, n_embd_head: int) -> bool:

@@ -87,9 +87,9 @@ class CompressedMemory(NumberedStates):
         `sequential`. The last tokens, which may be rolled back, are in one ubatch."""
         if splitter.has_cpl:
             raise ContextError(
-                "a token is in several sequences, but compressed keys are of one sequence each:"
-                " such tokens must be a batch of their own that begins these sequences; decode it"
-                " for one and use seq_cp"
+                "a token belongs to several sequences, but compressed keys belong to one; decode "
+                "such tokens as a separate batch that starts these sequences, or decode them for "
+                "one sequence and use seq_cp"
             )
         tail = self.n_tail
         if self.size > 1:
@@ -105,9 +105,8 @@ class CompressedMemory(NumberedStates):
             last = int(ubatch.pos[: ubatch.n_tokens].max())
             if last >= self.n_ctx:
                 raise ContextError(
-                    f"position {last} does not fit the context: a sequence has {self.n_ctx}"
-                    " positions, for keys have places of their own; use a larger n_ctx, or a"
-                    " shorter prompt"
+                    f"position must be less than {self.n_ctx}, the positions of a sequence, got "
+                    f"{last}; use a larger n_ctx or a shorter prompt"
                 )
         return CompressedContext(self, ubatches)
 
@@ -116,8 +115,8 @@ class CompressedMemory(NumberedStates):
             pos = ubatch.pos[: ubatch.n_tokens][where]
             if steps_of_one(pos) + 1 < pos.size:
                 raise ContextError(
-                    f"positions of sequence {seq_id} must each be one more than the one before:"
-                    " this model makes keys of several; leave them out, or count them so"
+                    f"positions of sequence {seq_id} must be consecutive, because this model "
+                    "combines several into one key; omit pos, or use consecutive positions"
                 )
 
     def init_full(self, n_seqs: int | None = None) -> CompressedContext:
@@ -182,8 +181,8 @@ class CompressedMemory(NumberedStates):
         check_seqs(self.size, src, dst)
         if p0 > 0 or 0 < p1 + 1 < self.n_ctx:
             raise ContextError(
-                f"seq_cp of positions [{p0}, {p1}): compressed keys can only be copied with all of"
-                " their sequence"
+                f"seq_cp of positions [{p0}, {p1}): compressed keys can only be copied for a "
+                "whole sequence; omit p0 and p1"
             )
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
@@ -227,13 +226,13 @@ class CompressedMemory(NumberedStates):
         held = self.held[s]
         if pos >= self.n_ctx:
             raise ContextError(
-                f"the state is at position {pos}, and a sequence of this context has {self.n_ctx};"
-                " use a larger n_ctx"
+                f"the state is at position {pos}, but a sequence of this context has "
+                f"{self.n_ctx} positions; use a larger n_ctx"
             )
         if partial and held.n_keys <= pos:
             raise ContextError(
-                f"the state is without the keys of its {pos + 1} tokens, and sequence {s} has those"
-                f" of {held.n_keys}; give it the whole state"
+                f"the state has no keys of its {pos + 1} tokens, but sequence {s} has keys of "
+                f"{held.n_keys}; pass the whole state"
             )
         n_dirty = max(held.n_dirty, pos + 1)
         for one in self.kinds.values():

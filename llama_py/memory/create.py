@@ -78,8 +78,8 @@ class _Cache:
         cp, own = how.cparams, {layer.il for layer in self.layers}
         if how.type_k is not how.type_v and any(not x.n_embd_head_v for x in self.layers):
             raise ContextError(
-                f"type_k = {how.type_k} and type_v = {how.type_v} must be the same: this model's"
-                " values are part of its keys"
+                "type_k and type_v must be the same, because this model's values are part of its "
+                f"keys, got {how.type_k} and {how.type_v}"
             )
         check_types(self.layers, how.type_k, how.type_v)
         return _kind(self.kpool)(

@@ -119,7 +119,7 @@ class MemoryGroup:
                 return self._placed(ubatches)
             except ContextError as e:
                 failed = failed or e
-        raise failed or ContextError("the batch is empty")
+        raise failed or ContextError("the batch is empty; pass at least one token")
 
     @contextmanager
     def copied(self, splitter: BatchSplitter) -> Iterator[None]:
@@ -286,18 +286,20 @@ class MemoryGroup:
         tops = [min(part.seq_pos_max(seq_id), p1 - 1) for part in self.parts]
         top = max((t for t in tops if t >= p0), default=-1)
         if top >= 0 and top + delta >= END:
-            raise ContextError(f"seq_add: position {top} + {delta} is not below {END}")
+            raise ContextError(f"seq_add: position must be less than {END}, got {top} + {delta}")
         if self.recr is not None:
             self.recr.check_move(seq_id, p0, p1, delta)
         if abs(delta) > END:  # even if no position moves
-            raise ContextError(f"seq_add: {delta} is not within {END} positions")
+            raise ContextError(f"seq_add: delta must be within {END} positions, got {delta}")
 
     def check_shift(self, what: str, within: bool = False) -> None:
         """Raise ContextError if positions cannot move, or `within` a sequence cannot be removed."""
         if self.recr is not None:
             self.recr.check_shift(what, within)
         if len({kv.kv_size for kv in self.caches.values()}) > 1:
-            raise ContextError(f"{what}: positions of a model with attention windows cannot move")
+            raise ContextError(
+                f"{what}: positions of a model with attention windows cannot be moved"
+            )
         for kv in self.caches.values():
             kv.check_shift(what, within)
 

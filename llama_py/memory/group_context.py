@@ -71,6 +71,6 @@ class GroupContext(Walk):
         """Return the walk through the states, which must be of this kind."""
         if not isinstance(self._recr, kind):
             raise ContextError(
-                f"memory: this model keeps no {kind.keeps}; use the inputs of its form"
+                f"memory: this model has no {kind.keeps}; use the inputs of its variant"
             )
         return self._recr

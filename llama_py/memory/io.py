@@ -47,7 +47,7 @@ class StateReader:
     def _take(self, n: int) -> npt.NDArray[np.uint8]:
         left = self._data.size - self._at
         if n > left:
-            raise ContextError(f"the state is cut short: {n} bytes wanted, {left} left")
+            raise ContextError(f"the state is truncated: {n} bytes needed, {left} left")
         self._at += n
         return self._data[self._at - n : self._at]
 
@@ -61,17 +61,21 @@ class StateReader:
         size = None if n is None else n * np.dtype(dtype).itemsize
         raw = self.blob(size)
         if raw.size % np.dtype(dtype).itemsize:
-            raise ContextError(f"the state is broken: {raw.size} bytes are no {np.dtype(dtype)}")
+            raise ContextError(
+                f"the state is damaged: {raw.size} bytes are not an array of {np.dtype(dtype)}"
+            )
         return np.frombuffer(raw.tobytes(), dtype)
 
     def blob(self, size: int | None = None) -> npt.NDArray[np.uint8]:
         """Read the next part; `size`: required number of bytes."""
         found = self.count()
         if size is not None and found != size:
-            raise ContextError(f"the state does not fit: a part has {found} bytes, not {size}")
+            raise ContextError(
+                f"the state does not fit: a part must have {size} bytes, got {found}"
+            )
         return self._take(found)
 
     def end(self) -> None:
         """Raise ContextError if bytes remain."""
         if self._at != self._data.size:
-            raise ContextError(f"the state has {self._data.size - self._at} bytes too many")
+            raise ContextError(f"the state has {self._data.size - self._at} extra bytes at its end")

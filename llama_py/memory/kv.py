@@ -141,7 +141,9 @@ class KVCache(KVSlots):
         streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
         n = io.count()
         if n != len(streams):
-            raise ContextError(f"the state has {n} KV streams, this context {len(streams)}")
+            raise ContextError(
+                f"the state must have {len(streams)} KV streams like this context, got {n}"
+            )
         if seq_id < 0:
             self.clear()
         else:
@@ -181,8 +183,8 @@ class KVCache(KVSlots):
         idxs = self.find_cells(stream, pos.size)
         if idxs is None:
             raise ContextError(
-                f"the state has {pos.size} cells, more than are free in this context of"
-                f" {self.kv_size}; use a larger n_ctx, or clear"
+                f"the state has {pos.size} cells, more than the free cells of this context of "
+                f"{self.kv_size}; use a larger n_ctx, or clear"
             )
         idxs = np.sort(idxs)  # the order rows are written in
         for s, p1 in self._overwritten(self.cells[stream], idxs):

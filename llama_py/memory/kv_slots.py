@@ -92,7 +92,7 @@ class KVSlots(MemoryPart):
 
     def stream_of(self, seq_id: int) -> int:
         if not 0 <= seq_id < self.n_seq_max:
-            raise ContextError(f"sequence {seq_id} is not in [0, {self.n_seq_max})")
+            raise ContextError(f"seq_id must be in [0, {self.n_seq_max}), got {seq_id}")
         return seq_id if self.n_stream > 1 else 0
 
     def prepare(self, ubatches: list[UBatch]) -> list[SlotInfo]:
@@ -114,11 +114,11 @@ class KVSlots(MemoryPart):
         if place is None:
             n_tokens = sum(u.n_tokens for u in batch)
             used = max(cells.used for cells in self.cells)
-            each = " for each sequence" if self.n_stream > 1 else ""
+            each = " per sequence" if self.n_stream > 1 else ""
             raise ContextError(
-                f"a batch of {n_tokens} tokens does not fit the context: the KV cache has"
-                f" {self.kv_size} cells{each}, {used} in use by then; use a larger n_ctx, a shorter"
-                " prompt, or free cells with seq_rm or clear"
+                f"a batch of {n_tokens} tokens does not fit the context: the KV cache has "
+                f"{self.kv_size} cells{each}, {used} in use; use a larger n_ctx or a shorter "
+                "prompt, or free cells with seq_rm or clear"
             )
         return place
 
@@ -259,8 +259,8 @@ class KVSlots(MemoryPart):
             return
         if (p0 > 0 and p0 + 1 < self.kv_size) or (p1 > 0 and p1 + 1 < self.kv_size):
             raise ContextError(
-                f"seq_cp of positions [{p0}, {p1}) needs kv_unified=True; without it only whole"
-                " sequences can be copied"
+                f"seq_cp of positions [{p0}, {p1}) needs kv_unified=True; without kv_unified "
+                "copy a whole sequence"
             )
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:

@@ -19,7 +19,7 @@ def check_seqs(size: int, *seqs: int) -> None:
     """Raise ContextError for a sequence outside [0, size)."""
     for s in seqs:
         if not 0 <= s < size:
-            raise ContextError(f"sequence {s} is not in [0, {size}); use a larger n_seq_max")
+            raise ContextError(f"seq_id must be in [0, {size}), got {s}; use a larger n_seq_max")
 
 
 def span(p0: int, p1: int) -> tuple[int, int]:
@@ -106,7 +106,9 @@ class MemoryPart(ABC):
 
     def seq_take(self, src: int, dst: int, n: int) -> None:
         """Copy the rows of src's first n tokens to dst, which is empty, if they are `by_token`."""
-        raise ContextError(f"seq_take: {type(self).__name__} has no rows by token; use seq_cp")
+        raise ContextError(
+            f"seq_take: {type(self).__name__} does not store rows per token; use seq_cp"
+        )
 
     @abstractmethod
     def seq_keep(self, seq_id: int) -> None:
@@ -244,17 +246,17 @@ class StateMemory(MemoryPart):
 
     def check_shift(self, what: str, within: bool = False) -> None:
         if within:
-            raise ContextError(f"{what}: recurrent states cannot lose a part of their past")
+            raise ContextError(f"{what}: a recurrent state cannot remove part of its past")
         if not self.moves_on:
-            raise ContextError(f"{what}: positions of a model with compressed keys cannot move")
+            raise ContextError(f"{what}: positions of a model with compressed keys cannot be moved")
 
     def check_move(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Raise ContextError if the state would be at a position below 0."""
         entry = self._entry_in(seq_id, p0, p1)
         if entry is not None and entry.pos + delta < 0:
             raise ContextError(
-                f"seq_add: the state of sequence {seq_id} is at position {entry.pos}, which cannot"
-                f" become {entry.pos + delta}; use seq_rm"
+                f"seq_add: the state of sequence {seq_id} is at position {entry.pos} and cannot "
+                f"move to {entry.pos + delta}; use seq_rm"
             )
 
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
@@ -308,7 +310,7 @@ class NumberedStates(StateMemory):
             s = written if seq_id < 0 else seq_id
             check_seqs(self.size, s)
             if self._entry(s) is not None or pos >= END:
-                raise ContextError(f"the state is broken: position {pos}, sequence {written}")
+                raise ContextError(f"the state is damaged: position {pos}, sequence {written}")
             self._read(io, s, pos, partial)
 
     def _make_room(self, seq_id: int, partial: bool) -> None:

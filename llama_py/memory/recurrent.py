@@ -172,7 +172,7 @@ class RecurrentMemory(RecurrentSlots):
     def _restore(self, io: StateReader, pos: int, seqs: list[int]) -> None:
         taken = [s for s in seqs if self.cells[s].tail >= 0]
         if taken or not seqs or pos >= END:
-            raise ContextError(f"the state is broken: position {pos}, sequences {seqs} or {taken}")
+            raise ContextError(f"the state is damaged: position {pos}, sequences {seqs} or {taken}")
         i = self._next_empty(self.head)
         read_row(io, self._whole_rows(), i)
         cell = self.cells[i]

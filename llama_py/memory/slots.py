@@ -102,8 +102,9 @@ class SlotMemory(NumberedStates):
                 check_seqs(self.size, *ids)
                 if len(ids) > 1:
                     raise ContextError(
-                        f"a token is in the sequences {list(ids)}, but states in slots are of one"
-                        " sequence each; decode it for one and use seq_cp, or another form"
+                        f"a token belongs to sequences {list(ids)}, but a state in slots belongs "
+                        "to one sequence; decode it for one and use seq_cp, or use another "
+                        "variant"
                     )
         return SlotContext(self, ubatches)
 

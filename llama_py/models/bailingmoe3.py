@@ -70,9 +70,9 @@ class BailingMoe3HParams(AxesHParams, KimiHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if not self.kda_safe_gate:
-            raise keys.error("kda.safe_gate", "other gates are not known")
+            raise keys.error("kda.safe_gate", "must be true, the only supported gate")
         if self.gate_lower_bound >= 0:
-            raise keys.error("kda.gate_lower_bound", "it must be negative")
+            raise keys.error("kda.gate_lower_bound", "must be negative")
 
     def shared_size(self, keys: Keys) -> int:
         size = keys.uint("expert_shared_feed_forward_length", 0)

@@ -32,7 +32,7 @@ class ChameleonHParams(WholeHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.n_vocab < _IMAGES.stop:
-            raise keys.error("vocab_size", f"it must be at least {_IMAGES.stop}")
+            raise keys.error("vocab_size", f"must be at least {_IMAGES.stop}")
 
 
 @dataclass(slots=True)

@@ -27,10 +27,10 @@ class CogVLMHParams(WholeHParams):
 
     def load(self, keys: Keys) -> None:
         if self.n_head != self.n_head_kv:
-            raise keys.error("attention.head_count_kv", "it must be attention.head_count")
+            raise keys.error("attention.head_count_kv", "must be attention.head_count")
         if self.n_embd != self.n_embd_head_k * self.n_head[0]:
             raise keys.error(
-                "attention.key_length", f"heads must have {self.n_embd} channels together"
+                "attention.key_length", f"times head_count must be embedding_length = {self.n_embd}"
             )
 
     def rope(self, il: int) -> Rope | None:

@@ -30,9 +30,9 @@ class Cohere2MoeHParams(Cohere2HParams, LeadingDenseHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if not (keys.has(EPS) or keys.has(RMS_EPS)):
-            raise keys.error(RMS_EPS, f"it, or {keys.full(EPS)}, must be there")
+            raise keys.error(RMS_EPS, f"or {keys.full(EPS)} must be set")
         if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
         self.n_ff_exp = tuple(n or m for n, m in zip(self.n_ff_exp, self.n_ff, strict=True))
 
     def shared_size(self, keys: Keys) -> int:

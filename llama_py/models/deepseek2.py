@@ -39,7 +39,7 @@ class Deepseek2HParams(YarnLatentHParams):
         if self.rope_yarn_log_mul not in (0, 1):
             self.rope_yarn_mscale = self.rope_yarn_log_mul
         if self.attn_temp_scale and not self.attn_temp_length:
-            raise keys.error("attention.temperature_length", "it must be at least 1")
+            raise keys.error("attention.temperature_length", "must be at least 1")
 
     def default_gating(self, keys: Keys) -> int:
         layers, n_vocab = GLM_4_7_LITE

@@ -93,12 +93,12 @@ class Deepseek4HParams(RoutedHParams):
         super().load(keys)
         known = GATING_FUNCS.index("sqrt_softplus") + 1
         if self.expert_gating_func != known:
-            raise keys.error("expert_gating_func", f"it must be {known}")
+            raise keys.error("expert_gating_func", f"must be {known}")
         if any(n != 1 for n in self.n_head_kv):
-            raise keys.error("attention.head_count_kv", "it must be 1")
+            raise keys.error("attention.head_count_kv", "must be 1")
         if any(n % self.n_groups or not n for n in self.n_head):
             raise keys.error(
-                "attention.output_group_count", f"it must divide head_count = {self.n_head[0]}"
+                "attention.output_group_count", f"must divide head_count = {self.n_head[0]}"
             )
         self._check_compressed(keys)
         self.n_ff_shexp = self.n_ff_exp[0] * self.n_expert_shared
@@ -106,16 +106,19 @@ class Deepseek4HParams(RoutedHParams):
     def _check_compressed(self, keys: Keys) -> None:
         key, trunk = "attention.compress_ratios", self.n_layer_all - self.n_layer_nextn
         if any(n not in (0, CHOSEN, ALL) for n in self.compress_ratios):
-            raise keys.error(key, f"each must be 0, {CHOSEN} or {ALL}")
+            raise keys.error(key, f"items must each be 0, {CHOSEN} or {ALL}")
         if any(self.compress_ratios[trunk:]):
-            raise keys.error(key, "it must be 0 for layers that draft")
+            raise keys.error(key, "must be 0 for NextN layers")
         if self.n_layer_nextn and self.n_layer_hash > trunk:
-            raise keys.error("hash_layer_count", f"it must be at most {trunk}: others draft")
+            raise keys.error(
+                "hash_layer_count",
+                f"must be at most {trunk}, because the other layers are NextN layers",
+            )
         size = self.indexer_head_size
         if CHOSEN in self.compress_ratios and (size % ROTATED or size < self.n_rot):
             raise keys.error(
                 "attention.indexer.key_length",
-                f"it must be a multiple of {ROTATED}, and not below rope.dimension_count ="
+                f"must be a multiple of {ROTATED}, and not below rope.dimension_count ="
                 f" {self.n_rot}",
             )
 
@@ -196,8 +199,8 @@ class TableExperts(Experts):
             return probs, g.cb(selected, "ffn_moe_topk", il)
         if self.table.type is not I32:
             raise WeightsError(
-                f"tensor {self.table.name!r} is of type {self.table.type}, not i32; convert the"
-                " model again"
+                f"tensor {self.table.name!r} must be i32, got {self.table.type}; convert the "
+                "model again"
             )
         probs = g.cb(GATING[self.routing.gating](logits), "ffn_moe_probs", il)
         return probs, g.cb(get_rows(self.table, g.inp_tokens), "ffn_moe_topk", il)

@@ -76,7 +76,7 @@ class DFlashHParams(HParams):
         super().load(keys)
         self.target_layers = target_layers(keys, "the layers that it drafts from")
         if self.n_layer_nextn:
-            raise keys.error("nextn_predict_layers", "it must be 0")
+            raise keys.error("nextn_predict_layers", "must be 0")
         if self.n_streams:
             self.streams = StreamSizes(keys, self)
             self.swa_layers = (True,) * self.n_layer_all
@@ -84,7 +84,7 @@ class DFlashHParams(HParams):
             key = "attention.sliding_window_pattern"
             self.swa_layers = keys.flags(key, self.n_layer_all)
             if not any(self.swa_layers):
-                raise keys.error(key, "a layer must have the window")
+                raise keys.error(key, "must give at least one layer a window")
 
     def _check_rope(self, keys: Keys) -> None:
         plain = ROPE_NORMAL if self.n_streams else ROPE_NEOX
@@ -101,15 +101,19 @@ class DFlashHParams(HParams):
         """Raise WeightsError if the scores of pairs do not fit the model."""
         sizes = self.selector_rank, self.selector_top_k, self.n_kernel, self.n_group
         if not all(sizes):
-            raise WeightsError(f"{where}: convolutions and scores of pairs lack their sizes")
+            raise WeightsError(
+                f"{where}: sizes of convolutions and pair scores are missing; convert the model "
+                "again"
+            )
         if self.n_embd % self.n_group:
             raise WeightsError(
-                f"{where}: conv_group_size = {self.n_group} must divide {self.n_embd} channels"
+                f"{where}: conv_group_size must divide {self.n_embd} dimensions, got {self.n_group}"
             )
         k = self.selector_top_k
         if k * (k + 1) > self.n_embd or k > self.n_vocab:
             raise WeightsError(
-                f"{where}: selector_top_k = {k} needs {k * (k + 1)} channels, it has {self.n_embd}"
+                f"{where}: selector_top_k = {k} needs {k * (k + 1)} dimensions, but the model "
+                f"has {self.n_embd}"
             )
 
     @property

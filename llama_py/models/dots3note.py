@@ -31,14 +31,14 @@ class Dots3NoteHParams(ChoosingHParams, ScaledWindows):
         super().load(keys)
         if self.n_rot >= self.n_embd_head_k_mla_swa:
             raise keys.error(
-                "attention.key_length_mla_swa",
-                f"it must be above rope.dimension_count {self.n_rot}",
+                "attention.key_length_mla_swa", f"must be above rope.dimension_count {self.n_rot}"
             )
         types = _each_layer(keys, "attention.indexer.types", self.n_layer)
         for il, (swa, full) in enumerate(zip(self.swa_layers, types, strict=False)):
             if not (swa or full):
                 raise keys.error(
-                    "attention.indexer.types", f"layer {il} has no window, so it needs an indexer"
+                    "attention.indexer.types",
+                    f"must give layer {il} an indexer, because it has no window",
                 )
 
     def _pattern(self, keys: Keys) -> tuple[bool, ...]:

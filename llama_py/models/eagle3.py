@@ -45,9 +45,9 @@ class Eagle3HParams(HParams):
         super().load(keys)
         self.target_layers = target_layers(keys, f"{N_TARGETS} layers", N_TARGETS)
         if self.n_layer_all != 1:
-            raise keys.error("block_count", "it must be 1")
+            raise keys.error("block_count", "must be 1")
         if self.n_layer_nextn:
-            raise keys.error("nextn_predict_layers", "it must be 0")
+            raise keys.error("nextn_predict_layers", "must be 0")
 
     @property
     def n_embd_inp_enc(self) -> int:
@@ -71,7 +71,10 @@ class Eagle3(Architecture):
         self.output_norm = w.norm("output_norm", n_embd)
         self.ends.output = w.optional_linear("output", n_embd, self.ends.n_tokens, scaled=False)
         if self.ends.some is not None and self.ends.output is None:
-            raise WeightsError(f"{w.where}: tensor 'd2t' is for a head, and there is none")
+            raise WeightsError(
+                f"{w.where}: tensor 'd2t' needs an LM head, which the file does not have; "
+                "convert the model again"
+            )
         if (info := w.info("token_embd.weight")) is not None:
             n_rows = max(hp.n_vocab, info.ne[1])
             self.ends.token_embd = w.tensor("token_embd.weight", n_embd, n_rows)

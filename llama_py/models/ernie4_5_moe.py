@@ -26,7 +26,7 @@ class Ernie45MoeHParams(HParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.n_expert == 0 and any(map(self.is_moe, range(self.n_layer))):
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
 
     def is_moe(self, il: int) -> bool:
         """Return True if layer il has experts."""

@@ -12,7 +12,7 @@ from llama_py.models.trunks.plain import Plain
 from llama_py.weights import Weights
 
 N_LAYER_WINDOWED = 64  # layers of the model with windows; llama.cpp reads no other model's
-UNREAD = f"attention.sliding_window has no effect without {N_LAYER_WINDOWED} layers"
+UNREAD = f"attention.sliding_window is ignored in models without {N_LAYER_WINDOWED} layers"
 
 
 class Exaone4HParams(WindowedHParams):

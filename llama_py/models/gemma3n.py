@@ -28,7 +28,10 @@ class Gemma3nHParams(SharedKVHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if 1 in self.n_ff[:N_LAYER_SPARSE]:
-            raise keys.error("feed_forward_length", "one channel does not deviate from its mean")
+            raise keys.error(
+                "feed_forward_length",
+                "must not be 1, because one dimension has no deviation from its mean",
+            )
 
 
 class SparseFeedForward:

@@ -40,7 +40,7 @@ class Gemma4HParams(SharedKVHParams):
         self.n_layer_kv_from_start = self.n_layer_all - self.n_layer_kv_shared
         pattern = "attention.sliding_window_pattern"
         if not keys.is_array(pattern):
-            raise keys.error(pattern, "it must be an array")
+            raise keys.error(pattern, "must be an array")
         super().load(keys)
 
 

@@ -46,16 +46,17 @@ class Gemma4AssistantHParams(WindowedHParams):
     def load(self, keys: Keys) -> None:
         pattern = "attention.sliding_window_pattern"
         if not keys.is_array(pattern):
-            raise keys.error(pattern, "it must be an array")
+            raise keys.error(pattern, "must be an array")
         if self.n_embd_out == self.n_embd:
             raise keys.error(
-                "embedding_length_out", "it must be the channels of the model it drafts for"
+                "embedding_length_out",
+                "must differ from embedding_length, because it is the target model's size",
             )
         super().load(keys)
 
     def _check_layers(self, keys: Keys) -> None:
         if self.n_layer_nextn != self.n_layer_all:
-            raise keys.error("nextn_predict_layers", f"it must be block_count = {self.n_layer_all}")
+            raise keys.error("nextn_predict_layers", f"must be block_count = {self.n_layer_all}")
         self.n_layer_nextn = 0  # all are one graph's
 
     @property
@@ -128,9 +129,9 @@ class Gemma4Assistant(Architecture):
             assert isinstance(mine, KeysValues)
             if theirs is None or _sizes(mine) != _sizes(theirs):
                 raise ContextError(
-                    f"layer {il} attends to keys of (heads, size, window) {_sizes(mine)}, but layer"
-                    f" {found[il]} of the model that it drafts for has"
-                    f" {None if theirs is None else _sizes(theirs)}"
+                    f"layer {il} needs keys of (heads, size, window) {_sizes(mine)}, but layer "
+                    f"{found[il]} of the target model has "
+                    f"{None if theirs is None else _sizes(theirs)}"
                 )
         return found
 
@@ -139,8 +140,8 @@ class Gemma4Assistant(Architecture):
         table = g.params.borrowed.token_embd
         if table is None or table.ne[0] != self.hp.n_embd_out:
             raise ContextError(
-                f"it needs embeddings of {self.hp.n_embd_out} channels, which the model that it"
-                " drafts for does not have"
+                f"this draft model needs embeddings of length {self.hp.n_embd_out}, which the "
+                "target model does not have; use the model that it was trained with"
             )
         tokens = scale(g.rows(table, inp.tokens), self.hp.n_embd_out**0.5)
         both = concat(g.cb(tokens, "inp_embd_target"), inp.embd, 0)

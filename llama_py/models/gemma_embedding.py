@@ -25,7 +25,7 @@ class GemmaEmbeddingHParams(Gemma3HParams):
         super().load(keys)
         for key in ("dense_2_feat_in", "dense_3_feat_out"):
             if getattr(self, key) not in (0, self.n_embd):
-                raise keys.error(key, f"it must be embedding_length = {self.n_embd}")
+                raise keys.error(key, f"must be embedding_length = {self.n_embd}")
 
 
 class GemmaEmbedding(Encoder, Gemma3):

@@ -88,11 +88,11 @@ class Glm5NextHParams(BoundedKimiHParams):
         if not self.indexer_kpool_select_tail:
             raise keys.error(
                 "attention.indexer.kpool_select_tail",
-                "it must be true: the first tokens would attend to nothing",
+                "must be true, otherwise the first tokens attend to no keys",
             )
         if self.indexer_top_k % self.indexer_kpool:
             raise keys.error(
-                "attention.indexer.top_k", f"it must be a multiple of kpool = {self.indexer_kpool}"
+                "attention.indexer.top_k", f"must be a multiple of kpool = {self.indexer_kpool}"
             )
         self.indexers = tuple(self._indexers(keys))
 
@@ -101,12 +101,12 @@ class Glm5NextHParams(BoundedKimiHParams):
 
     def check_turned(self, keys: Keys) -> None:
         if self.n_rot:
-            raise keys.error("rope.dimension_count", "it must be 0: positions turn no heads")
+            raise keys.error("rope.dimension_count", "must be 0, because this model uses no RoPE")
 
     def shared_size(self, keys: Keys) -> int:
         sizes = {*self.n_ff_exp[self.n_layer_dense_lead : self.n_layer]}
         if len(sizes) > 1:
-            raise keys.error("expert_feed_forward_length", "it must be the same in all layers")
+            raise keys.error("expert_feed_forward_length", "must be the same in all layers")
         return max(sizes, default=0) * self.n_expert_shared
 
     def _indexers(self, keys: Keys) -> Iterator[int]:
@@ -120,7 +120,7 @@ class Glm5NextHParams(BoundedKimiHParams):
             if last < 0:
                 raise keys.error(
                     "attention.indexer.types",
-                    f"layer {il} must have an indexer: there is none before it that could choose",
+                    f"must give layer {il} an indexer, because no earlier layer has one",
                 )
             yield last
 

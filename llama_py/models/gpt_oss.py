@@ -33,7 +33,7 @@ class GptOssHParams(ScaledWindows):
         if self.rope_scaling_type == "yarn" and self.rope_freq_scale_train != 1:
             self.yarn_rounded = not self.differs("bounds of YaRN are rounded to whole pairs")
         if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
 
     def rope(self, il: int) -> Rope | None:
         how = super().rope(il)

@@ -41,7 +41,7 @@ class ScaledHParams(HParams):
         if self.logits_divisor:
             self.logit_scale = float(np.float32(1.0) / np.float32(self.logits_divisor))
         elif self.logits_divided:
-            raise keys.error("logit_scale", "it must not be 0")
+            raise keys.error("logit_scale", "must not be 0")
 
 
 class SwitchedHParams(ScaledHParams):
@@ -65,7 +65,9 @@ class GraniteHParams(SwitchedHParams):
         parts = {i for i in self.deepstack_mapping if i >= 0}
         self.n_deepstack = len(parts)
         if max(parts, default=0) > len(parts):
-            raise keys.error("deepstack_mapping", f"it must be at most {len(parts)}, their number")
+            raise keys.error(
+                "deepstack_mapping", f"must be at most {len(parts)}, the number of inputs"
+            )
 
 
 class Scaled(LongDecoder):

@@ -53,13 +53,15 @@ class GraniteSwitchHParams(SwitchedHParams, SwitchHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if any(token >= self.n_vocab for token in self.read_as):
-            raise keys.error(READ_AS, f"each must be below the vocabulary's size {self.n_vocab}")
+            raise keys.error(
+                READ_AS, f"items must each be less than the vocabulary size {self.n_vocab}"
+            )
         n = self.n_layer
         if n >= MAX_LAYERS:
-            raise keys.error("block_count", f"it must be less than {MAX_LAYERS}")
+            raise keys.error("block_count", f"must be less than {MAX_LAYERS}")
         for key, values in (("head_count", self.n_head), ("head_count_kv", self.n_head_kv)):
             if not all(values[:n]):
-                raise keys.error(f"attention.{key}", "it must be at least 1 in every layer")
+                raise keys.error(f"attention.{key}", "must be at least 1 in every layer")
         self.n_layer_all, self.n_layer_nextn, self.n_layer_bare = n + 1, 0, 1
         self.n_head, self.n_head_kv = (*self.n_head[:n], 1), (*self.n_head_kv[:n], 1)
         self.n_ff, self.n_expert_used = (*self.n_ff[:n], 0), (*self.n_expert_used[:n], 0)

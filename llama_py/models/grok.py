@@ -52,7 +52,9 @@ class GrokHParams(RoutedHParams):
         super().load(keys)
         self.n_ff_exp = tuple(own or n for own, n in zip(self.n_ff_exp, self.n_ff, strict=True))
         if not self.score_cap:
-            raise keys.error("attn_logit_softcapping", "products are divided by it")
+            raise keys.error(
+                "attn_logit_softcapping", "must not be 0, because products are divided by it"
+            )
 
 
 class Grok(Decoder):

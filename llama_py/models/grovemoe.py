@@ -40,7 +40,7 @@ class GroveMoeHParams(ExpertHParams):
         super().load(keys)
         self.n_ff_chexp = self.n_ff_chexp or self.n_embd_head_k
         if self.n_expert % self.n_group_experts:
-            raise keys.error("experts_per_group", f"it must divide expert_count = {self.n_expert}")
+            raise keys.error("experts_per_group", f"must divide expert_count = {self.n_expert}")
 
     def shared(self, share: Share) -> Self:
         hp = super().shared(share)

@@ -36,7 +36,7 @@ class HrmTextHParams(HParams):
     def load(self, keys: Keys) -> None:
         n = self.n_hrm_layers_per_stack * self.n_hrm_h_cycles * (self.n_hrm_l_cycles + 1)
         if self.n_layer != n:
-            raise keys.error("block_count", f"it must be {n}, layers of all turns")
+            raise keys.error("block_count", f"must be {n}, the layers of all cycles")
 
 
 class GatedChannels(Attention):

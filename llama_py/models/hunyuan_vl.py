@@ -39,12 +39,15 @@ class HunyuanHParams(AxesHParams):
         """base * alpha^(d / (d - 2)) in float32 steps."""
         f32, d = np.float32, self.n_embd_head_k
         if d <= 2:
-            raise keys.error("rope.scaling.alpha", "heads must have more than 2 channels")
+            raise keys.error("rope.scaling.alpha", "needs a head size of more than 2")
         with np.errstate(over="ignore", under="ignore"):
             grown = f32(self.rope_scaling_alpha) ** (f32(d) / f32(d - 2))
             base = float(f32(self.rope_freq_base_train) * grown)
         if not LOWEST_BASE <= base <= HIGHEST_BASE:
-            raise keys.error("rope.scaling.alpha", f"it makes the base of frequencies {base:g}")
+            raise keys.error(
+                "rope.scaling.alpha",
+                f"must give a RoPE base from {LOWEST_BASE} to {HIGHEST_BASE}, not {base:g}",
+            )
         return base
 
 

@@ -50,11 +50,10 @@ class HyV4HParams(ChoosingHParams):
     def check_indexer(self, keys: Keys) -> None:
         if self.indexer_top_k and self.indexer_head_size <= self.n_rot:
             raise keys.error(
-                "attention.indexer.key_length",
-                f"it must be above rope.dimension_count = {self.n_rot}",
+                "attention.indexer.key_length", f"must be above rope.dimension_count = {self.n_rot}"
             )
         if self.indexer_top_k and not self.indexer_n_head:
-            raise keys.error("attention.indexer.head_count", "it must be at least 1")
+            raise keys.error("attention.indexer.head_count", "must be at least 1")
 
     def indexer_of(self, il: int) -> int:
         return self.indexers[il] if il < self.n_layer else -1

@@ -60,7 +60,7 @@ class KimiK3HParams(LatentExpertHParams, BoundedKimiHParams):
         super().load(keys)
         self.of_latent(self.n_expert_latent, 0)
         if self.situ_beta <= 0:
-            raise keys.error("activation.situ_beta", "it must be positive")
+            raise keys.error("activation.situ_beta", "must be positive")
 
 
 def latent_experts(w: Weights, hp: KimiK3HParams, situ: Situ) -> LatentExperts:

@@ -49,7 +49,7 @@ class Llama4HParams(ScaledWindows):
         super().load(keys)
         self.n_ff_beside = self.n_ff_exp  # shared expert
         if self.n_expert == 0 and any(map(self.is_moe, range(self.n_layer))):
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
 
     def shared(self, share: Share) -> Self:
         hp = super().shared(share)

@@ -15,7 +15,7 @@ class MambaHParams(PureSSMHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.ssm_d_inner != 2 * self.n_embd:
-            raise keys.error("ssm.inner_size", f"it must be twice {self.n_embd}, embedding_length")
+            raise keys.error("ssm.inner_size", f"must be twice {self.n_embd}, embedding_length")
 
 
 class Mamba(Decoder):

@@ -39,9 +39,11 @@ class MiniMax01HParams(IntervalHParams, RoutedHParams):
         if not any(map(self.is_recr, range(self.n_layer))):
             return
         if self.n_layer < 2:
-            raise keys.error("block_count", "it must be at least 2: layers divide by one less")
+            raise keys.error(
+                "block_count", "must be at least 2, because decay is divided by block_count - 1"
+            )
         if len(set(self.n_head)) > 1:
-            raise keys.error("attention.head_count", "it must be the same in all layers")
+            raise keys.error("attention.head_count", "must be the same in all layers")
         self.n_embd_s = self.n_embd_head_k**2 * self.n_head[0]
 
 

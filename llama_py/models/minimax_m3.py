@@ -32,12 +32,12 @@ class MinimaxM3HParams(LeadingDenseHParams):
         if any(n != self.indexer_n_head for n in self.n_head_kv[self.n_layer_dense_lead :]):
             raise keys.error(
                 "attention.indexer.head_count",
-                f"it must be attention.head_count_kv = {self.n_head_kv[-1]}: one of each group",
+                f"must be attention.head_count_kv = {self.n_head_kv[-1]}, one head per group",
             )
         if self.indexer_head_size < self.n_rot:
             raise keys.error(
                 "attention.indexer.key_length",
-                f"it must not be below rope.dimension_count = {self.n_rot}",
+                f"must be at least rope.dimension_count = {self.n_rot}",
             )
 
     @property

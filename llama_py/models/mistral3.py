@@ -25,7 +25,7 @@ class Mistral3HParams(LlamaHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.attn_temp_scale and not self.n_ctx_orig_yarn:
-            raise keys.error("rope.scaling.original_context_length", "it must be at least 1")
+            raise keys.error("rope.scaling.original_context_length", "must be at least 1")
 
 
 class Mistral3(Llama):

@@ -34,7 +34,7 @@ class ModernBertHParams(WindowedHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.hidden_act == "relu":
-            raise keys.error("hidden_activation", "it must be gated: gelu, silu or reglu")
+            raise keys.error("hidden_activation", "must be gated: gelu, silu or reglu")
         self.act = ACTIVATIONS.get(self.hidden_act, GEGLU)
 
 

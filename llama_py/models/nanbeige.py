@@ -32,7 +32,7 @@ class NanbeigeHParams(HParams):
         self.n_layer_all *= self.n_loops
         if self.n_layer_all > MAX_LAYERS:
             most = MAX_LAYERS // self.n_layer_phys
-            raise keys.error("num_loops", f"it must be at most {most}, for so many layers")
+            raise keys.error("num_loops", f"must be at most {most} for {self.n_layer_phys} layers")
         for name in ("n_head", "n_head_kv", "n_ff", "n_expert_used"):
             setattr(self, name, getattr(self, name) * self.n_loops)
 

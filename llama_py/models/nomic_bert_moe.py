@@ -20,7 +20,7 @@ class NomicBertMoeHParams(BertHParams):
     def load(self, keys: Keys) -> None:
         self.n_ff_exp = tuple(n if self.has_experts(il) else 0 for il, n in enumerate(self.n_ff))
         if any(self.n_ff_exp) and self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
 
     def has_experts(self, il: int) -> bool:
         return self.moe_every_n_layers > 0 and il % self.moe_every_n_layers == 1

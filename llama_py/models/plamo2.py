@@ -46,9 +46,7 @@ class Plamo2HParams(MixedHParams, SSMHParams):
         super().load(keys)
         self.attention_scale = inv_sqrt(self.n_embd_head_v)
         if self.ssm_d_inner % self.ssm_dt_rank:
-            raise keys.error(
-                "ssm.time_step_rank", f"it must divide inner_size = {self.ssm_d_inner}"
-            )
+            raise keys.error("ssm.time_step_rank", f"must divide inner_size = {self.ssm_d_inner}")
 
     def shared(self, share: Share) -> Self:
         """Return the share of attention heads and of state space heads."""

@@ -30,8 +30,8 @@ class Qwen3TTS(Qwen3VL):
         hp, own = self.hp, w.has("output.weight")
         if own and hp.n_vocab < N_VOCAB_OUT:
             raise HParamsError(
-                f"the vocabulary has {hp.n_vocab} tokens; a head of its own has the last"
-                f" {N_VOCAB_OUT} of at least as many"
+                f"the vocabulary must have at least {N_VOCAB_OUT} tokens, which have a separate "
+                f"LM head, got {hp.n_vocab}; convert the model again"
             )
         self.output_norm = w.norm("output_norm", hp.n_embd)
         self.output = w.output(hp.n_embd, N_VOCAB_OUT if own else hp.n_vocab)

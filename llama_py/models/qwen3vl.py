@@ -26,7 +26,9 @@ class Qwen3VLHParams(Qwen3HParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.n_deepstack_layers > self.n_layer:
-            raise keys.error("n_deepstack_layers", f"it must be at most {self.n_layer}, the layers")
+            raise keys.error(
+                "n_deepstack_layers", f"must be at most {self.n_layer}, the number of layers"
+            )
 
     @property
     def n_embd_inp(self) -> int:

@@ -56,10 +56,10 @@ class Qwen4ExpHParams(HybridMoeHParams):
         if self.indexer_head_size < self.n_rot:
             raise keys.error(
                 "attention.indexer.key_length",
-                f"it must not be below rope.dimension_count = {self.n_rot}",
+                f"must be at least rope.dimension_count = {self.n_rot}",
             )
         if max(self.compress_ratios) > MAX_BLOCK:
-            raise keys.error("attention.compress_ratios", f"each must be at most {MAX_BLOCK}")
+            raise keys.error("attention.compress_ratios", f"items must each be at most {MAX_BLOCK}")
         self.ngram_layer = -1
         if keys.count("ple.layers"):
             self._load_ngrams(keys)
@@ -67,20 +67,20 @@ class Qwen4ExpHParams(HybridMoeHParams):
     def _load_ngrams(self, keys: Keys) -> None:
         n_gram, n_each = keys.uint("ple.ngram_size"), keys.uint("ple.heads_per_ngram")
         if not 2 <= n_gram <= MAX_NGRAM:
-            raise keys.error("ple.ngram_size", f"it must be from 2 to {MAX_NGRAM}")
+            raise keys.error("ple.ngram_size", f"must be from 2 to {MAX_NGRAM}")
         n_heads = (n_gram - 1) * n_each
         if not 0 < n_heads <= MAX_HEADS:
             most = MAX_HEADS // (n_gram - 1)
-            raise keys.error("ple.heads_per_ngram", f"it must be from 1 to {most}")
+            raise keys.error("ple.heads_per_ngram", f"must be from 1 to {most}")
         n_kernel, size = keys.uint("ple.conv_kernel"), keys.uint("embedding_length_per_layer_input")
         if not 2 <= n_kernel <= self.n_ctx_train:
             raise keys.error(
-                "ple.conv_kernel", f"it must be from 2 to context_length = {self.n_ctx_train}"
+                "ple.conv_kernel", f"must be from 2 to context_length = {self.n_ctx_train}"
             )
         if size * n_heads != self.n_embd:
             raise keys.error(
                 "embedding_length_per_layer_input",
-                f"{n_heads} of them must make embedding_length = {self.n_embd}",
+                f"times {n_heads} heads must be embedding_length = {self.n_embd}",
             )
         self._check_ngram_layer(keys)
         self.ngrams = NGramSizes(n_gram, n_kernel, self.n_embd, self.n_stream)
@@ -90,9 +90,9 @@ class Qwen4ExpHParams(HybridMoeHParams):
     def _check_ngram_layer(self, keys: Keys) -> None:
         layers = keys.uints("ple.layers", keys.count("ple.layers"))
         if len(layers) != 1 or not self.is_recr(layers[0]):
-            raise keys.error("ple.layers", "it must be one layer, and of linear attention")
+            raise keys.error("ple.layers", "must be one layer with linear attention")
         if all(map(self.is_recr, range(self.n_layer))):
-            raise keys.error("ple.layers", "one other layer at least must have attention")
+            raise keys.error("ple.layers", "needs at least one layer with softmax attention")
         self.ngram_layer = layers[0]
 
     def _load_hashes(self, keys: Keys, n_gram: int, n_each: int) -> None:
@@ -102,10 +102,10 @@ class Qwen4ExpHParams(HybridMoeHParams):
         counts = _wide(keys, "ple.head_vocab_sizes", n_heads)
         for key, least in (("ple.head_offsets", 0), ("ple.head_vocab_sizes", 1)):
             if min(_wide(keys, key, n_heads)) < least:
-                raise keys.error(key, f"each item must be at least {least}")
+                raise keys.error(key, f"items must each be at least {least}")
         self.n_ngram_rows = max(map(int.__add__, firsts, counts))
         if self.n_ngram_rows > END_OF_ROWS:
-            raise keys.error("ple.head_offsets", f"rows must end at {END_OF_ROWS}")
+            raise keys.error("ple.head_offsets", f"must not let rows exceed {END_OF_ROWS}")
         end = keys.uint("ple.eos_token_id")
         self.hashes = Hashes(
             n_gram,

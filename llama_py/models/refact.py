@@ -38,7 +38,7 @@ class Refact(Decoder):
         super().declare_ends(w)
         if self.hp.n_expert:
             log.warning(
-                "%s: its experts do not count: llama.cpp leaves them out of the graph of %s models",
+                "%s: experts are ignored, because llama.cpp omits them from the graph of %s models",
                 w.where,
                 self.arch,
             )

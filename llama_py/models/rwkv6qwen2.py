@@ -20,9 +20,7 @@ class Rwkv6Qwen2HParams(TimeMixHParams):
         super().load(keys)
         self.wkv_n_head_kv = self.n_head_kv[0] or self.wkv_n_head
         if self.wkv_n_head % self.wkv_n_head_kv:
-            raise keys.error(
-                "attention.head_count_kv", f"it must divide the {self.wkv_n_head} heads"
-            )
+            raise keys.error("attention.head_count_kv", f"must divide the {self.wkv_n_head} heads")
 
 
 class Rwkv6Qwen2(ShiftedDecoder):

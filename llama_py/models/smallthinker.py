@@ -34,7 +34,7 @@ class SmallThinkerHParams(ScaledWindows):
         self.n_swa = N_WINDOW if self.n_swa else 0
         super().load(keys)
         if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
 
     def rope(self, il: int) -> Rope | None:
         """Return RoPE by the layer's number, whether or not it has a window; models of one period

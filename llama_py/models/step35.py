@@ -80,10 +80,10 @@ class Step35HParams(FlaggedWindows):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.n_rot % 4:
-            raise keys.error("rope.dimension_count", "it must be four times a whole number")
+            raise keys.error("rope.dimension_count", "must be a multiple of four")
         self.n_rot //= 2
         if self.n_expert and not self.n_ff_shexp:
-            raise keys.error("expert_shared_feed_forward_length", "it must be at least 1")
+            raise keys.error("expert_shared_feed_forward_length", "must be at least 1")
         number = self.expert_gating_func
         self.gating = GATING_FUNCS[number - 1] if number else "sigmoid"
 

@@ -32,9 +32,7 @@ class T5HParams(BucketHParams):
 
     def load(self, keys: Keys) -> None:
         if self.dec_n_layer > self.n_layer:
-            raise keys.error(
-                "decoder_block_count", f"it must be at most block_count = {self.n_layer}"
-            )
+            raise keys.error("decoder_block_count", f"must be at most block_count = {self.n_layer}")
 
 
 class SelfAttention:

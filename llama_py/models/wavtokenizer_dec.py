@@ -46,10 +46,10 @@ class WavTokenizerHParams(HParams):
     def load(self, keys: Keys) -> None:
         n = self.n_embd_conv
         if self.n_embd_convnext != n:
-            raise keys.error("convnext.embedding_length", f"it must be that of posnet, {n}")
+            raise keys.error("convnext.embedding_length", f"must be posnet.embedding_length = {n}")
         for key, blocks in (("posnet", self.n_posnet), ("convnext", self.n_convnext)):
             if blocks > self.n_layer_all:
-                rule = f"it must be at most block_count = {self.n_layer_all}"
+                rule = f"must be at most block_count = {self.n_layer_all}"
                 raise keys.error(f"{key}.block_count", rule)
 
 

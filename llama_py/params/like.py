@@ -38,16 +38,16 @@ def warn_of_differences(
     """
     if restored:
         log.warning(
-            "%s: llama.cpp leaves %d scales out of its graph; they are factors of"
-            " the weights, so they are applied: %s",
+            "%s: %d scales, which llama.cpp omits from its graph, are applied, because they are "
+            "factors of the weights: %s",
             where,
             len(restored),
             by_pattern(restored),
         )
     if ignored:
         log.warning(
-            "%s: %d tensors are ignored, since llama.cpp leaves them out of its graph: %s; to apply"
-            " them, use --like %s",
+            "%s: %d tensors are ignored, because llama.cpp omits them from its graph: %s; to "
+            "apply them, use --like %s",
             where,
             len(ignored),
             by_pattern(ignored),
@@ -55,8 +55,8 @@ def warn_of_differences(
         )
     if computed and like == LLAMA_CPP:
         log.warning(
-            "%s: llama.cpp differs from the code of the model's authors: %s; to follow the authors,"
-            " use --like %s",
+            "%s: llama.cpp differs from the code of the model's authors: %s; to follow the "
+            "authors, use --like %s",
             where,
             "; ".join(computed),
             TRANSFORMERS,

@@ -153,7 +153,7 @@ class Params:
 
                 names = {call: _flags(kind) for call, kind in _CALLED.items()}
                 hint = hint_of(name, _flags(cls), names)
-                raise TypeError(f"there is no option {name!r}{'; ' if hint else ''}{hint}")
+                raise TypeError(f"unknown option {name!r}{'; ' if hint else ''}{hint}")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -161,4 +161,4 @@ class Params:
             value = getattr(self, f.name)
             if o.check is not None and value is not f.default and not o.check.holds(value):
                 rule = f"{o.check.text}{' or None' if f.default is None else ''}"
-                raise self.error(f"{f.name} is {value!r}; it must be {rule}{o.check.hint(value)}")
+                raise self.error(f"{f.name} must be {rule}, got {value!r}{o.check.hint(value)}")

@@ -105,5 +105,5 @@ def _are_scalars(value: Any) -> bool:
     )
 
 
-SCALARS = ValueRule("texts, numbers or bools by name", _are_scalars)
-BIASES = ValueRule("finite numbers or -inf by token id or text", _are_biases)
+SCALARS = ValueRule("strings, numbers or booleans by name", _are_scalars)
+BIASES = ValueRule("finite numbers or -inf by token id or string", _are_biases)

@@ -57,7 +57,7 @@ def known_samplers(given: str | Sequence[str]) -> str | tuple[str, ...]:
     else:
         known, every = tuple(n for n in given if n.lower() in _ALIASES), ", ".join(SAMPLERS)
     if len(known) < len(given):
-        log.warning("samplers %r: unknown ones are skipped; known: %s", given, every)
+        log.warning("samplers %r: unknown samplers are skipped; known: %s", given, every)
     return known
 
 
@@ -78,9 +78,9 @@ def _are_texts(value: Any) -> bool:
 
 
 _SEQUENCE = "".join(SAMPLERS.values())
-_NAMED = ValueRule(f"of {', '.join(SAMPLERS)}", _are_samplers, words=tuple(SAMPLERS))
-_CHARACTERS = ValueRule(f"of the characters {_SEQUENCE}", _are_characters)
-_TEXTS = ValueRule("a sequence of texts", _are_texts)
+_NAMED = ValueRule(f"a list of {', '.join(SAMPLERS)}", _are_samplers, words=tuple(SAMPLERS))
+_CHARACTERS = ValueRule(f"a string of the characters {_SEQUENCE}", _are_characters)
+_TEXTS = ValueRule("a list of strings", _are_texts)
 
 
 def _breakers(text: str) -> tuple[str, ...]:

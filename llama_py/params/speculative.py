@@ -26,7 +26,7 @@ def _are_types(value: Any) -> bool:
 
 
 _COUNT = integers(1, 1024)
-_TYPES = ValueRule(f"of {NONE}, {', '.join(DRAFTERS)}", _are_types, words=(NONE, *DRAFTERS))
+_TYPES = ValueRule(f"a list of {NONE}, {', '.join(DRAFTERS)}", _are_types, words=(NONE, *DRAFTERS))
 
 
 @dataclass(frozen=True, kw_only=True)

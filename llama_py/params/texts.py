@@ -71,7 +71,7 @@ def tensor_rules(text: str) -> dict[str, str]:
     """Parse `exps=cpu,attn=opencl0` to devices by expression."""
     rules = dict(rule.rpartition("=")[::2] for rule in words(text) if rule)
     if not all(regex and device for regex, device in rules.items()):
-        raise ValueError(f"expected REGEX=DEVICE,...; got {text!r}")
+        raise ValueError(f"expected REGEX=DEVICE,..., got {text!r}")
     return rules
 
 
@@ -79,7 +79,7 @@ def forms(text: str) -> dict[str, str]:
     """Parse `delta-net=chunked` to a variant by kind."""
     pairs = [pair.partition("=") for pair in words(text)]
     if not all(kind and form for kind, _, form in pairs):
-        raise ValueError(f"expected KIND=FORM,...; got {text!r}")
+        raise ValueError(f"expected KIND=VARIANT,..., got {text!r}")
     return {kind.replace("-", "_"): form for kind, _, form in pairs}
 
 
@@ -93,7 +93,7 @@ def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
         kind, colon, value = value.partition(":")
         if not key or not colon or kind not in _KINDS:
             wanted = "KEY=TYPE:VALUE,... with int, float, bool or str"
-            raise ValueError(f"expected {wanted}; got {text!r}")
+            raise ValueError(f"expected {wanted}, got {text!r}")
         found[key] = _KINDS[kind](value)
     return found
 
@@ -101,7 +101,7 @@ def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
 def shares(text: str) -> tuple[float, ...]:
     """Parse `3,1` to numbers."""
     parts = words(text.replace("/", ","))
-    return parsed(lambda _: tuple(map(float, parts)), text, "shares like 3,1")
+    return parsed(lambda _: tuple(map(float, parts)), text, "shares such as 3,1")
 
 
 def logit_bias(text: str) -> dict[int | str, float]:
@@ -109,7 +109,7 @@ def logit_bias(text: str) -> dict[int | str, float]:
     as ` Hello+1`, and quoted texts bias all their tokens."""
     found = _BIASED.fullmatch(text)
     if found is None or re.fullmatch(r"[+-]\d+", found[1]):
-        raise ValueError(f"expected a logit bias like 15043+1 or Hello-1, got {text!r}")
+        raise ValueError(f"expected a logit bias such as 15043+1 or Hello-1, got {text!r}")
     what, bias = found[1], float(found[2])
     if what.isdecimal():
         return {int(what): bias}

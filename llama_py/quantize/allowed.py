@@ -90,8 +90,8 @@ def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:
     instead = INSTEAD.get(type.name)
     if instead is None and type.block_size > 32:
         raise GGUFError(
-            f"{t.name}: rows of {t.ne[0]} are no multiple of {type.block_size}, as {type.name}"
-            " wants, and no type is known to take its place; give one by --tensor-type"
+            f"{t.name}: row length {t.ne[0]} is not a multiple of {type.block_size}, which "
+            f"{type.name} needs, and no replacement type is known; set one with --tensor-type"
         )
     found = BY_NAME[instead] if instead else type
     return found if t.ne[0] % found.block_size == 0 else BY_NAME["f16"]

@@ -111,8 +111,8 @@ class Mix:
         found = re.match(r"blk\.(\d+)\.", name)
         if found is None or int(found[1]) >= self.model.n_layer:
             raise GGUFError(
-                f"{name}: belongs to none of the {self.model.n_layer} layers, so no type can be"
-                " chosen; give one by --tensor-type, or use --pure"
+                f"{name} belongs to none of the {self.model.n_layer} layers, so no type can be "
+                "chosen; set one with --tensor-type, or use --pure"
             )
         return int(found[1])
 

@@ -33,7 +33,7 @@ class QuantizedModel:
         arch = file.architecture
         n_layer = _first(file.metadata.get(f"{arch}.block_count"), None)
         if n_layer is None:
-            raise GGUFError(f"{file.path}: has no {arch}.block_count; give the file of a model")
+            raise GGUFError(f"{file.path}: {arch}.block_count is missing; use the file of a model")
         n_head = _first(file.metadata.get(f"{arch}.attention.head_count"), 0)
         n_head_kv = _first(file.metadata.get(f"{arch}.attention.head_count_kv"), n_head)
         n_nextn = _first(file.metadata.get(f"{arch}.nextn_predict_layers"), 0)

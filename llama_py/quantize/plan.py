@@ -119,8 +119,8 @@ class _Choice:
         type = fitting(t, wanted) if wanted.is_quantized and wanted != t.type else wanted
         if type != t.type and t.type.is_quantized and not self.wishes.allow_requantize:
             raise GGUFError(
-                f"{name}: is {t.type} already, and would lose more as {type}; quantize the original"
-                " model, or give --allow-requantize"
+                f"{name} is already {t.type}, so quantizing it to {type} loses more precision; "
+                "quantize the original model, or use --allow-requantize"
             )
         needs = type != t.type and wants_imatrix(name, type, self.wishes.type.name)
         return TensorJob(t, name, type, part, type != wanted, needs)
@@ -196,15 +196,15 @@ def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
         found = None if imatrix is None else imatrix.weights(job.source.name)
         if job.wants_imatrix and found is None:
             raise GGUFError(
-                f"{job.name}: as {job.type} it would be worthless without knowing what matters;"
-                " give --imatrix FILE, which llama-py-imatrix makes"
+                f"{job.name}: type {job.type} needs an importance matrix; pass --imatrix FILE, "
+                "which llama-py-imatrix creates"
             )
         if found is not None and not job.copies and kind_of(job.name) != "embedding":
             wanted = job.source.ne[0] * job.source.ne[2]
             if found.size != wanted:
                 raise GGUFError(
-                    f"{job.name}: the importance matrix has {found.size} values for it, not"
-                    f" {wanted}; was it made with another model?"
+                    f"{job.name}: the importance matrix has {found.size} values for it, expected "
+                    f"{wanted}; use one of the same model"
                 )
 
 

@@ -34,7 +34,7 @@ def renamed(names: Iterable[str], pruned: Iterable[int]) -> dict[str, str]:
     missing = gone - set(layers)
     if missing:
         raise GGUFError(
-            f"there is no layer {min(missing)} to prune; there are 0 to {max(len(layers) - 1, 0)}"
+            f"unknown layer {min(missing)} to prune; known: 0 to {max(len(layers) - 1, 0)}"
         )
     number = {old: new for new, old in enumerate(n for n in layers if n not in gone)}
     found = {}
@@ -80,7 +80,7 @@ def pruned_metadata(file: GGUFFile, pruned: Collection[int]) -> dict[str, bytes]
             return {key: encode(_kind(file, key, v), v) for key, v in candidate.items()}
         problems.append(problem)
     raise GGUFError(
-        f"{file.path}: layers {sorted(pruned)} cannot be pruned: {problems[-1]}; prune others"
+        f"{file.path}: layers {sorted(pruned)} cannot be pruned: {problems[-1]}; prune other layers"
     )
 
 
@@ -162,9 +162,9 @@ def _changed(old: HParams, new: HParams, kept: Sequence[int]) -> str:
         if number.get(old.kv_of(il)) != new.kv_of(i):
             return f"layer {il} attends to keys and values of layer {old.kv_of(il)}"
     if new.n_layer != sum(il < old.n_layer for il in kept):
-        return f"{new.n_layer} layers would not draft"
+        return f"{new.n_layer} layers would not be NextN layers"
     if new.n_embd_inp != old.n_embd_inp:
-        return f"image embeddings must have {old.n_embd_inp} values, for the first layers"
+        return f"image embeddings for the first layers must have {old.n_embd_inp} values"
     for name, value in vars(old).items():
         other = vars(new).get(name)
         if name != "layers" and not _alike(value, other, number):

@@ -129,8 +129,8 @@ def check(largest: np.float32) -> None:
     """Raise ModelError unless the largest logit is finite."""
     if not isfinite(largest):
         raise ModelError(
-            f"the largest logit is {largest}, so there is nothing to sample from: a NaN or"
-            " overflow in the model, or a bias or constraint that forbids every token"
+            f"no token can be sampled: the largest logit is {largest}; check the model for NaN "
+            "or overflow, and biases or constraints that exclude every token"
         )
 
 

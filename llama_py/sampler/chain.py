@@ -89,7 +89,7 @@ class Sampler:
     def accept(self, id: int) -> None:
         """Note a token of the prompt or of the response."""
         if not 0 <= id < self.n_vocab:
-            raise ModelError(f"token {id} is outside the vocabulary, 0..{self.n_vocab - 1}")
+            raise ModelError(f"token must be in the vocabulary, 0..{self.n_vocab - 1}, got {id}")
         drawn, self._drawn = id == self._drawn, None
         for stage in self._stages():
             stage.accept(id, drawn)
@@ -137,7 +137,7 @@ class Sampler:
     def _start(self, logits: F32) -> Candidates:
         logits = np.asarray(logits, np.float32)
         if logits.shape != (self.n_vocab,):
-            raise ModelError(f"logits must have shape ({self.n_vocab},), they have {logits.shape}")
+            raise ModelError(f"logits must have shape ({self.n_vocab},), got {logits.shape}")
         c = Candidates(self._ids, logits)
         c = self._bias(c) if self._bias else c
         if self.is_random or self._chain:  # otherwise the draw checks all logits
@@ -157,10 +157,7 @@ class Sampler:
 def _some(c: Candidates, constraint: Constraint) -> Candidates:
     if c.logits.max() > -np.inf:
         return c
-    raise Ended(
-        "there is nothing to sample from: a constraint that forbids every token",
-        constraint.complete,
-    )
+    raise Ended("no token can be sampled: the constraint excludes every token", constraint.complete)
 
 
 def _constraint(s: Setup) -> Constraint | None:
@@ -181,7 +178,7 @@ def _biases(s: Setup) -> dict[int, float]:
         for id in _ids_of(what, s):
             if not 0 <= id < s.n_vocab:
                 raise ModelError(
-                    f"logit_bias: token {id} is outside the vocabulary, 0..{s.n_vocab - 1}"
+                    f"logit_bias: token must be in the vocabulary, 0..{s.n_vocab - 1}, got {id}"
                 )
             found[id] = found.get(id, 0.0) + bias
     never = set(s.given.suppressed) if s.given else set()

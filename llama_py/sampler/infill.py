@@ -65,5 +65,8 @@ def _merged(c: Candidates, p: F32, tokenizer: Tokenizer) -> tuple[F32, F32]:
 def _only(tokenizer: Tokenizer) -> Candidates:
     end = tokenizer.eos if tokenizer.eot is None else tokenizer.eot
     if end is None:
-        raise ModelError("infill: the text is to end, and the vocabulary has no EOT and no EOS")
+        raise ModelError(
+            "infill: the vocabulary has no EOT or EOS token to end the text with; use a model "
+            "that has one"
+        )
     return Candidates(np.array([end]), np.ones(1, np.float32), True)

@@ -42,7 +42,7 @@ class Setup:
         """Return the tokenizer; ModelError without one."""
         if self.given is None:
             raise ModelError(
-                f"{what} needs the vocabulary: Sampler(params, n_vocab, model.tokenizer)"
+                f"{what} needs the tokenizer; use Sampler(params, n_vocab, model.tokenizer)"
             )
         return self.given
 

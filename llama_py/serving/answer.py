@@ -191,15 +191,18 @@ class Lines:
 def _check(request: Request) -> None:
     p = request.params
     if not len(request.prompt):
-        raise ContextError("the prompt is empty: there is nothing to go on from")
+        raise ContextError("the prompt is empty; pass at least one token")
     if p.drafters or p.model_draft is not None:
         raise ContextError(
-            "spec_type and model_draft are the engine's, for all requests together; a request may"
-            " only say n_drafts"
+            "spec_type and model_draft are options of the engine; a request may set only n_drafts"
         )
     if p.seq_id or len(p.before):
-        raise ContextError("a request has no seq_id and no `before`; id_slot chooses a sequence")
+        raise ContextError(
+            "a request must not set seq_id or `before`; use id_slot to choose a sequence"
+        )
     if request.prompt_logprobs is not None and isinstance(request.prompt, Mixed):
-        raise ContextError("a prompt with images has no prompt_logprobs; leave them out")
+        raise ContextError("a prompt with images has no prompt_logprobs; omit them")
     if p.sampler is not None and request.constraint is not None:
-        raise ContextError("give a sampler that has the constraint, or a constraint without one")
+        raise ContextError(
+            "set either sampler or constraint; a sampler already includes its constraint"
+        )

@@ -164,7 +164,7 @@ class Engine(Closing):
         """
         empty = next((i for i, ids in enumerate(texts) if not len(ids)), None)
         if empty is not None:
-            raise ContextError(f"text {empty} has no tokens, so there is nothing to embed")
+            raise ContextError(f"text {empty} has no tokens to embed; omit it")
         self._check_tokens(id for ids in texts for id in ids)
         self._reading.check(texts)
         norm = (2 if normalize else -1) if isinstance(normalize, bool) else normalize
@@ -235,8 +235,8 @@ class Engine(Closing):
             if self.model.vision is None and is_mixed(tokens):
                 self._cache.spoil(id, 0)
                 raise ContextError(
-                    f"{Path(path).name}: Cannot restore media tokens without an mmproj: the model"
-                    " has no eyes for the images of this sequence"
+                    f"{Path(path).name}: Cannot restore media tokens without an mmproj: no "
+                    "vision encoder is loaded for the images of this sequence"
                 )
             return len(tokens), Path(path).stat().st_size
 
@@ -266,60 +266,62 @@ class Engine(Closing):
 
     def _check_open(self) -> None:
         if self._closing:
-            raise Closed("the engine is closed; no requests are taken any more")
+            raise Closed("the engine is closed and accepts no requests")
 
     def _check_answers(self) -> None:
         """Raise ContextError if the model cannot generate text."""
         if not self._ctx.memory.parts:
             raise ContextError(
-                f"models of architecture {self.model.arch!r} keep nothing of what they have read,"
-                " so they cannot continue a text; use embed"
+                f"architecture {self.model.arch!r} has no KV cache or state, so it cannot "
+                "generate text; use embed"
             )
 
     def _check(self, request: Request) -> None:
         n = len(self._came) + len(self._scheduler.waiting)
         if n >= self.max_queue:
-            raise Busy(f"{n} requests wait already, which is as many as may; ask again later")
+            raise Busy(f"{n} requests are waiting, the maximum of max_queue; try again later")
         if n_cells(request.prompt) > self.n_ctx:
             raise TooLong(n_cells(request.prompt), self.n_ctx)
         if self.model.has_encoder:
             self._check_encoded(request)
         mixed = isinstance(request.prompt, Mixed)
         if isinstance(request.prompt, Mixed) and request.prompt.before:
-            raise ContextError("a request has its whole prompt, not what follows of one (rest)")
+            raise ContextError("a request must contain its whole prompt, not a continuation (rest)")
         self._check_tokens(id for id in request.prompt if id >= 0 or not mixed)
         check_whole(n_whole(request.prompt), self._ctx.cparams)
         if not -1 <= request.id_slot < self.n_slots:
-            raise ContextError(f"id_slot = {request.id_slot} is not in [-1, {self.n_slots})")
+            raise ContextError(f"id_slot must be in [-1, {self.n_slots}), got {request.id_slot}")
         self._check_loras(request.loras or {})
 
     def _check_encoded(self, request: Request) -> None:
         n, most, arch = len(request.prompt), self._ctx.cparams.n_ubatch, self.model.arch
         if n > most:
             raise ContextError(
-                f"the encoder of architecture {arch!r} reads its {n} tokens together, but n_ubatch"
-                f" = {most}; use a larger n_ubatch (-ub)"
+                f"the encoder of architecture {arch!r} processes its {n} tokens in one ubatch, "
+                f"but n_ubatch = {most}; use a larger n_ubatch (-ub)"
             )
         if request.prompt_logprobs is not None:
             raise ContextError(
-                f"models of architecture {arch!r} encode their prompts, so these have no"
-                " prompt_logprobs; leave them out"
+                f"prompts of architecture {arch!r} are encoded, so they have no prompt_logprobs; "
+                "omit them"
             )
 
     def _check_tokens(self, ids: Iterable[int]) -> None:
         n_vocab = self.model.hparams.n_vocab
         bad = next((id for id in ids if not 0 <= id < n_vocab), None)
         if bad is not None:
-            raise ContextError(f"token {bad} is not in [0, {n_vocab})")
+            raise ContextError(f"token must be in [0, {n_vocab}), got {bad}")
 
     def _check_loras(self, loras: Mapping[Adapter, float]) -> None:
         for adapter in loras:
             if adapter not in self.model.adapters:
-                raise ContextError(f"{adapter} is not of this model; use its load_adapter")
+                raise ContextError(
+                    f"{adapter} belongs to another model; use this model's load_adapter"
+                )
 
     def _of_slot(self, id: int, do: Callable[[], Any]) -> Future[Any]:
         if not 0 <= id < self.n_slots:
-            raise ContextError(f"slot {id} is not in [0, {self.n_slots})")
+            raise ContextError(f"slot must be in [0, {self.n_slots}), got {id}")
         slot = self._scheduler.slots[id]
 
         def done() -> Any:
@@ -377,7 +379,7 @@ class Engine(Closing):
             self._tasks.append(task)
 
     def _end(self, why: BaseException | None) -> None:
-        error = Closed("the engine was closed before the answer was complete")
+        error = Closed("the engine was closed before the response was complete")
         error.__cause__ = why
         with self._changed:
             self._closing = True

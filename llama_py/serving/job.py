@@ -89,7 +89,7 @@ class Job:
         try:
             self._told(event)
         except Exception:
-            log.exception("request %d: the listener failed, the request is cancelled", self.id)
+            log.exception("request %d: its listener failed, so the request is canceled", self.id)
             self.cancelled = True
         if event.finish_reason is not None:
             self.done.set()

@@ -78,7 +78,7 @@ class Models(Closing, Generic[T]):
         """Add a model; ModelError if the name exists."""
         with self._changed:
             if name in self._entries:
-                raise ModelError(f"there is a model {name!r} already; give another name")
+                raise ModelError(f"model {name!r} already exists; use another name")
             self._entries[name] = Entry(name, source)
             self._all.append(self._entries[name])
 
@@ -102,11 +102,11 @@ class Models(Closing, Generic[T]):
         with self._locked():
             entry = self._entry(name)
             if self._closed:
-                raise Closed("the models are closed")
+                raise Closed("the model pool is closed")
             if self.budget is not None and entry.source.size > self.budget:
                 raise AllocError(
-                    f"model {name} takes {entry.source.size} bytes, more than the budget of"
-                    f" {self.budget} for all; use a larger budget"
+                    f"model {name} needs {entry.source.size} bytes, more than the budget of "
+                    f"{self.budget} bytes for all models; use a larger budget"
                 )
             asked = _Asked(entry, Future[Lease[T]](), monotonic())
             self._asked.append(asked)
@@ -135,8 +135,8 @@ class Models(Closing, Generic[T]):
         except Late:
             self.forget(future)
             raise Busy(
-                f"model {name} has to wait for models in use; ask again later, or use a larger"
-                " budget"
+                f"model {name} cannot be loaded while other models are in use; try again later, "
+                "or use a larger budget"
             ) from None
         except BaseException:
             self.forget(future)
@@ -160,7 +160,7 @@ class Models(Closing, Generic[T]):
         with self._changed:
             entry = self._entry(name)
             if entry.n_uses or entry.state in ("loading", "unloading"):
-                raise Busy(f"model {name} is in use; ask again later")
+                raise Busy(f"model {name} is in use; try again later")
             if entry.state == "unloaded":
                 return False
             entry.state = "unloading"
@@ -194,7 +194,7 @@ class Models(Closing, Generic[T]):
         with self._locked():
             self._closed = True
             for one in self._asked[:]:
-                self._fail(one, Closed("the models are closed"))
+                self._fail(one, Closed("the model pool is closed"))
             for entry in self._all:
                 entry.leaving = True
             self._settle()
@@ -204,7 +204,9 @@ class Models(Closing, Generic[T]):
             for entry in lost:
                 entry.state = "unloading"
         for entry in lost:
-            log.warning("model %s: in use after %g s, it leaves all the same", entry.name, timeout)
+            log.warning(
+                "model %s: still in use after %g s; it is unloaded anyway", entry.name, timeout
+            )
             self._unload(entry)
         with self._changed:
             while self._there():  # a model may be loading
@@ -226,7 +228,7 @@ class Models(Closing, Generic[T]):
 
     def _entry(self, name: str) -> Entry[T]:
         if name not in self._entries:
-            raise ModelError(f"no model is called {name!r}; there are {', '.join(self.names)}")
+            raise ModelError(f"unknown model {name!r}; known: {', '.join(self.names)}")
         return self._entries[name]
 
     def _settle(self) -> None:
@@ -327,7 +329,9 @@ class Models(Closing, Generic[T]):
         while there and not self._fits([e for e in there if not e.leaving], one.entry.size):
             e = there.pop(0)
             if not e.leaving:
-                log.info("model %s: takes no new work, others have waited for long", e.name)
+                log.info(
+                    "model %s: accepts no new requests, because others have waited too long", e.name
+                )
             e.leaving = True
 
     def _send_away(self, entry: Entry[T]) -> None:

@@ -421,7 +421,7 @@ class Scheduler:
             return
         slot, job = max(self.busy, key=lambda one: one[1].id)
         if len(self.busy) > 1:
-            log.info("request %d gives way: %s", job.id, e)
+            log.info("request %d is preempted: %s", job.id, e)
             job.ids = self.sequences.tokens(slot.id)
             self._release(slot, job)
             self.cache.put_away(slot.id)
@@ -437,7 +437,7 @@ class Scheduler:
         if len(busy) == 1:
             self._end(busy[0][0], "error", e, spoiled=True)
             return
-        log.warning("a step of %d requests failed, each goes on alone: %s", len(busy), e)
+        log.warning("a step of %d requests failed, so each is retried separately: %s", len(busy), e)
         for slot, job in busy:
             self._restart(slot, job)
 

@@ -24,7 +24,7 @@ def template_pairs(
     Raises ContextError for a template without `{}`, or lists of different lengths.
     """
     if "{}" not in template:
-        raise ContextError(f"the template {template!r} has no {{}}, where the words are to be")
+        raise ContextError(f"template must contain {{}} for the words, got {template!r}")
     words = paired(positive, negative)
     filled = [Pair(*(template.replace("{}", word) for word in pair)) for pair in words]
     return [Pair(a + end, b + end) for end in suffixes for a, b in filled]
@@ -34,7 +34,7 @@ def paired(positive: Sequence[str], negative: Sequence[str]) -> list[Pair]:
     """Pair two lists; ContextError if they are empty or differ in length."""
     if len(positive) != len(negative) or not positive:
         raise ContextError(
-            f"there are {len(positive)} positive and {len(negative)} negative prompts; give as many"
-            " of one kind as of the other"
+            f"{len(positive)} positive and {len(negative)} negative prompts; pass the same "
+            "number of both"
         )
     return [Pair(a, b) for a, b in zip(positive, negative, strict=True)]

@@ -66,11 +66,11 @@ def _ids(model: Loaded, prompt: Prompt) -> list[int]:
 
 def _check(pairs: Pairs, method: str, tokens: str) -> None:
     if not pairs:
-        raise ContextError("there are no pairs of prompts to train with")
+        raise ContextError("no pairs of prompts to train with; pass at least one")
     if method not in METHODS:
-        raise ContextError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
+        raise ContextError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
     if tokens not in ("all", "last"):
-        raise ContextError(f"tokens is {tokens!r}; it must be 'all' or 'last'")
+        raise ContextError(f"tokens must be 'all' or 'last', got {tokens!r}")
 
 
 def _encoded(model: Loaded, pair: tuple[Prompt, Prompt], pad: bool) -> tuple[list[int], list[int]]:
@@ -92,7 +92,7 @@ def _differences(
     """Return differences of each layer but the first. [n, n_embd]"""
     points = [f"blocks.{il}.hook_resid_pre" for il in range(1, ctx.model.hparams.n_layer)]
     if not points:
-        raise ContextError("a model of one layer has no place for a control vector")
+        raise ContextError("control vectors need a model of at least two layers")
     found: list[list[Rows]] = [[] for _ in points]
     with ctx.capture(*points) as values:
         for i, both in enumerate(encoded):
@@ -111,14 +111,19 @@ def _differences(
     layers = [np.concatenate(rows) for rows in found]
     for point, rows in zip(points, layers, strict=True):
         if not len(rows):
-            raise ContextError(f"the prompts of all pairs give the same at {point}")
+            raise ContextError(
+                f"the prompts of all pairs have the same activations at {point}; use prompts "
+                "that differ"
+            )
     return layers
 
 
 def _changed(a: Rows, b: Rows, tokens: str) -> Rows:
     """Return differences of the rows that differ between two prompts."""
     if a.ndim != 2:
-        raise ContextError(f"this model's residual stream is {a.shape}, not [n_tokens, n_embd]")
+        raise ContextError(
+            f"the residual stream of this model must have shape [n_tokens, n_embd], got {a.shape}"
+        )
     rows = a[-1:] - b[-1:] if tokens == "last" else a - b
     changed: Rows = rows[np.abs(rows).max(axis=1) > SAME]
     return changed

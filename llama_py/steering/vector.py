@@ -35,7 +35,9 @@ class ControlVector:
     def __post_init__(self) -> None:
         values = np.ascontiguousarray(self.directions, np.float32)
         if values.ndim != 2:
-            raise ContextError(f"directions are {values.shape}; they must be [n_layer - 1, n_embd]")
+            raise ContextError(
+                f"directions must have shape [n_layer - 1, n_embd], got {values.shape}"
+            )
         object.__setattr__(self, "directions", values)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -48,7 +50,7 @@ class ControlVector:
     def __getitem__(self, il: int) -> Directions:
         """Return the direction of layer il, from 1 on, [n_embd]."""
         if not 1 <= il <= len(self):
-            raise ContextError(f"there are directions of layers 1 to {len(self)}, none of {il}")
+            raise ContextError(f"layer must be from 1 to {len(self)}, got {il}")
         row: Directions = self.directions[il - 1]
         return row
 
@@ -71,7 +73,8 @@ class ControlVector:
         a, b = sorted((self.directions, other.directions), key=len)
         if a.shape[1] != b.shape[1]:
             raise ContextError(
-                f"control vectors of {a.shape[1]} and {b.shape[1]} elements are of different models"
+                f"control vectors of lengths {a.shape[1]} and {b.shape[1]} belong to different "
+                "models"
             )
         total = b.copy()
         total[: len(a)] += a

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 OF_A_MODEL = "use ctx.model.{name}"
-OF_A_CONTEXT = "contexts do that: ctx = model.context(), then ctx.{name}"
+OF_A_CONTEXT = "use a context: ctx = model.context(), then ctx.{name}"
 LIBRARIES = "use llama_py.load(path)"  # llama-cpp-python's, transformers' and mlx-lm's first names
 MODULE = dict(
     Llama=LIBRARIES, LLM=LIBRARIES, AutoModelForCausalLM=LIBRARIES, from_pretrained=LIBRARIES
@@ -17,10 +17,10 @@ MODEL = {
          "set_control_vector", "n_ctx", "cparams", "reuse"), OF_A_CONTEXT),
     **dict.fromkeys(("create_completion", "complete", "completion"), "use generate"),
     **dict.fromkeys(("create_chat_completion", "ask", "say"),
-                    "use chat; llama_py.Conversation(model.context()) keeps the turns"),
+                    "use chat; llama_py.Conversation(model.context()) keeps the conversation"),
     "chat_stream": "use stream_chat", "create_embedding": "use embed", "embeddings": "use embed",
     "n_vocab": "use hparams.n_vocab", "n_embd": "use hparams.n_embd",
-    "logits": "use model.context().decode(ids), which gives them",
+    "logits": "use the result of model.context().decode(ids)",
 }  # fmt: skip
 CONTEXT = {
     **dict.fromkeys(
@@ -29,7 +29,7 @@ CONTEXT = {
     **dict.fromkeys(("generate", "stream"),
                     "use llama_py.stream(ctx, prompt), or ctx.model.{name}"),
     **dict.fromkeys(("ask", "say"), "use llama_py.Conversation(ctx).{name}"),
-    "eval": "use decode", "reset": "use clear", "logits": "decode gives them",
+    "eval": "use the result of decode", "reset": "use clear", "logits": "decode gives them",
 }  # fmt: skip
 
 
@@ -46,7 +46,7 @@ class Hinting:
                 hint = ELSEWHERE.get(kind.__name__, {}).get(name)
                 if hint is not None:
                     raise AttributeError(
-                        f"a {kind.__name__} has no attribute {name!r}; {hint.format(name=name)}",
+                        f"{kind.__name__} has no attribute {name!r}; {hint.format(name=name)}",
                         name=name,
                         obj=self,
                     )

@@ -183,11 +183,11 @@ class ChatPrompt:
         constraint = self.constraint(p.max_tokens)
         if constraint is not None and p.constraints:
             given = " and ".join(p.constraints)
-            raise GrammarError(f"tools and {given} are given; an answer can meet only one of them")
+            raise GrammarError(f"tools cannot be combined with {given}; use only one of them")
         if constraint is not None and p.sampler is not None:
             raise ModelError(
-                "calls of tools have a grammar, which a sampler that is given does not know; give"
-                " temp, top_p, ... instead of it"
+                "tool calls need a grammar, which the given sampler does not have; pass temp, "
+                "top_p, ... instead of a sampler"
             )
         p, n_vocab = self.params(p), self.model.hparams.n_vocab
         sampling = p.part(SamplingParams)

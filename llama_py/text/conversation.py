@@ -152,7 +152,7 @@ class Conversation:
         before = self.messages
         asked = [i for i, m in enumerate(before) if m["role"] == "user"]
         if not asked:
-            raise ContextError("nothing was said yet that could be answered again")
+            raise ContextError("the conversation has no message to answer again; send one first")
         self.messages = before[: asked[-1]]
         try:
             ids = self._say(_said_again(before[asked[-1]], text))
@@ -274,8 +274,8 @@ class Conversation:
         n_ctx = self.ctx.cparams.n_ctx_seq
         if n_cells(ids) > n_ctx:
             raise ContextError(
-                f"the conversation has {n_cells(ids)} tokens, but the context {n_ctx}; use a larger"
-                " n_ctx, or clear it"
+                f"the conversation has {n_cells(ids)} tokens, but the context holds {n_ctx}; use "
+                "a larger n_ctx, or clear the conversation"
             )
 
 

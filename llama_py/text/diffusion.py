@@ -50,7 +50,10 @@ def diffuse(
     """
     mask = _mask_of(model)
     if not 0 < len(prompt) < length:
-        raise ContextError(f"a prompt of {len(prompt)} tokens leaves no room in {length}")
+        raise ContextError(
+            f"a prompt of {len(prompt)} tokens does not fit in {length} tokens; use a shorter "
+            "prompt"
+        )
     spans, steps = _spans(how, len(prompt), length)
     tokens = np.full(length, mask, np.int32)
     tokens[: len(prompt)] = prompt
@@ -73,7 +76,7 @@ def diffuse(
 
 def _mask_of(model: Loaded) -> int:
     if model.architecture.diffusion is None:
-        raise ContextError(f"models of architecture {model.arch!r} do not diffuse")
+        raise ContextError(f"architecture {model.arch!r} is not a diffusion model; use generate")
     mask = model.tokenizer.special_ids.get(model.architecture.diffusion.mask)
     if mask is None:
         raise ContextError("the model has no mask token (tokenizer.ggml.mask_token_id)")
@@ -84,13 +87,13 @@ def _spans(how: DiffusionParams, n_prompt: int, length: int) -> tuple[list[tuple
     """Return spans to unmask one after another, and the number of steps per span."""
     steps, block = how.steps or STEPS, how.block_length
     if how.eps and block:
-        raise ContextError("give either --diffusion-eps or --diffusion-block-length")
+        raise ContextError("set either --diffusion-eps or --diffusion-block-length")
     if not block:
         return [(0, length)], steps
     if length % block or steps % (length // block):
         raise ContextError(
-            f"blocks of {block} tokens must divide all {length}, and steps = {steps} be a multiple"
-            " of their number"
+            f"--diffusion-block-length must divide {length} tokens, and steps must be a multiple "
+            f"of the number of blocks, got {block} and {steps}"
         )
     starts = range(n_prompt, length, block)
     return [(at, min(at + block, length)) for at in starts], steps // (length // block)

@@ -37,7 +37,9 @@ def embed(
     if pooling == "auto":
         pooling = "mean" if model.hparams.pooling == "none" else model.hparams.pooling
     if pooling == "none":
-        raise ContextError("embed gives one row a text; for one a token use a context's embd")
+        raise ContextError(
+            "embed returns one row per string; for one row per token use a context's embd"
+        )
     tokens = [ids_of(model.tokenizer, text) for text in texts]
     if not tokens:
         return np.empty((0, model.hparams.n_embd), np.float32)
@@ -51,7 +53,7 @@ def reading(tokens: Sequence[Sequence[int]], n_tokens: int = N_TOKENS) -> dict[s
     """Return context options for processing these texts, about n_tokens at once."""
     if not all(tokens):
         empty = next(i for i, ids in enumerate(tokens) if not ids)
-        raise ContextError(f"text {empty} has no tokens, so there is nothing to embed")
+        raise ContextError(f"text {empty} has no tokens to embed; omit it")
     lengths = [len(ids) for ids in tokens]
     n = min(sum(lengths), max(n_tokens, *lengths))
     sizes = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), n)
@@ -94,7 +96,10 @@ def normalized(found: F32, norm: int) -> F32:
     norm   -1: keep the rows; 0: the largest becomes 32760; 1: sum; 2: length; N: p-norm
     """
     if norm < -1:
-        raise ContextError(f"normalize = {norm}: it must be -1 (not at all), 0 (to 16 bits) or p")
+        raise ContextError(
+            "normalize must be -1 (off), 0 (largest value scaled to 16 bits) or p of the p-norm, "
+            f"got {norm}"
+        )
     if norm == -1:
         return found
     size = np.linalg.norm(found, norm or np.inf, axis=1, keepdims=True)

@@ -43,7 +43,7 @@ class Greedy:
         best = int(logits.argmax())  # the first NaN, if any
         if not isfinite(logits[best]):
             raise ModelError(
-                f"the logit of token {best} is {logits[best]}: a NaN or overflow in the model"
+                f"logit of token {best} is {logits[best]}; check the model for NaN or overflow"
             )
         return best
 
@@ -141,15 +141,15 @@ def join_pieces(pieces: Iterator[Piece]) -> str:
     for piece in pieces:
         text, error = text + piece.text, piece.error
     if error:
-        raise AnswerError(f"the answer does not meet its JSON schema: {error}", text)
+        raise AnswerError(f"the response does not satisfy its JSON schema: {error}", text)
     return text
 
 
 def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
     if not ctx.memory.parts:
         raise ContextError(
-            f"models of architecture {ctx.model.arch!r} keep nothing of what they have read, so"
-            " they cannot continue a text; use embed, or decode for a forward pass"
+            f"architecture {ctx.model.arch!r} has no KV cache or state, so it cannot generate "
+            "text; use model.embed, or ctx.decode for a forward pass"
         )
     tokenizer = ctx.model.tokenizer
     text = TextStream(tokenizer, p.stop, p.special, p.preserved_tokens)
@@ -157,7 +157,9 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
     choose = Choice(p, [*p.before, *ids])
     drafts = p.drafts
     if drafts and is_mixed(p.before, ids):
-        raise ContextError("tokens cannot be drafted behind images; answer without drafters")
+        raise ContextError(
+            "draft models do not support prompts with images; generate without drafters"
+        )
     sequences = Sequences.of(ctx, drafting_of(p) if drafts else None)
     sequences.keeps_rows = bool(p.logits_processors)  # processors may write to the rows, or decode
     n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
@@ -257,7 +259,7 @@ class Choice:
 def _ended(piece: Piece, text: str, e: Ended) -> Piece:
     """Return the last piece of a response after its constraint has ended."""
     if not e.complete:
-        log.warning("the grammar allows no token here: the answer is not complete")
+        log.warning("the grammar allows no token here, so the response is incomplete")
     reason: FinishReason = "stop" if e.complete else "grammar"
     return replace(piece, text=text, token=None, finish_reason=reason)
 

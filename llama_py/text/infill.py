@@ -38,9 +38,9 @@ def infill_ids(
     missing = [text for name, text in _NEEDED.items() if name not in ids]
     if missing:
         raise TokenizerError(
-            f"this model cannot fill in: its vocabulary has no {', '.join(missing)} token; give a"
-            " model that was trained for it, or name the ids (--override-kv"
-            " tokenizer.ggml.fim_pre_token_id=int:N, fim_suf_, fim_mid_)"
+            f"this model cannot fill in the middle: its vocabulary has no {', '.join(missing)} "
+            "token; use a model that was trained for it, or set the token ids (--override-kv "
+            "tokenizer.ggml.fim_pre_token_id=int:N, fim_suf_, fim_mid_)"
         )
     head, tail = (tokenizer.tokenize(text, False, False) for text in (prefix, suffix))
     begun = tokenizer.tokenize(prompt, False)

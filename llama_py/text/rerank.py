@@ -27,7 +27,10 @@ def check_reranks(model: Loaded) -> None:
     """Raise ContextError if the model has no classifier."""
     classifier = model.architecture.classifier
     if classifier is None or (classifier.dense is None and classifier.out is None):
-        raise ContextError(f"this {model.arch} model has no classifier, so it cannot rerank")
+        raise ContextError(
+            f"models of architecture {model.arch!r} have no classifier, so they cannot rerank; "
+            "use a reranking model"
+        )
 
 
 def labels(model: Loaded) -> list[str]:

@@ -34,7 +34,7 @@ class TextStream:
     ) -> None:
         """Start a text; special: show special tokens; `preserved` tokens are always shown."""
         if isinstance(stop, str) or not all(stop):
-            raise ModelError(f"stop must be a list of strings that are not empty, it is {stop!r}")
+            raise ModelError(f"stop must be a list of non-empty strings, got {stop!r}")
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
         self._special, self._preserved = special, preserved

@@ -199,7 +199,9 @@ class Tokenizer:
 
     def _type(self, id: int) -> int:
         if not 0 <= id < self.n_vocab:
-            raise TokenizerError(f"token {id} is outside the vocabulary, 0..{self.n_vocab - 1}")
+            raise TokenizerError(
+                f"token must be in the vocabulary, 0..{self.n_vocab - 1}, got {id}"
+            )
         return self.types[id]
 
     @cached_property

@@ -104,8 +104,8 @@ class Vocab:
         """The id for text without a token; TokenizerError if it is missing."""
         if "unk" not in self.special_ids:
             raise TokenizerError(
-                f"a part of the text has no token, and {PREFIX}unknown_token_id, which would stand "
-                f"in for it, is missing"
+                f"a part of the text has no token, and its replacement {PREFIX}unknown_token_id "
+                "is missing; convert the model again"
             )
         return self.special_ids["unk"]
 
@@ -121,8 +121,8 @@ def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
     if len(ids) != len(texts):
         first = next(text for i, text in enumerate(texts) if ids[text] != i)
         raise TokenizerError(
-            f"{PREFIX}tokens: {len(texts)} tokens, but only {len(ids)} different ones; {first!r} "
-            f"appears again; convert the model again"
+            f"{PREFIX}tokens: {len(texts)} tokens, but only {len(ids)} different strings; "
+            f"{first!r} occurs again; convert the model again"
         )
     add_bos = flag(meta, "add_bos_token", defaults.add_bos) or defaults.always_bos
     add_eos = flag(meta, "add_eos_token", defaults.add_eos)
@@ -150,8 +150,9 @@ def _check_ends(vocab: Vocab) -> None:
         if name not in vocab.special_ids:
             stem = dict(_SPECIAL_KEYS)[name]
             raise TokenizerError(
-                f"every text gets a {name.upper()} token, but {PREFIX}{stem}_token_id is missing "
-                f"or out of range; set it, or set {PREFIX}add_{name}_token to false"
+                f"{PREFIX}add_{name}_token is true, so texts get a {name.upper()} token, but "
+                f"{PREFIX}{stem}_token_id is missing or out of range; set it, or set "
+                f"{PREFIX}add_{name}_token to false"
             )
 
 
@@ -167,7 +168,7 @@ def strings(meta: Mapping[str, Any], name: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         found = "missing" if value is None else f"a {type(value).__name__}"
         raise TokenizerError(
-            f"{PREFIX}{name} must be a list of strings, it is {found}; convert the model again"
+            f"{PREFIX}{name} must be a list of strings, got {found}; convert the model again"
         )
     return value
 
@@ -178,7 +179,7 @@ def flag(meta: Mapping[str, Any], name: str, default: bool) -> bool:
     if found is None:
         shown = describe(meta[PREFIX + name])
         raise TokenizerError(
-            f"{PREFIX}{name} must be true or false, it is {shown}; convert the model again"
+            f"{PREFIX}{name} must be true or false, got {shown}; convert the model again"
         )
     return found
 
@@ -198,8 +199,8 @@ def _numbers(meta: Mapping[str, Any], name: str, n: int, default: float) -> list
     array = array_of(value)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or array.size < n:
         raise TokenizerError(
-            f"{PREFIX}{name} must be {n} numbers, one a token; it is {array.dtype} {array.shape}; "
-            f"convert the model again"
+            f"{PREFIX}{name} must be {n} numbers, one per token, got {array.dtype} "
+            f"{array.shape}; convert the model again"
         )
     numbers: list[Any] = array[:n].tolist()
     return numbers
@@ -217,5 +218,7 @@ def _read_special_ids(
         if isinstance(value, int) and 0 <= value < n_vocab:
             ids[name] = value
         else:
-            log.warning("%s is %s, outside 0..%d: ignored", key, describe(value), n_vocab - 1)
+            log.warning(
+                "%s must be in 0..%d, got %s; it is ignored", key, n_vocab - 1, describe(value)
+            )
     return ids

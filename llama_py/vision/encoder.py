@@ -192,7 +192,7 @@ class ImageEncoder(Closing):
             nodes = self.graph(*self.projector.example()).gf.nodes
         except ShapeError as e:
             raise HParamsError(
-                f"{self.file.path}: its sizes do not fit together ({e}); convert the model again"
+                f"{self.file.path}: sizes do not match ({e}); convert the model again"
             ) from e
         for node in nodes:
             for src in {id(t) for t in node.src if t is not None}:
@@ -206,7 +206,7 @@ class ImageEncoder(Closing):
     def _log(self) -> None:
         hp = self.projector.hp
         log.info(
-            "vision: %s, %d layers of %d channels, rows of %d; %.2f MiB",
+            "vision: %s, %d layers of %d dimensions, embeddings of length %d; %.2f MiB",
             self.projector.name,
             hp.n_layer,
             hp.n_embd,
@@ -230,13 +230,11 @@ def _name(file: GGUFFile) -> str:
     m = file.metadata
     if m.get("clip.has_vision_encoder") is not True:
         has_audio = m.get("clip.has_audio_encoder") is True
-        what = "it is an encoder of sound" if has_audio else "it has no clip.has_vision_encoder"
+        what = "it is an audio encoder" if has_audio else "clip.has_vision_encoder is missing"
         raise ModelError(
-            f"{file.path}: is no encoder of images: {what}; give the mmproj file of a vision model"
+            f"{file.path}: not a vision encoder: {what}; use the mmproj file of a vision model"
         )
     name = m.get("clip.projector_type") or m.get("clip.vision.projector_type")
     if not isinstance(name, str):
-        raise ModelError(
-            f"{file.path}: says nothing of its projector (clip.projector_type); convert it again"
-        )
+        raise ModelError(f"{file.path}: clip.projector_type is missing; convert the model again")
     return name

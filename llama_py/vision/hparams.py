@@ -79,22 +79,27 @@ class VisionHParams(Declared):
 
     def _check(self, keys: Keys) -> None:
         if self.use_gelu and self.use_silu:
-            raise keys.error("use_silu", "use_gelu is set too; only one of them can be")
+            raise keys.error("use_silu", "must be false if use_gelu is true")
         if self.step > MAX_STEP:
-            why = f"{self.step} pixels of a side become one embedding; at most {MAX_STEP} may"
+            why = (
+                f"{self.step} pixels per side of an embedding exceed the maximum of {MAX_STEP}; "
+                "convert the model again"
+            )
             raise self.refuse("vision.patch_size", why)
         if 0 in self.image_std:
-            raise keys.error("vision.image_std", "pixels are divided by it; none may be 0")
+            raise keys.error(
+                "vision.image_std", "items must not be 0, because pixels are divided by them"
+            )
         if not self.n_layer:
             return
         if self.n_head_kv != self.n_head:
             raise keys.error(
-                "vision.attention.head_count_kv", f"it must be head_count = {self.n_head}"
+                "vision.attention.head_count_kv", f"must be head_count = {self.n_head}"
             )
         if self.n_embd_head * self.n_head != self.n_embd:
             raise keys.error(
                 "vision.attention.head_count",
-                f"it must divide embedding_length = {self.n_embd}, with heads of its quotient",
+                f"must divide embedding_length = {self.n_embd} into heads of equal size",
             )
 
     def refuse(self, key: str, why: str) -> HParamsError:

@@ -36,7 +36,7 @@ class Image:
         found = np.asarray(pixels)
         if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or not found.size:
             raise ModelError(
-                f"an image is u8 [height, width, 3], got {found.dtype} {list(found.shape)}"
+                f"an image must be u8 [height, width, 3], got {found.dtype} {list(found.shape)}"
             )
         found = np.ascontiguousarray(found)
         digest = hashlib.sha256(repr(found.shape).encode())
@@ -49,14 +49,14 @@ class Image:
         path = Path(path)
         try:
             if not path.is_file():
-                raise ModelError(f"{path}: there is no such file; give the path of an image")
+                raise ModelError(f"{path}: file not found; check the path of the image")
             if path.stat().st_size > MAX_BYTES:
                 raise ModelError(
-                    f"{path}: is larger than {MAX_BYTES >> 20} MiB; give a smaller image"
+                    f"{path}: file is larger than {MAX_BYTES >> 20} MiB; use a smaller image"
                 )
             data = path.read_bytes()
         except OSError as e:
-            raise ModelError(f"{path}: cannot be read ({e.strerror}); give another file") from None
+            raise ModelError(f"{path}: cannot be read ({e.strerror}); use another file") from None
         return cls.read(data, str(path))
 
     @classmethod
@@ -81,14 +81,15 @@ def bytes_of(url: str) -> bytes:
     head, comma, body = url.partition(",")
     if not head.startswith("data:") or not comma or not head.endswith(";base64"):
         raise ModelError(
-            f"an image's URL is data:image/...;base64,..., got {url[:40]!r}; nothing is fetched"
+            f"URL of an image must be data:image/...;base64,..., got {url[:40]!r}; download the "
+            "image and send it as data"
         )
     if len(body) > MAX_BYTES:
-        raise ModelError(f"the image is larger than {MAX_BYTES >> 20} MiB; give a smaller one")
+        raise ModelError(f"image is larger than {MAX_BYTES >> 20} MiB; use a smaller one")
     try:
         return base64.b64decode(body, validate=True)
     except ValueError as e:
-        raise ModelError(f"the image's URL is no base64 ({e})") from None
+        raise ModelError(f"URL of the image is not base64 ({e})") from None
 
 
 def _decoded(data: bytes, what: str) -> U8:

@@ -88,11 +88,13 @@ def _image(part: Mapping[str, Any], media_path: str | Path | None) -> Given:
     if isinstance(url, Image | bytes | Path):
         return url
     if not isinstance(url, str):
-        raise ModelError("an image_url is {'url': 'data:image/...;base64,...'}")
+        raise ModelError("an image_url must be {'url': 'data:image/...;base64,...'}")
     if not url.startswith("file:"):
         return bytes_of(url)
     if media_path is None:
-        raise ModelError("files are not read for messages here; give an image as a data: URL")
+        raise ModelError(
+            "file: URLs are not enabled; send the image as a data: URL, or set media_path"
+        )
     return path_of(url, media_path)
 
 
@@ -103,7 +105,7 @@ def path_of(url: str, media_path: str | Path) -> Path:
         path = (folder / unquote(urlsplit(url).path).lstrip("/")).resolve()
     except (OSError, RuntimeError, ValueError) as e:  # too long, a circle of links, a zero byte
         why = ascii(str(e)[:60])
-        raise ModelError(f"{url[:40]!a} names no file of {folder} ({why})") from None
+        raise ModelError(f"{url[:40]!a} does not name a file of {folder}: {why}") from None
     if not path.is_relative_to(folder):
-        raise ModelError(f"{url}: is not in {folder}; only files of that folder are read")
+        raise ModelError(f"{url} is outside {folder}; use a file of this folder")
     return path

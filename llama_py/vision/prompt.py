@@ -185,8 +185,8 @@ def image_prompt(
     texts = text.split(marker)
     if len(texts) - 1 != len(images):
         raise ModelError(
-            f"the text has {len(texts) - 1} places for images ({marker}), but {len(images)} images"
-            " are given"
+            f"the text has {len(texts) - 1} image markers ({marker}), but {len(images)} images "
+            "are given; use one marker per image"
         )
     chunks: list[Chunk] = []
     n_rows = 0
@@ -209,7 +209,7 @@ def image_prompt(
     if add_special and "eos" in tokenizer.vocab.last:
         _add(chunks, [tokenizer.special_ids["eos"]])
     if not chunks or isinstance(chunks[-1], Picture):
-        raise ContextError("the prompt ends with an image; some text must follow it")
+        raise ContextError("the prompt ends with an image; add text after it")
     return ImagePrompt(chunks)
 
 

@@ -44,8 +44,8 @@ def resize(image: U8, size: Size, how: str) -> U8:
     pixels."""
     if not 0 < min(size) <= max(size) <= LARGEST:
         raise ModelError(
-            f"an image would become {size[0]} x {size[1]} pixels, of which no side may have more"
-            f" than {LARGEST}; give one that is less long or less wide"
+            f"sides of the resized image must have at most {LARGEST} pixels, got {size[0]} x "
+            f"{size[1]}; use an image that is less long or less wide"
         )
     if size[0] != image.shape[1]:
         image = _columns(image.swapaxes(0, 1), size[0], how).swapaxes(0, 1)

@@ -29,8 +29,8 @@ def lock(weights: Iterable[Tensor]) -> int:
         why = _lock(start, address + size - start)
         if why:
             log.warning(
-                "mlock: %.1f of %.1f MiB are locked, the rest may be swapped out: %s; raise this"
-                " process's limit (ulimit -l)",
+                "mlock: only %.1f of %.1f MiB are locked, so the rest may be swapped out: %s; "
+                "raise this process's limit (ulimit -l)",
                 done / 2**20,
                 total / 2**20,
                 why,

@@ -35,12 +35,12 @@ class Parallel:
         if not numbers.keys() <= names or any(
             not isinstance(n, int) or n < 1 for n in numbers.values()
         ):
-            raise BackendError(f"parallel is {given!r}; it must be {FORM}")
+            raise BackendError(f"parallel must be {FORM}, got {given!r}")
         found = cls(**numbers)
         if not {found.tp, found.ep} <= {1, found.size}:
             raise BackendError(
-                f"parallel has tp={found.tp} and ep={found.ep}: a stage's devices share heads, or"
-                " experts, or both, so these must be the same where both are above 1"
+                "parallel: tp and ep must be the same if both are above 1, because a stage's "
+                f"devices share heads and experts, got tp={found.tp} and ep={found.ep}"
             )
         return found
 

@@ -53,13 +53,13 @@ def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Devic
         several = (*_gpus(), "cpu")
     found = [find_device(d) if isinstance(d, str) else d for d in several]
     if not found:
-        raise BackendError("no device was given; name at least one, such as cpu")
+        raise BackendError("the list of devices is empty; name at least one, such as cpu")
     if found[-1].kind in ("gpu", "accel"):
         found.append(find_device("cpu"))
     found = [_opened_again(d, found[:i].count(d), found.count(d)) for i, d in enumerate(found)]
     names = [d.name for d in found]
     if len(set(names)) < len(names):
-        raise BackendError(f"a device is given twice: {', '.join(names)}")
+        raise BackendError(f"devices must differ, got {', '.join(names)}")
     return tuple(found)
 
 
@@ -117,8 +117,8 @@ class Placement:
             return
         if self.parallel.pp > n_layer_all + 1:
             raise BackendError(
-                f"pp={self.parallel.pp}: the model has {n_layer_all} layers and the output, so it"
-                f" has {n_layer_all + 1} stages at most"
+                f"pp must be at most {n_layer_all + 1} stages (the model has {n_layer_all} "
+                f"layers and the output), got {self.parallel.pp}"
             )
         used = {d.name for d in self.layers(n_layer_all)}
         idle = [group[0].name for group in self.groups if group[0].name not in used]
@@ -168,9 +168,9 @@ class Placement:
         found, size = self.group, self.parallel.size
         if len(found) != self.parallel.n:
             raise BackendError(
-                f"{self.parallel.pp} stages of {size} are {self.parallel.n} devices, but there are"
-                f" {len(found)}: {', '.join(d.name for d in found)}; name as many with -dev (one"
-                " may be named several times), or change tp, pp or ep"
+                f"{self.parallel.pp} stages of {size} devices need {self.parallel.n} devices, "
+                f"got {len(found)}: {', '.join(d.name for d in found)}; name that many with "
+                "-dev (a device may be repeated), or change tp, pp or ep"
             )
         return tuple(found[i : i + size] for i in range(0, len(found), size))
 
@@ -187,8 +187,8 @@ class Placement:
                 shares = coarse(shares)
         if len(shares) != len(devices) or min(shares, default=0) < 0:
             raise BackendError(
-                f"tensor_split {list(shares)} must be {len(devices)} shares, one per device:"
-                f" {', '.join(d.name for d in devices)}"
+                f"tensor_split must have {len(devices)} shares, one per device "
+                f"({', '.join(d.name for d in devices)}), got {list(shares)}"
             )
         return [*shares]
 
@@ -221,8 +221,14 @@ class Placement:
             for node in readers:
                 reason = device.why_not(node) if node.op in _BY_TYPE else ""
                 if reason:
-                    log.info("%s stays on %s: %s: %s", t.name, self.host.name, device.name, reason)
-                    return self.host, f"{device.name} cannot run {node.op}: {reason}"
+                    log.info(
+                        "%s is placed on %s, because %s does not support it: %s",
+                        t.name,
+                        self.host.name,
+                        device.name,
+                        reason,
+                    )
+                    return self.host, f"{device.name} does not support {node.op}: {reason}"
         return device, why
 
 
@@ -272,7 +278,7 @@ def arranged(
         n = len(Placement(devices, tensor_split=tuple(shares)).group)
     if main_gpu >= n:
         names = ", ".join(d.name for d in devices[:n])
-        raise BackendError(f"main_gpu {main_gpu} must be from 0 to {n - 1}, one of: {names}")
+        raise BackendError(f"main_gpu must be from 0 to {n - 1}, one of: {names}; got {main_gpu}")
     if split_mode == "none":
         return (devices[main_gpu], *devices[n:]), ()
     if split_mode not in SHARING:
@@ -295,13 +301,13 @@ def overrides(
         device = by_name.get(name.lower())
         if device is None:
             raise BackendError(
-                f"-ot {text}={name}: expected REGEX=DEVICE with a device in use:"
-                f" {', '.join(by_name)}; {gpu_hint()}"
+                f"-ot {text}={name}: expected REGEX=DEVICE with a device in use: "
+                f"{', '.join(by_name)}; {gpu_hint()}"
             )
         try:
             found.append((re.compile(text), device))
         except re.error as e:
-            raise BackendError(f"-ot {text}={name}: no regular expression: {e}") from None
+            raise BackendError(f"-ot {text}={name}: not a regular expression: {e}") from None
     found += [(re.compile(rf"blk\.{i}{EXPERTS}"), devices[-1]) for i in range(n_cpu_moe)]
     return tuple(found)
 
@@ -320,5 +326,8 @@ def warn_of_idle_rules(rules: Mapping[str, str], weights: Iterable[Tensor]) -> N
     for text, name in rules.items():
         if not any(re.search(text, weight) for weight in names):
             log.warning(
-                "-ot %s=%s: no weight has such a name (they are like %s)", text, name, names[-1]
+                "-ot %s=%s has no effect: no weight name matches (names are like %s)",
+                text,
+                name,
+                names[-1],
             )

@@ -254,9 +254,9 @@ class Weights:
             names = [name for name in self._all.infos if name.startswith(stem)]
             if names and not any(name.startswith(f"{stem}nextn.") for name in names):
                 raise WeightsError(
-                    f"{self._all.where}: nextn_predict_layers counts {len(layers)} layers, but"
-                    f" layer {il} has no tensor {stem}nextn.*; if it is a layer of the trunk, set"
-                    " nextn_predict_layers to the number of NextN layers"
+                    f"{self._all.where}: nextn_predict_layers declares {len(layers)} layers, but "
+                    f"layer {il} has no tensor {stem}nextn.*; set nextn_predict_layers to the "
+                    "number of NextN layers"
                 )
         self.skip_layers(layers)
 
@@ -287,7 +287,7 @@ class Weights:
         d = self._all
         if not d.infos and d.invent is None:
             raise WeightsError(
-                f"{d.where}: has a vocabulary but no tensors; give the file of a whole model"
+                f"{d.where}: file has a vocabulary but no tensors; use the file of a whole model"
             )
         used = d.tensors.keys() | d.skipped | d.ignored.keys()
         unused = [name for name in d.infos if name not in used]

@@ -124,5 +124,5 @@ def test_delta_net_forms(model: str, capsys: pytest.CaptureFixture[str]) -> None
     assert bench.main(["-m", model, "-dev", "ref", "--delta-net", "fused,unknown"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""  # nothing was measured
-    says = "error: --delta-net is 'unknown'; it must be auto or one of fused, "
+    says = "error: --delta-net must be auto or one of fused, "
     assert shown.err.startswith(says)

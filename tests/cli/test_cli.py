@@ -264,7 +264,7 @@ def test_a_template_in_a_file(tmp_path: Path, prompts: list[str]) -> None:
 
 def test_wrong_templates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*QUICK, "-st", "--chat-template", "gpt"]) == 1
-    assert "no chat template 'gpt'; did you mean gpt-oss?" in capsys.readouterr().err
+    assert "unknown chat template 'gpt'; did you mean gpt-oss?" in capsys.readouterr().err
     bad = str(demo_with_template(tmp_path, "{% if %}"))
     assert cli.main([*QUICK, "-m", bad, "-p", "Hi"]) == 1
     err = capsys.readouterr().err

@@ -60,11 +60,11 @@ def test_the_file_says_how(name: str, capsys: pytest.CaptureFixture[str], tmp_pa
 def test_wrong_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     narrow = write_draft(tmp_path / "draft.gguf", "eagle3-shared", target_hidden_size=32)
     for argv, says in (
-        (["-md", str(narrow)], "drafts for a model of 32 channels, but"),
-        (["-m", str(narrow)], "can only draft for another; give it as -md"),
-        (["-md", str(narrow), "--spec-type", "draft-mtp"], r"\(eagle3\): it has none"),
-        (["--spec-type", "draft-eagle3"], r"give it as -md, not none"),
-        (["-md", str(DEMO), "--spec-type", "draft-eagle3"], r"made for it; give it as -md, not"),
+        (["-md", str(narrow)], "is a draft model for embedding length 32, but"),
+        (["-m", str(narrow)], "are draft models; pass this one as -md"),
+        (["-md", str(narrow), "--spec-type", "draft-mtp"], r"\(eagle3\): the model has none"),
+        (["--spec-type", "draft-eagle3"], r"pass it as -md, got none"),
+        (["-md", str(DEMO), "--spec-type", "draft-eagle3"], r"of its type; pass it as -md, got"),
     ):
         assert cli.main(["-dev", "ref", *PROMPT, *argv]) == 1
         errors = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]

@@ -34,7 +34,9 @@ def test_an_answer_that_no_grammar_enforces_is_checked(how: tuple[str, ...]) -> 
     schema = '{"const": "a", "not": {"maxLength": 8}}'
     done = run("llama-py-cli", *QUICK, *how, "-j", schema, "-s", "1", "-p", "Speak!")
     assert json.loads(done.stdout) == "a"
-    assert "the answer does not meet its JSON schema: $: 'a' should not be valid" in done.stderr
+    assert (
+        "the response does not satisfy its JSON schema: $: 'a' should not be valid" in done.stderr
+    )
 
 
 def test_files_and_what_is_wrong(tmp_path: Path) -> None:
@@ -46,10 +48,10 @@ def test_files_and_what_is_wrong(tmp_path: Path) -> None:
     said = refused(run("llama-py-cli", "-m", "none.gguf", "-jf", str(schema)))
     assert said == "JSON schema: Invalid type: foo"  # before the model is looked for
     said = refused(run("llama-py-cli", "--grammar", "root ::= (", "-p", "x"))
-    assert said == "grammar, line 1, column 11: expected ), where the line ends"
+    assert said == "grammar, line 1, column 11: expected ), at the end of the line"
     assert "nowhere.gbnf" in refused(run("llama-py-cli", "--grammar-file", "nowhere.gbnf"))
     said = refused(run("llama-py-cli", "--regex", "a", "-j", "{}"))
-    assert said == "-j and regex are given; an answer can meet only one of them"
+    assert said == "-j and regex cannot be combined"
 
 
 def test_the_page() -> None:

@@ -116,7 +116,7 @@ def test_an_encoder_that_is_not_known_is_not_used(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     assert vision.usable("") == ""
-    assert vision.usable(str(DEMO)) == "" and "is no encoder of images" in caplog.messages[-1]
+    assert vision.usable(str(DEMO)) == "" and "not a vision encoder" in caplog.messages[-1]
     assert vision.usable(str(tmp_path / "none.gguf")) == ""
     path = tiny.write("pixtral", tmp_path)
     assert vision.usable(str(path)) == str(path)

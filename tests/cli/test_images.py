@@ -45,7 +45,7 @@ def test_questions_about_images(seen: tuple[str, ...]) -> None:
     said = run("llama-py-cli", *how, "-p", "what?", stdin=None, input=lines)
     assert said.returncode == 0, said.stderr
     assert "30 x 40, comes before your next message" in said.stderr
-    assert "c.png: there is no such file" in said.stderr
+    assert "c.png: file not found" in said.stderr
     assert said.stderr.count("generated 8 tokens") == 1
 
 
@@ -54,9 +54,9 @@ def test_an_image_needs_eyes(seen: tuple[str, ...]) -> None:
     how = ("-m", model, "--image", f"{folder}/a.png", "-p", "x")
     assert "--image needs --mmproj FILE" in refused(run("llama-py-cli", *how))
     how = ("-m", model, "--mmproj", model, "--image", f"{folder}/a.png", "-p", "x")
-    assert "is no encoder of images" in refused(run("llama-py-cli", *how))
+    assert "not a vision encoder" in refused(run("llama-py-cli", *how))
     how = ("-m", model, "--mmproj", mmproj, "--image", f"{folder}/no.png", "-p", "x")
-    assert "no.png: there is no such file" in refused(run("llama-py-cli", *how))
+    assert "no.png: file not found" in refused(run("llama-py-cli", *how))
 
 
 def test_the_message_after_a_refused_one_has_no_image(

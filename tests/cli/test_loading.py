@@ -61,7 +61,10 @@ def test_weights_are_locked(
         assert caplog.messages == []
         monkeypatch.setattr(locked, "_lock", lambda *_: "Cannot allocate memory")
         assert locked.lock(model._weights.all) == 0
-    assert "mlock: 0.0 of 5.6 MiB are locked, the rest may be swapped out: Cannot" in caplog.text
+    assert (
+        "mlock: only 0.0 of 5.6 MiB are locked, so the rest may be swapped out: Cannot"
+        in caplog.text
+    )
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")

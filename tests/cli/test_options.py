@@ -122,7 +122,7 @@ def test_samplers_and_breakers() -> None:
         (["--samplers", "top_k;tops"], "--samplers: must be of penalties, dry, top_n_sigma,"),
         (["--sampler-seq", "kz"], "must be of the characters edskypmxtia, got kz"),
         (["--mirostat", "3"], "--mirostat: must be an integer in [0, 2], got 3"),
-        (["-l", "5"], "expected a logit bias like 15043+1"),
+        (["-l", "5"], "expected a logit bias such as 15043+1"),
     ],
 )
 def test_wrong_values_are_told(
@@ -186,7 +186,7 @@ def test_device_options() -> None:
     ("flags", "says"),
     [
         (["-ot", "exps"], "expected REGEX=DEVICE"),
-        (["-ts", "1,x"], "expected shares like 3,1"),
+        (["-ts", "1,x"], "expected shares such as 3,1"),
         (["-ngl", "many"], "'many'"),
     ],
 )

@@ -116,7 +116,7 @@ def test_python_has_it(tree: Path) -> None:
     done = run(tree, sys.executable, "-c", code)
     assert re.search(r"^n_pages +number of pages\n", done.stdout, re.M), done.stdout
     assert done.stdout.endswith(" 7\n")
-    assert "ContextError: n_pages is 0; it must be an integer in [1, 9]" in done.stderr
+    assert "ContextError: n_pages must be an integer in [1, 9], got 0" in done.stderr
 
 
 def test_the_table_has_it(tree: Path) -> None:

@@ -223,21 +223,25 @@ class TestWindows:
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("kimi-linear-moe", {"expert_gating_func": 0}, "expert_gating_func is 0; it must be from 1"),
-    ("kimi-linear-moe", {"expert_gating_func": 5}, "expert_gating_func is 5; it must be from 0"),
-    ("kimi-linear-moe", {"kda.head_dim": 0}, "kda.head_dim is 0; it must be at least 1"),
-    ("kimi-k3-moe", {"activation.situ_beta": 0.0}, "situ_beta is 0.0; it must be positive"),
-    ("deepseek2-moe", {"attention.kv_lora_rank": 0}, "kv_lora_rank is 0; it must be at least 1"),
-    ("deepseek2-moe", {"rope.dimension_count": 192}, "dimension_count is 192; it must be from 2"),
-    ("deepseek2-moe", {"expert_count": 0, "expert_used_count": 0}, "expert_count is 0; it must be"),
-    ("deepseek2-moe", {"attention.temperature_scale": 0.1}, "temperature_length is missing; it"),
-    ("gemma3-dense", {"attention.key_length_swa": 64}, "it must be key_length_swa = 64"),
-    ("gemma3-dense", {"rope.dimension_count_swa": 64}, "dimension_count_swa is 64; it must be"),
-    ("gpt-oss-moe", {"attention.sliding_window": 0}, "sliding_window is 0; it must be at least 1"),
-    ("gpt-oss-moe", {"rope.dimension_count": 16}, "dimension_count is 16; it must be the head"),
-    ("mamba-dense", {"ssm.inner_size": 64}, "inner_size is 64; it must be twice 64"),
-    ("mamba2-dense", {"ssm.group_count": 3}, "group_count is 3; it must divide"),
-    ("mamba2-dense", {"ssm.state_size": 0}, "state_size is 0; it must be at least 1"),
+    ("kimi-linear-moe", {"expert_gating_func": 0}, "expert_gating_func must be from 1.*got 0"),
+    ("kimi-linear-moe", {"expert_gating_func": 5}, "expert_gating_func must be from 0.*got 5"),
+    ("kimi-linear-moe", {"kda.head_dim": 0}, "kda.head_dim must be at least 1.*got 0"),
+    ("kimi-k3-moe", {"activation.situ_beta": 0.0}, "situ_beta must be positive.*got 0.0"),
+    ("deepseek2-moe", {"attention.kv_lora_rank": 0}, "kv_lora_rank must be at least 1.*got 0"),
+    ("deepseek2-moe", {"rope.dimension_count": 192}, "dimension_count must be from 2.*got 192"),
+    ("deepseek2-moe", {"expert_count": 0, "expert_used_count": 0}, "expert_count must be.*got 0"),
+    (
+        "deepseek2-moe",
+        {"attention.temperature_scale": 0.1},
+        "temperature_length must .*but is missing",
+    ),
+    ("gemma3-dense", {"attention.key_length_swa": 64}, "must be key_length_swa = 64"),
+    ("gemma3-dense", {"rope.dimension_count_swa": 64}, "dimension_count_swa must be.*got 64"),
+    ("gpt-oss-moe", {"attention.sliding_window": 0}, "sliding_window must be at least 1.*got 0"),
+    ("gpt-oss-moe", {"rope.dimension_count": 16}, "dimension_count must be the head.*got 16"),
+    ("mamba-dense", {"ssm.inner_size": 64}, "inner_size must be twice 64.*got 64"),
+    ("mamba2-dense", {"ssm.group_count": 3}, "group_count must divide.*got 3"),
+    ("mamba2-dense", {"ssm.state_size": 0}, "state_size must be at least 1.*got 0"),
 ]
 
 

@@ -46,12 +46,12 @@ def all_of(split: Any) -> list[UBatch]:
 
 @pytest.mark.parametrize("id", [4, 2**33, 2**62, -1, -(2**40)])
 def test_a_sequence_out_of_range_costs_nothing(id: int) -> None:
-    with pytest.raises(ContextError, match=rf"sequence {id} is not in \[0, 4\)"):
+    with pytest.raises(ContextError, match=rf"sequence must be in \[0, 4\), got {id}"):
         splitter(Batch([1], seq_ids=[(id,)]))
 
 
 def test_outputs_are_a_list() -> None:
-    with pytest.raises(ContextError, match=r"outputs must be \[2\]; got \[2, 1\]"):
+    with pytest.raises(ContextError, match=r"outputs must have shape \[2\], got \[2, 1\]"):
         splitter(Batch([1, 2], outputs=np.ones((2, 1), bool)))
 
 
@@ -230,20 +230,20 @@ def test_embeddings_come_in_place_of_tokens() -> None:
     [
         (Batch([]), "the batch is empty"),
         (Batch(), "needs tokens or embd"),
-        (Batch([1, 100]), r"tokens\[1\] = 100 is not in \[0, 100\)"),
+        (Batch([1, 100]), r"tokens\[1\] must be in \[0, 100\), got 100"),
         (Batch([-1]), r"tokens\[0\] = -1"),
         (Batch([2**70]), "tokens must be integers"),
         (Batch([1.5]), "tokens must be integers"),  # type: ignore[list-item]
-        (Batch([1], seq_ids=[[4]]), r"sequence 4 is not in \[0, 4\)"),
+        (Batch([1], seq_ids=[[4]]), r"sequence must be in \[0, 4\), got 4"),
         (Batch([1], seq_ids=[[-1]]), "sequence -1"),
         (Batch([1], seq_ids=[[]]), r"seq_ids\[0\] is empty"),
-        (Batch([1, 2], seq_ids=[[0]]), "seq_ids has 1 entries for 2 tokens"),
+        (Batch([1, 2], seq_ids=[[0]]), "seq_ids must have 2 entries, one per token, got 1"),
         (Batch([1, 2], outputs=[True]), "outputs has 1 entries"),
         (Batch([1, 2], pos=[0]), "pos has 1 entries"),
         (Batch([1, 2], pos=[0, 2]), r"positions of sequence 0 have a gap: \[0, 2\]"),
         (Batch([1, 2], pos=[1, 0]), "decrease"),
         (Batch([1], pos=[-1]), r"pos\[0\] = -1"),
-        (Batch(embd=np.zeros((2, 3), np.float32)), r"embd must be \[2, 4\]; got \[2, 3\]"),
+        (Batch(embd=np.zeros((2, 3), np.float32)), r"embd must have shape \[2, 4\], got \[2, 3\]"),
     ],
 )
 def test_refused(batch: Batch, message: str) -> None:

@@ -162,8 +162,8 @@ def test_tools_may_have_a_template_of_their_own() -> None:
 
 BAD_MESSAGES = {
     "role": ({"content": "Hi"}, "needs a role"),
-    "content": ({"role": "user", "content": 3}, "a text or a list of parts, got 3"),
-    "part": ({"role": "user", "content": ["Hi"]}, "a text or a list of parts, got"),
+    "content": ({"role": "user", "content": 3}, "a string or a list of parts, got 3"),
+    "part": ({"role": "user", "content": ["Hi"]}, "a string or a list of parts, got"),
     "call": ({"role": "assistant", "tool_calls": [{}]}, "needs a function with a name"),
 }
 

@@ -108,7 +108,8 @@ def test_calls_that_fail_are_marked(name: str, text: str) -> None:
     tags = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     form = with_tool(name, {"type": "object", "properties": {"tags": tags}})
     assert form.warnings == (
-        'tool "act": no grammar enforces /properties/tags/uniqueItems; checked afterwards',
+        'tool "act": the grammar does not enforce /properties/tags/uniqueItems;'
+        " checked after generation",
     )
     for value, error in (('["a", "b"]', ""), ('["a", "a"]', "$.tags: ['a', 'a'] has non-unique")):
         parser = form.parser()
@@ -166,7 +167,11 @@ DRAFT4 = "http://json-schema.org/draft-04/schema#"
         (INT, "{", "not JSON"),
         ({"pattern": "^(?!a)"}, '"b"', ""),
         ({"pattern": "^(?!a)"}, '"a"', "$: 'a' does not match"),
-        ({"pattern": "^(a+)+$"}, json.dumps("a" * 99 + "!"), "not checked: it takes more than 1 s"),
+        (
+            {"pattern": "^(a+)+$"},
+            json.dumps("a" * 99 + "!"),
+            "not checked: the check takes more than 1 s",
+        ),
         ({"type": "what"}, "1", "not checked: UnknownType"),
         ({"multipleOf": 0}, "1", "not checked"),
         ({"$ref": "http://127.0.0.1:1/x"}, "1", "not checked: "),
@@ -209,7 +214,9 @@ def test_problems(schema: Schema, value: str, said: str, monkeypatch: pytest.Mon
 def test_without_jsonschema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llama_py.grammar.judge.find_spec", lambda name: None)
     form = with_tool(HERMES, {"type": "object", "not": {}})
-    assert form.warnings[0].endswith("enforces /not; not checked: jsonschema is missing")
+    assert form.warnings[0].endswith(
+        "does not enforce /not; not checked, because jsonschema is not installed"
+    )
     assert not form.parse(call("act", "{}")).tool_calls[0].error
 
 

@@ -191,12 +191,12 @@ def test_a_message_goes_into_the_next_prompt() -> None:
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        ({"tool_choice": "sometimes"}, "tool_choice is one of"),
+        ({"tool_choice": "sometimes"}, "tool_choice must be one of"),
         ({"tool_choice": {"function": {"name": "other"}}}, "no tool 'other'"),
-        ({"tools": None, "tool_choice": "required"}, "no tools are given"),
-        ({"tools": [{"type": "web"}]}, "tools are functions"),
-        ({"reasoning_format": "loud"}, "reasoning_format is one of"),
-        ({"continue_final_message": "no"}, "continue_final_message is"),
+        ({"tools": None, "tool_choice": "required"}, "tools is empty"),
+        ({"tools": [{"type": "web"}]}, "a tool must be a function"),
+        ({"reasoning_format": "loud"}, "reasoning_format must be one of"),
+        ({"continue_final_message": "no"}, "continue_final_message must be"),
     ],
 )
 def test_what_is_wrong_is_refused(options: dict[str, Any], rule: str) -> None:
@@ -252,7 +252,7 @@ def test_response_formats_are_schemas(given: Any, schema: Any) -> None:
 
 
 def test_other_response_formats_are_refused() -> None:
-    with pytest.raises(ModelError, match="response_format: its type is text"):
+    with pytest.raises(ModelError, match="response_format: type must be text"):
         schema_of({"type": "sound"})
 
 

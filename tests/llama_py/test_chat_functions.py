@@ -84,12 +84,12 @@ def waits(seconds: complex) -> None: ...
 @pytest.mark.parametrize(
     ("function", "rule"),
     [
-        (several, "has no name; give each"),
-        (waits, "is no type of JSON"),
-        (of_bytes, "is no type of JSON"),
-        (of_no_type, "is no type of JSON"),
-        (lambda: 0, "needs a name that can be called"),
-        (max, "its parameters are not known"),
+        (several, "has no name; name each"),
+        (waits, "has no JSON type"),
+        (of_bytes, "has no JSON type"),
+        (of_no_type, "has no JSON type"),
+        (lambda: 0, "must have a name that is an identifier"),
+        (max, "its signature cannot be read"),
     ],
 )
 def test_what_is_no_tool_is_refused(function: Any, rule: str) -> None:
@@ -107,18 +107,18 @@ def test_results_are_messages() -> None:
     }
     with pytest.raises(ModelError, match="no function 'other' among order"):
         result_of(ToolCall("other", "{}"), [order])
-    with pytest.raises(ModelError, match="the answer was cut"):
+    with pytest.raises(ModelError, match="the response was cut"):
         result_of(ToolCall("order", '{"what'), [order])
 
 
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        ("[1]", "no object of JSON"),
-        ("[" * 10**5, "are no JSON"),
-        ("{}", "does not take {}: missing"),
+        ("[1]", "must be a JSON object"),
+        ("[" * 10**5, "are not JSON"),
+        ("{}", "does not accept {}: missing"),
         ('{"what": "tea", "size": "huge"}', "is not a valid Size"),
-        ('{"whom": 1}', "does not take"),
+        ('{"whom": 1}', "does not accept"),
     ],
 )
 def test_arguments_that_a_function_does_not_take(arguments: str, rule: str) -> None:

@@ -127,7 +127,7 @@ def test_parts_of_text_are_as_the_text(name: str) -> None:
 
 def test_parts_that_are_no_text_are_refused() -> None:
     message = {"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}
-    with pytest.raises(ModelError, match="part 'input_audio': the chat template takes text"):
+    with pytest.raises(ModelError, match="part 'input_audio'; the chat template takes text"):
         ChatTemplate("{{ messages[0].content }}").render([message])
 
 

@@ -67,7 +67,7 @@ def test_a_call_is_an_answer(model: Model) -> None:
 
 
 def test_a_sampler_that_does_not_know_the_tools_is_refused(model: Model) -> None:
-    with pytest.raises(ModelError, match="have a grammar, which a sampler"):
+    with pytest.raises(ModelError, match="need a grammar, which the given sampler"):
         model.chat("And?", tools=TOOLS, sampler=GreedyDraw(), tool_choice="required")
 
 
@@ -99,7 +99,7 @@ def test_an_answer_without_calls(model: Model) -> None:
 def test_what_cannot_be_is_refused(model: Model) -> None:
     with pytest.raises(GrammarError, match="tools and regex are given"):
         model.chat("And?", tools=TOOLS, regex="a")
-    with pytest.raises(ModelError, match="tool_choice is one of"):
+    with pytest.raises(ModelError, match="tool_choice must be one of"):
         model.chat("And?", tools=TOOLS, tool_choice="perhaps")
 
 

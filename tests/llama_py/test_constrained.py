@@ -157,7 +157,7 @@ def test_a_vocabulary_that_cannot_go_on(model: llama_py.Model) -> None:
             "tokenizer.ggml.token_type": [1, 1, TokenType.CONTROL],
         }
     )
-    with pytest.raises(GrammarError, match="regex: no token of the vocabulary can begin"):
+    with pytest.raises(GrammarError, match="regex: no token of the vocabulary can start"):
         made(few, regex="x")
     sampler = made(few, regex="abx|b")
     logits = np.array([5, 0, 0], np.float32)
@@ -183,7 +183,7 @@ def test_an_answer_that_cannot_go_on_ends(
     assert len("".join(piece.text for piece in pieces)) == 2
     assert pieces[-1].token is None and pieces[-1].finish_reason == "grammar"
     assert [r.getMessage() for r in caplog.records] == [
-        "the grammar allows no token here: the answer is not complete"
+        "the grammar allows no token here, so the response is incomplete"
     ]
 
 
@@ -383,18 +383,18 @@ def test_chat_with_thoughts(tmp_path: Path) -> None:
     ("params", "said"),
     [
         ({"regex": "a(b"}, r"regular expression, column 2: unclosed group, at '\(b'"),
-        ({"regex": "x\\"}, "column 2: nothing follows the backslash"),
+        ({"regex": "x\\"}, "column 2: incomplete escape"),
         ({"regex": "a\ud800"}, r"column 2: no character, at '\\ud800'"),
         ({"lark": "start: /[\x1b[2J/"}, r"unclosed character class in \[\\x1b\[2J"),
         ({"regex": "(?=x)"}, "look-around, .* is not supported"),
         ({"lark": "start: foo"}, 'Lark grammar, line 1, column 8: unknown name: "foo"'),
         ({"grammar": "%llguidance {}\nstart: foo"}, "Lark grammar, line 2, column 8"),
         ({"json_schema": "{"}, "JSON schema, line 1, column 2: expecting property name"),
-        ({"json_schema": '{"a": NaN}'}, "JSON schema: NaN is no number of JSON"),
-        ({"json_schema": "[]"}, r'it must be an object, as \{"type": "string"\}'),
-        ({"json_schema": False}, "it must be an object"),
-        ({"json_schema": {"a": {1}}}, "json_schema is no JSON"),
-        ({"json_schema": {"title": "\ud800"}}, "half a character"),
+        ({"json_schema": '{"a": NaN}'}, "JSON schema: NaN is not a JSON number"),
+        ({"json_schema": "[]"}, r'must be an object, such as \{"type": "string"\}'),
+        ({"json_schema": False}, "must be an object"),
+        ({"json_schema": {"a": {1}}}, "json_schema is not JSON"),
+        ({"json_schema": {"title": "\ud800"}}, "half a surrogate pair"),
         (
             {"json_schema": {"type": "object", "properties": {"a": {"type": "strin"}}}},
             r"JSON schema: Invalid type: strin \(at /properties/a\)",
@@ -402,9 +402,9 @@ def test_chat_with_thoughts(tmp_path: Path) -> None:
         ({"json_schema": {"$ref": "#/x"}}, "Pointer '/x' does not exist"),
         ({"json_schema": {"$ref": "http://x/y"}}, "does not fetch resources"),
         ({"json_schema": {"type": "integer", "minimum": 3, "maximum": 1}}, "greater than maximum"),
-        ({"json_schema": "[" * 99999}, "more than 100 brackets in one another"),
+        ({"json_schema": "[" * 99999}, "brackets must be nested at most 100 levels"),
         ({"json_schema": '{"items":' * 120 + "{}" + "}" * 120}, "more than 100 brackets"),
-        ({"regex": "a", "lark": "b"}, "regex and lark are given; an answer can meet only one"),
+        ({"regex": "a", "lark": "b"}, "regex and lark cannot be combined"),
         ({"regex": "(" * 9999}, "regular expression"),
         ({"lark": f"start: {'(' * 9999}"}, "too deeply nested"),
     ],

@@ -35,11 +35,14 @@ def test_directions_of_files_are_added_up(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path) -> None:
     for number, (tensors, message) in enumerate(
         (
-            ({"direction__0": [1.0]}, r"tensor 'direction.0'; those of a control vector are"),
+            ({"direction__0": [1.0]}, r"unknown tensor 'direction.0'; a control vector has only"),
             ({"direction__x": [1.0]}, r"tensor 'direction.x'"),
             ({"direction__99999": [1.0]}, r"tensor 'direction.99999'"),
             ({"output": [1.0]}, r"tensor 'output'"),
-            ({"direction__1": [1.0], "direction__2": [1.0, 2.0]}, "has 2 elements, others 1"),
+            (
+                {"direction__1": [1.0], "direction__2": [1.0, 2.0]},
+                "must have 1 elements like the others, got 2",
+            ),
             ({}, r"no tensors direction\.1"),
         )
     ):
@@ -100,5 +103,5 @@ def test_each_layer_has_its_direction() -> None:
 def test_sizes_must_fit_the_model() -> None:
     ctx = Context(live("llama-dense"), n_ctx=256)
     for shape in ((1, 63), (64,)):
-        with pytest.raises(ContextError, match=r"must be \[n_layer - 1, 64\]"):
+        with pytest.raises(ContextError, match=r"must have shape \[n_layer - 1, 64\]"):
             ctx.set_control_vector(np.zeros(shape, np.float32))

@@ -190,7 +190,7 @@ def test_a_model_without_a_template_has_a_plain_one(
     assert [r.message for r in caplog.records] == ["the model has no chat template; chatml is used"]
     model.set_chat_template("zephyr")
     assert model.apply_chat_template("Hi", add_generation_prompt=False).startswith("<|user|>\nHi")
-    with pytest.raises(ModelError, match="no chat template 'no'; known are"):
+    with pytest.raises(ModelError, match="unknown chat template 'no'; known:"):
         model.set_chat_template("no")
     with pytest.raises(ModelError, match="line 1"):
         model.set_chat_template("{% if %}")

@@ -80,7 +80,7 @@ def test_algorithms(model: llama_py.Model, algorithm: int, more: dict[str, float
     [
         ({"eps": 0.1, "block_length": 4}, "either"),
         ({"block_length": 5}, "must divide"),
-        ({"length": 3}, "leaves no room"),
+        ({"length": 3}, "does not fit"),
     ],
 )
 def test_what_does_not_fit(model: llama_py.Model, how: dict[str, Any], error: str) -> None:
@@ -89,6 +89,6 @@ def test_what_does_not_fit(model: llama_py.Model, how: dict[str, Any], error: st
 
 
 def test_other_models_do_not_diffuse() -> None:
-    refused = pytest.raises(ContextError, match="do not diffuse")
+    refused = pytest.raises(ContextError, match="is not a diffusion model")
     with llama_py.load(str(path_of("llama-dense"))) as other, refused:
         steps(other)

@@ -105,7 +105,7 @@ def test_a_file_of_nextn_layers_alone(name: str) -> None:
     assert (whole == alone).all()
     for load_mtp in (True, False):
         model = model_of(*changed(name, trunk), load_mtp=load_mtp)
-        with pytest.raises(ContextError, match="it can only draft for another; give it as model"):
+        with pytest.raises(ContextError, match="it can only draft; pass it as model"):
             Context(model, **EXACT)
 
 
@@ -130,7 +130,9 @@ def test_each_of_several_heads(name: str) -> None:
     for n, change in enumerate(([], [negative])):
         ctx = drafter(name, two_heads, nextn_layer=n)
         assert nmse(drafter(name, *change).decode(batch(12)), ctx.decode(batch(12))) < CLOSE
-    with pytest.raises(ContextError, match="nextn_layer = 2: the model has 2 NextN layers"):
+    with pytest.raises(
+        ContextError, match=r"nextn_layer must be in .0, 2., the NextN layers of the model, got 2"
+    ):
         drafter(name, two_heads, nextn_layer=2)
 
 

@@ -70,9 +70,11 @@ def test_many_texts_are_read_in_groups() -> None:
 def test_what_makes_no_sense(demo: llama_py.Model) -> None:
     with pytest.raises(ContextError, match="text 1 has no tokens"):
         embed(demo, [[5], []])
-    with pytest.raises(ContextError, match="embed gives one row a text"):
+    with pytest.raises(ContextError, match="embed returns one row per string"):
         demo.embed("x", pooling="none")
-    with pytest.raises(ContextError, match="pooling is 'sum'; it must be one of auto, none, mean"):
+    with pytest.raises(
+        ContextError, match=r"pooling must be one of auto, none, mean, .*, got 'sum'"
+    ):
         demo.embed("x", pooling="sum")
 
 
@@ -86,7 +88,7 @@ def test_rows_are_divided_by_a_norm(norm: int, size: float) -> None:
 
 
 def test_a_norm_out_of_range() -> None:
-    with pytest.raises(ContextError, match="normalize = -2"):
+    with pytest.raises(ContextError, match=r"normalize must be .*, got -2"):
         normalized(np.ones((1, 2), np.float32), -2)
 
 

@@ -54,13 +54,13 @@ def test_bytes_are_a_text(model: llama_py.Model) -> None:
 
 @pytest.mark.parametrize("prompt", [b"\xff\xfe", b"ROMEO:\xc3"])
 def test_other_bytes_are_refused(model: llama_py.Model, prompt: bytes) -> None:
-    with pytest.raises(ModelError, match=r"bytes, but they are not UTF-8 .* list"):
+    with pytest.raises(ModelError, match=r"bytes must be UTF-8, .* list"):
         model.generate(prompt)
 
 
 @pytest.mark.parametrize("prompt", [7, None, {"role": "user"}, ["a", "b"]])
 def test_what_is_no_prompt_is_refused(model: llama_py.Model, prompt: Any) -> None:
-    with pytest.raises(ModelError, match="a prompt is a text or a list of token ids, not"):
+    with pytest.raises(ModelError, match="prompt must be a string or a list of token ids, got"):
         model.generate(prompt)
 
 
@@ -68,12 +68,14 @@ def test_what_is_no_prompt_is_refused(model: llama_py.Model, prompt: Any) -> Non
 def test_a_context_takes_ids_only(model: llama_py.Model, tokens: Any) -> None:
     ctx = model.context(256)
     ctx.decode([5])  # so that the next may go the short way
-    with pytest.raises(ContextError, match=r"must be ids, not a text; use model.tokenize\(text\)"):
+    with pytest.raises(
+        ContextError, match=r"must be token ids, got a string; use model.tokenize\(text\)"
+    ):
         ctx.decode(tokens)
 
 
 ELSEWHERE = [
-    ("model", "decode", r"a Model has no .* 'decode'; contexts do that: ctx = model.con"),
+    ("model", "decode", r"Model has no .* 'decode'; use a context: ctx = model.con"),
     ("model", "create_completion", "use generate"),
     ("ctx", "generate", r"a Context .*; use llama_py.stream\(ctx, prompt\), or ctx.model.gen"),
     ("ctx", "tokenize", "use ctx.model.tokenize"),

@@ -155,14 +155,14 @@ def test_a_sequence_goes_on_beside_others() -> None:
     pieces = answer(ctx, max_tokens=5, seq_id=1)
     assert [p.token for p in pieces] == greedy(5)
     assert [ctx.memory.seq_pos_max(s) for s in (0, 1)] == [3, pieces[-1].prompt_tokens + 3]
-    with pytest.raises(ContextError, match=r"sequence 2 is not in \[0, 2\)"):
+    with pytest.raises(ContextError, match=r"seq_id must be in \[0, 2\), got 2"):
         answer(ctx, seq_id=2)
 
 
 def test_greedy_takes_the_largest() -> None:
     assert Greedy().sample(np.array([0, 3, 2], np.float32)) == 1
     for bad in (np.nan, np.inf):
-        with pytest.raises(ModelError, match=f"the logit of token 2 is {bad}"):
+        with pytest.raises(ModelError, match=f"logit of token 2 is {bad}"):
             Greedy().sample(np.array([0, 3, bad, 1], np.float32))
 
 

@@ -52,7 +52,7 @@ def test_split_parts_missing(tmp_path: Path) -> None:
     paths = write_split(tmp_path)
     paths[1].unlink()
     message = refusal(paths[2])
-    assert message.startswith("1 of 3 parts are not beside it")
+    assert message.startswith("1 of 3 parts are missing in the same folder")
     assert paths[1].name in message
 
 
@@ -87,7 +87,9 @@ def test_split_wrong_number_of_tensors(tmp_path: Path) -> None:
 def test_split_same_tensor_in_two_parts(tmp_path: Path) -> None:
     write(tmp_path, part(1, 2, 2, [Tensor("a")]), "m-00002-of-00002.gguf")
     path = write(tmp_path, part(0, 2, 2, [Tensor("a")]), "m-00001-of-00002.gguf")
-    with pytest.raises(GGUFError, match=r"m-00002-of-00002.gguf: tensor 'a' is in an earlier part"):
+    with pytest.raises(
+        GGUFError, match=r"m-00002-of-00002.gguf: tensor 'a' is also in an earlier part"
+    ):
         GGUFFile.open(path)
 
 

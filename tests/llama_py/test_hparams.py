@@ -79,7 +79,8 @@ def test_one_number_or_one_per_layer() -> None:
     hp = read("llama-dense", feed_forward_length=np.array([384, 512], np.int32))
     assert tuple(layer.n_ff for layer in hp.layers) == (384, 512)
     message = refusal("llama-dense", feed_forward_length=np.array([1, 2, 3]))
-    assert message == "llama.feed_forward_length is [1, 2, 3]; it must have 2 items, not 3"
+    wrong = "llama.feed_forward_length must have 2 items instead of 3, got [1, 2, 3]"
+    assert message == f"{wrong}; convert the model again"
 
 
 def test_every_fourth_layer_attends_unless_told_otherwise() -> None:
@@ -133,14 +134,14 @@ def test_missing_key_of_an_architecture_is_named(key: str) -> None:
     [
         ("block_count", 0, "from 1 to 512"),
         ("block_count", 2**31, "from 1 to 512"),
-        ("block_count", -1, "a whole number from 0"),
-        ("block_count", 2.0, "a whole number from 0"),
-        ("block_count", True, "a whole number from 0"),
-        ("block_count", "two", "a whole number from 0"),
+        ("block_count", -1, "an integer from 0"),
+        ("block_count", 2.0, "an integer from 0"),
+        ("block_count", True, "an integer from 0"),
+        ("block_count", "two", "an integer from 0"),
         ("nextn_predict_layers", 2, "less than block_count = 2"),
         ("context_length", 0, "from 1 to"),
         ("embedding_length", 0, "at least 1"),
-        ("embedding_length", 2**32, "a whole number from 0"),
+        ("embedding_length", 2**32, "an integer from 0"),
         ("attention.head_count", 0, "at least 1"),
         ("attention.head_count_kv", 3, "divide head_count = 4"),
         ("attention.key_length", 0, "at least 1"),
@@ -162,12 +163,12 @@ def test_missing_key_of_an_architecture_is_named(key: str) -> None:
         ("rope.scaling.original_context_length", 2**31, "from 0 to 2147483647"),
         ("context_length", 2**31, "from 1 to 2147483647"),
         ("attention.layer_norm_rms_epsilon", 1e39, "a finite number"),
-        ("rope.scaling.type", "cubic", "known are: none, linear, yarn, longrope"),
-        ("rope.scaling.type", 1, "a text"),
+        ("rope.scaling.type", "cubic", "must be one of none, linear, yarn, longrope"),
+        ("rope.scaling.type", 1, "a string"),
         ("rope.scaling.factor", -2.0, "not be negative"),
         ("expert_count", 4096, "from 0 to 1024"),
         ("expert_count", 4, "from 1 to expert_count = 4"),
-        ("expert_used_count", 1, "0: no experts"),
+        ("expert_used_count", 1, "0 without experts"),
     ],
 )
 def test_senseless_value_is_told(key: str, value: Any, why: str) -> None:
@@ -179,17 +180,17 @@ def test_senseless_value_is_told(key: str, value: Any, why: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        ("expert_count", 0, "0: no experts"),
+        ("expert_count", 0, "0 without experts"),
         ("expert_used_count", 7, "from 1 to expert_count = 6"),
         ("expert_group_count", 4, "divide expert_count = 6"),
         ("expert_group_count", 2, "from 1 to expert_group_count - 1 = 1"),
         ("ssm.group_count", 0, "at least 1"),
-        ("ssm.group_count", 3, "divide time_step_rank 4"),
-        ("ssm.inner_size", 100, "state_size times time_step_rank"),
+        ("ssm.group_count", 3, "divide time_step_rank = 4"),
+        ("ssm.inner_size", 100, "state_size * time_step_rank"),
         ("rope.dimension_count", 0, "from 2 to the head size 32"),
         ("rope.dimension_sections", [0, 0, 0, 0], "sum must be from 1 to 32"),
-        ("rope.dimension_sections", [1, 2], "4 items, not 2"),
-        ("attention.recurrent_layers", [1, 7], "each item must be true or false"),
+        ("rope.dimension_sections", [1, 2], "4 items instead of 2"),
+        ("attention.recurrent_layers", [1, 7], "items must each be true or false"),
     ],
 )
 def test_senseless_value_of_an_architecture_is_told(key: str, value: Any, why: str) -> None:
@@ -199,7 +200,7 @@ def test_senseless_value_of_an_architecture_is_told(key: str, value: Any, why: s
 def test_head_count_must_divide_when_head_sizes_are_not_given() -> None:
     changes = {"attention__key_length": None, "attention__head_count": 3}
     message = refusal("llama-dense", attention__head_count_kv=None, **changes)
-    assert "llama.attention.head_count is 3; it must divide embedding_length = 64" in message
+    assert "llama.attention.head_count must divide embedding_length = 64" in message
 
 
 def test_zero_interval_is_refused() -> None:

@@ -56,9 +56,9 @@ def test_restricted() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "or only a part of one"),
+        (b"", "or truncated"),
         (struct.pack("<i", 0), "it has 0 entries"),
-        (struct.pack("<ii", 1, 2**30), "more are wanted, and the file has 8"),
+        (struct.pack("<ii", 1, 2**30), "more bytes are needed, but the file has 8"),
         (struct.pack("<ii1siif", 1, 1, b"a", 1, 1, np.inf), "a has values that are not finite"),
     ],
 )
@@ -121,7 +121,7 @@ def test_few_tokens_are_left_out(tmp_path: Path) -> None:
 
 def test_taps_and_hooks_exclude_each_other(tmp_path: Path) -> None:
     ctx = llama_py.load(tiny.write("llama", "dense", tmp_path), "cpu").context(n_ctx=64)
-    with ctx.capture("l_out-0"), pytest.raises(ContextError, match="that first"):
+    with ctx.capture("l_out-0"), pytest.raises(ContextError, match="the capture or patch first"):
         ctx.tapped(lambda res: None).__enter__()
 
 

@@ -51,21 +51,41 @@ def test_a_value_of_each_layer() -> None:
     assert read(feed_forward_length=np.array([7, 6], np.uint32)).n_ff == (7, 6)
     assert read(factors=[1, 2.5]).factors == (1.0, 2.5)
     assert read(sections=[1, 2, 3]).sections == (1, 2, 3)
-    assert refusal(feed_forward_length=[1, 2, 3]).endswith("it must have 2 items, not 3")
-    assert refusal(sections=[1, 2]) == "a.sections is [1, 2]; it must have 3 items, not 2"
+    assert refusal(feed_forward_length=[1, 2, 3]).endswith(
+        "must have 2 items instead of 3, got [1, 2, 3]; convert the model again"
+    )
+    assert (
+        refusal(sections=[1, 2])
+        == "a.sections must have 3 items instead of 2, got [1, 2]; convert the model again"
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"embedding_length": 0}, "a.embedding_length is 0; it must be at least 1"),
-        ({"block_count": 9}, "a.block_count is 9; it must be from 0 to 8"),
-        ({"feed_forward_length": [1, 0]}, "a.feed_forward_length is [1, 0]; it must be at least 1"),
-        ({"epsilon": -1.0}, "a.epsilon is -1.0; it must be at least 0"),
-        ({"epsilon": float("nan")}, "a.epsilon is nan; it must be a finite number"),
-        ({"kind": "flat"}, "a.kind is 'flat'; known are: round, square"),
-        ({"causal": 2}, "a.causal is 2; it must be true or false"),
-        ({"factors": [1.0, "x"]}, "a.factors is [1.0, 'x']; each item must be a finite number"),
+        (
+            {"embedding_length": 0},
+            "a.embedding_length must be at least 1, got 0; convert the model again",
+        ),
+        ({"block_count": 9}, "a.block_count must be from 0 to 8, got 9; convert the model again"),
+        (
+            {"feed_forward_length": [1, 0]},
+            "a.feed_forward_length must be at least 1, got [1, 0]; convert the model again",
+        ),
+        ({"epsilon": -1.0}, "a.epsilon must be at least 0, got -1.0; convert the model again"),
+        (
+            {"epsilon": float("nan")},
+            "a.epsilon must be a finite number, got nan; convert the model again",
+        ),
+        (
+            {"kind": "flat"},
+            "a.kind must be one of round, square, got 'flat'; convert the model again",
+        ),
+        ({"causal": 2}, "a.causal must be true or false, got 2; convert the model again"),
+        (
+            {"factors": [1.0, "x"]},
+            "a.factors items must each be a finite number, got [1.0, 'x']; convert the model again",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_key_and_value(values: dict[str, Any], message: str) -> None:

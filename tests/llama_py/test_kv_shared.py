@@ -23,10 +23,10 @@ def refusal(**keys: Any) -> str:
 
 
 def test_what_is_attended_to_must_be_alike() -> None:
-    assert "the first must have a window" in refusal(
+    assert "must give layer " in refusal(
         attention__sliding_window_pattern=[False, False, True, True, False]
     )
-    assert "layer 3 must have those of layer 1" in refusal(attention__head_count_kv=[2, 2, 2, 1, 2])
+    assert "must be the same in layers 3 and 1" in refusal(attention__head_count_kv=[2, 2, 2, 1, 2])
     assert "must be an array" in refusal(attention__sliding_window_pattern=3)
 
 

@@ -57,7 +57,7 @@ def test_rows_are_in_the_order_of_the_batch() -> None:
 
 def test_what_there_is_not() -> None:
     ctx = Context(live("llama-dense"), **EXACT)
-    with pytest.raises(ContextError, match="do not tell what layer 3 gets, of 2 layers"):
+    with pytest.raises(ContextError, match="do not expose the input of layer 3 of 2"):
         ctx.set_embeddings_layer_inp([3])
     ctx.decode(IDS)
     assert ctx.layer_inp == {}

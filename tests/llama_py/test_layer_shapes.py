@@ -72,7 +72,7 @@ def test_every_layer_has_its_own_heads() -> None:
 
 
 def test_no_layer_has_heads() -> None:
-    with pytest.raises(HParamsError, match=r"head_count is \[0, 0\]; it must be at least 1"):
+    with pytest.raises(HParamsError, match=r"head_count must be at least 1, got \[0, 0\]"):
         read(Heads, attention__head_count=[0, 0])
     with pytest.raises(HParamsError, match="must divide head_count = 3"):
         read(Heads, attention__head_count=[0, 3], attention__head_count_kv=[0, 2])

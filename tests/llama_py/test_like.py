@@ -128,7 +128,7 @@ def test_windows_of_exaone4_need_no_64_layers_but_in_llama_cpp() -> None:
     windows = {"attention__sliding_window": 5, "attention__sliding_window_pattern": 2}
     plain, theirs = (hparams("exaone4-dense", like, **windows) for like in LIKE)
     assert not plain.windowed and all(layer.rope for layer in plain.layers)
-    assert plain.differences == ["attention.sliding_window has no effect without 64 layers"]
+    assert plain.differences == ["attention.sliding_window is ignored in models without 64 layers"]
     trunk = theirs.layers[: theirs.n_layer]
     assert [layer.window is not None for layer in trunk] == [i % 2 == 0 for i in range(len(trunk))]
     assert all((layer.window is None) == (layer.rope is None) for layer in trunk)
@@ -181,7 +181,7 @@ def test_ignored_tensors_are_counted_and_named_in_one_warning(
     np.testing.assert_array_equal(plain, logits(model_of(*changed("ernie4_5-dense", with_bias))))
     (record,) = caplog.records
     assert record.getMessage() == (
-        "live.gguf: 2 tensors are ignored, since llama.cpp leaves them out of its graph:"
+        "live.gguf: 2 tensors are ignored, because llama.cpp omits them from its graph:"
         " blk.*.attn_output.bias (2); to apply them, use --like transformers"
     )
     caplog.clear()

@@ -352,9 +352,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         (good, {"keys": {"adapter.type": "dora"}}, GGUFError, "adapter.type is 'dora'"),
         (good, {"keys": {"general.architecture": "mamba"}}, WeightsError, "for 'mamba', the model"),
         (good, {"keys": {"general.architecture": None}}, GGUFError, "general.architecture"),
-        (good, {"alpha": float("nan")}, GGUFError, "alpha is nan; it must be a finite"),
+        (good, {"alpha": float("nan")}, GGUFError, "alpha must be a finite .* got nan"),
         (good, {"alpha": float("inf")}, GGUFError, "alpha is inf"),
-        ({}, {}, GGUFError, r"has no tensors NAME\.lora_a"),
+        ({}, {}, GGUFError, r"no tensors NAME\.lora_a"),
         ({f"{Q}.lora_a": good[f"{Q}.lora_a"]}, {}, GGUFError, r"attn_q\.weight\.lora_b is missing"),
         (good | {"other": good[f"{Q}.lora_a"]}, {}, GGUFError, "tensor 'other'; those of"),
         (
@@ -406,7 +406,7 @@ def test_tensors_that_do_nothing_are_told(tmp_path: Path, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING, "llama_py"):
         load("deepseek2-moe").load_adapter(file)
     norm, unused = caplog.messages
-    assert "'blk.0.attn_norm.weight' is a norm" in norm
+    assert "'blk.0.attn_norm.weight' belongs to a norm" in norm
     assert f"no graph of the model uses {name}.lora_a" in unused
 
 
@@ -414,12 +414,12 @@ def test_bad_requests(tmp_path: Path) -> None:
     model, adapter = with_adapter("llama-dense", tmp_path)
     ctx = context(model)
     for scale in (float("nan"), float("inf")):
-        with pytest.raises(ContextError, match="it must be finite"):
+        with pytest.raises(ContextError, match="must be finite"):
             ctx.set_adapters({adapter: scale})
     for seq_id in (-1, 1):
-        with pytest.raises(ContextError, match=r"sequence -?1 is not in \[0, 1\)"):
+        with pytest.raises(ContextError, match=r"seq_id must be in \[0, 1\), got -?1"):
             ctx.set_adapters({adapter: 1.0}, seq_id=seq_id)
-    with pytest.raises(ContextError, match="is not of this model"):
+    with pytest.raises(ContextError, match="belongs to another model"):
         Context(load("llama-dense"), n_ctx=64).set_adapters({adapter: 1.0})
 
 

@@ -136,7 +136,7 @@ def test_streams_are_apart() -> None:
     assert holds(kv, 1) == [(0, {1}), (1, {1}), (2, {1})]
     ctx = start(kv, [1, 2])
     assert (ctx.place.strm, ctx.place.s0, ctx.place.n_stream) == ([1, 2], 1, 2)
-    with pytest.raises(ContextError, match="8 cells for each sequence"):
+    with pytest.raises(ContextError, match="8 cells per sequence"):
         start(kv, [1] * 6)
 
 
@@ -187,7 +187,7 @@ def test_positions_can_move() -> None:
 
 @pytest.mark.parametrize("call", ["seq_rm", "seq_keep", "seq_pos_min", "seq_pos_max"])
 def test_unknown_sequences_are_refused(call: str) -> None:
-    with pytest.raises(ContextError, match=r"sequence 4 is not in \[0, 4\)"):
+    with pytest.raises(ContextError, match=r"seq_id must be in \[0, 4\), got 4"):
         getattr(cache(), call)(4)
 
 
@@ -327,7 +327,7 @@ def test_two_caches_are_saved_together() -> None:
     assert (other.caches["all"].seq_pos_min(1), other.seq_pos_max(1)) == (0, 11)
     assert other.caches["near"].seq_pos_min(1) == 9  # what the window does not reach is not saved
     assert kv.layout() != kv.caches["all"].layout()
-    with pytest.raises(ContextError, match="attention windows cannot move"):
+    with pytest.raises(ContextError, match="attention windows cannot be moved"):
         kv.seq_add(0, 0, -1, 1)
 
 
@@ -455,11 +455,11 @@ def test_a_state_that_is_too_large() -> None:
     kv = cache(16)
     put(kv, [0] * 10)
     small = cache(8)
-    with pytest.raises(ContextError, match=r"10 cells, more than are free .* 8"):
+    with pytest.raises(ContextError, match=r"10 cells, more than the free .* 8"):
         small.state_read(saved(kv))
     assert holds(small) == []
     check(small)
-    with pytest.raises(ContextError, match="1 KV streams, this context 2"):
+    with pytest.raises(ContextError, match="2 KV streams like this context, got 1"):
         cache(16, 2, unified=False).state_read(saved(kv))
 
 

@@ -369,7 +369,7 @@ def test_preparing_changes_nothing() -> None:
 
 def test_unknown_sequences_are_refused() -> None:
     mem = memory(2)
-    with pytest.raises(ContextError, match=r"sequence 2 is not in \[0, 2\)"):
+    with pytest.raises(ContextError, match=r"seq_id must be in \[0, 2\), got 2"):
         mem.seq_pos_max(2)
     with pytest.raises(ContextError, match="larger n_seq_max"):
         start(mem, [[3]])

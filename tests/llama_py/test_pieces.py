@@ -95,13 +95,13 @@ def test_why_parts_do_not_fit() -> None:
     whole = info(64, 6, type="q8_0")
     assert why_not(pieces(0, (32,), (32,)), whole) == ""
     assert why_not(pieces(0, (48,), (16,)), whole) == (
-        "it would be cut within blocks of 32 elements of q8_0"
+        "a split would cut blocks of 32 elements of q8_0"
     )
     assert why_not(pieces(0, (32,), (16,)), whole) == (
         "the parts have 48 of 64 elements along dimension 0"
     )
     both = [*pieces(0, (32,)), *pieces(1, (3,))]
-    assert why_not(both, whole) == "devices would have it in different ways"
+    assert why_not(both, whole) == "devices would split it differently"
 
 
 def test_rows_of_states_are_joined_and_cut() -> None:

@@ -58,7 +58,7 @@ def test_free_memory_decides_without_shares(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("split", [(1,), (1, 2, 3), (2, -1)])
 def test_shares_that_make_no_sense(split: tuple[float, ...]) -> None:
-    with pytest.raises(BackendError, match="2 shares, one per device: a, b"):
+    with pytest.raises(BackendError, match=r"2 shares, one per device \(a, b\)"):
         Placement((A, B, HOST), tensor_split=split).layers(4)
 
 
@@ -134,7 +134,7 @@ def test_networks_on_the_host() -> None:
     ("rules", "says"),
     [
         ({"exps": "vulkan0"}, "exps=vulkan0: expected REGEX=DEVICE with a device in use: a, host"),
-        ({"(": "host"}, r"\(=host: no regular expression"),
+        ({"(": "host"}, r"\(=host: not a regular expression"),
     ],
 )
 def test_wrong_overrides(rules: dict[str, str], says: str) -> None:
@@ -162,9 +162,9 @@ def test_devices_by_name() -> None:
     gpu = TestDevice("g")
     gpu.kind = "gpu"
     assert [d.name for d in devices_in_use(gpu)] == ["g", "cpu"]
-    with pytest.raises(BackendError, match="given twice: ref, ref"):
+    with pytest.raises(BackendError, match="must differ, got ref, ref"):
         devices_in_use(["ref", "ref"])
-    with pytest.raises(BackendError, match="no device was given"):
+    with pytest.raises(BackendError, match="the list of devices is empty"):
         devices_in_use([])
 
 

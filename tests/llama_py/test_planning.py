@@ -133,7 +133,7 @@ def test_devices_that_this_machine_lacks() -> None:
 
 def test_no_backend_knows_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "absent", lambda name: None)
-    with pytest.raises(BackendError, match="41 GPUs were asked for"):
+    with pytest.raises(BackendError, match="41 GPUs requested"):
         gpus(41)
 
 

@@ -54,7 +54,7 @@ def test_blocks_are_no_larger_than_a_graph_can_be(tmp_path: Path) -> None:
     """It has a node for each position of a block."""
     found = tiny.find(ARCH, "ngrams")
     keys = {**found.keys, "attention.compress_ratios": [0, 2**32 - 2]}
-    with pytest.raises(HParamsError, match=r"compress_ratios is .*; each must be at most 1024"):
+    with pytest.raises(HParamsError, match=r"compress_ratios items must each be at most 1024"):
         tiny.write_file(tmp_path / "m.gguf", ARCH, replace(found, keys=keys))
 
 

@@ -64,7 +64,7 @@ def test_keys_describe_the_layers_left(
         ("olmo2", "windows", 0, "rope of layer 1 would change"),
         ("gemma3n", "shared", 21, "per_layer_token_embd.weight"),
         ("gemma4", "shared", 4, "per_layer_token_embd.weight"),
-        ("qwen3vl", "dense", 0, "image embeddings must have"),
+        ("qwen3vl", "dense", 0, "image embeddings for the first layers must have"),
     ],
 )
 def test_layers_that_keys_cannot_describe(

@@ -31,7 +31,7 @@ def test_the_second_part_is_added_to_the_first_layers_result() -> None:
     rows = run(wide)
     assert nmse(plain[:4], rows[:4]) < 1e-12
     assert np.square(plain[4:] - rows[4:]).sum(1).min() > 1e-6
-    with pytest.raises(ContextError, match=r"embd must be \[13, 128\]"):
+    with pytest.raises(ContextError, match=r"embd must have shape \[13, 128\]"):
         run(embeddings(1))
 
 
@@ -55,5 +55,5 @@ def test_a_head_of_the_last_tokens() -> None:
     (row,) = Context(model_of(*with_head(*made("qwen3tts-dense"), 3080)), **EXACT).decode([5, 7])
     assert np.isneginf(row[:8]).all() and np.isfinite(row[8:]).all()
     assert row[8:].std() > 0.1
-    with pytest.raises(HParamsError, match="the last 3072 of at least as many"):
+    with pytest.raises(HParamsError, match="at least 3072 tokens"):
         model_of(*with_head(*made("qwen3tts-dense"), 3000))

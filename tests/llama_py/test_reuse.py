@@ -180,7 +180,7 @@ def test_an_edit_costs_one_interval_at_most(kind: str) -> None:
     assert told.why == "edited at token 21; nearest snapshot 16"
     again = ask(toy, [*ids[:21], 4, 4])  # where prompts part there is a snapshot now
     assert (again.n_same, again.n_reused) == (21, 21) and again.why == "new from token 21 on"
-    assert ask(toy, [1 - ids[0] % 2, 3]).why == "nothing that is held begins like this"
+    assert ask(toy, [1 - ids[0] % 2, 3]).why == "no cached sequence starts with this prompt"
 
 
 @pytest.mark.parametrize("kind", HYBRIDS)
@@ -273,7 +273,7 @@ def test_without_snapshots_or_host_memory() -> None:
         ask(toy, text(30))
         told = ask(toy, text(30))
         assert (told.n_same, told.n_reused) == (29, 0)
-        assert told.why == "the same prompt again; no snapshot"
+        assert told.why == "same prompt as before; no checkpoint"
         assert ask(toy, [*text(30), 1]).n_computed == 1  # it goes on where it stands
         assert not len(toy.reuse.budget)
 

@@ -166,13 +166,13 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     other = context("kimi-linear-moe", 0)
     f16 = context("qwen3next-moe", 0, type_k="f16", type_v="f16")
     for into, data, message in (
-        (ctx, good[:-3], "slot: the state is damaged or cut short"),
+        (ctx, good[:-3], "slot: the state is damaged or truncated"),
         (ctx, good[:99] + bytes([good[99] ^ 1]) + good[100:], "slot: the state is damaged"),
         (ctx, b"", "slot: not a saved state: 0 bytes"),
-        (ctx, ctx.save_state(0), "it is a state of one sequence, but a saved sequence is needed"),
+        (ctx, ctx.save_state(0), "contains a state of one sequence, expected a saved sequence"),
         (other, good, r"belongs to another model \(qwen3next, not kimi-linear\): fingerprint"),
         (trained_on, good, "slot: the saved sequence belongs to another model: fingerprint"),
-        (f16, good, "is laid out as .*kv f32 f32.*needs .*kv f16 f16"),
+        (f16, good, "has layout .*kv f32 f32.*needs .*kv f16 f16"),
     ):
         path.write_bytes(data)
         with pytest.raises(ContextError, match=message):
@@ -186,7 +186,9 @@ def test_a_sequence_that_is_not_known_is_not_saved(tmp_path: Path) -> None:
     ctx = context("llama-dense", 0)
     ask(ctx, TEXT[:5])
     ctx.decode([1, 2])
-    with pytest.raises(ContextError, match="of the 7 tokens of sequence 0 only 5 are known"):
+    with pytest.raises(
+        ContextError, match="sequence 0 cannot be saved: only 5 of its 7 tokens are known"
+    ):
         save_slot(PrefixCache.of(ctx), tmp_path / "slot")
     assert not [*tmp_path.iterdir()]
 

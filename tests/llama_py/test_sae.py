@@ -103,7 +103,7 @@ def test_changes() -> None:
     np.testing.assert_array_equal(one.splice()(X, None), one(X))
     heads = X.reshape(7, 3, 2)
     assert one.ablate(4)(heads, None).shape == heads.shape
-    with pytest.raises(ModelError, match="no feature 20; there are 0 to 19"):
+    with pytest.raises(ModelError, match="feature must be from 0 to 19, got 20"):
         one.steer({20: 1})
 
 
@@ -220,10 +220,10 @@ def test_weights_in_16_bits(tmp_path: Path) -> None:
 REFUSED: list[tuple[Any, tuple[str, ...], str]] = [
     ({"architecture": "transcoder"}, ("b_enc",), "standard, topk, jumprelu, gated are"),
     ({"architecture": "jumprelu"}, ("b_enc",), "threshold is missing"),
-    ({"activation_fn": "tanh-relu"}, ("b_enc",), "known are relu and topk"),
-    ({"normalize_activations": "batch"}, ("b_enc",), "normalize_activations is 'batch'"),
+    ({"activation_fn": "tanh-relu"}, ("b_enc",), "must be relu or topk"),
+    ({"normalize_activations": "batch"}, ("b_enc",), "normalize_activations must be .*got 'batch'"),
     ({"architecture": "topk"}, ("b_enc",), "k is 0"),
-    ({"hook_head_index": 3}, ("b_enc",), "of one head, 3"),
+    ({"hook_head_index": 3}, ("b_enc",), "hook_head_index 3"),
 ]
 
 
@@ -237,15 +237,15 @@ def test_what_is_no_sae(tmp_path: Path) -> None:
     (tmp_path / "sae_weights.safetensors").write_bytes(b"no such file")
     without = stored(tmp_path / "y", {}, b_dec=WEIGHTS["b_dec"])
     cases = [
-        (tmp_path / "none", "no SAE is there"),
-        (tmp_path, "is no safetensors file"),
-        (without, "no W_enc and W_dec"),
+        (tmp_path / "none", "no SAE found"),
+        (tmp_path, "not a safetensors file"),
+        (without, "W_enc and W_dec are missing"),
     ]
     for path, message in cases:
         with pytest.raises(ModelError, match=message):
             SAE.load(path)
     nameless = SAE.load(stored(tmp_path / "z", {}, **picked("b_enc")))
-    with pytest.raises(ModelError, match="give hook_name"):
+    with pytest.raises(ModelError, match="pass hook_name"):
         print(nameless.hook_name)
-    with pytest.raises(ModelError, match="rows have 5 elements; the SAE is of 6"):
+    with pytest.raises(ModelError, match="rows must have 6 elements like the SAE, got 5"):
         nameless.encode(np.zeros((2, 5)))

@@ -180,7 +180,7 @@ def test_a_constraint_holds(temp: float) -> None:
     sampler.reset()
     assert even.last == -1
     even.last = N
-    with pytest.raises(ModelError, match=r"nothing to sample from.* constraint that forbids"):
+    with pytest.raises(ModelError, match=r"no token can be sampled.* constraint excludes"):
         sampler.sample(LOGITS)
 
 
@@ -206,10 +206,10 @@ def test_each_sampler_has_a_name_and_a_character() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"samplers": ("infill",)}, "infill needs the vocabulary"),
-        ({"dry_multiplier": 1.0}, "dry_sequence_breakers needs the vocabulary"),
-        ({"ignore_eos": True}, "ignore_eos needs the vocabulary"),
-        ({"logit_bias": {"a": 1.0}}, "logit_bias of 'a' needs the vocabulary"),
+        ({"samplers": ("infill",)}, "infill needs the tokenizer"),
+        ({"dry_multiplier": 1.0}, "dry_sequence_breakers needs the tokenizer"),
+        ({"ignore_eos": True}, "ignore_eos needs the tokenizer"),
+        ({"logit_bias": {"a": 1.0}}, "logit_bias of 'a' needs the tokenizer"),
     ],
 )
 def test_texts_need_a_vocabulary(params: dict[str, Any], message: str) -> None:
@@ -294,7 +294,7 @@ def test_infill(tokenizer: Tokenizer) -> None:
         {k: v for k, v in tokenizer._meta.items() if not k.endswith("eos_token_id")}
     )
     none.special_ids.clear()
-    with pytest.raises(ModelError, match="no EOT and no EOS"):
+    with pytest.raises(ModelError, match="no EOT or EOS"):
         infilled(none, {chr(c): 0.04 for c in range(65, 90)})
 
 

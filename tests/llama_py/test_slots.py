@@ -282,7 +282,7 @@ def test_positions_can_be_moved() -> None:
     mem.seq_add(1, 6, -1, -3)
     mem.seq_div(1, 0, -1, 2)
     assert [mem.seq_pos_max(s) for s in range(4)] == [-1, 2, -1, -1]
-    with pytest.raises(ContextError, match=r"sequence 4 is not in \[0, 4\)"):
+    with pytest.raises(ContextError, match=r"seq_id must be in \[0, 4\), got 4"):
         mem.seq_cp(1, 4)
 
 

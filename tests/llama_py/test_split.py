@@ -122,11 +122,11 @@ def test_what_cannot_be_shared_is_told(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.WARNING, "llama_py"):
         shared("deci-mixed", (1, 1))
     assert caplog.messages == [
-        "split_mode graph: OneMatrix, with blk.1.attn_output.weight [64, 64], stays on cpu: its"
-        " parts do not add up to it",
-        "split_mode graph: Attention, with blk.4.attn_output.weight [64, 64], stays on cpu:"
-        " blk.4.attn_output.weight [64, 64] of f32 has heads, or blocks, for one of 2 devices"
-        " only",
+        "split_mode graph: OneMatrix, with blk.1.attn_output.weight [64, 64], is not split and"
+        " runs on cpu: the sum of its parts differs from the whole",
+        "split_mode graph: Attention, with blk.4.attn_output.weight [64, 64], is not split and"
+        " runs on cpu: blk.4.attn_output.weight [64, 64] of f32 has too few heads or blocks to"
+        " split over 2 devices",
     ]
 
 

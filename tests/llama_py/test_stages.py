@@ -116,10 +116,10 @@ def test_a_block_has_one_sum(name: str, how: str, expected: int) -> None:
 
 
 def test_what_is_not_divisible_is_told() -> None:
-    with pytest.raises(BackendError, match=r"2 stages of 2 are 4 devices, but there are 3: cpu, "):
+    with pytest.raises(BackendError, match=r"2 stages of 2 devices need 4 devices, got 3: cpu, "):
         llama_py.load(DEMO, device=["cpu"] * 3, parallel="tp=2,pp=2")
     for wrong in ("tp=0", "tp", "x=2", {"tp": "2"}):
-        with pytest.raises(BackendError, match="it must be tp=N, pp=N, ep=N"):
+        with pytest.raises(BackendError, match="parallel must be tp=N, pp=N, ep=N"):
             llama_py.load(DEMO, parallel=wrong)
     with pytest.raises(BackendError, match="tp=2 and ep=4"):
         Parallel.of("tp=2,ep=4")
@@ -146,8 +146,8 @@ def test_devices_without_a_head_are_told(caplog: pytest.LogCaptureFixture) -> No
     model = staged("llama-dense", "tp=5")
     n = len(model.architecture.layers)
     assert [r.getMessage() for r in caplog.records if "no part for" in r.getMessage()] == [
-        f"5 devices share layers, but {n} of {2 * n} blocks have no part for cpu.5: there are fewer"
-        " heads, experts or blocks of channels than devices"
+        f"5 devices share layers, but {n} of {2 * n} blocks have no part for cpu.5, because they"
+        " have fewer heads, experts or FFN blocks than devices; use fewer devices"
     ]
     assert nmse(run(whole("llama-dense")), run(model)) <= CLOSE
 

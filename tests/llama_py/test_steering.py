@@ -133,7 +133,7 @@ def test_vectors_are_counted_with() -> None:
 
 REFUSED: list[tuple[Any, dict[str, str], str]] = [
     ([], {}, "no pairs"),
-    ([("a", "a")], {}, "give the same at blocks.1.hook_resid_pre"),
+    ([("a", "a")], {}, "have the same activations at blocks.1.hook_resid_pre"),
     ([("a", "b")], {"method": "umap"}, "there are pca, mean"),
     ([("a", "b")], {"tokens": "first"}, "'all' or 'last'"),
 ]
@@ -149,7 +149,7 @@ def test_what_cannot_be_trained(
 
 def test_pairs_that_are_none() -> None:
     with pytest.raises(ContextError, match=r"has no \{\}"):
-        template_pairs("no place", ["a"], ["b"])
+        template_pairs("at least two layers", ["a"], ["b"])
     with pytest.raises(ContextError, match="2 positive and 1 negative"):
         template_pairs("{}", ["a", "b"], ["c"])
 
@@ -178,5 +178,5 @@ def test_the_command(tmp_path: Path, model: Model, capsys: pytest.CaptureFixture
 
 
 def test_a_model_with_several_streams_has_no_place() -> None:
-    with pytest.raises(ContextError, match=r"not \[n_tokens, n_embd\]"):
+    with pytest.raises(ContextError, match=r"shape \[n_tokens, n_embd\]"):
         train(live("gemma3n-few"), [([1, 2], [3, 4])])

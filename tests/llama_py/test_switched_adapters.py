@@ -69,7 +69,7 @@ def test_what_was_chosen_stays_when_tokens_leave_and_others_move() -> None:
 def test_embeddings_cannot_choose() -> None:
     ctx = Context(live(NAME), **EXACT)
     rows = np.ones((2, 64), np.float32)
-    with pytest.raises(ContextError, match="finds its adapters by tokens"):
+    with pytest.raises(ContextError, match="selects its adapters by token ids"):
         ctx.decode(Batch(embd=rows, outputs=[True, True]))
 
 
@@ -91,10 +91,10 @@ def test_files_that_llama_cpp_has_written_count_the_layer_of_the_router() -> Non
     ("key", "value", "told"),
     [
         ("count", 4096, "from 0 to 2048"),
-        ("count", 2, "it must have 2 items, not 3"),
+        ("count", 2, "must have 2 items instead of 3"),
         ("lora_rank", 0, "from 1 to 4096"),
         ("router_gain", 1e6, "from 0 to 65504"),
-        ("token_ids_substitute", [1, 2, 64], "each must be below the vocabulary's size 64"),
+        ("token_ids_substitute", [1, 2, 64], "items must each be less than the vocabulary size 64"),
     ],
 )
 def test_keys_that_make_no_sense(key: str, value: Any, told: str) -> None:

@@ -111,9 +111,9 @@ def test_texts_by_name_are_those_of_llama_cpp(name: str) -> None:
 def test_a_name_that_is_none() -> None:
     assert source_of("{{ messages }}") == "{{ messages }}"
     assert source_of("always the same words") == "always the same words"
-    with pytest.raises(ModelError, match=r"no chat template .xyz.; known are bailing, .*zephyr"):
+    with pytest.raises(ModelError, match=r"unknown chat template .xyz.; known: bailing, .*zephyr"):
         source_of("xyz")
-    with pytest.raises(ModelError, match=r"no chat template .lama3.; did you mean llama3 or "):
+    with pytest.raises(ModelError, match=r"unknown chat template .lama3.; did you mean llama3 or "):
         source_of("lama3")
 
 

@@ -88,5 +88,5 @@ def test_cuts_make_no_difference(pieces: list[bytes], stop: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("stop", ["STOP", [""], ["a", ""]])
 def test_bad_stop_strings(stop: list[str]) -> None:
-    with pytest.raises(ModelError, match="strings that are not empty"):
+    with pytest.raises(ModelError, match="non-empty strings"):
         TextStream(Pieces(), stop)

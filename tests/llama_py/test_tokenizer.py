@@ -276,9 +276,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "model": ({"model": "plamo"}, r"'plamo'.*known: .*gpt2, hybriddna, llama"),
     "no model": ({"model": None}, "model is 'None'"),
     "pre": ({"pre": "qwen3"}, r"'qwen3'.*known: .*qwen2.*nearest: qwen"),
-    "no merges": ({"merges": None}, "merges must be a list of strings, it is missing"),
-    "tokens": ({"tokens": 3}, "tokens must be a list of strings, it is a int"),
-    "equal tokens": ({"tokens": ["a", "b", "a"]}, "2 different ones; 'a' appears again"),
+    "no merges": ({"merges": None}, "merges must be a list of strings, got missing"),
+    "tokens": ({"tokens": 3}, "tokens must be a list of strings, got a int"),
+    "equal tokens": ({"tokens": ["a", "b", "a"]}, "2 different strings; 'a' occurs again"),
     "few types": ({"token_type": [1]}, "token_type must be 256 numbers"),
     "types": ({"token_type": ["x"] * 256}, "token_type must be 256 numbers"),
     "no bos": ({"add_bos_token": True, "pre": "glm4"}, "bos_token_id is missing"),
@@ -297,7 +297,9 @@ def test_bad_metadata(keys: dict[str, Any], message: str) -> None:
 
 def test_ids_outside_the_vocabulary() -> None:
     for id in (-1, 256):
-        with pytest.raises(TokenizerError, match=rf"token {id} is outside the vocabulary, 0..255"):
+        with pytest.raises(
+            TokenizerError, match=rf"token must be in the vocabulary, 0..255, got {id}"
+        ):
             bpe().token_to_piece(id)
 
 

@@ -151,8 +151,8 @@ def test_ugm_replaces_the_longest_key_of_the_normaliser() -> None:
     for bad, message in (
         (charsmap(units | {x: leaf("x", 4096)}, b"a\0bb\0"), "damaged"),
         (charsmap(units, b"a\0bb"), "damaged"),
-        (good[:100], "its table has 2048 bytes, but it has 100"),
-        (good.astype("i4"), "must be bytes, it is int32"),
+        (good[:100], "a table of 2048 bytes, but has 100"),
+        (good.astype("i4"), "must be bytes, got int32"),
     ):
         with pytest.raises(TokenizerError, match=message):
             small("t5", scored, precompiled_charsmap=bad).tokenize("xy")

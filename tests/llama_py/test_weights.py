@@ -237,7 +237,7 @@ def test_query_key_value_in_one_matrix() -> None:
 def test_a_vocabulary_alone() -> None:
     w = Weights({}, "m.gguf")
     w.tensor("a", 16)
-    with pytest.raises(WeightsError, match=r"^m.gguf: has a vocabulary but no tensors;"):
+    with pytest.raises(WeightsError, match=r"^m.gguf: file has a vocabulary but no tensors;"):
         w.finish()
 
 

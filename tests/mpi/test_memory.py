@@ -135,7 +135,7 @@ def test_a_context_is_as_large_as_it_can_be(dense: Path) -> None:
 
 
 def test_what_cannot_be_is_told(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(BackendError, match="4 devices, but there are 2"):
+    with pytest.raises(BackendError, match="4 devices, got 2"):
         found(dense, 100, 100, parallel="tp=2,pp=2")
     flags = ["fit", "-m", str(dense), "-c", "512"]
     assert graph([*flags, "--hosts", "a:2", "--memory", "1G,1G,1G"]) == 1

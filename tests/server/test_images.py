@@ -291,7 +291,7 @@ def test_other_requests_that_are_refused(seeing: tuple[TestClient, ModelState]) 
     one = base64_of(png())
     for text, data in (("a", [one]), ("<__media__>a", []), ("<__media__>a", [one, one])):
         given = {"prompt_string": text, "multimodal_data": data}
-        assert "places for images" in refused("/completion", prompt=given)
+        assert "image markers" in refused("/completion", prompt=given)
     for data in ([""], ["malformed"], [3], [None], "x", {}):
         given = {"prompt_string": "<__media__>a", "multimodal_data": data}
         refused("/completion", prompt=given)

@@ -46,7 +46,7 @@ def test_no_tool_refuses_a_request(calling: TestClient, path: str) -> None:
     for wrong in (parameters, {"type": "object", "$ref": "#/x"}):
         response = calling.post(path, json=tool_bodies(wrong, "auto")[path])
         assert response.status_code == 200, response.text
-        assert response.headers[WARNING].startswith('tool "act": no grammar enforces /')
+        assert response.headers[WARNING].startswith('tool "act": the grammar does not enforce /')
     fine = calling.post(path, json=tool_bodies({"type": "object"}, "auto")[path])
     assert WARNING not in fine.headers
 
@@ -125,7 +125,9 @@ def test_a_response_is_checked(client: TestClient) -> None:
     body = {"messages": ASK, "max_tokens": 40, "response_format": form}
     response = client.post(CHAT, json=body)
     [choice] = response.json()["choices"]
-    assert response.headers[WARNING].startswith("response_format: no grammar enforces /not")
+    assert response.headers[WARNING].startswith(
+        "response_format: the grammar does not enforce /not"
+    )
     assert json.loads(choice["message"]["content"]) == "no"
     assert choice["validation_error"] == ERROR
     *_, last, _ = streamed(client, CHAT, **body)

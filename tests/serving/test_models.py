@@ -294,7 +294,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 def test_models_come_and_go() -> None:
     with models(4, a=4) as made:
         made.add("b", Source(lambda: Served(4), 4))
-        with pytest.raises(ModelError, match="there is a model 'b' already"):
+        with pytest.raises(ModelError, match="model 'b' already exists"):
             made.add("b", Source(lambda: Served(4), 4))
         lease = made.ask("a").result(WAIT)
         waiting = made.ask("b")

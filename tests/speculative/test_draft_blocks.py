@@ -151,10 +151,16 @@ def test_drafts_are_the_same_where_devices_share_layers(kind: str) -> None:
 
 def test_what_does_not_fit() -> None:
     for target, kind, options, keys, message in (
-        ("llama-dense", "own", {"spec_type": "draft-dspark"}, {}, "needs a model that was made"),
-        ("llama-dense", "some", {"spec_draft_p_min": 0.5}, {}, "does not tell how sure it is"),
-        ("gemma4-shared", "own", {}, {}, "for a model of 64 channels, but live.gguf has 32"),
-        ("llama-dense", "own", {}, {"target_layers": (0, 3)}, "do not tell what layer 3 gets"),
+        (
+            "llama-dense",
+            "own",
+            {"spec_type": "draft-dspark"},
+            {},
+            "needs a draft model of its type",
+        ),
+        ("llama-dense", "some", {"spec_draft_p_min": 0.5}, {}, "has no draft probabilities"),
+        ("gemma4-shared", "own", {}, {}, "for embedding length 64, but live.gguf has 32"),
+        ("llama-dense", "own", {}, {"target_layers": (0, 3)}, "do not expose the input of layer 3"),
     ):
         ctx = Context(live(target, "cpu"), **EXACT)
         with pytest.raises((ContextError, ModelError), match=message) as e:
@@ -179,8 +185,8 @@ def test_blocks_of_several_lengths() -> None:
     ("kind", "keys", "error", "message"),
     [
         ("own", {"hyper_connection.count": 4}, HParamsError, "no key dflash.attention.q_lora_rank"),
-        ("streams", {"hyper_connection.count": 2}, HParamsError, "it must be from 4 to 4"),
-        ("streams", {"expert_gating_func": 2}, HParamsError, "it must be 4"),
+        ("streams", {"hyper_connection.count": 2}, HParamsError, "must be from 4 to 4"),
+        ("streams", {"expert_gating_func": 2}, HParamsError, "must be 4"),
         (
             "streams",
             {"expert_count": 0, "expert_used_count": 0},
@@ -191,15 +197,15 @@ def test_blocks_of_several_lengths() -> None:
             "streams",
             {"attention.compress_ratios": [0, 4]},
             HParamsError,
-            "each must be 0 for a draft",
+            "must each be 0 for a block draft",
         ),
-        ("streams", {"attention.head_count_kv": 2}, HParamsError, "it must be 1"),
-        ("streams", {"attention.output_group_count": 3}, HParamsError, "it must divide head_count"),
+        ("streams", {"attention.head_count_kv": 2}, HParamsError, "must be 1"),
+        ("streams", {"attention.output_group_count": 3}, HParamsError, "must divide head_count"),
         (
             "streams",
             {"rope.dimension_sections": [8, 0, 0, 0]},
             HParamsError,
-            "one kind of position",
+            "must be 0 for a model with several streams",
         ),
         ("own", {"hidden_activation": "relu"}, HParamsError, "must be one of|silu"),
         ("own", {"block_size": 0}, HParamsError, "from 1 to 4096"),
@@ -207,12 +213,17 @@ def test_blocks_of_several_lengths() -> None:
             "own",
             {"attention.sliding_window_pattern": [False, False]},
             HParamsError,
-            "have the window",
+            "at least one layer a window",
         ),
-        ("own", {"target_layers": []}, HParamsError, "it must have the layers"),
-        ("pairs", {"selector_top_k": 8}, WeightsError, "= 8 needs 72 channels, it has 64"),
-        ("pairs", {"conv_group_size": 12}, WeightsError, "= 12 must divide 64 channels"),
-        ("pairs", {"selector_rank": 0}, WeightsError, "lack their sizes"),
+        ("own", {"target_layers": []}, HParamsError, "must have the layers"),
+        (
+            "pairs",
+            {"selector_top_k": 8},
+            WeightsError,
+            "= 8 needs 72 dimensions, but the model has 64",
+        ),
+        ("pairs", {"conv_group_size": 12}, WeightsError, "must divide 64 dimensions, got 12"),
+        ("pairs", {"selector_rank": 0}, WeightsError, "pair scores are missing"),
     ],
 )
 def test_keys_that_do_not_fit(

@@ -26,5 +26,5 @@ def test_types() -> None:
     assert types({}) == ("f16", "bf16", 1, 2)
     given = {"spec_draft_type_k": "q8_0", "spec_draft_type_v": "f32"}
     assert types(given) == ("q8_0", "f32", 1, 2)
-    with pytest.raises(ModelError, match="spec_draft_type_k is 'i8'; it must be one of f32"):
+    with pytest.raises(ModelError, match=r"spec_draft_type_k must be one of f32.*got 'i8'"):
         SpeculativeParams(spec_draft_type_k="i8")

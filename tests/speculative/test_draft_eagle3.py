@@ -123,12 +123,12 @@ def test_wrong_pairs() -> None:
 
     wide = other(target_hidden_size=32)
     cases: list[tuple[str, Model | None, str]] = [
-        ("llama-dense", None, r"made for it; give it as model_draft \(-md\), not none"),
+        ("llama-dense", None, r"of its type; pass it as model_draft \(-md\), got none"),
         ("llama-dense", live("llama-dense", "cpu"), r"not live.gguf \(llama\)"),
-        ("llama-dense", wide, "drafts for a model of 32 channels, but live.gguf has 64"),
-        ("llama-dense", draft("eagle3-own", 0, 1, 3), "layer 3 gets, but live.gguf has 2 layers"),
-        ("llama-dense", draft("eagle3-own", 0, 1, 2), "'llama' do not give their last states"),
-        ("hy_v4-moe", draft("eagle3-own", 0, 1, 1), "'hy_v4' do not tell what layer 0 gets"),
+        ("llama-dense", wide, "is a draft model for embedding length 32, but live.gguf has 64"),
+        ("llama-dense", draft("eagle3-own", 0, 1, 3), "layer 3, but live.gguf has 2 layers"),
+        ("llama-dense", draft("eagle3-own", 0, 1, 2), "do not expose their last hidden states"),
+        ("hy_v4-moe", draft("eagle3-own", 0, 1, 1), "'hy_v4' do not expose the input of layer 0"),
     ]  # fmt: skip
     for target, model, message in cases:
         ctx = Context(live(target, "cpu"), **EXACT)
@@ -139,15 +139,15 @@ def test_wrong_pairs() -> None:
 
 def test_alone_it_does_nothing() -> None:
     model = draft("eagle3-own", 0, 1, 0)
-    with pytest.raises(ContextError, match="can only draft for another; give it as model_draft"):
+    with pytest.raises(ContextError, match="are draft models; pass this one as model_draft"):
         model.generate([1, 2])
-    with pytest.raises(ContextError, match="embd are rows of h_nextn"):
+    with pytest.raises(ContextError, match="embd has rows of h_nextn"):
         Context(model, **EXACT, target=Context(live("llama-dense", "cpu"), **EXACT)).decode([1])
 
 
 def test_its_states_are_of_its_own_width() -> None:
     ctx = ByHand(live("llama-dense", "cpu"), draft("eagle3-shared", 0, 1, 0)).ctx
-    with pytest.raises(ContextError, match=r"embd must be \[1, 192\]; got \[1, 64\]"):
+    with pytest.raises(ContextError, match=r"embd must have shape \[1, 192\], got \[1, 64\]"):
         ctx.encode(Batch(embd=np.zeros((1, 64), np.float32)))
     rows: F32 = ctx.encode(Batch(embd=np.ones((2, 192), np.float32)))
     assert rows.shape == (2, 64)
@@ -158,16 +158,16 @@ def test_tokens_that_there_are_not(id: int) -> None:
     metadata, arrays = made("eagle3-own")
     arrays["d2t"] = arrays["d2t"].copy()
     arrays["d2t"].flat[5] = id
-    with pytest.raises(WeightsError, match=rf"'d2t' has token {id}, which is not in \[0, 64\)"):
+    with pytest.raises(WeightsError, match=rf"'d2t' must be in \[0, 64\), got {id}"):
         model_of(metadata, arrays, "cpu")
 
 
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"target_layers": [0, 1]}, "it must have 3 layers"),
-        ({"block_count": 2}, "it must be 1"),
-        ({"target_layers": []}, "it must have 3 layers"),
+        ({"target_layers": [0, 1]}, "must have 3 layers"),
+        ({"block_count": 2}, "must be 1"),
+        ({"target_layers": []}, "must have 3 layers"),
         ({"target_hidden_size": 0}, "at least 1"),
     ],
 )

@@ -150,10 +150,10 @@ def test_nextn_layers_of_another_file(watched: type[Watched]) -> None:
 
 def test_what_cannot_draft() -> None:
     for target, options, message in (
-        (model("qwen35-mtp", load_mtp=False), {}, "loaded without them, use load_mtp=True"),
-        (model("llama-dense"), {}, "it has none; or give a model_draft"),
+        (model("qwen35-mtp", load_mtp=False), {}, "they are not loaded, use load_mtp=True"),
+        (model("llama-dense"), {}, "the model has none; or pass a model_draft"),
         (model("qwen35-mtp"), {"model_draft": model("llama-dense")}, r"\(llama\): it has none"),
-        (model("llama-dense"), {"model_draft": model("qwen35-mtp")}, "'llama' do not give their"),
+        (model("llama-dense"), {"model_draft": model("qwen35-mtp")}, "'llama' do not expose their"),
     ):
         ctx = Context(target, **EXACT)
         with pytest.raises((ContextError, ModelError), match=message):

@@ -101,15 +101,15 @@ def test_wrong_pairs() -> None:
     wide = draft(embedding_length_out=64)
     for target, model, message in (
         (TARGET, heads, r"window\) \(1, 16, True\), but layer 3 .* has \(2,"),
-        (TARGET, wide, "drafts for a model of 64 channels, but live.gguf has 32"),
+        (TARGET, wide, "is a draft model for embedding length 64, but live.gguf has 32"),
         ("gemma4-moe", draft(), r"window\) \(2, 16, True\), but layer 2 .* has \(1, 24, False\)"),
-        ("llama-dense", wide, "'llama' do not give their hidden states"),
+        ("llama-dense", wide, "'llama' do not expose their hidden states"),
     ):
         ctx = Context(live(target, "cpu"), **EXACT)
         with pytest.raises((ContextError, ModelError), match=message) as e:
             Speculator(ctx, **HOW, model_draft=model)
         assert "\n" not in str(e.value)
-    with pytest.raises(ContextError, match="can only draft for another"):
+    with pytest.raises(ContextError, match="are draft models"):
         Context(draft(), **EXACT)
 
 
@@ -117,7 +117,7 @@ def test_wrong_pairs() -> None:
     ("keys", "message"),
     [
         ({"nextn_predict_layers": 2}, "must be block_count = 3"),
-        ({"embedding_length_out": 48}, "must be the channels of the model"),
+        ({"embedding_length_out": 48}, "must differ from embedding_length"),
         ({"attention.sliding_window": 0}, "at least 1"),
         ({"attention.sliding_window_pattern": 2}, "must be an array"),
     ],

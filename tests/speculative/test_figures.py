@@ -20,7 +20,7 @@ def test_statistics() -> None:
     assert s.mean_length == 1 + 5 / 4
     assert s.text() == (
         "drafted 9 tokens in 4 drafts (0.00 s), accepted 5 (55.6%; by position 0.75 0.33 0.50),"
-        " 2.25 tokens a check"
+        " 2.25 tokens per verification"
     )
 
 

@@ -159,5 +159,5 @@ def test_caches_in_files(tmp_path: Path) -> None:
     both = {"lookup_cache_dynamic": dynamic, "lookup_cache_static": static}
     assert ask(make("ngram-cache", **both), [7, 8]) == [2]  # the corpus says so
     (tmp_path / "dynamic").write_bytes(b"\7\0\0\0")
-    with pytest.raises(ModelError, match="the lookup cache ends early"):
+    with pytest.raises(ModelError, match="lookup cache is truncated"):
         make("ngram-cache", lookup_cache_dynamic=dynamic)

@@ -197,17 +197,25 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].startswith("ngram-cache: drafted ")
     assert lines[1].startswith("draft-mtp: drafted ")
     assert "by position" in lines[1]
-    assert lines[1].endswith(" tokens a check")
+    assert lines[1].endswith(" tokens per verification")
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"spec_type": "magic"}, ModelError, "spec_type is 'magic'; it must be of none, draft-d"),
-        ({"spec_type": "draft-mtp"}, ContextError, "loaded without them, use load_mtp=True"),
-        ({"spec_type": "draft-simple"}, ContextError, "give it as model_draft"),
-        ({"spec_type": "ngram-mod", "model_draft": DEMO}, ContextError, "does not use a model"),
-        ({"spec_type": "none", "model_draft": DEMO}, ContextError, "none does not use a model"),
+        ({"spec_type": "magic"}, ModelError, "spec_type must be a list of none, draft-d"),
+        ({"spec_type": "draft-mtp"}, ContextError, "they are not loaded, use load_mtp=True"),
+        ({"spec_type": "draft-simple"}, ContextError, "pass it as model_draft"),
+        (
+            {"spec_type": "ngram-mod", "model_draft": DEMO},
+            ContextError,
+            "does not use a draft model",
+        ),
+        (
+            {"spec_type": "none", "model_draft": DEMO},
+            ContextError,
+            "none does not use a draft model",
+        ),
         ({"spec_type": "draft-mtp", "spec_draft_n_max": 0}, ModelError, "spec_draft_n_max is 0"),
         ({"spec_type": "draft-simple", "model_draft": "missing.gguf"}, GGUFError, "missing.gguf"),
     ],
@@ -222,11 +230,11 @@ def test_a_file_says_how_it_drafts(model: llama_py.Model, tmp_path: Any) -> None
     ctx = model.context(256)
     answer(ctx, max_tokens=3, model_draft=DEMO)
     assert [*Sequences.of(ctx).statistics] == ["draft-mtp"]
-    with pytest.raises(ContextError, match="spec_type = none does not use a model"):
+    with pytest.raises(ContextError, match="spec_type = none does not use a draft model"):
         answer(model.context(256), model_draft=tiny_model(tmp_path))
 
 
 def test_another_vocabulary(model: llama_py.Model, tmp_path: Any) -> None:
     other = tiny_model(tmp_path)
-    with pytest.raises(ModelError, match="has another vocabulary"):
+    with pytest.raises(ModelError, match="has a different vocabulary"):
         answer(model.context(256), spec_type="draft-simple", model_draft=other)

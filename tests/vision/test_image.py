@@ -209,7 +209,7 @@ def test_of_16_bits_the_highest_8() -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no such file"):
+    with pytest.raises(ModelError, match="file not found"):
         Image.open(tmp_path)
     with pytest.raises(ModelError, match="cannot be read"):
         Image.open("a" * 5000)
@@ -232,7 +232,7 @@ def test_sizes_are_those_of_pillow(size: tuple[int, int], how: str) -> None:
 
 
 def test_no_side_is_endless() -> None:
-    with pytest.raises(ModelError, match="no side may have more"):
+    with pytest.raises(ModelError, match="sides must have at most"):
         resize(image(2, 2), (LARGEST + 1, 2), "bilinear")
 
 

@@ -99,7 +99,10 @@ class Adapter:
             for place, pair in _pairs(self.path, name, found, base):
                 self.pairs[place.tensor.name] = pair
         if not self.pairs:
-            raise GGUFError(f"{path}: has no tensors NAME{ENDS[0]} and NAME{ENDS[1]}")
+            raise GGUFError(
+                f"{path}: no tensors NAME{ENDS[0]} and NAME{ENDS[1]}; use the GGUF file of a "
+                "LoRA adapter"
+            )
         self._place(host)
 
     def _read_metadata(self, file: GGUFFile, architecture: str) -> None:
@@ -109,18 +112,22 @@ class Adapter:
             if not isinstance(found, str) or found != expected:
                 shown = quoted(found) if isinstance(found, str) else describe(found)
                 raise GGUFError(
-                    f"{file.path}: is no LoRA adapter: {key} is {shown}, it must be"
-                    f" {expected!r}; convert it with llama.cpp's convert_lora_to_gguf.py"
+                    f"{file.path}: not a LoRA adapter: {key} must be {expected!r}, got {shown}; "
+                    "convert it with llama.cpp's convert_lora_to_gguf.py"
                 )
         if file.architecture != architecture:
             raise WeightsError(
-                f"{file.path}: is an adapter for {quoted(file.architecture)}, the model is"
-                f" {architecture!r}; give an adapter that was trained with this model"
+                f"{file.path}: adapter of architecture {quoted(file.architecture)} does not fit "
+                f"the model's architecture {architecture!r}; use an adapter that was trained "
+                "with this model"
             )
         alpha = data.get(ALPHA, 0.0)
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not _finite(alpha):
             shown = str(alpha) if isinstance(alpha, float) else describe(alpha)
-            raise GGUFError(f"{file.path}: {ALPHA} is {shown}; it must be a finite number")
+            raise GGUFError(
+                f"{file.path}: {ALPHA} must be a finite number, got {shown}; convert the adapter "
+                "again"
+            )
         self.alpha = float(alpha)
         self.invocation_tokens = _tokens(file.path, data.get(INVOCATION, ()))
         texts = (data.get(f"adapter.lora.{key}") for key in ("task_name", "prompt_prefix"))
@@ -135,7 +142,13 @@ class Adapter:
             for part, node in pair.nodes():
                 t, device = part.tensor, part.device
                 if device is not host and (reason := device.why_not(node)):
-                    log.info("%s goes to %s: %s: %s", t.name, host.name, device.name, reason)
+                    log.info(
+                        "%s is computed on %s, because %s does not support it: %s",
+                        t.name,
+                        host.name,
+                        device.name,
+                        reason,
+                    )
                     device = host
                 if device is host and (reason := host.why_not(node)):
                     raise WeightsError(
@@ -163,8 +176,8 @@ class Adapter:
                 factor = factor * np.float32(self.alpha) / np.float32(pair.rank)
         if not np.isfinite(factor):
             raise ContextError(
-                f"{self.path}: {pair.a.name}: a scale of {scale} times alpha = {self.alpha} is no"
-                " float32; use a smaller scale"
+                f"{self.path}: {pair.a.name}: scale {scale} times alpha = {self.alpha} does not "
+                "fit in float32; use a smaller scale"
             )
         return float(factor)
 
@@ -188,7 +201,9 @@ def _tokens(path: object, value: object) -> tuple[int, ...]:
     except ValueError:  # arrays of different lengths in an array
         array = np.asarray(None)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise GGUFError(f"{path}: {INVOCATION} must be an array of token ids")
+        raise GGUFError(
+            f"{path}: {INVOCATION} must be an array of token ids; convert the adapter again"
+        )
     return tuple(int(t) for t in array)
 
 
@@ -200,9 +215,9 @@ def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str
         if end:
             found.setdefault(name.removesuffix(end), {})[end] = info
         elif name.endswith(UNREAD):
-            log.warning("%s: tensor %r is a norm; it is not applied", path, name)
+            log.warning("%s: tensor %r belongs to a norm; it is ignored", path, name)
         else:
-            raise GGUFError(f"{path}: tensor {name!r}; those of an adapter end in {ENDS}")
+            raise GGUFError(f"{path}: unknown tensor {name!r}; tensors of an adapter end in {ENDS}")
     return found
 
 
@@ -213,10 +228,11 @@ def _pairs(
     missing = [end for end in ENDS if end not in found]
     if missing:
         shown = printable(name)
-        raise GGUFError(f"{path}: {shown}{missing[0]} is missing; convert the adapter again")
+        raise GGUFError(f"{path}: tensor {shown}{missing[0]} is missing; convert the adapter again")
     if name not in base:
         raise WeightsError(
-            f"{path}: the model has no weight {name!r}; give an adapter that was trained with it"
+            f"{path}: the model has no weight {name!r}; use an adapter that was trained with "
+            "this model"
         )
     a, b = (found[end] for end in ENDS)
     w, table = base[name][0].info.ne, name.endswith(TABLE)
@@ -225,8 +241,8 @@ def _pairs(
     expected = (rank, n_out, *more) if table else (n_in, rank, *more)
     if a.ne != expected or b.ne != (rank, n_in if table else n_out, *more):
         raise WeightsError(
-            f"{path}: {name} is {list(w)} in the model, which does not fit an A of {list(a.ne)}"
-            f" and a B of {list(b.ne)}; give an adapter that was trained with this model"
+            f"{path}: {name} is {list(w)} in the model, which does not fit A {list(a.ne)} and B "
+            f"{list(b.ne)}; use an adapter that was trained with this model"
         )
     for place in base[name]:
         yield place, LoraPair((_like(path, a, place, 1), _like(path, b, place, 0)), table)
@@ -238,8 +254,9 @@ def _like(path: str, info: TensorInfo, place: TensorCut, whole_along: int) -> Te
     dim = None if place.dim == whole_along else place.dim
     if cuts_blocks(info, dim, place.ranges):
         raise WeightsError(
-            f"{path}: {info.name}{end} would be cut within blocks of {info.type.block_size}"
-            f" elements of {info.type}; use an adapter of f32, f16 or bf16, or split_mode layer"
+            f"{path}: split_mode graph would cut {info.name}{end} within blocks of "
+            f"{info.type.block_size} elements of {info.type}; use an adapter of f32, f16 or "
+            "bf16, or split_mode layer"
         )
     ne = list(info.ne)
     if dim is not None:

@@ -56,7 +56,7 @@ class AdapterChoice:
         """Set the adapters of one sequence; None: of all sequences, replacing earlier choices."""
         for adapter, factor in adapters.items():
             if not math.isfinite(factor):
-                raise ContextError(f"the scale of {adapter.path} is {factor}; it must be finite")
+                raise ContextError(f"scale of {adapter.path} must be finite, got {factor}")
             for pair in adapter.pairs.values():
                 adapter.scale(pair, factor)
         loras = Loras(tuple((a, float(x)) for a, x in adapters.items() if x))
@@ -92,8 +92,8 @@ class AdapterChoice:
             if (clash := (others >= 0) & (others != mine)).any():
                 i = int(np.arange(batch.n_tokens)[where][clash][0])
                 raise ContextError(
-                    f"token {i} belongs to sequences {list(batch.seq_id[i])}, which use different"
-                    " adapters; decode it for each of them"
+                    f"token {i} belongs to sequences {list(batch.seq_id[i])}, which use "
+                    "different adapters; decode it once per sequence"
                 )
             kinds[where] = mine
         return AdapterPlan(list(loras), kinds if len(loras) > 1 else None, heard)

@@ -58,8 +58,9 @@ def load_draft(ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]
     users = [kind for kind in kinds if kind.uses_draft_model]
     if not users:
         raise ContextError(
-            f"model_draft = {p.model_draft} is given, but spec_type ="
-            f" {','.join(p.drafters) or 'none'} does not use a model; add draft-simple or draft-mtp"
+            f"model_draft = {p.model_draft} has no effect: spec_type = "
+            f"{','.join(p.drafters) or 'none'} does not use a draft model; add draft-simple or "
+            "draft-mtp to spec_type"
         )
     if isinstance(p.model_draft, Loaded):
         return None

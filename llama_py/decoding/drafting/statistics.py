@@ -55,9 +55,9 @@ class DraftStatistics:
         rates = " ".join(f"{rate:.2f}" for rate in self.rate_at[:8])
         more = " ..." if len(self.drafted_at) > 8 else ""
         return (
-            f"drafted {self.n_drafted} tokens in {self.n_drafts} drafts ({self.seconds:.2f} s),"
-            f" accepted {self.n_accepted} ({self.rate:.1%}; by position {rates}{more}),"
-            f" {self.mean_length:.2f} tokens a check"
+            f"drafted {self.n_drafted} tokens in {self.n_drafts} drafts ({self.seconds:.2f} s), "
+            f"accepted {self.n_accepted} ({self.rate:.1%}; by position {rates}{more}), "
+            f"{self.mean_length:.2f} tokens per verification"
         )
 
 

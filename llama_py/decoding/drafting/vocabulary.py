@@ -19,17 +19,17 @@ def check_same_vocabulary(target: Loaded, draft: Loaded) -> None:
         ("EOS", a.eos if a.add_eos else None, b.eos if b.add_eos else None),
     ):
         if ours != theirs:
-            raise _different(draft, f"{what} is {theirs!r}, not {ours!r}")
+            raise _different(draft, f"{what} is {theirs!r}, expected {ours!r}")
     sizes = len(texts[0]), len(texts[1])
     if abs(sizes[0] - sizes[1]) > MAX_DIFFERENCE:
-        raise _different(draft, f"it has {sizes[1]} tokens, not {sizes[0]}")
+        raise _different(draft, f"it has {sizes[1]} tokens, expected {sizes[0]}")
     for id in range(FIRST_CHECKED, min(sizes)):
         if texts[0][id] != texts[1][id]:
-            raise _different(draft, f"token {id} is {texts[1][id]!r}, not {texts[0][id]!r}")
+            raise _different(draft, f"token {id} is {texts[1][id]!r}, expected {texts[0][id]!r}")
 
 
 def _different(draft: Loaded, why: str) -> ModelError:
     return ModelError(
-        f"the draft model {draft.file.path} has another vocabulary: {why}; use a smaller model of"
-        " the same family"
+        f"draft model {draft.file.path} has a different vocabulary: {why}; use a smaller model "
+        "of the same family"
     )

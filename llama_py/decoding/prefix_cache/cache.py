@@ -142,7 +142,7 @@ class PrefixCache:
         marks = [most - memory.n_back] if marks is None else marks
         self._plans[seq_id] = self.snapshots.plan(found.n, len(ids), {*marks, n_same})
         told = Reused(len(ids), n_same, found.n, _source(found, seq_id), not memory.goes_back)
-        log.info("reuse: sequence %d: %s; %s", seq_id, told, self)
+        log.info("prefix cache: sequence %d: %s; %s", seq_id, told, self)
         return told
 
     def decode(self, ids: Sequence[int], seq_id: int = 0) -> F32:
@@ -272,7 +272,7 @@ class PrefixCache:
                 self.snapshots.keep(node, state.data, state.marked)
 
     def __repr__(self) -> str:
-        return f"{self.budget.size / MIB:.2f} MiB of states"
+        return f"{self.budget.size / MIB:.2f} MiB of checkpoints"
 
     def _kind(self, seq_id: int) -> Hashable | None:
         """Return the key of a sequence's computations, or None if they cannot be reused."""
@@ -340,7 +340,7 @@ class PrefixCache:
             if memory.seq_rm(seq_id, found.n):
                 return found
         except ContextError as e:
-            log.info("reuse: sequence %d cannot have what is held: %s", seq_id, e)
+            log.info("prefix cache: sequence %d cannot restore a cached prefix: %s", seq_id, e)
         memory.seq_rm(seq_id)
         return _Found()
 

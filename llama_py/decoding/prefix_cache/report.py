@@ -31,13 +31,16 @@ class Reused:
     def why(self) -> str:
         """Short reason why no more was reused."""
         if self.n_same == 0:
-            return "nothing that is held begins like this"
+            return "no cached sequence starts with this prompt"
         if self.n_reused == self.n_same:
-            left = "" if self.n_same < self.n_tokens - 1 else "all but the last token"
-            return left or f"new from token {self.n_same} on"
+            left = "" if self.n_same < self.n_tokens - 1 else "all but the last token are cached"
+            return left or f"new from token {self.n_same}"
         differs = self.n_same < self.n_tokens - 1
-        what = f"edited at token {self.n_same}" if differs else "the same prompt again"
-        return f"{what}; {f'nearest snapshot {self.n_reused}' if self.n_reused else 'no snapshot'}"
+        what = f"edited at token {self.n_same}" if differs else "same prompt as before"
+        nearest = (
+            f"nearest checkpoint at token {self.n_reused}" if self.n_reused else "no checkpoint"
+        )
+        return f"{what}; {nearest}"
 
     def __str__(self) -> str:
         source = f" from {self.source}" if self.source else ""

@@ -22,8 +22,8 @@ def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
     held = memory.seq_pos_max(seq_id) + 1
     if len(tokens) != held:
         raise ContextError(
-            f"of the {held} tokens of sequence {seq_id} only {len(tokens)} are known, so that it"
-            " cannot be saved; decode with PrefixCache.decode, or tell PrefixCache.hold"
+            f"sequence {seq_id} cannot be saved: only {len(tokens)} of its {held} tokens are "
+            "known; decode with PrefixCache.decode, or call PrefixCache.hold"
         )
     io = begin(reuse.ctx, WHAT)
     io.text(str(reuse.ctx.computed_with(seq_id)))
@@ -49,7 +49,10 @@ def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int
         found, wanted = io.text(), str(reuse.ctx.computed_with(seq_id))
         if found != wanted:
             other = printable(found)
-            raise ContextError(f"it was computed with {other}; sequence {seq_id} uses {wanted}")
+            raise ContextError(
+                f"the state was computed with {other}, but sequence {seq_id} uses {wanted}; use "
+                "the same adapters and control vector"
+            )
         tokens = [int(t) for t in io.array(np.int32)]
         reuse.ctx.memory.state_read(io, seq_id)
         reuse.hold(tokens, seq_id)

@@ -88,7 +88,9 @@ class Snapshots:
         if not self.budget.allows(len(data)):
             self.wanted = False
             log.warning(
-                "a snapshot takes %.1f MiB, more than cache_ram; none are kept", len(data) / MIB
+                "a checkpoint needs %.1f MiB, more than cache_ram; checkpoints are disabled for "
+                "this context, so prompts may be processed again; raise cache_ram (--cache-ram)",
+                len(data) / MIB,
             )
             return
         at.state = one

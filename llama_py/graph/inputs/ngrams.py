@@ -68,8 +68,8 @@ class InputNGrams:
         n = self.hashes.n_gram
         if any(len(ids) > 1 for ids in ubatch.seq_id):
             raise ContextError(
-                "tokens of several sequences: this model has embeddings of tokens with those before"
-                " them; give each sequence its own, or copy one with seq_cp"
+                "this model embeds tokens with the tokens before them, so a token must belong to "
+                "one sequence; decode it once per sequence, or copy one with seq_cp"
             )
         ids = np.empty((ubatch.n_tokens, n), np.int64)
         ids[:, 0] = -1 if ubatch.token is None else ubatch.token

@@ -114,8 +114,8 @@ class PosLimit:
         largest = int(ubatch.pos.max())
         if largest >= self.n_pos:
             raise ContextError(
-                f"position {largest}: this model has learned {self.n_pos} positions, the first is "
-                "0; use shorter sequences"
+                f"position must be less than {self.n_pos}, the model's learned positions, got "
+                f"{largest}; use shorter sequences"
             )
 
     def can_reuse(self, params: GraphParams) -> bool:
@@ -129,7 +129,8 @@ class OneSequence:
         n = len(ubatch.seq_id_unq)
         if n > 1:
             raise ContextError(
-                f"{n} sequences in a batch: this model convolves along it; give one at a time"
+                "this model convolves over the batch, so a batch must have one sequence, got "
+                f"{n}; decode one sequence at a time"
             )
 
     def can_reuse(self, params: GraphParams) -> bool:

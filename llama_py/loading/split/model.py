@@ -197,8 +197,8 @@ class _Graph(_Splitter):
         ]
         if any(idle):
             log.warning(
-                "%d devices share layers, but %d of %d blocks have no part for %s: there are fewer"
-                " heads, experts or blocks of channels than devices",
+                "%d devices share layers, but %d of %d blocks have no part for %s, because they "
+                "have fewer heads, experts or FFN blocks than devices; use fewer devices",
                 len(idle),
                 max(idle),
                 len(self.used),
@@ -238,7 +238,7 @@ class _Graph(_Splitter):
             return block
         if self.stage.experts_alone and not any(isinstance(x, ExpertLinear) for x in every(block)):
             return block
-        why = "its parts do not add up to it"
+        why = "the sum of its parts differs from the whole"
         if vars(type(block)).get("parts_keep", _UNSPLIT) is not _UNSPLIT:
             used, why = self._used(parts)
         if why:
@@ -257,13 +257,13 @@ class _Graph(_Splitter):
         idle = [[p.idle for p in own if p.is_sum] for own in pieces]
         used = [None if any(i) else part for i, part in zip(idle, parts, strict=True)]
         if any(any(i) and not all(i) for i in idle):
-            return [], "a device would have some of its matrices only"
+            return [], "one device would have only some of its matrices"
         if sum(part is not None for part in used) < 2:
             return [], self._too_small(pieces[0])
         if any(p.is_sum and p.dim is None for own in pieces for p in own):
-            return [], "a matrix whose products are added would be on all devices"
+            return [], "a matrix whose products are summed would be on all devices"
         if not all(any(p.is_partial for p in own) for own in pieces):
-            return [], "it has no heads or channels that devices could share"
+            return [], "it has no heads or FFN dimensions to split"
         return used, self._misfit([own for own, u in zip(pieces, used, strict=True) if u])
 
     def _pieces(self, number: int, part: Any) -> list[TensorPiece]:
@@ -274,10 +274,10 @@ class _Graph(_Splitter):
         for p in pieces:
             if p.is_sum and (info := self.w.info(p.name)) is not None:
                 return (
-                    f"{p.name} [{shown(info.ne)}] of {info.type} has heads, or blocks, for one of"
-                    f" {len(self.devices)} devices only"
+                    f"{p.name} [{shown(info.ne)}] of {info.type} has too few heads or blocks to "
+                    f"split over {len(self.devices)} devices"
                 )
-        return "there is nothing to share"
+        return "no tensor can be split"
 
     def _misfit(self, pieces: Sequence[Sequence[TensorPiece]]) -> str:
         by_name: dict[str, list[TensorPiece]] = {}
@@ -346,7 +346,7 @@ class _Graph(_Splitter):
             self.told.add(kind)
             largest = min(tensors, key=lambda t: (-t.nbytes, t.name))
             log.warning(
-                "split_mode graph: %s, with %s [%s], stays on %s: %s",
+                "split_mode graph: %s, with %s [%s], is not split and runs on %s: %s",
                 kind,
                 largest.name,
                 shown(largest.ne),

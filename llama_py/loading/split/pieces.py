@@ -54,11 +54,11 @@ def why_not(pieces: Sequence[TensorPiece], info: TensorInfo) -> str:
         return ""
     dims = {p.dim for p in pieces}
     if len(dims) > 1 or len({len(p.sections) for p in pieces}) > 1:
-        return "devices would have it in different ways"
+        return "devices would split it differently"
     dim = pieces[0].dim or 0
     total = sum(sum(p.sections) for p in pieces)
     if total != info.ne[dim]:
         return f"the parts have {total} of {info.ne[dim]} elements along dimension {dim}"
     if any(cuts_blocks(info, dim, ranges) for ranges in ranges_of(pieces)):
-        return f"it would be cut within blocks of {info.type.block_size} elements of {info.type}"
+        return f"a split would cut blocks of {info.type.block_size} elements of {info.type}"
     return ""

@@ -66,7 +66,7 @@ class PartWeights(Weights):
     def _cut(self, piece: TensorPiece, whole: Sequence[int], shape: Sequence[int]) -> None:
         different = _different(whole, shape)
         if len(different) > 1:
-            piece.problem = f"{list(shape)} is no part of {list(whole)}"
+            piece.problem = f"shape {list(shape)} is not a part of {list(whole)}"
         elif different:
             piece.dim = different[0]
 
@@ -97,7 +97,7 @@ class PartWeights(Weights):
         norm = super().norm(stem, *ne, kind=kind, bias=bias)
         piece = self.pieces.get(id(norm.weight))
         if piece is not None and piece.dim == 0:
-            piece.problem = "it is of a norm over what devices would share"
+            piece.problem = "it belongs to a norm over the dimension that devices would split"
         return norm
 
     def tied(self, name: str) -> Tensor:

@@ -94,7 +94,9 @@ class Architecture(ABC):
 
     def build_draft(self, g: GraphBuilder) -> None:
         """Build a NextN layer, a layer after the trunk."""
-        raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
+        raise ContextError(
+            f"models of architecture {self.arch!r} have no NextN layers; use another spec_type"
+        )
 
     def keeps(self, il: int) -> Kept:
         """Return the memory specs of layer il."""
@@ -133,8 +135,8 @@ class Architecture(ABC):
             self.build_encoder(g)
         elif not self.has_trunk:
             raise ContextError(
-                "the model has NextN layers and no others, so it can only draft for another; give"
-                " it as model_draft"
+                "the model has only NextN layers, so it can only draft; pass it as model_draft "
+                "of its target model"
             )
         else:
             self.build(g)
@@ -175,11 +177,13 @@ class Architecture(ABC):
 
     def _check_draft(self) -> None:
         if "decoder_mtp" not in self.gtypes:
-            raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
+            raise ContextError(
+                f"models of architecture {self.arch!r} have no NextN layers; use another spec_type"
+            )
         if not self.can_draft:
             raise ContextError(
-                f"drafting needs NextN layers; the model has {self.hp.n_layer_nextn}, "
-                f"and load_mtp was {self.load_mtp}"
+                f"drafting needs NextN layers, but the model has {self.hp.n_layer_nextn} and "
+                f"load_mtp is {self.load_mtp}"
             )
 
 

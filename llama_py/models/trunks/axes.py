@@ -28,7 +28,7 @@ class AxesDecoder(Decoder):
         """Return embeddings; ContextError if positions of embeddings are unknown."""
         if g.ubatch.token is None and g.hp.rope_type != ROPE_MROPE:
             raise ContextError(
-                "this file has no rope.dimension_sections, so that the places of embeddings in an "
-                "image cannot be told; convert the model again, or decode tokens"
+                "rope.dimension_sections is missing, so positions of image embeddings are "
+                "unknown; convert the model again, or decode tokens"
             )
         return super().embed(g)

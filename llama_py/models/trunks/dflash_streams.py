@@ -51,19 +51,23 @@ class StreamSizes(Declared):
         super().__init__(keys)
         known = GATING_FUNCS.index("sqrt_softplus") + 1
         if self.gating_func != known:
-            raise keys.error("expert_gating_func", f"it must be {known}")
+            raise keys.error("expert_gating_func", f"must be {known}")
         if hp.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
         if any(self.compress_ratios):
-            raise keys.error("attention.compress_ratios", "each must be 0 for a draft of blocks")
+            raise keys.error(
+                "attention.compress_ratios", "items must each be 0 for a block draft model"
+            )
         if any(n != 1 for n in hp.n_head_kv):
-            raise keys.error("attention.head_count_kv", "it must be 1")
+            raise keys.error("attention.head_count_kv", "must be 1")
         if any(n % self.n_groups or not n for n in hp.n_head):
             raise keys.error(
-                "attention.output_group_count", f"it must divide head_count = {hp.n_head[0]}"
+                "attention.output_group_count", f"must divide head_count = {hp.n_head[0]}"
             )
         if any(hp.rope_sections):
-            raise keys.error("rope.dimension_sections", "several streams have one kind of position")
+            raise keys.error(
+                "rope.dimension_sections", "must be 0 for a model with several streams"
+            )
 
     def rope(self, hp: HParams) -> Rope:
         """Return the RoPE of the last dimensions of heads."""

@@ -26,7 +26,7 @@ def target_layers(keys: Keys, rule: str, n: int = 0) -> tuple[int, ...]:
     key = "target_layers"
     count = keys.count(key)
     if not 0 < count <= MAX_LAYERS or n not in (0, count):
-        raise keys.error(key, f"it must have {rule}")
+        raise keys.error(key, f"must have {rule}")
     found: tuple[int, ...] = keys.values(key, count, None, as_uint)
     return found
 
@@ -44,13 +44,15 @@ class Scattered:
         self.n, self.n_vocab = info.ne[0], n_vocab
         self.rows = w.tensor(ROWS, self.n)
         if info.type is not I64:
-            raise WeightsError(f"{w.where}: tensor {ROWS!r} must be i64, not {info.type}")
+            raise WeightsError(
+                f"{w.where}: tensor {ROWS!r} must be i64, got {info.type}; convert the model again"
+            )
         ids = np.ascontiguousarray(info.data).reshape(-1).view("<i8")
         bad = ids[(ids < 0) | (ids >= n_vocab)]
         if bad.size:
             raise WeightsError(
-                f"{w.where}: tensor {ROWS!r} has token {bad[0]}, which is not in [0, {n_vocab});"
-                " convert the model again"
+                f"{w.where}: token ids in tensor {ROWS!r} must be in [0, {n_vocab}), got "
+                f"{bad[0]}; convert the model again"
             )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, outside: float = -math.inf) -> Tensor:
@@ -82,7 +84,10 @@ class Ends:
         if self.output is None and self.token_embd is not None and self.some is None:
             self.output = Linear(w.tied("token_embd.weight"))
         if self.some is not None and self.output is None:
-            raise WeightsError(f"{w.where}: tensor {ROWS!r} is for a head, and there is none")
+            raise WeightsError(
+                f"{w.where}: tensor {ROWS!r} needs an LM head, which the file does not have; "
+                "convert the model again"
+            )
 
     def rows(self, g: GraphBuilder, ids: Tensor) -> Tensor:
         """Look up embeddings of tokens: I32 [n] -> [n_embd, n]."""
@@ -97,7 +102,10 @@ class Ends:
             return self.output(g, cur)
         head = g.params.borrowed.output
         if head is None:
-            raise ContextError("the model that it drafts for has no head that could be used")
+            raise ContextError(
+                "the target model has no LM head that the draft model could use; use the model "
+                "that it was trained with"
+            )
         return head(g, cur)
 
     def stand_in(self) -> Borrowed:
@@ -109,8 +117,9 @@ class Ends:
 def _fitting(g: GraphBuilder, table: Tensor | None, what: str) -> Tensor:
     n_embd = g.hp.n_embd
     if table is None or table.ne[0] != n_embd:
-        found = "none" if table is None else f"those of {table.ne[0]} channels"
+        found = "none" if table is None else f"length {table.ne[0]}"
         raise ContextError(
-            f"it needs {what} of {n_embd} channels; the model that it drafts for has {found}"
+            f"the draft model needs {what} of length {n_embd} from the target model, got "
+            f"{found}; use the model that it was trained with"
         )
     return table

@@ -42,7 +42,8 @@ def blocks_of(g: GraphBuilder) -> tuple[int, int]:
     n_blocks = g.ubatch.n_seqs_unq
     if g.n_tokens % n_blocks:
         raise ContextError(
-            f"{g.n_tokens} tokens of {n_blocks} sequences: this model drafts blocks of one length"
+            f"{g.n_tokens} tokens of {n_blocks} sequences: this model drafts blocks of equal "
+            "length; pass the same number of tokens per sequence"
         )
     return n_blocks, g.n_tokens // n_blocks
 

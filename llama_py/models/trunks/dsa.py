@@ -72,7 +72,7 @@ class ChoosingHParams(LatentHParams):
         if size & (size - 1) or size < self.n_rot:
             raise keys.error(
                 "attention.indexer.key_length",
-                f"it must be a power of two, and not below rope.dimension_count = {self.n_rot}",
+                f"must be a power of two of at least rope.dimension_count = {self.n_rot}",
             )
 
     @property
@@ -95,7 +95,7 @@ class ChoosingHParams(LatentHParams):
         if not types[0]:
             raise keys.error(
                 "attention.indexer.types",
-                "layer 0 must have an indexer: there is none before it that could choose",
+                "must give layer 0 an indexer, because no earlier layer has one",
             )
         found: list[int] = []
         for il, own in enumerate(types):

@@ -38,7 +38,7 @@ class RoutedHParams(HParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
 
 
 class ExpertHParams(RoutedHParams):
@@ -74,12 +74,12 @@ class LeadingDenseHParams(HParams):
         self.gating = GATING_FUNCS[number - 1]
         self.n_ff_shexp = self.shared_size(keys)
         if self.n_expert == 0 and self.n_layer_dense_lead < self.n_layer:
-            raise keys.error("expert_count", "it must be at least 1")
+            raise keys.error("expert_count", "must be at least 1")
 
     def default_gating(self, keys: Keys) -> int:
         """Return the default of expert_gating_func."""
         if not self.usual_gating:
-            raise keys.error("expert_gating_func", f"it must be from 1 to {len(GATING_FUNCS)}")
+            raise keys.error("expert_gating_func", f"must be from 1 to {len(GATING_FUNCS)}")
         return 1 + GATING_FUNCS.index(self.usual_gating)
 
     def shared_size(self, keys: Keys) -> int:

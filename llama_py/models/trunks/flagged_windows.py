@@ -14,7 +14,7 @@ class FlaggedWindows(WindowedHParams):
         for x in ("key", "value"):
             size = getattr(self, f"n_embd_head_{x[0]}")
             if getattr(self, f"n_embd_head_{x[0]}_swa") != size:
-                raise keys.error(f"attention.{x}_length_swa", f"it must be {x}_length = {size}")
+                raise keys.error(f"attention.{x}_length_swa", f"must be {x}_length = {size}")
 
     def _pattern(self, keys: Keys) -> tuple[bool, ...]:
         return keys.flags("attention.sliding_window_pattern", self.n_layer_all)

@@ -48,7 +48,7 @@ class IntervalHParams(HParams):
             return keys.flags("attention.recurrent_layers", self.n_layer_all, longer=False)
         every = keys.uint("full_attention_interval", self.usual_interval)
         if every == 0:
-            raise keys.error("full_attention_interval", "it must be at least 1")
+            raise keys.error("full_attention_interval", "must be at least 1")
         return tuple((il + 1) % every != 0 for il in range(self.n_layer_all))
 
     def layer_lists(self) -> dict[str, tuple[bool, ...] | int]:

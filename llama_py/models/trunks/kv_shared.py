@@ -33,18 +33,18 @@ class SharedKVHParams(WindowedHParams):
         super().load(keys)
         n = self.n_layer_kv_from_start
         if n < 0:
-            raise keys.error("attention.shared_kv_layers", f"it must be at most {self.n_layer}")
+            raise keys.error("attention.shared_kv_layers", f"must be at most {self.n_layer}")
         for il in range(n, self.n_layer):
             other = self.kv_of(il)
             if other < 0 or self.swa_layers[other] != self.swa_layers[il]:
                 raise keys.error(
                     "attention.sliding_window_pattern",
-                    f"of layers {n - 2} and {n - 1}, which later ones attend to, the first must"
-                    " have a window, the second none",
+                    f"must give layer {n - 2} a window and layer {n - 1} none, because later "
+                    "layers attend to their keys",
                 )
             if self.n_head_kv[other] != self.n_head_kv[il]:
                 raise keys.error(
-                    "attention.head_count_kv", f"layer {il} must have those of layer {other}"
+                    "attention.head_count_kv", f"must be the same in layers {il} and {other}"
                 )
 
     def kv_of(self, il: int) -> int:

@@ -47,7 +47,7 @@ class LatentSizesHParams(HParams):
         """Raise an error unless the number of rotated key dimensions fits."""
         most = self.n_embd_head_k_mla - self.least_nope
         if self.n_rot == 0 or self.n_rot > most:
-            raise keys.error("rope.dimension_count", f"it must be from 2 to {most}")
+            raise keys.error("rope.dimension_count", f"must be from 2 to {most}")
 
     def shared_heads(self, share: Share, il: int) -> LayerShape:
         """Return the share of heads of layer il. Every device computes the latent vector itself."""

@@ -84,7 +84,7 @@ class StreamNextN:
         """Build the head's input, [n_embd, n_outputs]."""
         if g.ubatch.token is None:
             raise ContextError(
-                "this NextN layer needs tokens beside the hidden states; give a Batch with both"
+                "this NextN layer needs tokens in addition to hidden states; pass a Batch with both"
             )
         inp = g.add_input(InputEmbdH(g.hp.n_embd_beside, g.n_tokens))
         tokens = token_embd if self.embed_tokens is None else self.embed_tokens

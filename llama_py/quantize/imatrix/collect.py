@@ -103,8 +103,8 @@ class Collector:
             entry = self.entries[name] = _Sums(*empty)
         if len(entry.sums) != n * n_matrices:
             raise ContextError(
-                f"{name}: has {len(entry.sums)} sums so far, and {n * n_matrices} inputs; were the"
-                " files to go on from made with another model?"
+                f"{name}: {n * n_matrices} inputs do not match its {len(entry.sums)} sums from "
+                "earlier files; use files of the same model"
             )
         if len(entry.counts) == 1 < n_counts:
             entry.counts = np.repeat(entry.counts, n_counts)
@@ -136,7 +136,7 @@ class Collector:
 
     def _check(self, name: str, sums: Sums) -> None:
         if not np.isfinite(sums).all():
-            raise ContextError(f"{name}: gets values that are not finite; is the model damaged?")
+            raise ContextError(f"{name}: inputs are not finite; check whether the model is damaged")
 
     def n_chunks(self, size: int) -> int:
         """Return the maximum count of the entries in chunks of `size` tokens."""
@@ -160,9 +160,9 @@ class Collector:
                 counts = np.repeat(counts, len(mine.counts))
             if len(mine.sums) != len(sums) or len(mine.counts) != len(counts):
                 raise ContextError(
-                    f"{other.path}: {name} has {len(sums)} sums of {len(counts)} matrices, the"
-                    f" files before {len(mine.sums)} of {len(mine.counts)}; they are of different"
-                    " models"
+                    f"{other.path}: {name} has {len(sums)} sums of {len(counts)} matrices, but "
+                    f"earlier files have {len(mine.sums)} of {len(mine.counts)}; use files of "
+                    "the same model"
                 )
             mine.sums += sums
             mine.counts += counts

@@ -82,7 +82,7 @@ def read_imatrix(path: str | Path) -> Imatrix:
     found = _read_gguf(Path(path)) if is_gguf else _read_old(Path(path))
     for name, entry in found.entries.items():
         if not np.isfinite(entry.sums).all():
-            raise GGUFError(f"{path}: {name} has values that are not finite; make it again")
+            raise GGUFError(f"{path}: {name} has values that are not finite; create the file again")
     return found
 
 
@@ -90,7 +90,10 @@ def _read_gguf(path: Path) -> Imatrix:
     with GGUFFile.open(path) as file:
         missing = [key for key in (DATASETS, N_CHUNKS, CHUNK_SIZE) if key not in file.metadata]
         if missing:
-            raise GGUFError(f"{path}: is no importance matrix: there is no {missing[0]}")
+            raise GGUFError(
+                f"{path}: not an importance matrix: {missing[0]} is missing; create one with "
+                "llama-py-imatrix"
+            )
         entries = {}
         for name, sums in file.tensors.items():
             if not name.endswith(SUMS):
@@ -98,16 +101,20 @@ def _read_gguf(path: Path) -> Imatrix:
             base = name.removesuffix(SUMS)
             counts = file.tensors.get(base + COUNTS)
             if counts is None or {sums.type, counts.type} != {F32}:
-                raise GGUFError(f"{path}: {base} needs sums and counts, of type f32; make it again")
+                raise GGUFError(
+                    f"{path}: {base} needs sums and counts of type f32; create the file again"
+                )
             values, number = (t.data.view(np.float32).copy() for t in (sums, counts))
             if len(values) % len(number):
                 raise GGUFError(
-                    f"{path}: {base} has {len(values)} sums for {len(number)} matrices; make it"
-                    " again"
+                    f"{path}: {base} has {len(values)} sums for {len(number)} matrices; create "
+                    "the file again"
                 )
             entries[base] = ImatrixEntry(values, np.rint(number).astype(np.int64))
         if not entries:
-            raise GGUFError(f"{path}: has no entries; it was made of no text")
+            raise GGUFError(
+                f"{path}: importance matrix has no entries; create it again from more text"
+            )
         datasets = file.metadata[DATASETS]
         n_chunks, size = (int(str(file.metadata[key])) for key in (N_CHUNKS, CHUNK_SIZE))
         texts = [str(d) for d in datasets] if isinstance(datasets, list) else []
@@ -124,8 +131,8 @@ class _Cursor:
     def take(self, n: int) -> bytes:
         if not 0 <= n <= len(self.data) - self.at:
             raise GGUFError(
-                f"{self.path}: is no importance matrix, or only a part of one: at byte {self.at}"
-                f" {n} more are wanted, and the file has {len(self.data)}"
+                f"{self.path}: not an importance matrix, or truncated: at byte {self.at} {n} more "
+                f"bytes are needed, but the file has {len(self.data)}"
             )
         self.at += n
         return self.data[self.at - n : self.at]
@@ -139,7 +146,7 @@ def _read_old(path: Path) -> Imatrix:
     cursor = _Cursor(path)
     n = cursor.number()
     if n < 1:
-        raise GGUFError(f"{path}: is no importance matrix: it has {n} entries")
+        raise GGUFError(f"{path}: not an importance matrix: it has {n} entries")
     entries = {}
     for _ in range(n):
         name = cursor.take(cursor.number()).decode("utf-8", "surrogateescape")

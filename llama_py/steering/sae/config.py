@@ -40,11 +40,11 @@ class SAEConfig:
     def __post_init__(self) -> None:
         if self.normalize_activations not in NORMALIZATIONS:
             raise ModelError(
-                f"normalize_activations is {self.normalize_activations!r}; known are"
-                f" {', '.join(NORMALIZATIONS)}"
+                f"normalize_activations must be one of {', '.join(NORMALIZATIONS)}, got "
+                f"{self.normalize_activations!r}"
             )
         if self.architecture == "topk" and not 0 < self.k <= self.d_sae:
-            raise ModelError(f"k is {self.k}; a topk SAE needs 1 to {self.d_sae}")
+            raise ModelError(f"k of a topk SAE must be from 1 to {self.d_sae}, got {self.k}")
 
 
 def config_of(found: Mapping[str, Any], d_in: int, d_sae: int) -> SAEConfig:
@@ -56,15 +56,19 @@ def config_of(found: Mapping[str, Any], d_in: int, d_sae: int) -> SAEConfig:
     cfg = {OLD_NAMES.get(key, key): value for key, value in found.items()}
     cfg |= {k: v for k, v in (cfg.get("metadata") or {}).items() if k not in cfg}
     if cfg.get("hook_head_index") is not None:
-        raise ModelError(f"this SAE is of one head, {cfg['hook_head_index']}; those are not known")
+        raise ModelError(
+            f"SAEs of a single head are not supported, got hook_head_index {cfg['hook_head_index']}"
+        )
     activation = cfg.get("activation_fn", "relu")
     if activation == "topk":
         cfg["architecture"] = "topk"
         cfg.setdefault("k", (cfg.get("activation_fn_kwargs") or {}).get("k", 0))
     elif activation not in ("relu", None):
-        raise ModelError(f"activation_fn is {activation!r}; known are relu and topk")
+        raise ModelError(f"activation_fn must be relu or topk, got {activation!r}")
     if cfg.get("normalize_activations") in (True, "expected_average_only_in"):
-        log.warning("the SAE was trained on scaled rows; its weights are taken to make up for that")
+        log.warning(
+            "the SAE was trained on scaled rows; its weights are expected to include that scale"
+        )
     if cfg.get("normalize_activations") in (None, False, True, "expected_average_only_in"):
         cfg["normalize_activations"] = "none"
     known = {f.name for f in fields(SAEConfig)} - {"d_in", "d_sae"}

@@ -39,7 +39,9 @@ def read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     given = Path(path)
     file = next((given / f for f in FILES if (given / f).is_file()), given)
     if not file.is_file():
-        raise ModelError(f"{path}: no SAE is there; a folder has {CONFIG} and {', '.join(FILES)}")
+        raise ModelError(
+            f"{path}: no SAE found; the folder must contain {CONFIG} and {', '.join(FILES)}"
+        )
     found = _read_npz(file) if file.suffix == ".npz" else _read_safetensors(file)
     arrays = {NAMES.get(name, name): values for name, values in found.items()}
     beside = file.with_name(CONFIG)
@@ -64,7 +66,7 @@ def _read_safetensors(file: Path) -> Arrays:
     try:
         stored = library.deserialize(file.read_bytes())
     except library.SafetensorError as e:
-        raise ModelError(f"{file}: is no safetensors file: {e}") from None
+        raise ModelError(f"{file}: not a safetensors file: {e}") from None
     return {name: _array(file, name, info) for name, info in stored}
 
 
@@ -73,7 +75,7 @@ def _array(file: Path, name: str, info: Mapping[str, Any]) -> npt.NDArray[np.flo
         wide = np.frombuffer(info["data"], "<u2").astype(np.uint32) << 16
         return wide.view(np.float32).reshape(info["shape"])
     if info["dtype"] not in DTYPES:
-        raise ModelError(f"{file}: {name} has the type {info['dtype']}; known are BF16, F16, F32")
+        raise ModelError(f"{file}: type of {name} must be BF16, F16 or F32, got {info['dtype']}")
     values = np.frombuffer(info["data"], DTYPES[info["dtype"]])
     return values.astype(np.float32).reshape(info["shape"])
 
@@ -83,7 +85,7 @@ def _read_npz(file: Path) -> Arrays:
         with np.load(file, allow_pickle=False) as stored:
             return {name: stored[name].astype(np.float32) for name in stored}
     except ValueError as e:
-        raise ModelError(f"{file}: is no npz file of arrays: {e}") from None
+        raise ModelError(f"{file}: not an npz file of arrays: {e}") from None
 
 
 def _of_scope(file: Path) -> dict[str, Any]:

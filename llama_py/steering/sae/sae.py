@@ -34,7 +34,7 @@ class SAE:
         """Store the weights; ModelError for missing weights or other sizes."""
         if cfg.architecture not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
-            raise ModelError(f"the architecture {cfg.architecture!r} is not known; {known} are")
+            raise ModelError(f"unknown SAE architecture {cfg.architecture!r}; known: {known}")
         self.cfg = cfg
         self._encode, more = ARCHITECTURES[cfg.architecture]
         shapes = {"W_enc": (cfg.d_in, cfg.d_sae), "W_dec": (cfg.d_sae, cfg.d_in),
@@ -43,7 +43,9 @@ class SAE:
         for name, shape in shapes.items():
             if name not in weights or weights[name].shape != shape:
                 there = weights[name].shape if name in weights else "missing"
-                raise ModelError(f"{name} is {there}; a {cfg.architecture} SAE needs {shape}")
+                raise ModelError(
+                    f"{name} of a {cfg.architecture} SAE must have shape {shape}, got {there}"
+                )
             self.weights[name] = np.ascontiguousarray(weights[name], np.float32)
         vars(self).update(self.weights)
 
@@ -57,7 +59,7 @@ class SAE:
         """
         found, arrays = files.read(path)
         if "W_enc" not in arrays or "W_dec" not in arrays:
-            raise ModelError(f"{path}: has {', '.join(arrays)}, but no W_enc and W_dec")
+            raise ModelError(f"{path}: W_enc and W_dec are missing; found: {', '.join(arrays)}")
         d_in = arrays["b_dec"].size if "b_dec" in arrays else min(arrays["W_dec"].shape)
         arrays["W_enc"] = _turned(arrays["W_enc"], d_in, 0)
         arrays["W_dec"] = _turned(arrays["W_dec"], d_in, 1)
@@ -78,7 +80,9 @@ class SAE:
     def hook_name(self) -> str:
         """Name of the rows for `ctx.capture` and `ctx.patch`."""
         if not self.cfg.hook_name:
-            raise ModelError("the SAE's files do not say where its rows come from; give hook_name")
+            raise ModelError(
+                "the SAE's files do not specify the hook point of its rows; pass hook_name"
+            )
         return self.cfg.hook_name
 
     def encode(self, x: npt.ArrayLike) -> F32:
@@ -97,7 +101,7 @@ class SAE:
         if self.cfg.normalize_activations == "none":
             return rows
         if like is None:
-            raise ModelError("this SAE normalizes rows; decode(features, like=rows) undoes it")
+            raise ModelError("this SAE normalizes rows; use decode(features, like=rows) to undo it")
         _, centre, scale = self._normalized(self._rows(like))
         found: F32 = rows * scale + centre
         return found
@@ -150,7 +154,9 @@ class SAE:
         if rows.ndim > 1:
             rows = rows.reshape(len(rows), -1)
         if rows.shape[-1] != self.cfg.d_in:
-            raise ModelError(f"rows have {rows.shape[-1]} elements; the SAE is of {self.cfg.d_in}")
+            raise ModelError(
+                f"rows must have {self.cfg.d_in} elements like the SAE, got {rows.shape[-1]}"
+            )
         return rows
 
     def _normalized(self, x: F32) -> tuple[F32, Any, Any]:
@@ -181,7 +187,7 @@ class SAE:
     def _features(self, values: Mapping[int, float]) -> tuple[list[int], F32]:
         for i in values:
             if not 0 <= i < self.cfg.d_sae:
-                raise ModelError(f"there is no feature {i}; there are 0 to {self.cfg.d_sae - 1}")
+                raise ModelError(f"feature must be from 0 to {self.cfg.d_sae - 1}, got {i}")
         return list(values), np.array([*values.values()], np.float32)
 
 

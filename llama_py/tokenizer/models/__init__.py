@@ -19,9 +19,7 @@ def text_model(meta: Mapping[str, Any]) -> TextModel:
     """Return the model that the metadata names; TokenizerError lists the known names."""
     name, known = str(meta.get(PREFIX + "model")), known_models()
     if name not in known:
-        raise TokenizerError(
-            f"{PREFIX}model is {name!r}, which is not known; known: {', '.join(sorted(known))}"
-        )
+        raise TokenizerError(f"unknown {PREFIX}model {name!r}; known: {', '.join(sorted(known))}")
     return known[name](meta)
 
 

@@ -25,14 +25,14 @@ class Charsmap:
         array = array_of(value)
         if array.ndim != 1 or array.dtype.kind not in "iu" or array.dtype.itemsize != 1:
             raise TokenizerError(
-                f"{_KEY} must be bytes, it is {array.dtype} {array.shape}; convert the model again"
+                f"{_KEY} must be bytes, got {array.dtype} {array.shape}; convert the model again"
             )
         data = array.tobytes()
         size = int.from_bytes(data[:4], "little")
         if 4 + size >= len(data) or size < 4:
             raise TokenizerError(
-                f"{_KEY} says that its table has {size} bytes, but it has {len(data)} in all; "
-                f"convert the model again"
+                f"{_KEY} declares a table of {size} bytes, but has {len(data)} bytes in total; "
+                "convert the model again"
             )
         self._units: list[int] = np.frombuffer(data, "<u4", size // 4, 4).tolist()
         self._replacements = data[4 + size :]

@@ -72,9 +72,11 @@ class BytePairs(TextModel):
     def _pre_tokenizer(self, meta: Mapping[str, Any]) -> PreTokenizer:
         name = meta.get(PREFIX + "pre", "")
         if not isinstance(name, str):
-            raise TokenizerError(f"{PREFIX}pre is {type(name).__name__}; it must be a text")
+            raise TokenizerError(
+                f"{PREFIX}pre must be a string, got {type(name).__name__}; convert the model again"
+            )
         if not name:
-            log.warning("%spre is missing: texts are cut as by 'default'", PREFIX)
+            log.warning("%spre is missing, so the pre-tokenizer 'default' is used", PREFIX)
         return pre_tokenizer(name or "default")
 
     def _default_ids(self) -> dict[str, int]:
@@ -160,7 +162,7 @@ def pre_tokenizer(name: str) -> PreTokenizer:
         return PRE_TOKENIZERS[name]
     nearest = difflib.get_close_matches(name, PRE_TOKENIZERS, n=1)
     raise TokenizerError(
-        f"{PREFIX}pre is {name!r}, which is not known; known: {', '.join(sorted(PRE_TOKENIZERS))}"
+        f"unknown {PREFIX}pre {name!r}; known: {', '.join(sorted(PRE_TOKENIZERS))}"
         + (f" (nearest: {nearest[0]})" if nearest else "")
         + "; to add it: an entry in llama_py/tokenizer/pre.py"
     )

@@ -28,8 +28,8 @@ class NoText(TextModel):
 
     def encode(self, text: str) -> list[int]:
         raise TokenizerError(
-            "this model file has no vocabulary to read text with; give one that has, or token ids"
-            " where they are taken (llama-py-debug --tokens 1,2,3)"
+            "this model file has no vocabulary, so it cannot tokenize text; use a file that has "
+            "one, or pass token ids (llama-py-debug --tokens 1,2,3)"
         )
 
     def normal(self, text: str) -> bytes:
@@ -62,5 +62,5 @@ def _vocab_size(meta: Mapping[str, Any]) -> int:
     size = meta.get(key, 0)
     if not isinstance(size, int) or not 0 <= size <= _MAX_TOKENS:
         shown = describe(size)
-        raise TokenizerError(f"{key} must be an integer in 0..{_MAX_TOKENS}, it is {shown}")
+        raise TokenizerError(f"{key} must be an integer in 0..{_MAX_TOKENS}, got {shown}")
     return size

@@ -33,7 +33,6 @@ def projector(name: str) -> type[Projector]:
     found = known_projectors().get(name)
     if found is None:
         raise UnknownArchitecture(
-            f"the projector {printable(name)!r} is not known; known are:"
-            f" {', '.join(known_projectors())}"
+            f"unknown projector {printable(name)!r}; known: {', '.join(known_projectors())}"
         )
     return found

@@ -111,7 +111,7 @@ class Dynamic(Projector):
         size = aligned((width, height), hp.step, hp.pixels(self.least), hp.pixels(self.most))
         if size[0] * size[1] > MAX_PIXELS:
             raise ModelError(
-                f"an image would become {size[0]} x {size[1]} pixels, more than {MAX_PIXELS}; give"
-                " a smaller one, or fewer embeddings at least (min_tokens)"
+                f"the resized image has {size[0]} x {size[1]} pixels, more than {MAX_PIXELS}; "
+                "use a smaller image or a smaller min_tokens"
             )
         return [self.normalized(fit(image, size, self.resize))]

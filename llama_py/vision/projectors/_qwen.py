@@ -31,9 +31,11 @@ class MergingHParams(VisionHParams):
 
     def load(self, keys: Keys) -> None:
         if self.n_merge != 2:
-            raise keys.error("vision.spatial_merge_size", "it must be 2")
+            raise keys.error("vision.spatial_merge_size", "must be 2")
         if self.n_embd_head % 4:
-            raise keys.error("vision.attention.head_count", "a head's channels must divide by 4")
+            raise keys.error(
+                "vision.attention.head_count", "must give a head size that is a multiple of 4"
+            )
 
 
 class MergingLayer:

@@ -81,8 +81,8 @@ class _Gemma4(Dynamic):
         patches = max(found[0].shape[:2]) // self.hp.patch_size
         if patches > self.n_places:
             raise ModelError(
-                f"an image becomes {patches} patches long, but the model knows"
-                f" {self.n_places} places; give one that is less long or less wide"
+                f"an image has {patches} patches per side, more than the model's {self.n_places} "
+                "positions; use an image that is less long or less wide"
             )
         return found
 
@@ -192,7 +192,9 @@ def _limits(w: Weights, stem: str) -> Limits:
         info = w.info(f"{stem}{name}")
         if info is not None:
             if info.type is not F32 or info.nbytes != 4:
-                raise WeightsError(f"{w.where}: {stem}{name} must be one F32 number")
+                raise WeightsError(
+                    f"{w.where}: {stem}{name} must be one F32 number; convert the model again"
+                )
             value = float(info.data.view(np.float32)[0])
         found.append(value)
     return found[0], found[1], found[2], found[3]

@@ -34,7 +34,10 @@ class WindowedVisionHParams(MergingHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         if WINDOW // self.patch_size < 2:
-            raise keys.error("vision.patch_size", f"windows are of {WINDOW} pixels: too large")
+            raise keys.error(
+                "vision.patch_size",
+                f"must be at most {WINDOW // 2}, half of a window of {WINDOW} pixels",
+            )
 
     @property
     def window(self) -> int:

@@ -41,16 +41,20 @@ class BlockDrafter(Drafter):
         self.layers, self.block = rules.target_layers, rules.block
         if model.hparams.n_embd != given:
             raise ModelError(
-                f"{model.file.path} drafts for a model of {model.hparams.n_embd} channels, but"
-                f" {target.model.file.path} has {given}"
+                f"{model.file.path} is a draft model for embedding length "
+                f"{model.hparams.n_embd}, but {target.model.file.path} has {given}; use the "
+                "draft model that was trained with it"
             )
         mask = model.tokenizer.special_ids.get("mask")
         if mask is None:
-            raise ModelError(f"{model.file.path} has no mask token (tokenizer.ggml.mask_token_id)")
+            raise ModelError(
+                f"{model.file.path} has no mask token (tokenizer.ggml.mask_token_id); convert it "
+                "again"
+            )
         if setting.params.spec_draft_p_min and self.block.chained and not self.block.sure:
             raise ContextError(
-                f"{self.name}: {model.file.path} does not tell how sure it is; use"
-                " spec_draft_p_min = 0"
+                f"{self.name}: {model.file.path} has no draft probabilities; use "
+                "spec_draft_p_min = 0"
             )
         self.mask = mask
         self.n = min(setting.params.spec_draft_n_max, self.block.size - self.block.first)

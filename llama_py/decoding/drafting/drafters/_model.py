@@ -51,16 +51,19 @@ def made_for(setting: DrafterSetting, name: str) -> Loaded:
     if model is None or model.architecture.draft_rules.way != name:
         given = "none" if model is None else f"{model.file.path} ({model.arch})"
         raise ContextError(
-            f"{name} needs a model that was made for it; give it as model_draft (-md), not {given}"
+            f"{name} needs a draft model of its type; pass it as model_draft (-md), got {given}"
         )
     check_same_vocabulary(target.model, model)
     ours, there = target.model.hparams.n_vocab, model.hparams.n_vocab
     if ours != there:
-        raise ModelError(f"{model.file.path} knows {there} tokens, but the model has {ours}")
+        raise ModelError(
+            f"draft model {model.file.path} must have {ours} tokens like the model, got {there}; "
+            "use a draft model of the same family"
+        )
     if not set(target.devices) <= set(model.devices):
         raise ModelError(
-            f"{model.file.path} is not on the devices of the model that it drafts for"
-            f" ({target.model.device_names}); load it there"
+            f"draft model {model.file.path} must be on the devices of the model "
+            f"({target.model.device_names}); load it on them"
         )
     return model
 

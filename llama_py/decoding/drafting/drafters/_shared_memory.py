@@ -28,17 +28,19 @@ class SharedMemoryDrafter(Drafter):
         width, given = model.hparams.n_embd_beside, target.model.hparams.n_embd
         if width != given:
             raise ModelError(
-                f"{model.file.path} drafts for a model of {width} channels, but"
-                f" {target.model.file.path} has {given}"
+                f"{model.file.path} is a draft model for embedding length {width}, but "
+                f"{target.model.file.path} has {given}; use the draft model that was trained "
+                "with it"
             )
         if not target.gives_nextn:
             raise ContextError(
-                f"{name}: models of {target.model.arch!r} do not give their hidden states"
+                f"{name}: models of architecture {target.model.arch!r} do not expose their "
+                "hidden states"
             )
         if target.model.architecture.parts:
             raise ContextError(
-                f"{name}: {model.file.path} attends to what the model keeps, which devices share;"
-                " use another split_mode"
+                f"{name}: {model.file.path} reads the model's KV cache, which is split over "
+                "devices; use another split_mode"
             )
         self.ctx = like(target, model, setting.params, target=target)
         self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)

@@ -45,7 +45,8 @@ class DraftEagle3(StatesDrafter):
         if n_layer in self.layers:
             if not target.gives_nextn:
                 raise ContextError(
-                    f"{self.name}: models of {target.model.arch!r} do not give their last states"
+                    f"{self.name}: models of architecture {target.model.arch!r} do not expose "
+                    "their last hidden states"
                 )
             target.set_embeddings_nextn(True)
 
@@ -76,11 +77,11 @@ def _check(target: Loaded, model: Loaded, layers: Sequence[int]) -> None:
     n_target = there.n_embd_inp_enc // len(layers)
     if n_target != ours.n_embd:
         raise ModelError(
-            f"{model.file.path} drafts for a model of {n_target} channels, but"
-            f" {target.file.path} has {ours.n_embd}"
+            f"{model.file.path} is a draft model for embedding length {n_target}, but "
+            f"{target.file.path} has {ours.n_embd}; use the draft model that was trained with it"
         )
     if max(layers) > ours.n_layer:
         raise ModelError(
-            f"{model.file.path} drafts from what layer {max(layers)} gets, but {target.file.path}"
-            f" has {ours.n_layer} layers"
+            f"{model.file.path} reads the input of layer {max(layers)}, but {target.file.path} "
+            f"has {ours.n_layer} layers; use the draft model that was trained with it"
         )

@@ -85,19 +85,21 @@ def _check(target: Loaded, model: Loaded) -> None:
     """Raise ContextError if the layers are missing or do not fit this model."""
     if not model.architecture.can_draft:
         n, arch = model.hparams.n_layer_nextn, model.arch
-        why = "it was loaded without them, use load_mtp=True" if n else "it has none"
+        why = "the model has none" if n else ("they are not loaded, use load_mtp=True")
         raise ContextError(
-            f"draft-mtp needs the NextN layers of {model.file.path} ({arch}): {why}; or give a"
-            " model_draft that has some"
+            f"draft-mtp needs the NextN layers of {model.file.path} ({arch}): {why}; or pass a "
+            "model_draft with NextN layers"
         )
     if model is target:
         return
     check_same_vocabulary(target, model)
     if "decoder_mtp" not in target.architecture.gtypes:
-        raise ContextError(f"draft-mtp: models of {target.arch!r} do not give their hidden states")
+        raise ContextError(
+            f"draft-mtp: models of architecture {target.arch!r} do not expose their hidden states"
+        )
     sizes = model.hparams.n_embd_beside, target.hparams.n_embd_beside
     if sizes[0] != sizes[1]:
         raise ContextError(
-            f"draft-mtp: the NextN layers of {model.file.path} take states of {sizes[0]} channels,"
-            f" but the model's have {sizes[1]}"
+            f"draft-mtp: the NextN layers of {model.file.path} need hidden states of length "
+            f"{sizes[0]}, but the model's have {sizes[1]}"
         )

@@ -30,7 +30,7 @@ class DraftSimple(Drafter):
         super().__init__(setting)
         model, target = setting.model_draft, setting.ctx
         if model is None:
-            raise ContextError("draft-simple needs a smaller model; give it as model_draft (-md)")
+            raise ContextError("draft-simple needs a smaller model; pass it as model_draft (-md)")
         check_same_vocabulary(target.model, model)
         self.ctx = like(target, model, setting.params)
         self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)

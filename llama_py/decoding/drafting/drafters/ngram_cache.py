@@ -114,9 +114,14 @@ def read_counts(path: str | Path) -> Counts:
             pairs = struct.unpack_from(f"<{2 * n}i", data, at)
             at += 8 * n
             if n < 1 or min(pairs[1::2]) < 1:
-                raise ModelError(f"{path}: a key that nothing follows; is it a lookup cache?")
+                raise ModelError(
+                    f"{path}: not a lookup cache: an n-gram without tokens; create it again with "
+                    "llama-lookup-create"
+                )
             following = dict(zip(pairs[::2], pairs[1::2], strict=True))
             counts[tuple(id for id in gram if id >= 0)] = following
     except struct.error as e:
-        raise ModelError(f"{path}: the lookup cache ends early: {e}") from e
+        raise ModelError(
+            f"{path}: lookup cache is truncated: {e}; create it again with llama-lookup-create"
+        ) from e
     return counts
