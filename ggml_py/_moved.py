@@ -74,5 +74,5 @@ class Finder:
         new = self.new_place(name)
         assert new is not None
         if name.partition(".")[2] not in self.stable:
-            warnings.warn(f"{name} has moved; import {new}", DeprecationWarning, stacklevel=2)
+            warnings.warn(f"{name} is deprecated; import {new}", DeprecationWarning, stacklevel=2)
         sys.modules[name] = import_module(new)

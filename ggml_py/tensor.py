@@ -127,7 +127,9 @@ class Tensor:
         """Return a required source; GGMLError if it is missing."""
         found = self.optional(i)
         if found is None:
-            raise GGMLError(f"{self.op} needs a source {i}; {self} has none: use the op's builder")
+            raise GGMLError(
+                f"{self.op} needs source {i}, which {self} does not have; use the op's builder"
+            )
         return found
 
     def sources(self, n: int | None = None) -> tuple[Tensor, ...]:
@@ -216,11 +218,13 @@ class Tensor:
         """
         dtype = numpy_dtype(self)
         if dtype is None:
-            raise GGMLError(f"{self} is quantized; ops.cast(t, F32) in a graph gives its values")
+            raise GGMLError(
+                f"{self} is quantized; use ops.cast(t, F32) in a graph to read its values"
+            )
         if self.is_empty():
             return np.zeros(self.ne[::-1], dtype)
         if self.buffer is None:
-            raise GGMLError(f"{self} has no memory yet; it gets some when its graph is planned")
+            raise GGMLError(f"{self} has no memory yet; plan its graph first")
         values = strided(self, self.buffer.read(self.offset, self.nbytes))
         if self.type.name == "bf16":
             return (values.astype(np.uint32) << 16).view(np.float32)

@@ -87,7 +87,7 @@ class _Object:
 
     def _rows(self, kind: np.dtype[Any], at: int, n: int) -> NDArray[Any]:
         if at + n * kind.itemsize > len(self._code):
-            raise ValueError("it ends too early")
+            raise ValueError("object code is truncated")
         return np.frombuffer(self._code, kind, n, at)
 
     def _rows_of(self, kind: np.dtype[Any], section: Any) -> NDArray[Any]:
@@ -149,7 +149,7 @@ def _relocate(part: NDArray[np.uint8], relocations: NDArray[Any], where: NDArray
     if np.any(relocations["type"] != _R_X86_64_64) or not np.all(values):
         raise _Unusual
     if np.any(at > len(part) - 8):
-        raise ValueError("a relocation is outside of its section")
+        raise ValueError("a relocation is outside its section")
     words = (values + relocations["addend"]).view(np.uint8).reshape(-1, 8)
     part[at[:, None] + np.arange(8)] = words
 
@@ -191,7 +191,7 @@ def _make_executable(memory: NDArray[np.uint8]) -> None:
     at, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(len(memory))
     if libc.mprotect(at, size, mmap.PROT_READ | mmap.PROT_EXEC):
         raise BackendError(
-            "the system does not let memory that was written be run "
+            "the system does not permit running generated code "
             f"({os.strerror(ctypes.get_errno())}), which compiled kernels need; allow it, or "
             "choose another backend"
         )

@@ -150,7 +150,7 @@ class Executor:
 
     def __init__(self, n_threads: int, cpus: CPUs = ()) -> None:
         if n_threads < 1:
-            raise ValueError(f"an executor needs at least 1 thread, not {n_threads}")
+            raise ValueError(f"n_threads must be at least 1, got {n_threads}")
         self.cpus = cpus
         self._n_threads = n_threads
         self._pool: _Pool | None = None
@@ -166,7 +166,7 @@ class Executor:
     @n_threads.setter
     def n_threads(self, n: int) -> None:
         if n < 1:
-            raise ValueError(f"an executor needs at least 1 thread, not {n}")
+            raise ValueError(f"n_threads must be at least 1, got {n}")
         if n != self._n_threads:
             self.close()
             self._n_threads = n
@@ -186,7 +186,7 @@ class Executor:
             shape = self.n_threads, steps + 1, 2
             whole = profile.flags.c_contiguous and profile.flags.writeable
             if profile.shape != shape or profile.dtype != np.int64 or not whole:
-                raise ValueError(f"profile must be a dense int64 array of {list(shape)}")
+                raise ValueError(f"profile must be a dense int64 array of shape {list(shape)}")
             times = int(profile.ctypes.data)
         (self._pool or self._start()).run(program, steps, times)
 

@@ -91,7 +91,7 @@ class Registry:
         if known is not None and known.module != kernel.module:
             raise ValueError(
                 f"kernel {kernel.name!r} is declared twice, in {known.module} and in "
-                f"{kernel.module}; give one of them another name="
+                f"{kernel.module}; set another name="
             )
         self.kernels[kernel.name] = kernel
         for op in kernel.ops:

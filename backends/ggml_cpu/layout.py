@@ -255,7 +255,7 @@ def _places(
             held = (others if keys[i] == i else prepared)[alone]
             placed.scratch, there = held.find(keys[i], nbytes)
             placed.prepare = not there
-            assert there or not step.ready, f"nobody has prepared operands {step.ready} of {step}"
+            assert there or not step.ready, f"operands {step.ready} of {step} are not prepared"
         if local and not often:
             place = placed.local = ScratchPlace(0, n_threads * placed.local_bytes, False)
             place.offset = common.take(place.nbytes)

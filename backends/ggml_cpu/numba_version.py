@@ -37,8 +37,8 @@ def numba_version() -> str:
         return found
     wanted = f">={_text(OLDEST)},<{_text(BEFORE)}"
     raise BackendError(
-        f"the CPU backend compiles its kernels with Numba {wanted}, and found "
-        f"{found or 'none'}; install one with: pip install 'numba{wanted}'"
+        f"the CPU backend needs Numba {wanted}, got {found or 'none'}; install it with: pip "
+        f"install 'numba{wanted}'"
     )
 
 

@@ -20,7 +20,7 @@ from ggml_cpu.kernel import REGISTRY
 from ggml_py.errors import BackendError
 
 GARBAGE = 2_000_000  # objects this makes before it looks for garbage
-CHANGED = "has changed since this program started; start again"
+CHANGED = "has changed since this program started; restart it"
 
 
 def serve() -> None:

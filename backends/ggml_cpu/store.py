@@ -98,7 +98,7 @@ class Store:
         None where nothing can be kept."""
         at = path()
         if at is None:
-            self._tell(at, OSError(0, "there is no home directory"))
+            self._tell(at, OSError(0, "no home directory"))
         if at is None or at in self._failed:
             return None, False
         try:
@@ -163,8 +163,8 @@ class Store:
         self._failed.add(at)
         where = "" if at is None else f" in {at}"
         log.warning(
-            "compiled kernels cannot be kept%s: %s. Every start compiles them again; set "
-            "LLAMA_PY_CACHE to a directory of your own",
+            "compiled kernels cannot be cached%s: %s; each start compiles them again; set "
+            "LLAMA_PY_CACHE to a writable directory",
             where,
             error.strerror or error,
         )

@@ -44,8 +44,8 @@ def compared(comm: MPI.Intracomm) -> list[str]:
         for what, a, b in zip(("version", "code"), first[1:], other[1:], strict=True):
             if a != b:
                 raise BackendError(
-                    f"rank {rank} on {other[0]} has another {what} of the program than rank 0"
-                    f" ({b[:60]}, not {a[:60]}); all ranks need the same installation"
+                    f"rank {rank} on {other[0]} has a different {what} of llama-py than rank 0 "
+                    f"({b[:60]}, expected {a[:60]}); install the same version on all ranks"
                 )
     return [host for host, *_ in found]
 

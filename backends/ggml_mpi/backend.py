@@ -22,7 +22,7 @@ def devices() -> list[Device]:
         return []
     at = world()
     if at.rank:
-        raise BackendError(f"rank {at.rank} computes for rank 0, which alone knows the devices")
+        raise BackendError(f"rank {at.rank} computes for rank 0; only rank 0 can list the devices")
     cpu: Any = local_device(at)
     here = cpu.again("mpi0")
     here.kind = RankDevice.kind
@@ -40,7 +40,7 @@ def _compare(own: RankAbout, other: RankDevice) -> None:
     theirs: RankAbout = other.about
     if own.target != theirs.target:
         raise BackendError(
-            f"rank {other.rank} on {theirs.host} has another kind of CPU than rank 0"
-            f" ({theirs.target[:60]}, not {own.target[:60]}); LLAMA_PY_CPU has kernels made for one"
-            " that all ranks are"
+            f"rank {other.rank} on {theirs.host} has a different CPU than rank 0 "
+            f"({theirs.target[:60]}, expected {own.target[:60]}); set LLAMA_PY_CPU to an "
+            "instruction set that all ranks support"
         )

@@ -164,9 +164,9 @@ class _Keeper:
         """Report the timeout; of ranks that wait for each other, rank 0 alone reports."""
         seconds = f"for {limit():g} s"
         if self._is_stopped:
-            say(f"{self.name} has been stopped {seconds}")
+            say(f"{self.name} was suspended {seconds}")
         elif not self._stage:
-            say(f"{self.name} has not come to the others {seconds}")
+            say(f"{self.name} has not joined the other ranks {seconds}")
         elif self.rank == 0:
             what = "end of" if self._stage == ENDS else "beginning of"
             say(f"{self.name} has waited for the {what} other ranks {seconds}")

@@ -91,7 +91,7 @@ class KeptWeights:
         if not self._told:
             self._told = True
             log.warning(
-                "weights that rank 0 sends cannot be kept%s: %s; they are sent at every start",
+                "weights from rank 0 cannot be cached%s: %s; they are sent again at each start",
                 f" in {path()}" if path() else "",
                 error.strerror or error,
             )
@@ -133,11 +133,11 @@ def _folder() -> Folder:
     """Return the directory; OSError unless it exists, is trusted and is marked as ours."""
     at = path()
     if at is None:
-        raise OSError(0, "there is no home directory")
+        raise OSError(0, "no home directory")
     folder = Folder(at)
     if (folder.read(MARKER) or b"") != MARK.encode():
         folder.close()
-        raise OSError(0, f"it has no file {MARKER} of ours")
+        raise OSError(0, f"file {MARKER} is missing or invalid")
     return folder
 
 

@@ -51,8 +51,8 @@ def connected(comm: MPI.Intracomm, hosts: Sequence[str]) -> dict[int, socket.soc
     if not all(there):
         i = there.index(False)
         raise BackendError(
-            f"rank {i} on {hosts[i]} cannot reach rank 0 at {', '.join(where)}, port {port}; ranks"
-            " need TCP connections to each other"
+            f"rank {i} on {hosts[i]} cannot reach rank 0 at {', '.join(where)}, port {port}; "
+            "allow TCP connections between the ranks"
         )
     return found
 

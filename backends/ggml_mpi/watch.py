@@ -107,7 +107,7 @@ class Watch:
         if self._expected is not None and not self._is_over:
             rank, since = self._expected
             if now - since > limit():
-                self._lose(rank, f"has not come to its end for {limit():g} s")
+                self._lose(rank, f"has not finished its step for {limit():g} s")
 
     def _lose(self, rank: int, what: str) -> None:
         self.lost(rank, what)

@@ -200,7 +200,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(obj, RankMemory):
             return "buffer", obj.handle
         if isinstance(obj, HostBuffer):
-            raise BackendError("a step for another rank reads memory of this one")
+            raise BackendError("a step for another rank reads memory of this rank")
         return None
 
 

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 import_families(ggml_opencl.ops)
 
-NO_DEVICE = (
-    "there is no OpenCL device: install the driver of your GPU, or one that runs on the CPU: "
-)
+NO_DEVICE = "no OpenCL device found; install the driver of your GPU, or one that runs on the CPU: "
 
 
 class OpenCLDevice:
@@ -103,7 +101,7 @@ class OpenCLDevice:
 
         assert isinstance(target.buffer, OpenCLBuffer), f"{target} is not on {self.name}"
         wait_for = [] if after is None else [after]
-        with failing(f"{self.name} cannot be sent {target}"):
+        with failing(f"{self.name} cannot receive {target}"):
             sent = cl.enqueue_copy(
                 self.arrivals,
                 target.buffer.memory,
@@ -117,7 +115,7 @@ class OpenCLDevice:
     def start(self, program: OpenCLProgram) -> cl.Event:
         import pyopencl as cl
 
-        with failing(f"{self.name} failed while it ran"):
+        with failing(f"{self.name} failed during computation"):
             if self._sent:
                 self.arrivals.flush()
                 cl.enqueue_barrier(self.queue, wait_for=self._sent)

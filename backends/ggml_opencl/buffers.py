@@ -21,11 +21,12 @@ SMALLEST = 16  # bytes; OpenCL has no empty buffers
 
 
 _WHAT_TO_DO = {
-    "DEVICE_NOT_AVAILABLE": "the device is gone or was reset; load the model again, or use another",
-    "OUT_OF_RESOURCES": "too little memory is left there, or the device was reset; use a smaller"
-    " n_ctx or n_ubatch or fewer layers there (n_gpu_layers), or load the model again",
-    "MEM_OBJECT_ALLOCATION_FAILURE": "too little memory is left there; use a smaller n_ctx or"
-    " n_ubatch, or fewer layers there (n_gpu_layers)",
+    "DEVICE_NOT_AVAILABLE": "the device was removed or reset; load the model again, or use another "
+    "device",
+    "OUT_OF_RESOURCES": "device memory is too low, or the device was reset; use a smaller n_ctx or "
+    "n_ubatch or fewer layers there (n_gpu_layers), or load the model again",
+    "MEM_OBJECT_ALLOCATION_FAILURE": "device memory is too low; use a smaller n_ctx or n_ubatch, or"
+    " fewer layers there (n_gpu_layers)",
 }
 _opened_by: list[int] = []  # process that opened the devices: driver state does not survive a fork
 
@@ -43,8 +44,8 @@ def failing(what: str) -> Iterator[None]:
 
     if _opened_by and _opened_by[0] != os.getpid():
         raise BackendError(
-            f"{what}: a forked process cannot use the OpenCL devices of the one it comes from;"
-            " start it by spawn (multiprocessing.get_context), and load the model in it"
+            f"{what}: a forked process cannot use the OpenCL devices of its parent; start it "
+            "with spawn (multiprocessing.get_context), and load the model in it"
         )
     try:
         yield
@@ -69,7 +70,10 @@ class OpenCLBuffer:
         self.queue = queue
         most = queue.device.max_mem_alloc_size
         if size > most:
-            raise AllocError(f"{queue.device.name} has no buffers of {size} bytes, at most {most}")
+            raise AllocError(
+                f"buffer of {size} bytes exceeds the limit of {queue.device.name}, {most} bytes; "
+                "use a smaller n_ctx or n_ubatch"
+            )
         try:
             flags = cl.mem_flags.READ_WRITE
             with failing(f"{queue.device.name} has no memory for a buffer of {size} bytes"):
@@ -83,7 +87,7 @@ class OpenCLBuffer:
 
         if data.size:
             host = np.ascontiguousarray(data)
-            with failing(f"{self.queue.device.name} cannot be sent {data.size} bytes"):
+            with failing(f"{self.queue.device.name} cannot receive {data.size} bytes"):
                 cl.enqueue_copy(self.queue, self.memory, host, dst_offset=offset, is_blocking=True)
 
     def read(self, offset: int, size: int) -> Bytes:

@@ -57,5 +57,7 @@ class Faults:
             cl.enqueue_copy(self.queue, self._memory, np.zeros(4, np.int32), is_blocking=True)
             step, index = self._steps.get(number), high << 32 | low & 0xFFFFFFFF
             if step is None:
-                raise OutOfRange(f"a step that is gone was given the index {index} of {n} rows")
+                raise OutOfRange(
+                    f"index must be in [0, {n}), got {index}, in a step that no longer exists"
+                )
             raise out_of_range(step.node, index, n, step.operands)

@@ -60,7 +60,7 @@ class Profiler:
         """Run them and wait, after all that the device already has to do."""
         import pyopencl as cl
 
-        assert self._times is not None, "nobody asked for times"
+        assert self._times is not None, "profiling is not enabled"
         self.queue.finish()
         keeping = cl.command_queue_properties.PROFILING_ENABLE
         timed = cl.CommandQueue(self.queue.context, properties=keeping)

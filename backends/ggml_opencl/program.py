@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 TENSOR = struct.Struct("<4i4qq")  # tensor_t of _common.cl: ne, nb, offset
 OPTIONS = ("-cl-std=CL1.2",)
 OLD_POCL = (
-    "; this PoCL is older than the CPU, which nothing changes: use one of your system"
-    " (apt-get install pocl-opencl-icd) or Intel's ({}), which OCL_ICD_VENDORS chooses"
+    "; this PoCL is older than the CPU and does not know it; install your system's PoCL (apt-get "
+    "install pocl-opencl-icd) or Intel's ({}), and select it with OCL_ICD_VENDORS"
 )
 
 ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...], str]
@@ -56,7 +56,7 @@ class OpenCLProgram:
         self.runs = runs
 
     def run(self) -> None:
-        with failing(f"{self.queue.device.name} failed while it ran"):
+        with failing(f"{self.queue.device.name} failed during computation"):
             self.enqueue()
             self.queue.finish()
             if self.checking is not None:

@@ -46,7 +46,7 @@ def types_known(node: Tensor) -> str:
         if t is not None and unreadable(t.type):
             return f"no reference for the type {t.type}"
         if t is not None and t.layout:
-            return f"{t} is in the layout {t.layout} of another backend"
+            return f"{t} has layout {t.layout} of another backend"
     return f"no reference quantization to {node.type}" if unwritable(node.type) else ""
 
 

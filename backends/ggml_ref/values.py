@@ -23,7 +23,7 @@ _PLAIN = {"f32": "<f4", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i
 
 def elements(t: Tensor) -> Array:
     """Return a view: [ne3, ne2, ne1, ne0], or bytes [ne3, ne2, ne1, n_blocks, type_size]."""
-    assert isinstance(t.buffer, HostBuffer), f"{t} is not in memory of the host"
+    assert isinstance(t.buffer, HostBuffer), f"{t} is not in host memory"
     raw = t.buffer.view(t.offset, t.nbytes)
     n0, *outer = t.ne
     b0, *strides = t.nb

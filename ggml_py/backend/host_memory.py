@@ -36,9 +36,9 @@ def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> Bytes:
         raw = np.zeros(size + alignment, np.uint8)
     except (MemoryError, OSError) as e:
         raise AllocError(
-            f"cannot allocate {size / 2**20:.1f} MiB of memory, of"
-            f" {host.memory()[0] / 2**20:.0f} MiB that are available; use a smaller n_ctx,"
-            " n_seq_max or n_ubatch, or a smaller model, or raise this process's limit"
+            f"cannot allocate {size / 2**20:.1f} MiB of memory: "
+            f"{host.memory()[0] / 2**20:.0f} MiB are available; use a smaller n_ctx, n_seq_max "
+            "or n_ubatch, or a smaller model, or raise this process's limit"
         ) from e
     start = -_address(raw) % alignment
     return raw[start : start + size]

@@ -19,9 +19,8 @@ def out_of_range(
 
     operands  of a step that runs the node, where these are not only its sources
     """
-    there = f"0 to {n - 1} are" if n else "none is"
     given = [t for t in operands or node.src if t is not None and t.type.name in ("i32", "i64")]
     return OutOfRange(
-        f"{node.op} {node}: the index {index} is out of range, {there} allowed; see the values of "
+        f"{node.op} {node}: index must be in [0, {n}), got {index}; check the values of "
         f"{', '.join(map(str, given))}"
     )

@@ -110,7 +110,9 @@ class KernelTable(Generic[K]):
         """Return the kernel for a node; raise UnsupportedOp with every reason if no kernel fits."""
         kernel = self.find(node)
         if kernel is None:
-            raise UnsupportedOp(f"{self.backend} cannot run {describe(node)}: {self.why_not(node)}")
+            raise UnsupportedOp(
+                f"{self.backend} does not support {describe(node)}: {self.why_not(node)}"
+            )
         return kernel
 
     def why_not(self, node: Tensor) -> str:

@@ -35,7 +35,8 @@ def _entry_points() -> dict[str, EntryPoint]:
     for ep in entry_points(group=GROUP):
         if ep.name in found and found[ep.name].value != ep.value:
             raise BackendError(
-                f"two packages provide the backend {ep.name!r}: {found[ep.name].value}, {ep.value}"
+                f"backend {ep.name!r} is provided by two packages, {found[ep.name].value} and "
+                f"{ep.value}; uninstall one"
             )
         found[ep.name] = ep
     return found
@@ -71,8 +72,8 @@ def _entry(backend: str) -> tuple[str, Load]:
     ep = _entry_points().get(backend)
     if ep is None:
         raise BackendError(
-            f"no backend named {backend!r}; installed: {', '.join(backend_names()) or 'none'};"
-            f" {gpu_hint()}"
+            f"unknown backend {backend!r}; installed: {', '.join(backend_names()) or 'none'}; "
+            f"{gpu_hint()}"
         )
     return ep.value, ep.load
 
@@ -101,7 +102,7 @@ def device(name: str) -> Device:
         if name in (d.name, d.name.rstrip("0123456789")):
             return d
     raise BackendError(
-        f"no device named {name!r}; its backend has {', '.join(d.name for d in found) or 'none'}"
+        f"unknown device {name!r}; known: {', '.join(d.name for d in found) or 'none'}"
     )
 
 

@@ -33,7 +33,7 @@ def set_tensor(t: Tensor, values: npt.NDArray[Any]) -> None:
     assert t.buffer is not None, f"{t} is not allocated"
     raw = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
     if raw.size != t.nbytes:
-        raise ValueError(f"{t} has {t.nbytes} bytes; got {raw.size}")
+        raise ValueError(f"{t} must have {t.nbytes} bytes, got {raw.size}")
     t.buffer.write(t.offset, raw)
 
 

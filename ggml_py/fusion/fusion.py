@@ -173,8 +173,8 @@ class Fusions(Generic[K]):
         rules = [r for r in self.rules if r.pattern is pattern]
         able = [r for r in rules if r.first(first)]
         if rules and not able:
-            return f"{first} does not begin {pattern}"
+            return f"{first} does not start {pattern}"
         found = [row.find(pattern, r.when, first) for r in able]
         if any(match is not None for match, _ in found):
             return ""
-        return "; ".join(reason for _, reason in found) or f"there is no step for {pattern}"
+        return "; ".join(reason for _, reason in found) or f"no fused step for {pattern}"

@@ -49,7 +49,7 @@ class NodeRow:
                 if not reason:
                     return match, ""
                 reasons.append(reason)
-        return None, reasons[0] if reasons else f"{first} does not begin {pattern}"
+        return None, reasons[0] if reasons else f"{first} does not start {pattern}"
 
     def is_free(self, t: Tensor) -> bool:
         """Return True for a node in the row that no step has."""
@@ -70,7 +70,7 @@ class NodeRow:
         """Return the reason why values inside the match are needed outside, or ""."""
         for t in match.inside:
             if t.view_src is not None:
-                return f"{t} is written over {t.view_src}"
+                return f"{t} is overwritten by a write to {t.view_src}"
             if self.uses.is_output(t):
                 return f"{t} is an output"
             others = [r for r in self.uses.readers(t) if r not in match.nodes]
@@ -78,7 +78,7 @@ class NodeRow:
                 return f"{t} is also read by {others[0].op} {others[0]}"
         for t in match.kept:
             if t.root in match.inside:
-                return f"{t} is written over {t.root}"
+                return f"{t} is overwritten by a write to {t.root}"
         return ""
 
     def _overwritten(self, match: Match) -> str:
@@ -86,10 +86,10 @@ class NodeRow:
         results = [w for t in match.nodes for w in written(t) if w not in match.inside]
         for s in match.operands:
             if s.root in match.nodes:
-                return f"{s} is made by the step"
+                return f"{s} is computed by the step itself"
             for w in results:
                 if overlap(w, s):
-                    return f"{w} is written over {s}"
+                    return f"{w} is overwritten by a write to {s}"
         return ""
 
     def _between(self, match: Match) -> str:
@@ -105,9 +105,9 @@ class NodeRow:
             made = [w for t in before for w in written(t)]
             touched = [*written(other), *(s for s in other.src if s is not None)]
             if any(overlap(w, s) for w in written(other) for s in read):
-                return f"{other.op} {other} comes between and overwrites what the step reads"
+                return f"{other.op} {other} runs in between and overwrites an input of the step"
             if any(overlap(w, t) for w in made for t in touched):
-                return f"{other.op} {other} comes between and needs what the step writes"
+                return f"{other.op} {other} runs in between and needs an output of the step"
         return ""
 
 

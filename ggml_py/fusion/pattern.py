@@ -48,7 +48,7 @@ class PatternLine:
     def parse(cls, text: str) -> PatternLine:
         parts = _LINE.fullmatch(text.strip())
         if parts is None:
-            raise ValueError(f"a line of a pattern is `name = OP(source, ...)`, not {text!r}")
+            raise ValueError(f"a line of a pattern must be `name = OP(source, ...)`, got {text!r}")
         sources = tuple(parts[4].split(", "))
         named = enumerate(sources)
         reads = tuple((i, s.lstrip("~"), s[0] == "~") for i, s in named if s != "_")
@@ -91,7 +91,9 @@ class Pattern:
             views = [s for s in line.sources if s[0] == "~" and s[1:] not in earlier]
             if views or (i and not known):
                 what = views[0] if views else line.name
-                raise ValueError(f"{what} of a pattern reads none of the lines before: {earlier}")
+                raise ValueError(
+                    f"{what} of a pattern must read one of the lines before: {earlier}"
+                )
             self.anchors.append(known[0] if known else "")
 
     def __str__(self) -> str:

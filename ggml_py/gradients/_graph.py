@@ -65,15 +65,18 @@ def _gradient(t: Tensor, i: int) -> Gradient | None:
     key = (t.op, i)
     if key not in all_gradients():
         raise GGMLError(
-            f"no gradient of {describe(t)} with respect to source {i}; "
-            "ggml_py/gradients has those that there are"
+            f"no gradient of {describe(t)} with respect to source {i}; known gradients are in "
+            "ggml_py/gradients"
         )
     make = all_gradients()[key]
     s = t.src[i]
     if make is None or s is None:
         return None
     if t.type is not F32 or s.type is not F32:
-        raise GGMLError(f"gradients pass through f32 only; got {describe(t)}")
+        raise GGMLError(f"gradients need f32, got {describe(t)}")
     if t.view_src is s.root and not OPS[t.op].view:
-        raise GGMLError(f"{describe(t)} overwrites its source; gradients need it as it was")
+        raise GGMLError(
+            f"{describe(t)} overwrites its source, whose values the gradient needs; compute it "
+            "out of place"
+        )
     return make

@@ -16,7 +16,7 @@ def reshaped(t: Tensor, grad: Tensor) -> Tensor:
 @gradient("VIEW")
 def viewed(t: Tensor, grad: Tensor) -> Tensor:
     a = source(t, 0)
-    require(a.is_contiguous(), "the gradient of a view: what it looks at must be contiguous", t, a)
+    require(a.is_contiguous(), "the gradient of a view: its source must be contiguous", t, a)
     require(not _overlaps(t), "the gradient of a view: its rows must not overlap", t, a)
     return acc(fill(a, 0.0), grad, *t.nb[1:], t.param("offset"))
 

@@ -57,8 +57,12 @@ class Checker:
 
     def text(self) -> str:
         """Return a summary of all comparisons."""
-        skipped = f", {self.n_skipped} left out that it cannot run" if self.n_skipped else ""
-        return f"check: {self.n_checked} nodes are those of {self.device.name}{skipped}"
+        skipped = (
+            (f", {self.n_skipped} skipped because {self.device.name} does not support them")
+            if self.n_skipped
+            else ""
+        )
+        return f"check: {self.n_checked} nodes match {self.device.name}{skipped}"
 
     def checked(self, program: Program, node: Tensor, by: str) -> Program:
         """Return a program that runs `program`, which computes the node on device `by`, and

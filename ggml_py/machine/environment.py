@@ -15,5 +15,5 @@ def number(variable: str, default: int, unit: str, parse: Callable[[str], int] =
     try:
         return parse(given) if given else default
     except (ValueError, OverflowError):
-        log.warning("%s is %r; it must be a number of %s", variable, given, unit)
+        log.warning("%s must be a number of %s, got %r; the default is used", variable, unit, given)
         return default

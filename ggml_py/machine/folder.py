@@ -163,7 +163,7 @@ def why_not_ours(found: os.stat_result) -> str:
     if found.st_uid not in (os.geteuid(), ROOT):
         return f"belongs to another user ({found.st_uid})"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others may write to it (mode {stat.S_IMODE(found.st_mode):o})"
+        return f"is writable by other users (mode {stat.S_IMODE(found.st_mode):o})"
     return ""
 
 

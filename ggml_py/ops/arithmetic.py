@@ -67,5 +67,5 @@ def add1(a: Tensor, b: Tensor, inplace: bool = False) -> Tensor:
     """a + b[0] (ggml.c:ggml_add1)."""
     require(b.n_elements == 1, "add1: b must be a scalar", b)
     dense = a.nb[0] == a.type.type_size and a.nb[2:] == (a.nb[1] * a.ne[1], a.nb[2] * a.ne[2])
-    require(dense, "add1: a must be dense but for the ends of rows", a)
+    require(dense, "add1: a must be dense except at the ends of rows", a)
     return view_of("ADD1", a, a, b) if inplace else node("ADD1", a.type, a.ne, a, b)

@@ -28,7 +28,7 @@ def all_reduce(parts: Sequence[Tensor | None], receivers: Sequence[int] = ()) ->
     inside = all(0 <= i < len(parts) and parts[i] is not None for i in receivers)
     require(
         inside and len(set(receivers)) < len(have),
-        f"reduce: receivers {list(receivers)} must be some of the parts, not all",
+        f"reduce: receivers must be a proper subset of the parts, got {list(receivers)}",
         *have,
     )
     params = (ADD, len(parts), len(have), 0, sum(1 << i for i in set(receivers)))
@@ -40,7 +40,7 @@ def reduced(total: Tensor, i: int) -> Tensor:
     (ik_llama.cpp get_input_tensor_sm_graph). A view of the part that comes after the REDUCE.
     """
     part = total.src[i] if i < len(total.src) else None
-    require(total.op == "REDUCE" and part is not None, f"reduced: there is no part {i}", total)
+    require(total.op == "REDUCE" and part is not None, f"reduced: unknown part {i}", total)
     assert part is not None
     name = f"{part.name} (reduced)"
     return Tensor(part.type, part.ne, "VIEW", (part, total), (0,), name, part.nb, part)

@@ -18,7 +18,9 @@ Triple = tuple[int, int, int]
 
 def _out(a: Tensor, b: Tensor, i: int, s: int, p: int, d: int) -> int:
     """Return the length of the result along dimension i (ggml.c:ggml_calc_conv_output_size)."""
-    require(s > 0 and p >= 0 and d > 0, f"conv: bad stride {s}, padding {p} or dilation {d}", a, b)
+    require(
+        s > 0 and p >= 0 and d > 0, f"conv: invalid stride {s}, padding {p} or dilation {d}", a, b
+    )
     n = int((b.ne[i] + 2 * p - d * (a.ne[i] - 1) - 1) / s) + 1  # as C divides, towards 0
     require(n > 0, "conv: the padded image is smaller than the kernel", a, b)
     return n
@@ -50,12 +52,17 @@ def im2col(
     width = _out(a, b, 0, s0, p0, d0)
     ne: Shape
     if is_2d:
-        require(a.ne[2] == b.ne[2], "im2col: kernel and image must have as many channels", a, b)
+        require(
+            a.ne[2] == b.ne[2],
+            "im2col: kernel and image must have the same number of channels",
+            a,
+            b,
+        )
         height = _out(a, b, 1, s1, p1, d1)
         ne = (a.ne[0] * a.ne[1] * a.ne[2], width, height, b.ne[3])
     else:
         fits = a.ne[1] == b.ne[1] and b.ne[3] == 1
-        require(fits, "im2col: kernel and image must have as many channels", a, b)
+        require(fits, "im2col: kernel and image must have the same number of channels", a, b)
         ne = (a.ne[0] * a.ne[1], width, b.ne[2], 1)
     return node("IM2COL", type, ne, a, b, params=(s0, s1, p0, p1, d0, d1, int(is_2d)))
 
@@ -68,7 +75,7 @@ def im2col_3d(
 
     a [KW, KH, KD, IC*OC], b [W, H, D, IC*N] -> [IC*KD*KH*KW, OW, OH, OD*N]
     """
-    require(ic > 0 and b.ne[3] % ic == 0, f"im2col_3d: b must have {ic} channels a batch", a, b)
+    require(ic > 0 and b.ne[3] % ic == 0, f"im2col_3d: b must have {ic} channels per batch", a, b)
     n0, n1, n2 = (_out(a, b, i, s[i], p[i], d[i]) for i in range(3))
     ne = (a.ne[0] * a.ne[1] * a.ne[2] * ic, n0, n1, n2 * (b.ne[3] // ic))
     return node("IM2COL_3D", type, ne, a, b, params=(*s, *p, *d, ic))
@@ -79,7 +86,9 @@ def conv_2d_direct(
     a: Tensor, b: Tensor, s0: int, s1: int, p0: int, p1: int, d0: int, d1: int
 ) -> Tensor:
     """a [KW, KH, IC, OC], b [W, H, IC, N] -> [OW, OH, OC, N] (ggml.c:ggml_conv_2d_direct)."""
-    require(a.ne[2] == b.ne[2], "conv_2d: kernel and image must have as many channels", a, b)
+    require(
+        a.ne[2] == b.ne[2], "conv_2d: kernel and image must have the same number of channels", a, b
+    )
     ne = (_out(a, b, 0, s0, p0, d0), _out(a, b, 1, s1, p1, d1), a.ne[3], b.ne[3])
     return node("CONV_2D", b.type, ne, a, b, params=(s0, s1, p0, p1, d0, d1))
 
@@ -92,7 +101,7 @@ def conv_2d_dw_direct(
     b [W, H, C, N] -> [OW, OH, C, N], channels innermost in memory where b's are
     """
     fits = a.ne[2] == 1 and a.ne[3] == b.ne[2]
-    require(fits, "conv_2d_dw: a must be one kernel a channel, [KW, KH, 1, C]", a, b)
+    require(fits, "conv_2d_dw: a must be one kernel per channel, [KW, KH, 1, C]", a, b)
     ne = (_out(a, b, 0, s0, p0, d0), _out(a, b, 1, s1, p1, d1), b.ne[2], b.ne[3])
     t = node("CONV_2D_DW", b.type, ne, a, b, params=(s0, s1, p0, p1, d0, d1))
     if b.nb[0] > b.nb[2] and b.nb[1] > b.nb[0] and b.nb[2] == b.type.type_size:

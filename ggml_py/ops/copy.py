@@ -11,10 +11,10 @@ from ggml_py.types import F32, GGMLType
 def cont(a: Tensor, *ne: int) -> Tensor:
     """A contiguous copy, with another shape if `ne` is given (ggml.c:ggml_cont, ggml_cont_4d)."""
     ne4 = shape4(ne) if ne else a.ne
-    require(min(ne4) >= 0, f"cont: {list(ne)}: none may be negative", a)
+    require(min(ne4) >= 0, f"cont: {list(ne)} must not be negative", a)
     require(
         not ne or ne4[0] * ne4[1] * ne4[2] * ne4[3] == a.n_elements,
-        f"cont: {list(ne)} has another number of elements",
+        f"cont: {list(ne)} must have the same number of elements as the source",
         a,
     )
     return node("CONT", a.type, ne4, a).set_name(f"{a.name} (cont)")
@@ -62,7 +62,7 @@ def _window(
     reach = offset + t.type.type_size + sum((n - 1) * s for n, s in zip(b.ne, window, strict=True))
     require(
         b.is_empty() or reach <= t.nbytes,
-        f"{op.lower()}: the window ends at byte {reach} of {t.nbytes}",
+        f"{op.lower()}: the window ends at byte {reach}, but the tensor has {t.nbytes}",
         a,
         b,
     )

@@ -22,7 +22,12 @@ def glu(name: str, kind: int, a: Tensor, b: Tensor | None, swapped: bool, *more:
     if b is None:
         ne = (a.ne[0] // 2, *a.ne[1:])
     else:
-        require(a.same_shape(b) and a.type is b.type, f"{low}: a and b must be alike", a, b)
+        require(
+            a.same_shape(b) and a.type is b.type,
+            f"{low}: a and b must have the same type and shape",
+            a,
+            b,
+        )
         require(b.contiguous_from(1), f"{low}: rows must be dense", b)
     return node(name, a.type, ne, a, b, params=(kind, int(swapped), *more))
 
@@ -79,12 +84,15 @@ def fused_mul_unary(
     require(rows, "fused_mul_unary: rows must be dense", a, b)
     same = a.ne == b.ne
     require(
-        same or a.ne == (1, *b.ne[1:]), "fused_mul_unary: a must be as b or one for each row", a, b
+        same or a.ne == (1, *b.ne[1:]),
+        "fused_mul_unary: a must have the shape of b, or one value per row",
+        a,
+        b,
     )
     allowed = ("gelu", "relu", "silu") if same else ("silu", "sigmoid")
     require(kind in allowed, f"fused_mul_unary: kind must be one of {allowed}, got {kind!r}", a, b)
     require(limit >= 0, f"fused_mul_unary: limit must not be negative, got {limit}", a, b)
-    require(same or not inplace, "fused_mul_unary: in place, a must be as b", a, b)
+    require(same or not inplace, "fused_mul_unary: in place, a must have the shape of b", a, b)
     params = (KINDS[kind], limit)
     if inplace:
         return view_of("FUSED_MUL_UNARY", a, a, b, params=params)

@@ -26,12 +26,13 @@ def _recurrence(
     )
     require(
         batch == 1 and all(t.ne == tokens[0].ne for t in tokens),
-        f"{label}: what is given for each token must be [S, H, T]",
+        f"{label}: the inputs per token must be [S, H, T]",
         *tokens,
     )
     require(
         n_seqs > 0 and n_tokens % n_seqs == 0,
-        f"{label}: the {n_tokens} tokens must be shared equally by the {n_seqs} sequences",
+        f"{label}: the number of tokens must be a multiple of the number of sequences, got "
+        f"{n_tokens} and {n_seqs}",
         state,
     )
     require(

@@ -66,7 +66,7 @@ def mul_mat_id(
                with one that it has not is zero. of 0: it has all, as it must for other engines
     """
     require(not as_.is_transposed(), "mul_mat_id: the matrices must not be transposed", as_)
-    require(as_.ne[2] > 0 or ids.is_empty(), "mul_mat_id: there must be a matrix", as_, ids)
+    require(as_.ne[2] > 0 or ids.is_empty(), "mul_mat_id: at least one matrix is needed", as_, ids)
     require(as_.ne[3] == 1 and b.ne[3] == 1, "mul_mat_id: matrices and b must be 3-d", as_, b)
     require(
         ids.ne[2] == 1 and ids.ne[3] == 1 and ids.type is I32,
@@ -78,7 +78,7 @@ def mul_mat_id(
     require(divides(b.ne[1], ids.ne[0]), "mul_mat_id: b's ne1 must divide ids' ne0", b, ids)
     require(
         first >= 0 and (first + as_.ne[2] <= of if of else first == 0),
-        f"mul_mat_id: matrices from {first} on must be some of {of}",
+        f"mul_mat_id: matrices from {first} on must be a part of {of}",
         as_,
     )
     ne = as_.ne[1], ids.ne[0], b.ne[2]

@@ -30,7 +30,7 @@ def whole_blocks(t: Tensor) -> None:
     """Raise ShapeError if a row is not a whole number of its type's blocks (ggml_row_size)."""
     n = t.type.block_size
     if n > 1:
-        rule = f"{t.op.lower()}: a row of {t.type} has blocks of {n} elements"
+        rule = f"{t.op.lower()}: a row of {t.type} must be a multiple of {n} elements"
         require(t.ne[0] % n == 0, rule, t)
 
 

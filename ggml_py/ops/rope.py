@@ -51,7 +51,8 @@ def rope_ext(
     )
     require(
         0 < n_dims <= a.ne[0] - n_offs and n_dims % 2 == 0 and n_offs >= 0,
-        f"rope: n_dims = {n_dims} must be even and, from n_offs = {n_offs} on, within a row",
+        f"rope: n_dims must be even and fit in a row from n_offs on, got n_dims = {n_dims} and "
+        f"n_offs = {n_offs}",
         a,
     )
     if freq_factors is not None:
@@ -60,8 +61,8 @@ def rope_ext(
         require(fits, f"rope: freq_factors must be f32 with {pairs} elements", freq_factors)
     require(
         ext_factor == 0 or (beta_fast >= 0 and beta_slow >= 0),
-        f"rope: beta_fast = {beta_fast} and beta_slow = {beta_slow} are numbers of rotations, 0 or"
-        " more",
+        "rope: beta_fast and beta_slow must be numbers of rotations of at least 0, got "
+        f"{beta_fast} and {beta_slow}",
         a,
     )
     turns = tuple(sections)[:4] if mode & MROPE else (0, 0, 0, 0)

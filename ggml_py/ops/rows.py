@@ -43,7 +43,7 @@ def set_rows(dst: Tensor, src: Tensor, idx: Tensor) -> Tensor:
     """
     require(
         dst.ne[0] == src.ne[0] and dst.ne[2:] == src.ne[2:],
-        "set_rows: dst and src must agree but in rows",
+        "set_rows: dst and src must have the same shape except for rows",
         dst,
         src,
     )

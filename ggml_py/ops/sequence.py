@@ -29,6 +29,11 @@ def timestep_embedding(a: Tensor, dim: int, max_period: int) -> Tensor:
     """Cosines, then sines, of a times dim/2 frequencies from 1 down to 1/max_period
     (ggml.c:ggml_timestep_embedding). a [n] -> F32 [dim, n]; an odd dim ends with a zero
     """
-    require(dim > 0 and max_period > 0, f"timestep_embedding: bad {dim=} or {max_period=}", a)
+    require(
+        dim > 0 and max_period > 0,
+        f"timestep_embedding: dim and max_period must be positive, got dim={dim!r} and "
+        f"max_period={max_period!r}",
+        a,
+    )
     require(a.has_contiguous_rows(), "timestep_embedding: a must be dense", a)
     return node("TIMESTEP_EMBEDDING", F32, (dim, a.ne[0]), a, params=(dim, max_period))

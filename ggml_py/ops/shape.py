@@ -12,11 +12,11 @@ def _view(a: Tensor, ne: tuple[int, ...], nb: Shape, offset: int) -> Tensor:
     end = t.view_offs + t.nbytes
     require(
         min(t.ne) >= 0 and min(nb) >= 0 and offset >= 0,
-        f"view: {list(t.ne)} with strides {list(nb)} at byte {offset}: none may be negative",
+        f"view: {list(t.ne)}, strides {list(nb)} and byte offset {offset} must not be negative",
         a,
     )
     inside = t.is_empty() or end <= root.nbytes
-    require(inside, f"view: {list(t.ne)} ends at byte {end} of {root.nbytes}", a)
+    require(inside, f"view: {list(t.ne)} ends at byte {end}, but the source has {root.nbytes}", a)
     whole_blocks(t)
     return t
 
@@ -70,10 +70,10 @@ def reshape(a: Tensor, *ne: int) -> Tensor:
     """The same elements with another shape; a must be contiguous (ggml.c:ggml_reshape_4d)."""
     ne4 = shape4(ne)
     require(a.is_contiguous(), "reshape: the source must be contiguous (use cont)", a)
-    require(min(ne4) >= 0, f"reshape: {list(ne)}: none may be negative", a)
+    require(min(ne4) >= 0, f"reshape: {list(ne)} must not be negative", a)
     require(
         ne4[0] * ne4[1] * ne4[2] * ne4[3] == a.n_elements,
-        f"reshape: {list(ne)} has another number of elements",
+        f"reshape: {list(ne)} must have the same number of elements as the source",
         a,
     )
     t = Tensor(a.type, ne4, "RESHAPE", (a,), (), f"{a.name} (reshaped)", None, a, 0)

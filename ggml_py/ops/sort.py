@@ -23,7 +23,9 @@ def argsort_top_k(a: Tensor, k: int) -> Tensor:
     """Indices of the k largest of each row, largest first (ggml.c:ggml_argsort_top_k). -> I32 view
     [k, ...]
     """
-    require(0 <= k <= a.ne[0], f"argsort_top_k: k = {k} is not within the row length {a.ne[0]}", a)
+    require(
+        0 <= k <= a.ne[0], f"argsort_top_k: k must be within the row length {a.ne[0]}, got {k}", a
+    )
     t = argsort(a, "desc")
     return view_4d(t, k, *t.ne[1:], *t.nb[1:], 0)
 
@@ -31,5 +33,5 @@ def argsort_top_k(a: Tensor, k: int) -> Tensor:
 @op("TOP_K")
 def top_k(a: Tensor, k: int) -> Tensor:
     """Indices of the k largest of each row, in no order (ggml.c:ggml_top_k). -> I32 [k, ...]"""
-    require(0 < k <= a.ne[0], f"top_k: k = {k} is not within the row length {a.ne[0]}", a)
+    require(0 < k <= a.ne[0], f"top_k: k must be within the row length {a.ne[0]}, got {k}", a)
     return node("TOP_K", I32, (k, *a.ne[1:]), a)

@@ -32,7 +32,11 @@ def interpolate(
     require(a.type is F32, "interpolate: a must be f32", a)
     require(not antialias or mode == "bilinear", "interpolate: antialias needs bilinear", a)
     ne = (ne0, ne1, ne2, ne3)
-    require(min(ne) > 0 and not a.is_empty(), f"interpolate: nothing to make {list(ne)} of", a)
+    require(
+        min(ne) > 0 and not a.is_empty(),
+        f"interpolate: the result must have elements, got {list(ne)}",
+        a,
+    )
     word = MODES[mode] | ALIGN_CORNERS * align_corners | ANTIALIAS * antialias
     return node("UPSCALE", F32, ne, a, params=(word,))
 

@@ -35,7 +35,7 @@ def get_rel_pos(a: Tensor, qh: int, kh: int) -> Tensor:
     a F16 [C, 2*n - 1] -> F16 [C, n, n], n = qh = kh, dimension 1 the keys
     """
     square = qh == kh > 0 and a.ne[1] == 2 * kh - 1
-    require(square, f"get_rel_pos: a must have 2*{kh} - 1 rows, and qh be kh", a)
+    require(square, f"get_rel_pos: a must have 2*{kh} - 1 rows, and qh must equal kh", a)
     return node("GET_REL_POS", F16, (a.ne[0], kh, qh), a)
 
 

@@ -31,7 +31,7 @@ def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
         if source is None or (source.view_offs, source.n_elements) != (outputs, n):
             return f"needs a copy of {n} states behind the outputs; got {source}"
         if not source.is_contiguous():
-            return f"needs a copy of states as they lie; got {source}"
+            return f"needs a copy of states in their own layout; got {source}"
         if kept.ne != shape4(shape) and not kept.is_contiguous():
             return f"needs rows {shape} for the states; got {kept}"
         return _others_read_outputs(m, outputs)
@@ -49,7 +49,7 @@ def rows_of_cache(m: Match, n_seqs: int) -> str:
         return f"needs {n_seqs} i32 indices; got {ids}"
     steps = (kept.view_offs - cache.view_offs, *kept.nb[1:])
     if kept.root is cache.root and any(n % cache.nb[1] for n in steps):
-        return f"needs states that go to rows of the cache; got {kept}"
+        return f"needs states that are written to rows of the cache; got {kept}"
     return ""
 
 

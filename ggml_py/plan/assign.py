@@ -73,7 +73,7 @@ class Devices:
     def _foreign(self, device: int, node: Tensor) -> str:
         for s in sources(node):
             if s.layout and s.buffer is not None and not self.all[device].can_read(s.buffer):
-                return f"{s} is in the layout {s.layout} of another device"
+                return f"{s} has layout {s.layout} of another device"
         return ""
 
     def runs(self, device: int, node: Tensor) -> bool:

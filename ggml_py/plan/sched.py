@@ -317,7 +317,13 @@ class Scheduler:
             if i < chosen and (node.op, refuser) not in self._told:
                 self._told.add((node.op, refuser))
                 name = self.devices[chosen].name
-                log.info("%s runs on %s: %s cannot: %s", node.op, name, refuser, reason)
+                log.info(
+                    "%s runs on %s, because %s does not support it: %s",
+                    node.op,
+                    name,
+                    refuser,
+                    reason,
+                )
 
     def _splits(self, part: GraphPart) -> list[Split]:
         device = self.devices[part.device]
@@ -367,4 +373,4 @@ def _refuse(nodes: Iterable[tuple[Tensor, str]]) -> None:
     if refused:
         lines = [f"{t.name}: {describe(t)}: {why}" for t, why in refused[:5]]
         more = f" (and {len(refused) - 5} more)" if len(refused) > 5 else ""
-        raise UnsupportedOp("no device can run " + "; ".join(lines) + more)
+        raise UnsupportedOp("no device supports " + "; ".join(lines) + more)

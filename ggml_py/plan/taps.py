@@ -47,10 +47,12 @@ def settled(taps: Taps, graph: Graph) -> Taps:
     place = {id(t): i for i, t in enumerate(graph.nodes) if t.flags & FLAG_COMPUTE}
     for t in (*taps.read, *taps.stops, *taps.sources):
         if id(t) not in place:
-            raise ValueError(f"{t} is not computed in this graph")
+            raise ValueError(f"{t} is not computed in this graph; read a node of the graph")
     for t in taps.sources:
         if not keeps_sources(t):
-            raise ValueError(f"{t.op} {t} changes its own source; read that before this node runs")
+            raise ValueError(
+                f"{t.op} {t} overwrites its source; read the source before this node runs"
+            )
     last_write: dict[int, int] = {}
     for t in graph.nodes:
         if id(t) in place and not OPS[t.op].view:

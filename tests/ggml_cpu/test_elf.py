@@ -135,5 +135,7 @@ def test_a_system_that_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
             return -1
 
     monkeypatch.setattr(elf.ctypes, "CDLL", lambda *_, **__: Forbids)
-    with pytest.raises(BackendError, match=r"does not let .* be run \(Permission denied\)"):
+    with pytest.raises(
+        BackendError, match=r"does not permit running generated code \(Permission denied\)"
+    ):
         elf.place({"a.kernel": compiled(WHOLE)}, externals())

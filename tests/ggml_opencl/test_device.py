@@ -42,7 +42,7 @@ def test_buffer(device: Any) -> None:
 
 
 def test_memory_that_is_not_there(device: Any) -> None:
-    with pytest.raises(AllocError, match="no buffers of"):
+    with pytest.raises(AllocError, match="buffer of"):
         device.alloc(1 << 60)
 
 
@@ -100,10 +100,10 @@ def test_without_a_platform(monkeypatch: pytest.MonkeyPatch) -> None:
         raise cl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
 
     monkeypatch.setattr(cl, "get_platforms", none)
-    with pytest.raises(BackendError, match=r"no OpenCL device: .*PLATFORM_NOT_FOUND"):
+    with pytest.raises(BackendError, match=r"no OpenCL device found; .*PLATFORM_NOT_FOUND"):
         ggml_opencl.backend.devices()
     monkeypatch.setattr(cl, "get_platforms", list)
-    with pytest.raises(BackendError, match="no OpenCL device: install"):
+    with pytest.raises(BackendError, match="no OpenCL device found; install"):
         ggml_opencl.backend.devices()
 
 

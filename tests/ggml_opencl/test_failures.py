@@ -36,7 +36,7 @@ def no_platform(monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.delitem(registry.opened, "opencl")
     monkeypatch.setattr(cl, "get_platforms", none)
-    return "there is no OpenCL device: install the driver of your GPU"
+    return "no OpenCL device found; install the driver of your GPU"
 
 
 def broken_kernel(monkeypatch: pytest.MonkeyPatch) -> str:
@@ -81,7 +81,7 @@ def upload_fails(monkeypatch: pytest.MonkeyPatch) -> str:
         raise cl.RuntimeError("enqueue_copy failed: OUT_OF_RESOURCES")
 
     monkeypatch.setattr(cl, "enqueue_copy", refuse)
-    return "cannot be sent"
+    return "cannot receive"
 
 
 FAULTS = [no_platform, broken_kernel, full_while_uploading, full_later, upload_fails]
@@ -126,7 +126,7 @@ def test_what_fails_while_it_runs(device: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cl, "enqueue_copy", fail)
     with pytest.raises(BackendError, match=r"failed before 64 bytes were read: .*RESOURCES"):
         buffer.read(0, 64)
-    with pytest.raises(BackendError, match="cannot be sent 4 bytes"):
+    with pytest.raises(BackendError, match="cannot receive 4 bytes"):
         buffer.write(0, np.zeros(4, np.uint8))
 
 
@@ -166,7 +166,7 @@ def read_in_fork() -> None:
     buffer = registry.devices("opencl")[0].alloc(64)
 
     def is_refused() -> bool:
-        with pytest.raises(BackendError, match="start it by spawn"):
+        with pytest.raises(BackendError, match="start it with spawn"):
             buffer.read(0, 4)
         return True
 

@@ -124,7 +124,7 @@ def test_an_index_that_names_no_row_is_an_error(kind: str, backend: str) -> None
     for bad in (N, -1, FAR, -FAR):
         ids = good.copy()
         ids.reshape(-1, made.ids.ne[0])[-1, 0] = bad
-        with pytest.raises(OutOfRange, match=f"index {bad} is .* 0 to {N - 1} are .*ids"):
+        with pytest.raises(OutOfRange, match=rf"index must be in \[0, {N}\), got {bad}; .*ids"):
             made.run(ids)
     made.run(good)  # the error is not raised twice
 
@@ -164,13 +164,13 @@ def test_experts_that_are_fewer_than_those_of_the_product_before() -> None:
     graph.build_forward_expand(y)
     plan = Scheduler([*devices_or_skip("cpu")]).plan(graph)
     set_tensor(ids, np.full((40, 2), N, np.int32))
-    with pytest.raises(OutOfRange, match=f"index {N} is .* 0 to {N - 1} are"):
+    with pytest.raises(OutOfRange, match=rf"index must be in \[0, {N}\), got {N}"):
         plan.run()
 
 
 def test_no_experts_and_no_cells() -> None:
     new = Leafs()
-    with pytest.raises(ValueError, match="there must be a matrix"):
+    with pytest.raises(ValueError, match="at least one matrix is needed"):
         ops.mul_mat_id(new(8, 8, 0), new(8, 1, 1), new.index(2, 1))
     with pytest.raises(ValueError, match="s must have a cell"):
         x, b, c = new(8, 2, 1, 1), new(16, 1, 1, 1), new(16, 1, 1, 1)

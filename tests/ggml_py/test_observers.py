@@ -269,7 +269,7 @@ def test_sources_that_the_op_changes_are_refused() -> None:
     y = ops.scale(ops.neg(x), 2.0, inplace=True)
     graph = Graph()
     graph.build_forward_expand(y)
-    with pytest.raises(ValueError, match=r"SCALE .* changes its own source; read that before"):
+    with pytest.raises(ValueError, match=r"SCALE .* overwrites its source; read the source before"):
         settled(Taps(lambda _: None, sources=[y]), graph)
 
 

@@ -36,7 +36,7 @@ def test_sources_that_must_be_there() -> None:
     assert node.sources(1) == (a,)
     assert Tensor(F32, (4,), "ADD", (a, b)).sources() == (a, b)
     assert (node.optional(1), node.optional(2), node.optional(3)) == (None, b, None)
-    with pytest.raises(GGMLError, match="SOFT_MAX needs a source 1"):
+    with pytest.raises(GGMLError, match="SOFT_MAX needs source 1"):
         node.sources()
-    with pytest.raises(GGMLError, match="SOFT_MAX needs a source 3"):
+    with pytest.raises(GGMLError, match="SOFT_MAX needs source 3"):
         node.source(3)

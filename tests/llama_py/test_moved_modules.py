@@ -22,7 +22,7 @@ def test_former_places(package: str, old: str, new: str) -> None:
     found = import_module(f"{package}.{new}")
     sys.modules.pop(f"{package}.{old}", None)
     with pytest.warns(
-        DeprecationWarning, match=f"{package}.{old} has moved; import {found.__name__}"
+        DeprecationWarning, match=f"{package}.{old} is deprecated; import {found.__name__}"
     ):
         assert import_module(f"{package}.{old}") is found
 

@@ -43,15 +43,15 @@ def test_a_program_without_a_fault_ends() -> None:
         (("waited_for",), 1, WRONG),
         (("at_first", "first"), 0, WRONG),
         (("at_first", "last"), 0, WRONG),
-        (("does_not_end",), 1, "has not come to its end for 20 s; all ranks end"),
-        (("left_half_done",), 1, "has not come to its end for 20 s; all ranks end"),
+        (("does_not_end",), 1, "has not finished its step for 20 s; all ranks end"),
+        (("left_half_done",), 1, "has not finished its step for 20 s; all ranks end"),
         (("unreadable",), 1, ""),
     ],
 )
 def test_all_end_with_one_line_that_names_the_rank(
     what: tuple[str, ...], rank: int, line: str
 ) -> None:
-    limit = 20 if "its end" in line else SECONDS  # a busy rank may be silent for seconds
+    limit = 20 if "its step" in line else SECONDS  # a busy rank may be silent for seconds
     done = on_ranks(2, *PROGRAM, *what, LLAMA_PY_MPI_TIMEOUT=str(limit))
     errors = re.findall(r"^error: .*$", done.stderr, re.M)
     assert done.returncode != 0 and len(errors) == 1, done.stderr

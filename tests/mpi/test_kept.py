@@ -117,9 +117,9 @@ def test_a_full_disk_leaves_it_in_memory(
     at.mkdir(mode=0o700)
     for _ in range(2):
         assert own.keep(digest_of(data), data) is data
-    assert [r.message for r in caplog.records if "cannot be kept" in r.message] == [
-        f"weights that rank 0 sends cannot be kept in {at}: No space left on device; they are sent"
-        " at every start"
+    assert [r.message for r in caplog.records if "cannot be cached" in r.message] == [
+        f"weights from rank 0 cannot be cached in {at}: No space left on device; they are sent"
+        " again at each start"
     ]
     monkeypatch.undo()
     assert names(at) == set()

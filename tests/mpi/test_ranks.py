@@ -177,7 +177,7 @@ OTHERWISE = "import sys, ggml_mpi.about as a; a.code = lambda: 'x'; from llama_p
 
 @pytest.mark.parametrize(
     ("program", "env", "what"),
-    [(OTHERWISE, (), "another code"), ("", ("LLAMA_PY_CPU", "avx2"), "another kind of CPU")],
+    [(OTHERWISE, (), "a different code"), ("", ("LLAMA_PY_CPU", "avx2"), "a different CPU")],
 )
 def test_a_rank_that_would_compute_otherwise_ends_all(
     program: str, env: tuple[str, ...], what: str
@@ -201,7 +201,7 @@ def test_other_ranks_alone_know_no_devices() -> None:
         "world().part()\n"
     )
     done = on_ranks(2, "-c", program)
-    assert "rank 1 computes for rank 0, which alone knows the devices" in done.stdout
+    assert "rank 1 computes for rank 0; only rank 0 can list the devices" in done.stdout
 
 
 def test_without_a_launcher_there_are_no_devices() -> None:

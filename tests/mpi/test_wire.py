@@ -59,7 +59,7 @@ def test_steps_compute_the_same_after_they_were_sent(name: str) -> None:
 
 
 def test_memory_of_this_process_is_not_sent() -> None:
-    with pytest.raises(BackendError, match="reads memory of this one"):
+    with pytest.raises(BackendError, match="reads memory of this rank"):
         wire.dumps([HostBuffer(np.zeros(4, np.uint8))])
 
 

@@ -88,10 +88,10 @@ REFUSED: dict[str, Callable[[], Tensor]] = {
     "image is smaller": lambda: ops.im2col(
         Tensor(F16, (9, 9, 1, 1)), Tensor(F32, (3, 3, 1, 1)), 1, 1, 0, 0, 1, 1, True, F16
     ),
-    "as many channels": lambda: ops.conv_2d_direct(
+    "the same number of channels": lambda: ops.conv_2d_direct(
         Tensor(F32, (3, 3, 2, 4)), Tensor(F32, (9, 9, 3, 1)), 1, 1, 0, 0, 1, 1
     ),
-    "bad stride": lambda: ops.conv_2d_direct(
+    "invalid stride": lambda: ops.conv_2d_direct(
         Tensor(F32, (3, 3, 2, 4)), Tensor(F32, (9, 9, 2, 1)), 0, 1, 0, 0, 1, 1
     ),
     "shorter than a row": lambda: ops.pad_reflect_1d(Tensor(F32, (4, 1)), 4, 0),
@@ -99,7 +99,7 @@ REFUSED: dict[str, Callable[[], Tensor]] = {
     "positive step": lambda: ops.arange(0, 1, -1),
     "antialias needs": lambda: ops.upscale(Tensor(F32, (4, 4)), 2, "bicubic", antialias=True),
     "kind must be": lambda: ops.pool_1d(Tensor(F32, (4, 4)), "min", 2, 2, 0),
-    "whole number": lambda: ops.col2im_1d(Tensor(F32, (7, 4)), 1, 2, 0),
+    "multiple of": lambda: ops.col2im_1d(Tensor(F32, (7, 4)), 1, 2, 0),
 }
 
 

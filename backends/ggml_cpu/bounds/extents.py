@@ -95,13 +95,13 @@ class AllowedExtents:
         inside = e.start <= start and start + nbytes <= e.start + e.nbytes
         where = (
             f"at byte {start - e.start} of {e.name} ({e.nbytes} bytes"
-            f"{', to be read only' if inside else ''})"
+            f"{', read-only' if inside else ''})"
         )
         if e.distance(start, start + nbytes)[1] > FAR:
-            where = f"far from all that it may touch; the nearest is {e.name}"
+            where = f"far from all memory that it may access; the nearest is {e.name}"
         return BoundsError(
             f"kernel {name} for {node.op} {node}: a {'store' if writes else 'load'} of {nbytes} "
-            f"bytes {where}; {count - 1} more like it"
+            f"bytes {where}; {count - 1} more such accesses"
         )
 
     def clear(self) -> None:

@@ -46,8 +46,8 @@ def quantizer(type: GGMLType, weighted: bool) -> Quantize:
     """
     found = quantizers().get(type.name)
     if found is None or (found.plain is None and not weighted):
-        why = "is not quantized to" if found is None else "needs an importance of its values"
-        raise BackendError(f"quantize: {type.name} {why}; give another type, or an imatrix")
+        why = "has no quantizer" if found is None else "needs an importance matrix"
+        raise BackendError(f"quantize: {type.name} {why}; use another type, or an imatrix")
     use = weighted and found.weighted is not None
     kernel = KERNELS[type.name, use]
     call = _CALL(load_kernels([kernel], None, False)[kernel.name])

@@ -36,7 +36,7 @@ def alike(m: Match) -> str:
     if m["weight"].type is not m["other"].type or m["weight"].ne != m["other"].ne:
         return f"needs weights of one type and shape; got {m['other']}"
     if not (gate.same_layout(y) and value.same_layout(y)):
-        return f"needs values as the gate lies; got {value}"
+        return f"needs values in the layout of the gate; got {value}"
     return few_columns(gate) or f32_rows("y")(m)
 
 

@@ -45,7 +45,7 @@ def of_columns(node: Tensor, rows: int = ROWS) -> tuple[int, int, int]:
 
 def all_there(node: Tensor) -> str:
     n, of = node.source(0).ne[2], node.param("of")
-    return f"needs all matrices that are chosen from; got {n} of {of}" if of else ""
+    return f"needs all matrices of the weight; got {n} of {of}" if of else ""
 
 
 @table.op("MUL_MAT_ID", every(PRODUCT, all_there))
