@@ -29,6 +29,6 @@ def __getattr__(name: str) -> ModuleType:
             from importlib import import_module
 
             new = f"{__name__}.{room}.{name}"
-            warnings.warn(f"{__name__}.{name} has moved; import {new}", DeprecationWarning, 2)
+            warnings.warn(f"{__name__}.{name} is deprecated; import {new}", DeprecationWarning, 2)
             return import_module(new)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -236,7 +236,9 @@ async def _refused(request: Request, e: Exception) -> Response:
     """Return the response for an unknown path or a wrong method."""
     code = e.status_code if isinstance(e, HTTPException) else 404
     if code == 405:
-        return as_error(HTTPError("not_found_error", f"{request.method} is not for this path"))
+        return as_error(
+            HTTPError("not_found_error", f"method {request.method} is not supported for this path")
+        )
     return as_error(HTTPError("not_found_error", "File Not Found"))
 
 

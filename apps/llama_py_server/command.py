@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.given = sys.argv[1:] if argv is None else list(argv)
     o = read(args, ServerParams)
     if o.embedding and o.reranking:
-        p.error("give either --embedding or --reranking")
+        p.error("set either --embedding or --reranking")
     listen = read(args, ListenParams)
     if bool(listen.ssl_key_file) != bool(listen.ssl_cert_file):
         p.error("TLS needs both --ssl-key-file and --ssl-cert-file")
@@ -114,13 +114,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if is_public(listen) and not listen.keys() and not listen.insecure:
         hosts = ",".join(listen.host)
-        p.error(f"--host {hosts} lets other machines ask; give --api-key, or --insecure")
+        p.error(
+            f"--host {hosts} accepts connections from other machines; set --api-key, or --insecure"
+        )
     if o.slot_save_path and not Path(o.slot_save_path).is_dir():
-        p.error(f"--slot-save-path {o.slot_save_path}: is no folder")
+        p.error(f"--slot-save-path {o.slot_save_path}: not a folder; use an existing one")
     if o.media_path and not Path(o.media_path).is_dir():
-        p.error(f"--media-path {o.media_path}: is no folder")
+        p.error(f"--media-path {o.media_path}: not a folder; use an existing one")
     if args.mmproj and read(args, ModelsParams).is_several:
-        p.error("--mmproj belongs to one model; of several, --models-preset says it of each")
+        p.error(
+            "--mmproj belongs to one model; for several models set it per model in --models-preset"
+        )
     return session.run(_command, args)
 
 
@@ -194,7 +198,7 @@ def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
         return entries(args, getattr(args, "given", ()), parser(), opened_here)
 
     budget = o.models_memory << 20 or memory()[0]
-    why = "models are neither fetched nor removed here (--models-manage)"
+    why = "downloading and removing models is disabled (--models-manage)"
     manages = Manages(o.models_manage, why, read(args, FileParams).hf_token)
     return Shelf(
         found(),
@@ -275,11 +279,11 @@ class Loader:
         self.shelf.ready = True
         state = future.result().served.state
         session.tell(f"ready: {state.name}")
-        session.tell(f"states of conversations: {_size(state.engine.n_kept)} (--cache-ram)")
+        session.tell(f"prefix cache: {_size(state.engine.n_kept)} (--cache-ram)")
 
 
 def _size(n: int | None) -> str:
-    return "as much host memory as they take" if n is None else f"{n >> 20} MiB of host memory"
+    return "no limit in host memory" if n is None else f"{n >> 20} MiB of host memory"
 
 
 def opened(args: argparse.Namespace, record: ModelRecord, loss: Loss | None = None) -> ModelState:

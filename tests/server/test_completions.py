@@ -245,7 +245,7 @@ def test_progress(client: TestClient) -> None:
         ({"prompt": "a", "n": 9}, "invalid_request_error", "Field 'n'"),
         ({"prompt": "a", "id_slot": 7}, "invalid_request_error", "id_slot"),
         ({"prompt": "a", "grammar": "root ::= ("}, "invalid_request_error", "grammar"),
-        ({"prompt": "a", "lora": [{"id": 3}]}, "invalid_request_error", "no adapter 3"),
+        ({"prompt": "a", "lora": [{"id": 3}]}, "invalid_request_error", "unknown adapter 3"),
         ({"prompt": "a " * 2000}, "exceed_context_size_error", "exceeds the available context"),
     ],
 )

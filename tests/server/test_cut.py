@@ -99,7 +99,7 @@ def test_an_answer_that_has_not_begun_is_refused(
     found = cut(client, slow, "/completion", *3 * [body])
     *begun, waiting = sorted(found, key=lambda one: one.status_code)
     assert [one.status_code for one in begun] == [200, 200]
-    assert waiting.status_code == 503 and "being stopped" in waiting.text
+    assert waiting.status_code == 503 and "is stopping" in waiting.text
 
 
 @pytest.mark.parametrize("begins", [False, True])

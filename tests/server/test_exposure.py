@@ -34,7 +34,7 @@ def test_what_clients_can_do(tmp_path: Path) -> None:
     shut = said(ListenParams(api_key=("k",), ssl_key_file="x", cors_origins="localhost"))
     assert "keys: 1" in shut and "encrypted: yes" in shut and "this machine only" in shut
     assert "without a key: /health and the page" in shut
-    assert "answers can be read by: pages of this machine" in shut
+    assert "web pages that can read responses: pages of this machine" in shut
     wide = said(
         ListenParams(host=("0.0.0.0",), allowed_host=("*",)),
         slot_save_path=str(tmp_path),
@@ -45,12 +45,12 @@ def test_what_clients_can_do(tmp_path: Path) -> None:
     )
     for part in (
         "other machines",
-        "keys: none",
+        "API keys: none",
         "encrypted: no",
         f"save, load and erase sequences in {tmp_path}",
         "change settings",
-        "read numbers",
-        "any address that this machine reaches",
+        "read metrics",
+        "any address that this machine can reach",
         f"files of {tmp_path}",
         "DNS rebinding",
         "clients of this machine and those with a key",
@@ -60,11 +60,14 @@ def test_what_clients_can_do(tmp_path: Path) -> None:
 
 def test_check_ends_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check", "--host", "0.0.0.0", "-m", "absent.gguf"]) == 0
-    assert capsys.readouterr().out.startswith("reached by: other machines (--host 0.0.0.0)\n")
+    assert capsys.readouterr().out.startswith("reachable from: other machines (--host 0.0.0.0)\n")
 
 
 def test_other_machines_need_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--host", "0.0.0.0"])
     told = capsys.readouterr().err
-    assert "--host 0.0.0.0 lets other machines ask; give --api-key, or --insecure" in told
+    assert (
+        "--host 0.0.0.0 accepts connections from other machines; set --api-key, or --insecure"
+        in told
+    )

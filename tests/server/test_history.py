@@ -48,7 +48,7 @@ def test_blocks_within_blocks() -> None:
     (message,) = anthropic({"role": "user", "content": [block]})
     assert [part["text"] for part in message["content"]] == ["S\nu", "FOUND"]
     for bad, says in (
-        ({"type": "frobnicate"}, "'frobnicate': not supported; send its text"),
+        ({"type": "frobnicate"}, "'frobnicate' is not supported; send its text"),
         ({"type": "document", "source": {"type": "base64"}}, "document source of type 'base64'"),
         ({"type": "image", "source": {"type": "file"}}, "image source of type 'file'"),
         ({"type": "text"}, "'text' of a 'text' block must be a string"),

@@ -365,7 +365,7 @@ def test_images_are_fetched(
 
 def test_nothing_of_the_own_network_is_fetched(files: tuple[Path, Path], page: str) -> None:
     flags = ("-m", str(files[0]), "--mmproj", str(files[1]))
-    for where, why in (("public", "is not on the internet"), ("none", "not fetched")):
+    for where, why in (("public", "has a private address"), ("none", "does not download")):
         with served(*flags, "--media-urls", where) as (client, _):
             for host in (page, page.replace("127.0.0.1", "localhost")):
                 response = client.post(CHAT, json={"messages": asked(f"{host}/a.png")})

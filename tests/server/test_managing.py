@@ -125,7 +125,7 @@ def test_a_file_that_stays_is_no_success(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(hub_routes.hub, "cached_names", lambda: {SMALL_Q8: Path("a.gguf")})
     for removed, says in ((lambda name: True, "still cached"), (refuse, "read-only")):
         monkeypatch.setattr(hub_routes.hub, "removed", removed)
-        with pytest.raises(HTTPError, match=f"{SMALL_Q8}' is not removed: .*{says}"):
+        with pytest.raises(HTTPError, match=f"{SMALL_Q8}' could not be removed: .*{says}"):
             hub_routes._remove(SMALL_Q8)
 
 

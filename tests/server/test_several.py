@@ -213,9 +213,9 @@ def test_a_preset_says_what_each_is(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("[a]\nmodel = x\nno-such = 1\n", r"\[a\]: no-such: there is no such option"),
+        ("[a]\nmodel = x\nno-such = 1\n", r"\[a\]: no-such: unknown option"),
         ("[a]\nmodel = x\nc = -5\n", "models.ini: argument -c/--ctx-size: must be"),
-        ("[a]\nc = 1\n", r"preset \[a\] names no model"),
+        ("[a]\nc = 1\n", r"preset \[a\] has no model"),
         ("[a]\nmodel = x\nmetrics = maybe\n", "metrics = maybe: "),
         ("[a\n", "models.ini"),
     ],

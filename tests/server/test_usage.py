@@ -42,8 +42,8 @@ def test_requests_a_minute(state: ModelState, now: list[float]) -> None:
     assert refused.headers["retry-after"] == "20"
     assert refused.json()["error"] == {
         "code": 429,
-        "message": "this client has 2 requests a minute (--client-requests); come again in 20"
-        " seconds",
+        "message": "this client is at its limit of 2 requests per minute (--client-requests); try"
+        " again in 20 seconds",
         "type": "rate_limit_error",
     }
     assert client.post("/tokenize", json={"content": "a"}, headers=B).status_code == 200
@@ -69,7 +69,7 @@ def test_requests_at_a_time() -> None:
     client = Client("a", n_running=2)
     limit = UsageLimit(None, ListenParams(client_parallel=2), {})  # type: ignore[arg-type]
     refused = limit._refusal(client, 0.0)
-    assert refused is not None and "2 requests at a time" in refused[0].message
+    assert refused is not None and "2 requests in parallel" in refused[0].message
     client.n_running = 1
     assert limit._refusal(client, 0.0) is None
 

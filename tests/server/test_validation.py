@@ -116,7 +116,7 @@ def test_a_strict_schema_is_enforced_or_refused(
         response = client.post(path, json=body)
         assert response.status_code == (400 if pointers else 200), (path, response.text)
         said = response.text
-        assert not pointers or "strict is true, but no grammar enforces" in said
+        assert not pointers or "strict is true, but the grammar does not enforce" in said
         assert all(json.dumps(pointer)[1:-1] in said for pointer in pointers.split())
 
 

@@ -260,7 +260,10 @@ def test_fields_with_too_large_numbers(client: TestClient) -> None:
     tools = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(513)]
     chat = {"messages": [{"role": "user", "content": "a"}], "tools": tools}
     found = client.post("/v1/chat/completions", json=chat)
-    assert found.status_code == 400 and "'tools' has 513" in found.json()["error"]["message"]
+    assert (
+        found.status_code == 400
+        and "at most 512 functions, got 513" in found.json()["error"]["message"]
+    )
 
 
 TEXT = {"type": "text", "text": "a"}
@@ -292,7 +295,7 @@ def test_lists_with_too_many_items(client: TestClient, path: str, fields: Any, n
     found = client.post(path, json=fields(MAX_ITEMS + 1))
     assert found.status_code == 400, found.text
     message = found.json()["error"]["message"]
-    assert f"Field '{name or 'logit_bias'}': it must have" in message and "at most, not" in message
+    assert f"Field '{name or 'logit_bias'}': must have at most" in message and ", got " in message
 
 
 @pytest.mark.parametrize("name", ["input", "content"])

@@ -103,7 +103,7 @@ def _settle(
     own.mmproj = own.mmproj or vision.usable(beside)
     if not (own.model or own.hf_repo or own.model_url):
         raise ModelError(
-            f"preset [{name}] names no model; give it `model = FILE` or `hf-repo = USER/MODEL`"
+            f"preset [{name}] has no model; set `model = FILE` or `hf-repo = USER/MODEL`"
         )
 
 
@@ -115,8 +115,8 @@ def _found(o: ModelsParams) -> Iterator[CatalogEntry]:
             yield one
         elif Path(seen[one.name]) != Path(one.path) and one.kind != "cache":
             raise ModelError(
-                f"two models are called {one.name}: {seen[one.name]} and {one.path}; rename one, or"
-                " name them in --models-preset"
+                f"two models have the name {one.name}: {seen[one.name]} and {one.path}; rename "
+                "one, or name them in --models-preset"
             )
 
 

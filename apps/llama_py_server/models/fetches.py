@@ -115,7 +115,7 @@ class Fetches:
                 self.arrived()
             elif not fetch.cancelled:
                 why = without_credentials(_words(fetch.errors))
-                log.warning("%s was not fetched: %s", fetch.name, why)
+                log.warning("download of %s failed: %s", fetch.name, why)
             self.running.pop(fetch.name, None)
             self.feed.send("download_finished" if good else "download_failed", fetch.name)
         finally:
@@ -145,4 +145,4 @@ def _words_file() -> IO[bytes]:
 def _words(errors: IO[bytes]) -> str:
     errors.seek(0)
     lines = errors.read()[-2000:].decode("utf-8", "replace").splitlines()
-    return next(filter(None, reversed(lines)), "its process ended without a word")
+    return next(filter(None, reversed(lines)), "its process ended without a message")

@@ -23,6 +23,6 @@ def check_fits(path: str, devices: Iterable[Device]) -> None:
     size, has = Path(path).stat().st_size, sum(free.values())
     if size > has:
         raise ModelError(
-            f"{path} has {size / 2**30:.2f} GiB, but {len(free)} machines have"
-            f" {has / 2**30:.2f} GiB free: the ranks that are left are too few"
+            f"{path} has {size / 2**30:.2f} GiB, but the {len(free)} remaining machines have "
+            f"{has / 2**30:.2f} GiB free; use more ranks or a smaller model"
         )

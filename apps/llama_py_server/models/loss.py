@@ -73,9 +73,9 @@ class Loss:
     def end(self, why: str) -> None:
         """Notify all listeners and end this process, which cannot compute without the rank."""
         with self._lock:
-            self.error = HTTPError("unavailable_error", f"{why}; the server ends")
+            self.error = HTTPError("unavailable_error", f"{why}; the server is stopping")
             listening = list(self._listening.items())
-        tell(f"{why}; no more requests are taken")
+        tell(f"{why}; new requests are rejected")
         for told, loop in listening:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(told, self.error)

@@ -107,10 +107,10 @@ def _preset(where: str, lines: Iterable[tuple[str, str]], options: Options) -> P
 def _flags(flag: str, value: str, options: Options) -> list[str]:
     """Return a line as words of a command line."""
     if not flag:
-        raise ValueError("there is no such option; docs/options.md has those that there are")
+        raise ValueError("unknown option; known options are in docs/options.md")
     o, is_switch, is_of_server = options[flag]
     if o.secret and is_of_server:
-        raise ValueError("it protects the server, not a model; give it on the command line")
+        raise ValueError("this option protects the server, not a model; set it on the command line")
     if not is_switch:
         return [o.flags[-1], value]
     if truth(value) == (flag not in o.off):

@@ -67,7 +67,7 @@ class Manages:
     """
 
     who: str = "none"
-    why: str = "this server has no models of the hub (--models-cached)"
+    why: str = "the server needs --models-cached"
     token: str = ""
 
 
@@ -185,7 +185,7 @@ class Shelf:
             raise
         except (AllocError, MemoryError) as e:
             why = without_folders(str(e))
-            message = f"there is not enough memory for model '{entry.name}': {why}"
+            message = f"not enough memory for model '{entry.name}': {why}"
             raise HTTPError("unavailable_error", message) from e
         except Exception as e:
             why = without_folders(str(e))

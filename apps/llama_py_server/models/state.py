@@ -137,5 +137,5 @@ class ModelState:
         loaded = self.model.adapters
         unknown = [id for id in scales if id >= len(loaded)]
         if unknown:
-            raise invalid(f"there is no adapter {unknown[0]}; /lora-adapters lists them")
+            raise invalid(f"unknown adapter {unknown[0]}; /lora-adapters lists the known adapters")
         return {loaded[id]: scale for id, scale in scales.items() if scale != 0.0}

@@ -47,7 +47,7 @@ async def openai(http: HTTPRequest, state: ModelState) -> Response:
         requests = [with_params(one, logprobs=one.params.logprobs or 0) for one in requests]
     if echo:
         if (requests[0].params.logprobs or 0) > MAX_ECHO_PROBS:
-            raise invalid(f"Field 'logprobs': with 'echo' it must be {MAX_ECHO_PROBS} at most")
+            raise invalid(f"Field 'logprobs': with 'echo' it must be at most {MAX_ECHO_PROBS}")
         requests = [replace(one, prompt_logprobs=one.params.logprobs) for one in requests]
     delivery = replace(delivery, echo=echo)
     return await respond(http, state, requests, delivery, CompletionWriter(state))
@@ -80,8 +80,8 @@ def _check_repeated(state: ModelState, request: Request, delivery: Delivery, n: 
         return
     size = len(dumps(all_settings(request, delivery, state)))
     if n * size > MAX_REPEATED:
-        why = f"each of {n} replies repeats settings of {size} bytes"
-        raise HTTPError("request_too_large", f"'prompt': {why}; send fewer prompts at once")
+        why = f"{n} responses each repeat settings of {size} bytes"
+        raise HTTPError("request_too_large", f"'prompt': {why}; send fewer prompts per request")
 
 
 async def infill(http: HTTPRequest, state: ModelState) -> Response:

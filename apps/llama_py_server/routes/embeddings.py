@@ -107,7 +107,7 @@ def _prompts(state: ModelState, body: Body) -> list[list[int]]:
 
 def _tokens(state: ModelState, given: Any) -> list[int]:
     if state.sees and isinstance(given, dict) and "multimodal_data" in given:
-        raise not_supported("embeddings of images are not supported; give texts only")
+        raise not_supported("embeddings of images are not supported; send text only")
     if isinstance(given, dict) and "content" in given:
         parts = objects(given, "content")
         if any(part.get("type") != "text" for part in parts):

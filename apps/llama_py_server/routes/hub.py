@@ -74,7 +74,7 @@ def _remove(name: str) -> None:
     except OSError as e:
         why = e.strerror or type(e).__name__
     if name in hub.cached_names():
-        raise HTTPError("server_error", f"model '{name}' is not removed: {why}")
+        raise HTTPError("server_error", f"model '{name}' could not be removed: {why}")
 
 
 def _gone(shelf: Shelf, name: str) -> Response:
@@ -100,8 +100,8 @@ def _check_may(request: Request, shelf: Shelf) -> None:
     if who == "here" and not (has_key or _is_here(request)):
         raise HTTPError(
             "permission_error",
-            "models are fetched and removed for clients of this machine, and"
-            " those with a key (--models-manage all: for everybody)",
+            "only clients of this machine and clients with a key may download and remove models; "
+            "set --models-manage all to permit every client",
         )
 
 

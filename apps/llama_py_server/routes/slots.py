@@ -89,7 +89,9 @@ async def _path(request: Request, state: ModelState) -> tuple[str, Path]:
         raise invalid("Invalid filename")
     path = Path(state.params.slot_save_path) / name
     if path.is_symlink():
-        raise invalid(f"Field 'filename': {name!r} is a link; slots are saved to files")
+        raise invalid(
+            f"Field 'filename': {name!r} is a link; slots are saved to regular files only"
+        )
     return name, path
 
 

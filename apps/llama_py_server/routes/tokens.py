@@ -52,6 +52,6 @@ def _detokenized(t: Tokenizer, body: Body) -> Response:
     if not isinstance(ids, list) or not all(type(id) is int for id in ids):
         raise invalid("'tokens' must be an array of token ids")
     if any(not 0 <= id < t.n_vocab for id in ids):
-        raise invalid(f"'tokens' has an id outside of the vocabulary, 0..{t.n_vocab - 1}")
+        raise invalid(f"'tokens' must have ids in the vocabulary, 0..{t.n_vocab - 1}")
     data = b"".join(t.token_to_piece(id, special=True) for id in checked(ids))
     return as_json({"content": data.decode("utf-8", "replace")})

@@ -63,7 +63,7 @@ def handles(known: Mapping[Key, Handle], told: Callable[[Handle], Handle]) -> di
         return {}
     [predict] = predict_paths()
     if ("POST", predict) in known:
-        raise invalid(f"AIP_PREDICT_ROUTE={predict} is a path of its own; use another")
+        raise invalid(f"AIP_PREDICT_ROUTE={predict} is already a path of this server; use another")
     by_name: dict[str, Handle] = {}
     for (method, path), handle in known.items():
         if method == "POST" and "{" not in path:

@@ -23,7 +23,7 @@ def parts_of(blocks: list[Body]) -> list[Body]:
 
 def unsupported(what: str, kind: Any, remedy: str) -> HTTPError:
     """Return the error for a typed part that is not read."""
-    return invalid(f"{what} of type {kind!r}: not supported; {remedy}")
+    return invalid(f"{what} of type {kind!r} is not supported; {remedy}")
 
 
 def string(block: Body, name: str) -> str:

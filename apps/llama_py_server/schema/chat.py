@@ -45,10 +45,10 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
     check_unsupported(body, _UNSUPPORTED)
     body = _with_tools(body)
     if body.get("modalities") not in (None, [], ["text"]):
-        raise invalid("'modalities' must be [\"text\"]: responses are texts")
+        raise invalid("'modalities' must be [\"text\"], because responses are text")
     tools = objects(body, "tools")
     if len(tools) > MAX_TOOLS:
-        raise invalid(f"'tools' has {len(tools)} functions; it must have {MAX_TOOLS} at most")
+        raise invalid(f"'tools' must have at most {MAX_TOOLS} functions, got {len(tools)}")
     choice = _tool_choice(body)
     if not state.talk.jinja and (tools or choice != "auto"):
         raise invalid("tools param requires --jinja flag")
@@ -150,7 +150,7 @@ def _variables(state: ModelState, body: Body) -> dict[str, Any]:
     check_length("chat_template_kwargs", len(given), MAX_VARIABLES)
     found = {**state.talk.chat_template_kwargs, **given}
     if taken := sorted(found.keys() & _arguments()):
-        why = f"{taken[0]!r} is no variable of a template; the request has a field for it"
+        why = f"{taken[0]!r} is not a template variable; use the request field of this name"
         raise invalid(f"Field 'chat_template_kwargs': {why}")
     if not isinstance(found.get("enable_thinking", True), bool):
         raise invalid('invalid type for "enable_thinking" (expected boolean, got string)')

@@ -27,7 +27,7 @@ def _n_items(message: Body) -> int:
 def _message(message: Body, media: Media) -> Body:
     role = message.get("role")
     if not isinstance(role, str):
-        raise invalid("each message must have a 'role', which is a string")
+        raise invalid("each message must have a 'role' of type string")
     if role == "assistant":
         message = _answer(message)
     elif "content" not in message:
@@ -47,7 +47,7 @@ def _answer(message: Body) -> Body:
     """Return an earlier answer: its refusal as content, a `function_call` among its calls."""
     found = {key: v for key, v in message.items() if key not in _OF_ANSWERS}
     if isinstance(message.get("audio"), dict):
-        raise invalid("'audio' of a message: not supported; send its transcript as 'content'")
+        raise invalid("'audio' of a message is not supported; send its transcript as 'content'")
     if refusal := text(message, "refusal"):
         content = found.get("content") or []
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content

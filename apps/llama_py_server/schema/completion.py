@@ -165,7 +165,7 @@ def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]
         params.pop("stop", None)
     params["logprobs"] = params.get("logprobs") or None
     if (id := given.get("id_slot", -1)) >= state.engine.n_slots:
-        raise invalid(f"id_slot = {id}: there are slots 0 to {state.engine.n_slots - 1}")
+        raise invalid(f"id_slot must be from 0 to {state.engine.n_slots - 1}, got {id}")
     if "lora" in told:
         given["loras"] = state.adapters_of(told["lora"])
     try:

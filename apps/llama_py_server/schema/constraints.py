@@ -57,8 +57,8 @@ def _enforce(one: ConstraintField) -> None:
     left_out = kept(json.dumps(one.value)).left_out
     if left_out:
         raise invalid(
-            f"'{one.name}': strict is true, but no grammar enforces {listed(left_out)}; remove"
-            " these keywords, or strict"
+            f"'{one.name}': strict is true, but the grammar does not enforce {listed(left_out)}; "
+            "remove these keywords, or strict"
         )
 
 
@@ -84,7 +84,9 @@ def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[ConstraintFiel
         elif name in _NAMED:
             yield ConstraintField(*_NAMED[name](value), f"{prefix}{name}")
         elif name not in _WITHOUT_EFFECT and not (prefix == "nvext." and not _LIKE.search(name)):
-            raise invalid(f"'{prefix}{name}' is not supported; constraints: {', '.join(_NAMED)}")
+            raise invalid(
+                f"'{prefix}{name}' is not supported; known constraints: {', '.join(_NAMED)}"
+            )
 
 
 def _grammar(value: Any) -> tuple[str, Any]:
@@ -163,13 +165,13 @@ def _checked(one: ConstraintField) -> ConstraintField:
     kind, value, name = one
     if kind != "json_schema":
         if not isinstance(value, str):
-            raise invalid(f"Field '{name}': it must be a string, got {json.dumps(value)}")
+            raise invalid(f"Field '{name}': must be a string, got {json.dumps(value)}")
         return one
     if isinstance(value, str):  # SGLang's format
         try:
             value = json.loads(value)
         except ValueError as e:
-            raise invalid(f"Field '{name}': it must be a JSON schema: {e}") from None
+            raise invalid(f"Field '{name}': must be a JSON schema: {e}") from None
     if not isinstance(value, Mapping | bool):
-        raise invalid(f"Field '{name}': it must be a JSON schema, an object, not {value!r}")
+        raise invalid(f"Field '{name}': must be a JSON schema (an object), got {value!r}")
     return ConstraintField(kind, value if value != {} else {"type": "object"}, name)

@@ -38,11 +38,14 @@ class Fetching:
     def get(self, url: str) -> bytes:
         """Download a URL; HTTPError if it is not allowed or fails."""
         if self.where == "none":
-            raise invalid("http(s) URLs are not fetched by this server; send the image as base64")
+            raise invalid(
+                "this server does not download http(s) URLs; send the image as base64, or set "
+                "--media-urls"
+            )
         require(Work.FETCH)
         self._until = self._until or time.monotonic() + SECONDS
         for _ in range(N_TIMES):
-            log.info("fetching %s", ascii(without_credentials(url)[:200]))
+            log.info("downloading %s", ascii(without_credentials(url)[:200]))
             try:
                 status, location, data = self._answer(_parts(url))
             except (OSError, ValueError, http.client.HTTPException) as e:
@@ -95,15 +98,15 @@ class Fetching:
         if self.where != "any" and not all(map(is_public, addresses)):
             raise HTTPError(
                 "invalid_request_error",
-                f"{FAILED}: {host!a} is not on the internet, and nothing"
-                " else is fetched (--media-urls)",
+                f"{FAILED}: {host!a} has a private address, and only public addresses are "
+                "allowed; see --media-urls",
             )
         return socket.create_connection((addresses[0], port), self._seconds())
 
     def _seconds(self) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"it took more than {SECONDS:.0f} seconds")
+            raise TimeoutError(f"the download took more than {SECONDS:.0f} seconds")
         return left
 
 
@@ -119,7 +122,7 @@ class _Ending:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            log.debug("the other side has left")
+            log.debug("the remote side closed the connection")
 
     def __enter__(self) -> None:
         self._timer.start()
@@ -134,7 +137,7 @@ def _parts(url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise ValueError("expected http(s)://HOST/...")
     if any(ord(c) <= 32 or ord(c) > 126 for c in url):
-        raise ValueError("a URL is ASCII, without spaces")
+        raise ValueError("a URL must be ASCII without spaces")
     return parts
 
 

@@ -37,7 +37,7 @@ def flag() -> RequestField:
 
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"it must be true or false, not {value!r}")
+        raise ValueError(f"must be true or false, got {value!r}")
     return value
 
 
@@ -48,9 +48,9 @@ def integer(
 
     def read(value: Any) -> int:
         if isinstance(value, bool) and value is not False:
-            raise ValueError(f"it must be an integer, not {value!r}")
+            raise ValueError(f"must be an integer, got {value!r}")
         if not isinstance(value, int | float) or value != value or abs(value) == math.inf:
-            raise ValueError(f"it must be an integer, not {value!r}")
+            raise ValueError(f"must be an integer, got {value!r}")
         found = int(value)
         if clamped:
             return max(low, min(high, found))
@@ -80,9 +80,9 @@ def number(
 
 def _finite(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"it must be a number, not {value!r}")
+        raise ValueError(f"must be a number, got {value!r}")
     if not abs(value) <= sys.float_info.max:
-        raise ValueError("it must be a finite number that a double can have")
+        raise ValueError("must be a finite number that fits in float64")
     return float(value)
 
 
@@ -95,11 +95,11 @@ def _within(value: float, low: float, high: float) -> float:
 def strings(least: int = 0, most: int = MAX_TEXTS) -> RequestField:
     def read(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise ValueError("it must be an array of strings")
+            raise ValueError("must be an array of strings")
         if len(value) > most:
-            raise ValueError(f"it must have {most} strings at most, not {len(value)}")
+            raise ValueError(f"must have at most {most} strings, got {len(value)}")
         if len(value) < least:
-            raise ValueError("it must be a non-empty array of strings")
+            raise ValueError("must be a non-empty array of strings")
         return tuple(value)
 
     return RequestField(read)
@@ -111,7 +111,7 @@ def stops() -> RequestField:
     def read(value: Any) -> tuple[str, ...]:
         texts = strings().read([value] if isinstance(value, str) else value)
         if any(len(text) > MAX_TEXT for text in texts):
-            raise ValueError(f"its strings must have {MAX_TEXT} characters at most")
+            raise ValueError(f"strings must have at most {MAX_TEXT} characters")
         return tuple(text for text in texts if text)
 
     return RequestField(read)
@@ -123,7 +123,7 @@ def samplers() -> RequestField:
 
     def read(value: Any) -> str | tuple[str, ...]:
         if isinstance(value, str) and len(value) > MAX_SAMPLERS:
-            raise ValueError(f"it must have {MAX_SAMPLERS} characters at most, not {len(value)}")
+            raise ValueError(f"must have at most {MAX_SAMPLERS} characters, got {len(value)}")
         names = value if isinstance(value, str) else strings(most=MAX_SAMPLERS).read(value)
         return known_samplers(names)
 
@@ -138,9 +138,9 @@ def biases(value: Any, tokenizer: Tokenizer) -> dict[int, float]:
     elif isinstance(value, list):
         pairs = [(one[0], one[1]) for one in value if isinstance(one, list) and len(one) == 2]
     else:
-        raise ValueError("it must be an array of [token, bias] or an object")
+        raise ValueError("must be an array of [token, bias] or an object")
     if len(value) > MAX_BIASES:
-        raise ValueError(f"it must have {MAX_BIASES} biases at most, not {len(value)}")
+        raise ValueError(f"must have at most {MAX_BIASES} biases, got {len(value)}")
     found: dict[int, float] = {}
     for what, bias in pairs:
         if bias is True or not isinstance(bias, int | float):

@@ -86,7 +86,7 @@ def _is_function(tool: Body) -> bool:
     kind = tool.get("type")
     if kind in (None, "custom"):
         return True
-    log.warning("tools of the type %r are left out", kind)
+    log.warning("tools of type %r are ignored", kind)
     return False
 
 

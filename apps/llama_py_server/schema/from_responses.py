@@ -46,13 +46,14 @@ def chat_body(body: Body) -> Body:
         raise invalid("'input' is required")
     if text(body, "previous_response_id"):
         raise invalid(
-            "'previous_response_id' is not supported: responses are not kept; send the whole input"
+            "'previous_response_id' is not supported, because responses are not stored; send the "
+            "whole input"
         )
     check_unsupported(body, _UNSUPPORTED)
     n = len(json.dumps([body.get(name) for name in _REPEATED]))
     if n > MAX_REPEATED:
-        why = f"a response repeats {', '.join(_REPEATED)}; together they have {n} characters"
-        raise HTTPError("request_too_large", f"{why}, and may have {MAX_REPEATED}")
+        why = f"{', '.join(_REPEATED)} have {n} characters in total, which a response repeats"
+        raise HTTPError("request_too_large", f"{why}; send at most {MAX_REPEATED}")
     found = {key: v for key, v in body.items() if key not in _GONE}
     messages: list[Body] = []
     if body.get("instructions") is not None:
@@ -99,7 +100,7 @@ def _tools(given: list[Body]) -> Body:
     found = []
     for tool in given:
         if tool.get("type") != "function":
-            log.warning("tools of the type %r are left out", tool.get("type"))
+            log.warning("tools of type %r are ignored", tool.get("type"))
             continue
         function = {key: v for key, v in tool.items() if key != "type"}
         found.append({"type": "function", "function": {"strict": True, **function}})
@@ -125,8 +126,8 @@ def _add(messages: list[Body], item: Body) -> None:
         _think(messages, item)
     else:
         raise invalid(
-            f"Cannot determine type of 'item': {kind or role!r}; send messages, calls of functions,"
-            " their outputs and reasoning"
+            f"Cannot determine type of 'item': {kind or role!r}; send messages, function calls, "
+            "their outputs and reasoning"
         )
 
 
@@ -173,7 +174,7 @@ def _part(part: Body, kinds: Kinds) -> Body:
     kind = part.get("type")
     if not isinstance(kind, str) or kind not in kinds:
         wanted = "', '".join(kinds)
-        raise invalid(f"'type' must be one of '{wanted}', not {kind!r}")
+        raise invalid(f"'type' must be one of '{wanted}', got {kind!r}")
     return kinds[kind](part)
 
 
@@ -196,7 +197,7 @@ def _refusal(part: Body) -> Body:
 
 
 def _no_file(part: Body) -> Any:
-    raise invalid("'input_file' is not supported: send its text as 'input_text'")
+    raise invalid("'input_file' is not supported; send its text as 'input_text'")
 
 
 Kinds = dict[str, Callable[[Body], Body]]

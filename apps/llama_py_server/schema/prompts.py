@@ -81,7 +81,7 @@ def _is_id(value: Any) -> bool:
 def check_text(text: str) -> None:
     """Raise HTTPError for a text that is too long for the tokenizer."""
     if len(text) > MAX_TEXT:
-        why = f"a text has {len(text)} characters; it must have {MAX_TEXT} at most"
+        why = f"a prompt must have at most {MAX_TEXT} characters, got {len(text)}"
         raise HTTPError("request_too_large", why)
 
 

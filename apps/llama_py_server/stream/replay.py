@@ -98,7 +98,7 @@ class SavedStream:
                 await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
             if not task.done():
-                raise invalid("request cancelled by a stop before the answer began")
+                raise invalid("the request was canceled before the response started")
             return task.result()
         finally:
             await stopped(task)
@@ -238,6 +238,6 @@ def begin_stream(request: Request, streams: SavedStreams) -> SavedStream | None:
     if not id:
         return None
     if len(id) > LONGEST:
-        raise invalid(f"X-Conversation-Id has more than {LONGEST} characters")
+        raise invalid(f"X-Conversation-Id must have at most {LONGEST} characters")
     request.state.saved = saved = streams.begin(id, holder(request))
     return saved

@@ -213,7 +213,7 @@ class PendingReplies:
     async def _checked(self, reply: Reply, event: Event) -> Change:
         if event is _CUT:
             if not reply.tokens:
-                raise HTTPError("unavailable_error", "the server is being stopped")
+                raise HTTPError("unavailable_error", "the server is stopping")
             event = replace(_CUT, timings=reply.timings, slot=reply.slot)
         if event.error is not None:
             raise as_http_error(event.error)

@@ -69,7 +69,9 @@ class HostCheck:
         if scope["type"] == "http" and not (self.any or is_unix):
             host = Headers(scope=scope).get("host", "")
             if host and not self._is_own(host):
-                why = f"{host!r} is no name of this server; --allowed-host permits it"
+                why = (
+                    f"{host!r} is not a known host name of this server; add it with --allowed-host"
+                )
                 await as_error(HTTPError("permission_error", why))(scope, receive, send)
                 return
         await self.app(scope, receive, send)
@@ -105,7 +107,7 @@ def check_origin(request: Request, listen: ListenParams) -> None:
     origin = request.headers.get("origin", "")
     own = urlsplit(origin).netloc == request.headers.get("host") if _name_of(origin) else False
     if origin and not own and not is_known(origin, listen):
-        why = f"pages of {origin!r} may not change this server; --cors-origins permits it"
+        why = f"pages of {origin!r} may not change this server; add the origin with --cors-origins"
         raise HTTPError("permission_error", why)
 
 

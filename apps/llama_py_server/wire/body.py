@@ -44,7 +44,7 @@ async def json_of(request: Request) -> Any:
             request.state.json = found
         return request.state.json
     except (ValueError, RecursionError) as e:
-        raise invalid(f"the body of the request is no JSON: {e}") from None
+        raise invalid(f"the request body is not JSON: {e}") from None
 
 
 def _parsed(data: bytes) -> Any:
@@ -63,7 +63,7 @@ def _check_depth(body: Any, data: bytes) -> None:
             if not level:
                 break
         else:
-            raise invalid(f"Field '{name}': more than {MOST_NESTED} brackets in one another")
+            raise invalid(f"Field '{name}': brackets must be nested at most {MOST_NESTED} levels")
 
 
 def _inside(value: Any) -> Iterable[Any]:
@@ -80,9 +80,9 @@ def check_cost(body: bytes) -> None:
         cost += 4 * sum(map(outside.count, (b":", b".", b"e", b"E")))
         size += len(outside)  # a number may have 4300 digits
         if max(cost, size // 4) + n_escapes // 8 > MAX_COST:
-            why = f"the body of the request has more than {MAX_COST} values"
-            counted = "lists count 2, keys and fractions 5"
-            raise HTTPError("request_too_large", f"{why} ({counted}); send less at once")
+            why = f"the request body has more than {MAX_COST} values"
+            counted = "objects and lists count 2, keys and fractions 5"
+            raise HTTPError("request_too_large", f"{why} ({counted}); send less per request")
 
 
 def _outside_strings(body: bytes) -> Iterator[bytes]:
@@ -102,7 +102,7 @@ def _outside_strings(body: bytes) -> Iterator[bytes]:
 async def object_of(request: Request) -> Body:
     found = await json_of(request)
     if not isinstance(found, dict):
-        raise invalid("the body of the request must be a JSON object")
+        raise invalid("the request body must be a JSON object")
     return found
 
 
@@ -129,13 +129,13 @@ def check_unsupported(body: Mapping[str, Any], names: tuple[str, ...]) -> None:
     """Raise HTTPError for a field that would change the response but is not supported."""
     for name in names:
         if body.get(name) not in (None, False, []):
-            raise invalid(f"'{name}' is not supported; leave it out")
+            raise invalid(f"'{name}' is not supported; omit it")
 
 
 def check_length(name: str, n: int, most: int = MAX_ITEMS) -> None:
     """Raise HTTPError for a list with too many items."""
     if n > most:
-        raise invalid(f"Field '{name}': it must have {most} items at most, not {n}")
+        raise invalid(f"Field '{name}': must have at most {most} items, got {n}")
 
 
 def objects(body: Mapping[str, Any], name: str) -> list[Body]:

@@ -66,7 +66,10 @@ def as_http_error(e: BaseException) -> HTTPError:
     if isinstance(e, AllocError | MemoryError) or why in _NO_THREAD:
         return HTTPError("unavailable_error", f"not enough memory: {why}")
     if isinstance(e, OSError) and e.errno in _SCARCE:
-        return HTTPError("unavailable_error", f"the server's machine: {e.strerror}; try again")
+        return HTTPError(
+            "unavailable_error",
+            f"the server has too few system resources ({e.strerror}); try again later",
+        )
     if isinstance(e, ModelError | ContextError):
         return invalid(why)
     if isinstance(e, GGMLError):

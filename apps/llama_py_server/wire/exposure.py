@@ -26,48 +26,54 @@ def exposure(listen: ListenParams, server: ServerParams, models: ModelsParams) -
     """Yield lines on allowed connections, access without a key, and access of web pages."""
     others, keys = is_public(listen), listen.keys()
     where = ", ".join(listen.host)
-    yield f"reached by: {'other machines' if others else 'this machine only'} (--host {where})"
-    yield f"keys: {len(keys)} (--api-key, --api-key-file)" if keys else "keys: none, all may ask"
+    yield f"reachable from: {'other machines' if others else 'this machine only'} (--host {where})"
+    n_keys = (
+        f"{len(keys)} (--api-key, --api-key-file)" if keys else "none, so every client has access"
+    )
+    yield f"API keys: {n_keys}"
     if listen.ssl_key_file:
         yield "encrypted: yes"
     elif others:
-        yield "encrypted: no, the network can read keys, prompts and answers (--ssl-key-file)"
+        yield "encrypted: no, so the network can read keys, prompts and responses (--ssl-key-file)"
     yield "without a key: " + ("/health and the page" if keys else "; ".join(_without_key(server)))
     manage = {
         "here": "clients of this machine and those with a key",
-        "all": "everybody who is let in",
-        "none": "nobody",
+        "all": "every client with access",
+        "none": "no client",
     }[models.models_manage]
     if models.is_several:
-        yield f"fetch and remove models of the hub: {manage} (--models-manage)"
+        yield f"may download and remove models: {manage} (--models-manage)"
     if server.media_path:
-        yield f"files of {server.media_path} can be read as images (--media-path)"
+        yield f"readable as images: files of {server.media_path} (--media-path)"
     urls = {
-        "public": "the internet, not this network",
-        "any": "any address that this machine reaches",
+        "public": "public addresses only",
+        "any": "any address that this machine can reach",
         "none": "nowhere",
     }[server.media_urls]
-    yield f"images are fetched from: {urls} (--media-urls)"
+    yield f"images are downloaded from: {urls} (--media-urls)"
     pages = {"*": "any page", "localhost": "pages of this machine"}
     known = pages.get(listen.cors_origins, listen.cors_origins)
-    yield f"answers can be read by: {known} (--cors-origins)"
-    yield "changes are for: pages of this machine and those that --cors-origins names"
-    if "*" in listen.allowed_host:
-        yield "any page can read and change everything by DNS rebinding (--allowed-host '*')"
+    yield f"web pages that can read responses: {known} (--cors-origins)"
     yield (
-        f"at once: {listen.max_connections} connections, {server.max_queue} waiting requests,"
-        f" bodies of {listen.bytes_together() >> 20} MiB"
+        "web pages that can change settings: pages of this machine, and pages that "
+        "--cors-origins lists"
+    )
+    if "*" in listen.allowed_host:
+        yield "any web page can read and change everything by DNS rebinding (--allowed-host '*')"
+    yield (
+        f"limits: {listen.max_connections} connections, {server.max_queue} waiting requests, "
+        f"request bodies of {listen.bytes_together() >> 20} MiB"
     )
 
 
 def _without_key(server: ServerParams) -> Iterator[str]:
-    yield "ask for answers, embeddings and tokens"
+    yield "request responses, embeddings and tokens"
     if server.slots:
-        yield "see what slots compute (--no-slots)"
+        yield "see prompts and responses in slots (--no-slots)"
     if server.slot_save_path:
         yield f"save, load and erase sequences in {server.slot_save_path} (--slot-save-path)"
     if server.props:
         yield "change settings (--props)"
     if server.metrics:
-        yield "read numbers (--metrics)"
+        yield "read metrics (--metrics)"
     yield "change the scales of adapters"

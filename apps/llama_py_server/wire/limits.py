@@ -32,7 +32,10 @@ class RequestLimit:
             await self.app(scope, receive, send)
             return
         if self.n >= self.most and "holder" not in scope.get("state", {}):
-            why = f"the server has {self.n} requests; --max-connections allows more"
+            why = (
+                f"the server has {self.n} open requests, its maximum; try again later, or raise "
+                "--max-connections"
+            )
             await as_error(HTTPError("unavailable_error", why))(scope, receive, send)
             return
         self.n += 1
@@ -81,7 +84,7 @@ class BodyLimit:
             try:
                 message = await asyncio.wait_for(receive(), max(until - loop.time(), 0))
             except asyncio.TimeoutError:
-                why = f"the request did not come in {self.seconds} seconds"
+                why = f"the request was not complete after {self.seconds} seconds"
                 raise HTTPError("request_too_large", why) from None
             came = len(message.get("body", b""))
             n += came
@@ -116,5 +119,5 @@ class BodyLimit:
 
 
 def _too_large(most: int) -> HTTPError:
-    why = f"the request has more than {most} bytes; --max-body allows more where prompts are taken"
+    why = f"the request has more than {most} bytes; raise --max-body for endpoints with prompts"
     return HTTPError("request_too_large", why)

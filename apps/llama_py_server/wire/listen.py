@@ -52,7 +52,8 @@ def serve(
     most = limit_of(listen.max_connections)
     if most < listen.max_connections:
         log.warning(
-            "--max-connections %d: %d, as there are no more descriptors (ulimit -n)",
+            "--max-connections %d is reduced to %d, because the limit of open files is too low; "
+            "raise it (ulimit -n)",
             listen.max_connections,
             most,
         )
@@ -104,7 +105,7 @@ class Stoppable:
         except asyncio.CancelledError:
             if scope["type"] != "http":
                 raise
-            why = "the server is being stopped"
+            why = "the server is stopping"
             log.info("%s: %s", scope["path"], why)
             if not begun:
                 await as_error(HTTPError("unavailable_error", why))(scope, receive, send)

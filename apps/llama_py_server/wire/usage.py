@@ -144,14 +144,14 @@ class UsageLimit:
         n_tokens = sum(n for _, n in client.tokens)
         why, seconds = "", 1.0
         if 0 < p.client_parallel <= client.n_running:
-            why = f"{client.n_running} requests at a time (--client-parallel)"
+            why = f"{client.n_running} requests in parallel (--client-parallel)"
         elif 0 < p.client_requests <= len(client.requests):
-            why = f"{len(client.requests)} requests a minute (--client-requests)"
+            why = f"{len(client.requests)} requests per minute (--client-requests)"
             seconds = client.requests[-p.client_requests] + MINUTE - now
         elif 0 < p.client_tokens <= n_tokens:
-            why = f"{n_tokens} tokens a minute (--client-tokens)"
+            why = f"{n_tokens} tokens per minute (--client-tokens)"
             seconds = client.tokens[0][0] + MINUTE - now
         if not why:
             return None
-        message = f"this client has {why}; come again in {math.ceil(seconds)} seconds"
+        message = f"this client is at its limit of {why}; try again in {math.ceil(seconds)} seconds"
         return HTTPError("rate_limit_error", message), seconds

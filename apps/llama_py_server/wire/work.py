@@ -74,7 +74,9 @@ class _Limit:
         if self.is_over:
             raise _Abandoned
         if time.monotonic() > self.until:
-            why = f"the request takes more than {SECONDS:.0f} seconds to read; send less at once"
+            why = (
+                f"reading the request takes more than {SECONDS:.0f} seconds; send less per request"
+            )
             raise HTTPError("request_too_large", why)
 
     def pause(self) -> None:
