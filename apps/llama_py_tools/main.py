@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] not in WORDS:
         hint = did_you_mean(words[0], WORDS)
         if not _is_model(words[0], "" if hint else words[0]):
-            parser().error(f"there is no command {words[0]!r}; {hint or '--help lists all'}")
+            parser().error(f"unknown command {words[0]!r}; {hint or '--help lists all'}")
         words.insert(0, "run")
     command = WORDS[words[0]]
     options.called_as = f"llama-py {words[0]}"

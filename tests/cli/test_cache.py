@@ -86,4 +86,4 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("LLAMA_PY_CACHE", "~nobody-of-this-name/x")
     assert cli.main(["cache"]) == 1
-    assert "error: there is no home directory; set LLAMA_PY_CACHE" in capsys.readouterr().err
+    assert "error: no home directory; set LLAMA_PY_CACHE" in capsys.readouterr().err

@@ -91,14 +91,14 @@ def test_words_that_end_a_chat(chat: Any, word: str) -> None:
 
 
 REFUSED = [
-    ("/hlep", "there is no command /hlep; did you mean /help?"),
-    ("/xyzzy", "there is no command /xyzzy; /help lists all"),
-    ("/image cat.png", "the model has no eyes: qwen35moe was started without --mmproj FILE"),
-    ("/read", "a file is wanted: /read FILE"),
+    ("/hlep", "unknown command /hlep; did you mean /help?"),
+    ("/xyzzy", "unknown command /xyzzy; /help lists all"),
+    ("/image cat.png", "no vision encoder is loaded; restart qwen35moe with --mmproj FILE"),
+    ("/read", "file name is missing; use /read FILE"),
     ("/read no such file", "no such file: No such file or directory; check the path"),
     ("/regen", "the conversation has no message to answer again; send one first"),
-    ("/edit x", "nothing was said yet that could be edited"),
-    ("/set tmep 1", "there is no setting 'tmep'; did you mean temp"),
+    ("/edit x", "the conversation has no message to edit; send one first"),
+    ("/set tmep 1", "unknown setting 'tmep'; did you mean temp"),
     ("/set top-p 2", "top-p: must be a number in [0, 1], got 2"),
     ("/set seed x", "seed: "),
     ("/set ignore-eos perhaps", "ignore-eos: "),
@@ -236,28 +236,28 @@ def test_a_conversation_goes_on(chat: Any, tmp_path: Path) -> None:
 GOOD = {"kind": saved.KIND, "version": 1, "model": "m", "messages": [], "settings": {}}
 HELLO = {"role": "user", "content": "x"}
 HOSTILE: list[tuple[Any, str]] = [
-    (b"", "is no conversation: Expecting value"),
-    (b"\xff\xfe\0", "is no conversation"),
-    (b"[" * 100_000, "is no conversation"),
-    ([], "is no conversation that /save has written"),
-    ({**GOOD, "version": 2}, "is of version 2; known is 1"),
+    (b"", "is not a conversation: Expecting value"),
+    (b"\xff\xfe\0", "is not a conversation"),
+    (b"[" * 100_000, "is not a conversation"),
+    ([], "is not a conversation saved by /save"),
+    ({**GOOD, "version": 2}, "must have version 1, got 2"),
     ({**GOOD, "messages": {}}, "messages must be a list"),
     ({**GOOD, "messages": [{"role": "user"}]}, "message 0 must have role and content"),
     ({**GOOD, "messages": [{**HELLO, "tool_calls": []}]}, "message 0 must have role and content"),
-    ({**GOOD, "messages": [{**HELLO, "content": 3}]}, "message 0 is no text"),
-    ({**GOOD, "messages": [{**HELLO, "content": "\ud800"}]}, "message 0 is no text"),
-    ({**GOOD, "messages": [HELLO, {**HELLO, "role": "system"}]}, "message 1 is of 'system'"),
-    ({**GOOD, "messages": [{**HELLO, "role": ["user"]}]}, "message 0 is of ['user']"),
+    ({**GOOD, "messages": [{**HELLO, "content": 3}]}, "message 0 must have string content"),
+    ({**GOOD, "messages": [{**HELLO, "content": "\ud800"}]}, "message 0 must have string content"),
+    ({**GOOD, "messages": [HELLO, {**HELLO, "role": "system"}]}, "message 1 has role 'system'"),
+    ({**GOOD, "messages": [{**HELLO, "role": ["user"]}]}, "message 0 has role ['user']"),
     ({**GOOD, "settings": []}, "settings must be names and values"),
-    ({**GOOD, "settings": {"sampler": 1}}, "there is no setting 'sampler'"),
-    ({**GOOD, "settings": {"temp": "hot"}}, "temp is 'hot'; it must be"),
-    ({**GOOD, "settings": {"top_p": math.inf}}, "Infinity is no number"),
-    (json.dumps({**GOOD, "settings": {"top_p": 7}}).replace("7", "1e999").encode(), "top_p is inf"),
-    ({**GOOD, "settings": {"seed": True}}, "seed is True; it must be"),
-    ({**GOOD, "settings": {"stop": "x"}}, "stop must be a list of texts"),
+    ({**GOOD, "settings": {"sampler": 1}}, "unknown setting 'sampler'"),
+    ({**GOOD, "settings": {"temp": "hot"}}, "temp must be a finite number, got 'hot'"),
+    ({**GOOD, "settings": {"top_p": math.inf}}, "Infinity is not a number"),
+    (json.dumps({**GOOD, "settings": {"top_p": 7}}).replace("7", "1e999").encode(), ", got inf"),
+    ({**GOOD, "settings": {"seed": True}}, "seed must be an integer"),
+    ({**GOOD, "settings": {"stop": "x"}}, "stop must be a list of strings"),
     ({**GOOD, "settings": {"logit_bias": {"5": 1}}}, "logit_bias must be a list of pairs"),
     ({**GOOD, "settings": {"logit_bias": [[1 << 40, 1.0]]}}, "token must be in the vocabulary"),
-    ({**GOOD, "settings": {"samplers": "fire"}}, "samplers is 'fire'; it must be"),
+    ({**GOOD, "settings": {"samplers": "fire"}}, "samplers must be a list of"),
 ]  # fmt: skip
 
 
@@ -293,10 +293,10 @@ def test_too_large_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(saved, "MAX_BYTES", 10)
     file = tmp_path / "large.json"
     file.write_text(json.dumps(GOOD))
-    with pytest.raises(ModelError, match="has more than"):
+    with pytest.raises(ModelError, match="must have at most"):
         saved.load(file)
     kept = file.read_bytes()
-    with pytest.raises(ModelError, match="it was not saved"):  # as it could not be read again
+    with pytest.raises(ModelError, match="it is not saved"):  # as it could not be read again
         saved.save(file, "m", [HELLO], {})
     assert file.read_bytes() == kept
 

@@ -103,14 +103,14 @@ def test_a_model_without_vocabulary_cannot_read(
     assert cli.main(["-m", path, "-dev", "ref", *none, "-p", "hello"]) == 1
     assert capsys.readouterr().err.startswith("error: this model file has no vocabulary")
     assert cli.main(["-m", path, "-dev", "ref", *none]) == 1
-    assert "no BOS token; give -p TEXT" in capsys.readouterr().err
+    assert "no BOS token; use -p TEXT" in capsys.readouterr().err
 
 
 def test_prompt_and_file_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["-p", "a", "-f", "b"])
     assert caught.value.code == 2
-    assert "either -p or -f" in capsys.readouterr().err
+    assert "set only one of -p, -f and -bf" in capsys.readouterr().err
 
 
 def test_a_conversation(
@@ -326,7 +326,7 @@ def test_it_is_told_when_the_context_is_full(
     small = ["-m", chat_model, "-c", "256", "--temp", "0"]
     assert cli.main([*small, "-sys", "Be brief.", "-n", "2"]) == 0
     told = capsys.readouterr()
-    assert told.err.count("(the context is full: the 2 oldest messages have left it)") == 3
+    assert told.err.count("(the context is full: the 2 oldest messages were removed)") == 3
     assert len(told.out.splitlines()) >= 4
     assert cli.main([*small, "--ignore-eos", "-st", "-p", question]) == 0
     assert "(the context is full: a larger -c N would go on)" in capsys.readouterr().err

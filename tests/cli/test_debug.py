@@ -235,7 +235,7 @@ def test_adapters(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_there_must_be_something_to_run(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert debug.main(["-dev", "ref", "-m", model]) == 1
-    assert "give -p TEXT or --tokens" in capsys.readouterr().err
+    assert "use -p TEXT or --tokens" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         debug.main(["--tensor-filter", "("])
     assert "not a regular expression" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_get(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "qwen35moe\n"
     assert run("get", small, "a.texts") == 0
     assert json.loads(capsys.readouterr().out) == ["x", "y"]
-    assert "there are a.f32" in refused(capsys, "get", small, "a.f3")
+    assert "similar: a.f32" in refused(capsys, "get", small, "a.f3")
 
 
 def test_set_changes_nothing_else(small: Path, tmp_path: Path) -> None:
@@ -97,15 +97,15 @@ def test_in_place(small: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("a.u8=256", "256 is no value of the kind u8"),
-        ("a.u8=x", "'x' is not a number of the kind u8"),
-        ("a.bool=2", "neither true nor false"),
-        ("a.list=5", "not a JSON array"),
-        ("a.list=[70000]", "70000 is no value of the kind u16"),
-        ("b=1", "there is no key 'b', so it needs a kind: b:str"),
-        ("b:u7=1", "'u7' is no kind of value"),
-        ("b", "'b' is no change"),
-        ("general.alignment:u32=64", "general.alignment is not changed"),
+        ("a.u8=256", "256 is not a value of type u8"),
+        ("a.u8=x", "must be a number of type u8, got 'x'"),
+        ("a.bool=2", "must be true or false"),
+        ("a.list=5", "must be a JSON array"),
+        ("a.list=[70000]", "70000 is not a value of type u16"),
+        ("b=1", "key 'b' is new, so it needs a type: b:str"),
+        ("b:u7=1", "unknown value type 'u7'"),
+        ("b", "'b' is not a change"),
+        ("general.alignment:u32=64", "general.alignment cannot be changed"),
     ],
 )
 def test_changes_that_are_none(
@@ -119,8 +119,8 @@ def test_changes_that_are_none(
 def test_a_file_that_is_there_stays(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = small.with_name("other.gguf")
     other.write_bytes(b"mine")
-    assert "is there already" in refused(capsys, "set", small, "a.u8=1", "-o", other)
-    assert "is there already" in refused(capsys, "merge", small, other)
+    assert "file already exists" in refused(capsys, "set", small, "a.u8=1", "-o", other)
+    assert "file already exists" in refused(capsys, "merge", small, other)
     assert other.read_bytes() == b"mine"
     assert run("set", small, "a.u8=1", "-o", other, "--force") == 0
 

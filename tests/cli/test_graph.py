@@ -83,10 +83,10 @@ def test_diff_finds_a_field_and_a_length(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"hello", "no JSON dump"),
+        (b"hello", "not a JSON dump"),
         (b"[1]\n", "not nodes"),
         (b"", "not nodes"),
-        (b"\x1f\x8bcut", "no JSON dump"),
+        (b"\x1f\x8bcut", "not a JSON dump"),
     ],
 )
 def test_files_that_are_no_dumps(

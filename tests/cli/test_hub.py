@@ -187,7 +187,7 @@ def test_an_unreachable_hub_is_asked_once(fetch: Any, monkeypatch: pytest.Monkey
     [
         ({"hf_repo": "m"}, "expected USER/MODEL"),
         ({"hf_repo": "u/m:Q2_K"}, "of type Q2_K; it has m"),
-        ({"hf_repo": "u/m", "hf_file": "no"}, "-hff no: u/m has no such file; it has"),
+        ({"hf_repo": "u/m", "hf_file": "no"}, "-hff no: u/m does not have this file; it has"),
         ({"hf_repo": "u/m", "offline": True}, "it is not in the cache; run without --offline"),
     ],
 )
@@ -222,7 +222,7 @@ def test_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     assert cli.main(["-cl"]) == 0
     assert capsys.readouterr().out == "number of models in cache: 0\n"
     for argv, says in (
-        (["-m", "a", "-hf", "b/c"], "either -hf or -m or -mu"),
+        (["-m", "a", "-hf", "b/c"], "set only one of -hf, -m and -mu"),
         (["-hff", "a"], "-hff needs -hf"),
     ):
         assert cli.main(argv) == 1

@@ -44,7 +44,7 @@ def test_questions_about_images(seen: tuple[str, ...]) -> None:
     how = ("-m", model, "--mmproj", mmproj, "--image", f"{folder}/a.png", *SHORT, "-cnv")
     said = run("llama-py-cli", *how, "-p", "what?", stdin=None, input=lines)
     assert said.returncode == 0, said.stderr
-    assert "30 x 40, comes before your next message" in said.stderr
+    assert "30 x 40, added to your next message" in said.stderr
     assert "c.png: file not found" in said.stderr
     assert said.stderr.count("generated 8 tokens") == 1
 
@@ -52,7 +52,7 @@ def test_questions_about_images(seen: tuple[str, ...]) -> None:
 def test_an_image_needs_eyes(seen: tuple[str, ...]) -> None:
     model, mmproj, folder = seen
     how = ("-m", model, "--image", f"{folder}/a.png", "-p", "x")
-    assert "--image needs --mmproj FILE" in refused(run("llama-py-cli", *how))
+    assert "--image needs a vision encoder; use --mmproj FILE" in refused(run("llama-py-cli", *how))
     how = ("-m", model, "--mmproj", model, "--image", f"{folder}/a.png", "-p", "x")
     assert "not a vision encoder" in refused(run("llama-py-cli", *how))
     how = ("-m", model, "--mmproj", mmproj, "--image", f"{folder}/no.png", "-p", "x")
@@ -72,7 +72,7 @@ def test_the_message_after_a_refused_one_has_no_image(
     monkeypatch.setattr(Talk, "turn", refuse)
     talk.take("what?", is_typed=False)
     assert talk.images == [] and talk.attached == ["x"]
-    assert "no image is attached any more" in caplog.messages[-1]
+    assert "attached images were removed" in caplog.messages[-1]
 
 
 def test_a_full_context_is_told_by_its_cells(tmp_path: Path) -> None:

@@ -133,11 +133,11 @@ def test_what_cannot_be_compared(
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
         assert main([*compare, str(tmp_path / name)]) == 1
-        says = "8 windows of 32 tokens and" if name == "cut" else "no file of log probabilities"
+        says = "8 windows of 32 tokens and" if name == "cut" else "not a file of log probabilities"
         assert says in capsys.readouterr().err, name
     few = written(tmp_path / "few", LOGITS)
     assert main([*compare, few]) == 1
-    assert "vocabulary of 37 tokens, the model has 2048" in capsys.readouterr().err
+    assert "vocabulary of 37 tokens, but the model has 2048" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["--kl-divergence"])
     assert caught.value.code == 2

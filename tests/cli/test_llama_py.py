@@ -74,7 +74,7 @@ def test_a_model_alone_is_run(
 def test_an_unknown_command_is_wrong_usage() -> None:
     done = run("llama-py", "benhc")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no command 'benhc'; did you mean bench?" in done.stderr
+    assert "unknown command 'benhc'; did you mean bench?" in done.stderr
     done = run("llama-py", "xyzzy")
     assert done.returncode == 2 and "'xyzzy'; --help lists all" in done.stderr
 
@@ -118,7 +118,9 @@ def test_short_names(shelf: Path, name: str, found: str | None) -> None:
 
 
 def test_a_name_of_several_is_refused_with_their_names(shelf: Path) -> None:
-    with pytest.raises(ModelError, match=r"'sea-0\.6b' could be Sea-0\.6B-Q4_K_M, Sea-0\.6B-Q8_0"):
+    with pytest.raises(
+        ModelError, match=r"'sea-0\.6b' is ambiguous: Sea-0\.6B-Q4_K_M, Sea-0\.6B-Q8_0"
+    ):
         local_models.find("sea-0.6b")
 
 
@@ -130,7 +132,7 @@ def test_a_model_runs_by_its_short_name(tmp_path: Path) -> None:
     listed = run("llama-py", "list", env=env).stdout
     assert listed.startswith("Small-Q8_0 ") and str(tmp_path) in listed
     done = run("llama-py", "run", "smull", env=env)
-    assert "no model of this name; llama-py list" in refused(done)
+    assert "no file or model has this name; llama-py list" in refused(done)
 
 
 def of_hub(url: str, home: Path, *args: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -92,7 +92,7 @@ def test_what_cannot_be_scored(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["-f", text, "-c", "5000"]) == 1
-    assert "windows of 5000 need at least 10000" in capsys.readouterr().err
+    assert "at least 10000 tokens for windows of 5000" in capsys.readouterr().err
     assert main(["-f", str(tmp_path / "none")]) == 1
     assert "No such file" in capsys.readouterr().err
     for args in ([], ["-f", text, "-c", "3"], ["-f", text, "-c", "x"]):
@@ -100,5 +100,5 @@ def test_what_cannot_be_scored(
             main(args)
         assert caught.value.code == 2
     shown = capsys.readouterr().err
-    assert "give a text with -f" in shown
+    assert "set a text with -f" in shown
     assert "must be an integer of at least 4, got 3" in shown

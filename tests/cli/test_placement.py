@@ -100,11 +100,11 @@ def test_nodes_tell_why_they_are_where_they_are(
     nodes = [{n["name"]: n for n in g["nodes"]} for g in (batch, token)]
     many, one = (n["ffn_moe_up-3"] for n in nodes)
     assert (many["device"], many["cause"], many["why_not"]) == ("opencl0", "offloaded", {})
-    assert many["why"] == "blk.3.ffn_up_exps.weight is copied from cpu for 512 rows at once"
+    assert many["why"] == "blk.3.ffn_up_exps.weight is copied from cpu for a batch of 512 rows"
     assert (one["device"], one["cause"]) == ("cpu", "weight")
     assert one["why_not"] == {
-        "opencl0": "blk.3.ffn_up_exps.weight is on cpu (-cmoe), and is copied for 32 rows or more,"
-        " not for 1"
+        "opencl0": "blk.3.ffn_up_exps.weight is on cpu (-cmoe), which is copied for batches of at"
+        " least 32 rows, got 1"
     }
     for g in (batch, token):
         assert g["n_splits"] == len(g["splits"])
@@ -208,7 +208,8 @@ def test_nothing_fits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "-m", model, *size, "-fitt", "8"]) == 1
     out, err = capsys.readouterr()
     assert re.match(
-        r"error: nothing fits; nearest is -ngl \d+ -cmoe -c 4096: [\d.]+ MiB on cpu are missing",
+        r"error: no setting fits; the nearest is -ngl \d+ -cmoe -c 4096: [\d.]+ MiB on cpu are "
+        "missing",
         err,
     )
     assert re.search(r"^  cpu .* -[\d.]+ MiB$", out, re.M)
@@ -221,9 +222,9 @@ def test_nothing_fits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (
             ["--memory", "1G,1G", "-dev", "opencl0,cpu"],
-            "--memory has 2 sizes, but there is opencl0",
+            "--memory must have one size per device (opencl0), got 2",
         ),
-        (["--memory", "1G", "-dev", "cpu"], "but there is no device besides the host"),
+        (["--memory", "1G", "-dev", "cpu"], "(no device except the host), got 1"),
         (["-dev", "vulkan0,cpu"], "unknown backend 'vulkan'"),
     ],
 )
@@ -245,7 +246,7 @@ def test_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     with pytest.raises(SystemExit, match="2"):
         main(["fit", "--memory", "24X"])
-    assert "expected a size like 24G or 512M, got '24X'" in capsys.readouterr().err
+    assert "expected a size such as 24G or 512M, got '24X'" in capsys.readouterr().err
     assert [mib(n) for n in (0, 8, 2000, 5 << 20, 24 << 30)] == [
         "0.00 MiB",
         "8 B",

@@ -50,4 +50,4 @@ def test_files_that_do_not_fit_are_one_line(
     assert capsys.readouterr().err == f"error: {file}: {why}\n"
     with pytest.raises(SystemExit):
         cli.main([*HOW, "-cnv", "--prompt-cache", str(file)])
-    assert "--prompt-cache is for completions" in capsys.readouterr().err
+    assert "--prompt-cache does not support conversations" in capsys.readouterr().err

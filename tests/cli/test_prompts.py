@@ -45,7 +45,7 @@ def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert err.count("'\\\\'") == 1
     with pytest.raises(SystemExit):
         cli.main(["-bf", "a", "-f", "b"])
-    assert "either -p or -f or -bf" in capsys.readouterr().err
+    assert "set only one of -p, -f and -bf" in capsys.readouterr().err
 
 
 def test_the_system_prompt_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

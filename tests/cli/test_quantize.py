@@ -160,11 +160,11 @@ def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "q.gguf"
     assert "pass --imatrix FILE" in refused(capsys, model, out, "IQ1_S")
-    assert "is the file to be quantized" in refused(capsys, model, model, "Q8_0")
-    assert "is the file to be quantized" in refused(capsys, "--force", model, model, "Q8_0")
+    assert "output must not be the input file" in refused(capsys, model, model, "Q8_0")
+    assert "output must not be the input file" in refused(capsys, "--force", model, model, "Q8_0")
     assert run(model, out, "Q8_0") == 0
     before = out.read_bytes()
-    assert "is there already" in refused(capsys, model, out, "Q4_0")
+    assert "file already exists" in refused(capsys, model, out, "Q4_0")
     assert "--allow-requantize" in refused(capsys, out, tmp_path / "r.gguf", "Q4_0")
     assert run("--allow-requantize", out, tmp_path / "r.gguf", "Q4_0") == 0
     assert "unknown layer 3" in refused(
@@ -177,13 +177,13 @@ def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     ("args", "said"),
     [
         (("Q9",), "unknown file type 'Q9'"),
-        (("out.gguf", "Q4_0", "two"), "a number of threads, not 'two'"),
+        (("out.gguf", "Q4_0", "two"), "a number of threads after the type, got 'two'"),
         (("--tensor-type", "attn_v", "Q4_0"), "expected PATTERN=TYPE, such as attn_v=q8_0"),
         (("--tensor-type", "attn_v=q9", "Q4_0"), "unknown tensor type 'q9'"),
-        (("--tensor-type", "(=q8_0", "Q4_0"), "is no regular expression"),
-        (("--prune-layers", "1,a", "Q4_0"), "expected numbers of layers like 4,5,6"),
-        (("--include-weights", "a", "--exclude-weights", "b", "Q4_0"), "give either"),
-        (("--include-weights", "a", "Q4_0"), "are about --imatrix FILE"),
+        (("--tensor-type", "(=q8_0", "Q4_0"), "is not a regular expression"),
+        (("--prune-layers", "1,a", "Q4_0"), "expected layer numbers such as 4,5,6"),
+        (("--include-weights", "a", "--exclude-weights", "b", "Q4_0"), "set either"),
+        (("--include-weights", "a", "Q4_0"), "need --imatrix FILE"),
     ],
 )
 def test_wrong_usage(args: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,7 @@ def test_values_that_are_not_finite(tmp_path: Path, capsys: pytest.CaptureFixtur
     made[1] = Tensor(WEIGHTS[1], (N, 70), 1, bad)
     model = write(tmp_path, gguf(KEYS, made), "m.gguf")
     message = refused(capsys, model, tmp_path / "q.gguf", "Q4_0")
-    assert "blk.0.attn_q.weight: has values that are not finite" in message
+    assert "blk.0.attn_q.weight has values that are not finite" in message
     assert names(tmp_path) == {"m.gguf"}
 
 

@@ -72,7 +72,7 @@ def test_where_m_says_and_all_parts(server: str, tmp_path: Path) -> None:
 def test_refusals(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for url, offline, says in (
         (f"{server}/no.gguf", False, "HTTP Error 404"),
-        (f"{server}/a.gguf", True, "is not there; it is fetched without --offline"),
+        (f"{server}/a.gguf", True, "is missing; run without --offline to download it"),
         ("file:///etc/passwd", False, "expected http"),
         (f"{server}/", False, "expected http"),
         ("http://127.0.0.1:1/a.gguf", False, r"cannot be reached \(.*refused\); check the network"),
@@ -87,6 +87,6 @@ def test_refusals(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_file_that_does_not_come_whole(server: str, tmp_path: Path) -> None:
     (tmp_path / "web" / "short.gguf").write_text("x")
-    with pytest.raises(ModelError, match="1 of 100 bytes came; start again"):
+    with pytest.raises(ModelError, match="only 1 of 100 bytes were downloaded; try again"):
         downloaded(f"{server}/short.gguf", "", False)
     assert [*(tmp_path / "cache").iterdir()] == []

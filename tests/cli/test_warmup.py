@@ -94,7 +94,7 @@ def test_what_is_told(
     capsys.readouterr()
     monkeypatch.setattr(store.STORE, "compiled", [])
     assert cli.main(["warmup", "-m", model, "--parallel", "1"]) == 0
-    assert capsys.readouterr().out.startswith("all kernels are there (")
+    assert capsys.readouterr().out.startswith("all kernels are already compiled (")
     monkeypatch.setattr(store.STORE, "compiled", ["b", "a", "b"])
     assert cli.main(["warmup", "-m", model, "--parallel", "1"]) == 0
     shown = capsys.readouterr().out

@@ -231,18 +231,18 @@ def test_embeddings_come_in_place_of_tokens() -> None:
         (Batch([]), "the batch is empty"),
         (Batch(), "needs tokens or embd"),
         (Batch([1, 100]), r"tokens\[1\] must be in \[0, 100\), got 100"),
-        (Batch([-1]), r"tokens\[0\] = -1"),
+        (Batch([-1]), r"tokens\[0\] must be in .*got -1"),
         (Batch([2**70]), "tokens must be integers"),
         (Batch([1.5]), "tokens must be integers"),  # type: ignore[list-item]
         (Batch([1], seq_ids=[[4]]), r"sequence must be in \[0, 4\), got 4"),
-        (Batch([1], seq_ids=[[-1]]), "sequence -1"),
+        (Batch([1], seq_ids=[[-1]]), r"sequence must be in .*got -1"),
         (Batch([1], seq_ids=[[]]), r"seq_ids\[0\] is empty"),
         (Batch([1, 2], seq_ids=[[0]]), "seq_ids must have 2 entries, one per token, got 1"),
-        (Batch([1, 2], outputs=[True]), "outputs has 1 entries"),
-        (Batch([1, 2], pos=[0]), "pos has 1 entries"),
-        (Batch([1, 2], pos=[0, 2]), r"positions of sequence 0 have a gap: \[0, 2\]"),
+        (Batch([1, 2], outputs=[True]), "outputs must have 2 entries, one per token, got 1"),
+        (Batch([1, 2], pos=[0]), "pos must have 2 entries, one per token, got 1"),
+        (Batch([1, 2], pos=[0, 2]), r"positions of sequence 0 must not have a gap, got \[0, 2\]"),
         (Batch([1, 2], pos=[1, 0]), "decrease"),
-        (Batch([1], pos=[-1]), r"pos\[0\] = -1"),
+        (Batch([1], pos=[-1]), r"pos\[0\] must be in .*got -1"),
         (Batch(embd=np.zeros((2, 3), np.float32)), r"embd must have shape \[2, 4\], got \[2, 3\]"),
     ],
 )
@@ -252,9 +252,9 @@ def test_refused(batch: Batch, message: str) -> None:
 
 
 def test_a_batch_must_follow_the_memory() -> None:
-    with pytest.raises(ContextError, match=r"ends at position 6 .* position 7; got 9"):
+    with pytest.raises(ContextError, match=r"ends at position 6 .* position 7, got 9"):
         splitter(Batch([1], pos=[9]), memory=At(s0=6))
-    with pytest.raises(ContextError, match="a position above 6; got 6"):
+    with pytest.raises(ContextError, match="a position above 6, got 6"):
         splitter(Batch([1], pos=[6]), n_pos=4, memory=At(s0=6))
     splitter(Batch([1], pos=[9]), n_pos=4, memory=At(s0=6))  # several axes: gaps are allowed
     with pytest.raises(ContextError, match=r"0 and 1 .* diverged: .*\[0, 3\] and \[0, 4\]"):

@@ -96,12 +96,18 @@ def test_split_same_tensor_in_two_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kvs", "expected"),
     [
-        ([kv("split.count", "u64", 2**64 - 1)], "split.count is 18446744073709551615"),
-        ([kv("split.count", "str", "2")], "split.count is a str"),
-        ([kv("split.count", "u16", 2)], "split.no is missing"),
-        ([kv("split.count", "u16", 2), kv("split.no", "u16", 2)], "split.no is 2, .* from 0 to 1"),
-        ([kv("split.count", "u16", 2), kv("split.no", "i8", -1)], "split.no is -1"),
-        ([kv("split.count", "u16", 2), kv("split.no", "u8", 0)], "split.tensors.count is missing"),
+        ([kv("split.count", "u64", 2**64 - 1)], "split.count must be .*got 18446744073709551615"),
+        ([kv("split.count", "str", "2")], "split.count must be .*got a str"),
+        ([kv("split.count", "u16", 2)], "split.no must be .*got missing"),
+        (
+            [kv("split.count", "u16", 2), kv("split.no", "u16", 2)],
+            "split.no must be .* from 0 to 1, got 2",
+        ),
+        ([kv("split.count", "u16", 2), kv("split.no", "i8", -1)], "split.no must be .*got -1"),
+        (
+            [kv("split.count", "u16", 2), kv("split.no", "u8", 0)],
+            "split.tensors.count must be .*got missing",
+        ),
     ],
 )
 def test_split_keys_that_make_no_sense(kvs: list[bytes], expected: str, tmp_path: Path) -> None:

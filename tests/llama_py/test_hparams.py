@@ -110,7 +110,7 @@ def test_tokens_of_the_tokenizer_count_before_vocab_size() -> None:
 )
 def test_missing_key_is_named(key: str) -> None:
     message = refusal("llama-dense", **{key.replace(".", "__"): None})
-    assert f"no key llama.{key}," in message
+    assert f"llama.{key} is missing," in message
     assert "'llama'" in message
 
 
@@ -126,7 +126,9 @@ def test_missing_key_is_named(key: str) -> None:
     ],
 )
 def test_missing_key_of_an_architecture_is_named(key: str) -> None:
-    assert f"qwen35moe.{key}," in refusal("qwen35moe-moe", **{key.replace(".", "__"): None})
+    assert f"qwen35moe.{key} is missing," in refusal(
+        "qwen35moe-moe", **{key.replace(".", "__"): None}
+    )
 
 
 @pytest.mark.parametrize(

@@ -176,8 +176,8 @@ def test_the_command(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     for args, said in (
-        (["-m", "x"], "give a text with -f FILE"),
-        (["--show-statistics"], "wants one --in-file"),
+        (["-m", "x"], "set a text with -f FILE"),
+        (["--show-statistics"], "needs one --in-file"),
         (["--output-format", "csv"], "--output-format"),
         (["--chunks", "-2"], "--chunks"),
     ):

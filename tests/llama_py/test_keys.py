@@ -93,7 +93,7 @@ def test_what_is_wrong_is_told_with_key_and_value(values: dict[str, Any], messag
 
 
 def test_a_key_without_default_is_needed() -> None:
-    with pytest.raises(HParamsError, match=r"no key a\.embedding_length, which .* 'a' needs"):
+    with pytest.raises(HParamsError, match=r"a\.embedding_length is missing, which .* 'a' needs"):
         Sizes(Keys({}, "a"))
 
 
@@ -107,7 +107,7 @@ class Fixed(Sizes):
 def test_a_class_may_replace_a_field_by_a_value_or_another() -> None:
     fixed = read(Fixed, inner_size=3, epsilon=0.5)
     assert (fixed.n_inner, fixed.n_ff, fixed.eps) == (100, (101, 101), 0.5)
-    assert "no key a.epsilon," in refusal(Fixed)
+    assert "a.epsilon is missing," in refusal(Fixed)
     assert "n_inner" not in dict(fields(Fixed))
 
 

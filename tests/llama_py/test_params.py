@@ -167,11 +167,11 @@ def test_texts() -> None:
 
 def test_names_that_there_are_not() -> None:
     with llama_py.load(device="null") as model:
-        with pytest.raises(TypeError, match="no option 'tmp'; did you mean temp"):
+        with pytest.raises(TypeError, match="unknown option 'tmp'; did you mean temp"):
             model.generate("A", tmp=1)
-        with pytest.raises(TypeError, match="no option 'n_ctxx'; did you mean n_ctx"):
+        with pytest.raises(TypeError, match="unknown option 'n_ctxx'; did you mean n_ctx"):
             model.context(n_ctxx=1)
-    with pytest.raises(TypeError, match=r"no option 'zzzz'$"):
+    with pytest.raises(TypeError, match=r"unknown option 'zzzz'$"):
         llama_py.load(zzzz=1)  # type: ignore[call-arg]
 
 

@@ -274,7 +274,7 @@ def test_files_without_a_vocabulary(model: str) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "model": ({"model": "plamo"}, r"'plamo'.*known: .*gpt2, hybriddna, llama"),
-    "no model": ({"model": None}, "model is 'None'"),
+    "no model": ({"model": None}, "unknown tokenizer.ggml.model 'None'"),
     "pre": ({"pre": "qwen3"}, r"'qwen3'.*known: .*qwen2.*nearest: qwen"),
     "no merges": ({"merges": None}, "merges must be a list of strings, got missing"),
     "tokens": ({"tokens": 3}, "tokens must be a list of strings, got a int"),

@@ -109,7 +109,7 @@ def test_an_address_without_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -
         raise OSError
 
     monkeypatch.setattr(socket, "gethostbyaddr", unknown)
-    with pytest.raises(SystemExit, match="needs a name, or an IPv4 address"):
+    with pytest.raises(SystemExit, match="needs a name or an IPv4 address"):
         ranks.parsed("[fd00::7]:2")
 
 
@@ -124,7 +124,7 @@ def test_a_machine_with_ipv6_only_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.setattr(shutil, "which", lambda *args, **more: "mpiexec")
-    with pytest.raises(SystemExit, match="--hosts me@six: it has an IPv6 address only"):
+    with pytest.raises(SystemExit, match="--hosts me@six: has only an IPv6 address"):
         ranks.launch([("four", 1), ("me@six", 2)])
     assert ranks.launch([("four", 1), ("alias", 2)])[:5] == [
         "mpiexec",

@@ -139,12 +139,12 @@ def test_what_cannot_be_is_told(dense: Path, capsys: pytest.CaptureFixture[str])
         found(dense, 100, 100, parallel="tp=2,pp=2")
     flags = ["fit", "-m", str(dense), "-c", "512"]
     assert graph([*flags, "--hosts", "a:2", "--memory", "1G,1G,1G"]) == 1
-    assert "--memory has 3 sizes, but there are 2 ranks" in capsys.readouterr().err
+    assert "--memory must have one size, or one per rank (2), got 3" in capsys.readouterr().err
     assert graph([*flags, "--parallel", "tp=2"]) == 1
-    assert "fit seeks parallel, except over ranks" in capsys.readouterr().err
+    assert "fit chooses parallel; omit them, except with --hosts" in capsys.readouterr().err
     assert graph([*flags, "--hosts", "a,b", "--memory", "20M", "-fitt", "1M"]) == 1
     told = capsys.readouterr()
-    assert "it does not fit with -c 512: " in told.err and "on rank 1 (b)" in told.err
+    assert "-c 512 does not fit: " in told.err and "on rank 1 (b)" in told.err
     assert "llama-py-cli" not in told.out and "rank 0 on a" in told.out
 
 

@@ -55,17 +55,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("2 0 4", "ends too early"),
+        ("2 0 4", "is truncated"),
         ("two 0 4 3 1 1", "invalid literal"),
         ("999 " + ADD[2:], "999 must be 0 to 100"),
         ("0 " + ADD[2:], "op 0, NONE, is not one"),
         ("37 " + ADD[2:], "op 37, VIEW, is not one"),
-        ("2 77" + ADD[3:], "no tensor type 77"),
-        ("2 2" + ADD[3:], "there can be no tensor"),
+        ("2 77" + ADD[3:], "unknown tensor type 77"),
+        ("2 2" + ADD[3:], "is invalid"),
         (ADD.replace("0 2 0", "0 11 0"), "11 must be 0 to 10"),
         ("2 0 4 -3 1 1 0 0", "-3 must be"),
-        (f"{UNARY} 0 4 3 1 1 1 99 1 0 4 3 1 1 4 16 48 48", "UNARY has the kinds 0 to 21, got 99"),
-        (f"2 0 {1 << 40} {1 << 40} 1 1 0 0", "there can be no tensor"),
+        (f"{UNARY} 0 4 3 1 1 1 99 1 0 4 3 1 1 4 16 48 48", "UNARY has kinds 0 to 21, got 99"),
+        (f"2 0 {1 << 40} {1 << 40} 1 1 0 0", "is invalid"),
         ("2 0 4 3 1 1 1 5000000000 0", "must be"),
     ],
 )

@@ -96,7 +96,8 @@ def test_hosts(state: ModelState, host: str, status: int) -> None:
     if status != 200:
         assert got.json()["error"] == {
             "code": 403,
-            "message": f"{host!r} is not a known host name of this server; add it with --allowed-host",
+            "message": f"{host!r} is not a known host name of this server; add it with"
+            " --allowed-host",
             "type": "permission_error",
         }
 

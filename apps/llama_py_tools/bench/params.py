@@ -25,14 +25,14 @@ def int_ranges(text: str) -> tuple[int, ...]:
 def _range(part: str) -> Iterator[int]:
     found = re.fullmatch(r"(-?\d+)(?:-(\d+)(?:([+*])(\d+))?)?", part)
     if not found:
-        raise ValueError(f"expected numbers like 1,2 or 1-4 or 64-512*2; got {part!r}")
+        raise ValueError(f"expected numbers such as 1,2 or 1-4 or 64-512*2, got {part!r}")
     n, last = int(found[1]), int(found[2] or found[1])
     step = int(found[4] or 1)
     while n <= last:
         yield n
         following = n * step if found[3] == "*" else n + step
         if following <= n:
-            raise ValueError(f"{part!r} does not grow")
+            raise ValueError(f"range {part!r} must increase")
         n = following
 
 
@@ -43,7 +43,7 @@ def switches(text: str) -> tuple[bool, ...]:
 def pair(text: str) -> tuple[tuple[int, int], ...]:
     found = re.fullmatch(r"(\d+),(\d+)", text)
     if not found:
-        raise ValueError(f"expected two numbers like 512,128; got {text!r}")
+        raise ValueError(f"expected two numbers such as 512,128, got {text!r}")
     return ((int(found[1]), int(found[2])),)
 
 

@@ -83,7 +83,7 @@ def _kernel_seconds(device: Device, run: Callable[[], None]) -> float:
 
 def _recorded(device: Device, run: Callable[[], None]) -> list[KernelTime]:
     if not isinstance(device, Profiles):
-        raise BackendError(f"{device.name} does not tell how long its kernels take")
+        raise BackendError(f"{device.name} does not measure kernel times; use cpu or opencl")
     with device.profiling() as times:
         run()
     return times
@@ -116,8 +116,8 @@ def waits(ctx: Context) -> str:
         if isinstance(program, Meets) and program.n_barriers:
             n, us = program.n_barriers, program.barrier_seconds() * 1e6
             lines.append(
-                f"{split.device.name}: {n} barriers in the last graph, {n / n_layer:.1f} a layer,"
-                f" of {us:.2f} us or more each"
+                f"{split.device.name}: {n} barriers in the last graph, {n / n_layer:.1f} per "
+                f"layer, of at least {us:.2f} us each"
             )
     return "\n".join(lines)
 
@@ -143,8 +143,9 @@ def table(name: str, found: Sequence[RooflineRow], most: Roofline) -> str:
     total = sum(row.seconds for row in found)
     least = sum(map(most.seconds, found))
     lines = [
-        f"{name}: {total * 1e3:.2f} ms in kernels, at least {least * 1e3:.2f} ms by what they read"
-        f" and compute ({most.bandwidth / 1e9:.1f} GB/s, {most.flops / 1e9:.0f} GFLOP/s)",
+        f"{name}: {total * 1000.0:.2f} ms in kernels, limit {least * 1000.0:.2f} ms by memory "
+        f"accesses and operations ({most.bandwidth / 1000000000.0:.1f} GB/s, "
+        f"{most.flops / 1000000000.0:.0f} GFLOP/s)",
         "",
         "| op | nodes | ms | of all | GB/s | GFLOP/s | of the limit |",
         "|---|---:|---:|---:|---:|---:|---:|",

@@ -122,7 +122,10 @@ def pin(devices: Sequence[Any], p: CpuParams) -> None:
         if isinstance(device, TellsBatches):
             device.pin(one, many)
         elif device.kind in ("ref", "null"):
-            log.warning("device %s has no threads of its own to place on CPUs", device.name)
+            log.warning(
+                "device %s has no threads to pin to CPUs, so CPU options have no effect",
+                device.name,
+            )
 
 
 def places(p: CpuParams) -> tuple[list[Collection[int]], list[Collection[int]] | None]:
@@ -147,7 +150,7 @@ def _nodes() -> list[list[int]]:
     nodes = host.numa_nodes()
     if len(nodes) > 1:
         return nodes
-    log.warning("--numa has no effect: this machine has one memory node")
+    log.warning("--numa has no effect: this machine has one NUMA node")
     return []
 
 
@@ -156,11 +159,11 @@ def _usable(cpus: Collection[int]) -> Collection[int]:
     from ggml_py.machine import host
 
     if not host.has_affinity():
-        raise ModelError("this system lets no program choose its CPUs; leave out -C and --cpu-*")
+        raise ModelError("this system does not let programs choose their CPUs; omit -C and --cpu-*")
     there = host.usable_cpus()
     if not there & set(cpus):
         asked, own = (",".join(map(str, sorted(some))) for some in (cpus, there))
-        raise ModelError(f"none of the CPUs {asked} can be used; there are {own}")
+        raise ModelError(f"CPUs must be some of {own}, got {asked}")
     return there & set(cpus)
 
 

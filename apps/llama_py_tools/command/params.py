@@ -11,7 +11,7 @@ from llama_py_tools.command.logs import CommonParams as CommonParams
 
 def token_list(text: str) -> tuple[int, ...]:
     """Parse `1,2,3` to numbers."""
-    return parsed(lambda _: tuple(map(int, words(text))), text, "token ids like 1,2,3")
+    return parsed(lambda _: tuple(map(int, words(text))), text, "token ids such as 1,2,3")
 
 
 def plain_files(text: str) -> tuple[tuple[str, float], ...]:

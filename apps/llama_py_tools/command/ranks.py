@@ -158,7 +158,7 @@ def parsed(hosts: str) -> Hosts:
     for host in hosts.split(","):
         what = HOST.fullmatch(host)
         if what is None or what["n"] == "0":
-            more = "; an IPv6 address in brackets" if host.count(":") > 1 else ""
+            more = "; put an IPv6 address in brackets" if host.count(":") > 1 else ""
             sys.exit(f"error: {FLAG} {hosts}: expected HOST[:N],...{more}")
         found.append((what["name"] or _named(what["address"]), int(what["n"] or 1)))
     return found
@@ -174,8 +174,8 @@ def _named(address: str) -> str:
         socket.getaddrinfo(name, None, socket.AF_INET)
     except OSError:
         sys.exit(
-            f"error: {FLAG} [{address}]: the launcher needs a name, or an IPv4 address, and this"
-            " machine knows none for it; add one to /etc/hosts"
+            f"error: {FLAG} [{address}]: the launcher needs a name or an IPv4 address, but this "
+            "machine has no name for the address; add one to /etc/hosts"
         )
     return name
 
@@ -205,8 +205,9 @@ def launch(hosts: Hosts) -> list[str]:
     for name, _ in hosts if len(hosts) > 1 else ():
         if not _may_have_ipv4(name):
             sys.exit(
-                f"error: {FLAG} {name}: it has an IPv6 address only, and MPICH's launcher speaks"
-                " IPv4; give the machines IPv4 addresses too, private ones or of a tunnel"
+                f"error: {FLAG} {name}: has only an IPv6 address, but MPICH's launcher needs "
+                "IPv4; give the machines IPv4 addresses, such as private ones or addresses of a "
+                "tunnel"
             )
     total = sum(n for _, n in hosts)
     where = ",".join(f"{name}:{n}" for name, n in hosts)

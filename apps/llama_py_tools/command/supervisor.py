@@ -43,16 +43,19 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
         code = run.wait()
         signals.of(None)
         if signals.has_come and not run.is_ready:  # after an orderly end or not
-            _say(f"{signal.Signals(signals.last).name} while it was being started; all ranks ended")
+            _say(f"{signal.Signals(signals.last).name} during start; all ranks ended")
             return 128 + signals.last
         if signals.has_come or code == 0 or run.lost is None:
             return code
         if len(starts) > MOST and starts[-1] - starts[0] < WITHIN:
-            _say(f"error: ranks were lost {MOST + 1} times within {WITHIN / 60:g} minutes")
+            _say(
+                f"error: ranks were lost {MOST + 1} times within {WITHIN / 60:g} minutes, so the "
+                "server is not restarted"
+            )
             return code or 1
         hosts, n = left(hosts, *run.lost), n + 1
         names = ",".join(f"{name}:{count}" for name, count in hosts)
-        _say(f"starting again with {names}")
+        _say(f"restarting with {names}")
 
 
 def left(hosts: Hosts, rank: int, silent: bool) -> Hosts:

@@ -101,17 +101,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = p.parse_args(words)
     text = read(args, CompletionParams)
     if (text.prompt is not None) + bool(text.file) + bool(text.binary_file) > 1:
-        p.error("give either -p or -f or -bf")
+        p.error("set only one of -p, -f and -bf")
     chat = read(args, ChatParams)
     if chat.system_prompt and chat.system_prompt_file:
-        p.error("give either -sys or -sysf")
+        p.error("set either -sys or -sysf")
     if chat.chat_template and chat.chat_template_file:
-        p.error("give either --chat-template or --chat-template-file")
+        p.error("set either --chat-template or --chat-template-file")
     turns = read(args, InteractiveParams).wanted
     if (chat.asked or turns) and read(args, PromptCacheParams).prompt_cache:
-        p.error("--prompt-cache is for completions, not for conversations")
+        p.error("--prompt-cache does not support conversations; use it with completions")
     if read(args, VisionParams).image and (turns or read(args, PromptCacheParams).prompt_cache):
-        p.error("--image is for a text or a conversation, without -i or --prompt-cache")
+        p.error("--image cannot be combined with -i or --prompt-cache")
     return session.run(_command, args)
 
 
@@ -269,5 +269,5 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
     if ids:
         return ids
     if tokenizer.bos is None:
-        raise ContextError("the prompt is empty and the model has no BOS token; give -p TEXT")
+        raise ContextError("the prompt is empty and the model has no BOS token; use -p TEXT")
     return [tokenizer.bos]

@@ -120,7 +120,7 @@ class Summary:
             parts = [self._prompt(), self._generated()]
         if self.pending is not None:
             n, start = self.pending
-            parts.append(f"prompt of {n} tokens given up after {clock() - start:.2f} s")
+            parts.append(f"prompt of {n} tokens interrupted after {clock() - start:.2f} s")
         reason = (
             reason
             or self.full
@@ -290,7 +290,7 @@ class GenerationRun:
     def _full(self, piece: Piece) -> str:
         if piece.finish_reason != "length" or piece.gen_tokens == self.params.max_tokens:
             return ""
-        return f"the context of {self.ctx.cparams.n_ctx_seq} tokens is full (-c N: a larger one)"
+        return f"the context of {self.ctx.cparams.n_ctx_seq} tokens is full (use a larger -c N)"
 
     def _take(self, piece: Piece) -> None:
         if self.summary.pending is not None:  # first piece: the prompt is processed
@@ -300,7 +300,7 @@ class GenerationRun:
         self.write(piece.text)
         if piece.error:
             self.end_line()
-            session.log.warning("the answer does not meet its JSON schema: %s", piece.error)
+            session.log.warning("the response does not satisfy its JSON schema: %s", piece.error)
         if self.text.print_token_count > 0:
             self._tell_count(self.text.print_token_count)
 

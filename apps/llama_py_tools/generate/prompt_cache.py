@@ -54,8 +54,8 @@ class CachedPrompt:
         self.path = Path(params.prompt_cache)
         if not params.prompt_cache_ro and not os.access(self.path.parent, os.W_OK):
             raise ContextError(
-                f"--prompt-cache {self.path}: its folder is not there, or not yours to write in;"
-                " give another, or --prompt-cache-ro"
+                f"--prompt-cache {self.path}: folder is missing or not writable; use another, or "
+                "--prompt-cache-ro"
             )
         self.prefix: Prefix = Prefix(run.ctx)
         if self.path.exists() and self.path.stat().st_size:

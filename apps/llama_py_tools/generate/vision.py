@@ -70,7 +70,8 @@ class VisionParams(Params):
 
         if self.image and not self.mmproj:
             raise ModelError(
-                "--image needs --mmproj FILE: the encoder of images that was made with the model"
+                "--image needs a vision encoder; use --mmproj FILE with the mmproj file of the "
+                "model"
             )
 
 
@@ -102,7 +103,7 @@ def usable(path: str) -> str:
         if path:
             check_kind(path)
     except (GGMLError, OSError) as e:
-        log.warning("the model does not see: %s", e)
+        log.warning("images are disabled: %s", e)
         return ""
     return path
 

@@ -27,11 +27,11 @@ def change(
     out = check_free(output, force)
     with GGUFFile.open(path) as file:
         if len(file.paths) > 1:
-            raise GGUFError(f"{path}: is split into {len(file.paths)} parts; merge them first")
+            raise GGUFError(f"{path}: file is split into {len(file.paths)} parts; merge them first")
         stored = file.metadata.stored
         for key in remove:
             if stored.pop(key, None) is None:
-                raise GGUFError(f"{path}: there is no key {key!r} to remove")
+                raise GGUFError(f"{path}: unknown key {key!r}; `show` lists the keys")
         for text in changes:
             key, kind, value = parsed(text, file.metadata)
             stored[key] = encode(kind, value)
@@ -42,17 +42,19 @@ def parsed(text: str, metadata: Metadata) -> tuple[str, str, Any]:
     """Return key, type and value of KEY[:KIND]=VALUE."""
     found = _CHANGE.fullmatch(text)
     if found is None:
-        raise GGUFError(f"{text!r} is no change; general.name=text and x.y:u32=7 are")
+        raise GGUFError(
+            f"{text!r} is not a change; use, for example, general.name=text or x.y:u32=7"
+        )
     key, kind, value = found[1], found[2] or "", found[3]
     if not kind:
         if key not in metadata:
             raise GGUFError(
-                f"there is no key {key!r}, so it needs a kind: {key}:str=..., of"
-                f" {', '.join(KINDS)}, arr[str], ..."
+                f"key {key!r} is new, so it needs a type: {key}:str=..., or one of "
+                f"{', '.join(KINDS)}, arr[str], ..."
             )
         kind = metadata.kind(key)
     if key == ALIGNMENT:
-        raise GGUFError(f"{ALIGNMENT} is not changed: the tensors would have to move")
+        raise GGUFError(f"{ALIGNMENT} cannot be changed, because all tensors would move")
     return key, kind, value_of(key, kind, value)
 
 
@@ -61,7 +63,7 @@ def value_of(key: str, kind: str, text: str) -> Any:
         return text
     if kind == "bool":
         if text.lower() not in _TRUTH:
-            raise GGUFError(f"{key}: {text!r} is neither true nor false")
+            raise GGUFError(f"{key} must be true or false, got {text!r}")
         return _TRUTH[text.lower()]
     try:
         if kind.startswith("arr["):
@@ -71,5 +73,5 @@ def value_of(key: str, kind: str, text: str) -> Any:
             return items
         return float(text) if kind in ("f32", "f64") else int(text, 0)
     except ValueError:
-        what = "a JSON array" if kind.startswith("arr[") else f"a number of the kind {kind}"
-        raise GGUFError(f"{key}: {text!r} is not {what}") from None
+        what = "a JSON array" if kind.startswith("arr[") else f"a number of type {kind}"
+        raise GGUFError(f"{key} must be {what}, got {text!r}") from None

@@ -30,12 +30,12 @@ def split(
     """Write the shards of a file; GGUFError if the file is already split."""
     with GGUFFile.open(path) as file:
         if len(file.paths) > 1:
-            raise GGUFError(f"{path}: is split already; merge it first")
+            raise GGUFError(f"{path}: file is already split; merge it first")
         groups: list[list[TensorInfo]] = [[]] if first_empty else []
         groups += cut(file.tensors.values(), max_tensors, max_size)
         if len(groups) > MAX_PARTS:
             raise GGUFError(
-                f"{path}: {len(groups)} parts are more than {MAX_PARTS}; make them larger"
+                f"{path}: {len(groups)} parts exceed the maximum of {MAX_PARTS}; use larger parts"
             )
         files = [check_free(part_name(prefix, i, len(groups)), force) for i in range(len(groups))]
         if not dry_run:
@@ -74,6 +74,6 @@ def merge(path: str, output: str, force: bool) -> None:
     out = check_free(output, force)
     with GGUFFile.open(path) as file:
         if "split.count" not in file.metadata:
-            raise GGUFError(f"{path}: is no part of a split file")
+            raise GGUFError(f"{path}: not a part of a split file")
         stored = {key: raw for key, raw in file.metadata.stored.items() if key not in KEYS}
         write(out, stored, file.tensors.values())

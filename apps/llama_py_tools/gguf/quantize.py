@@ -66,7 +66,7 @@ def _imatrix(path: str, include: Sequence[str], exclude: Sequence[str]) -> Imatr
 
 def _check_other(paths: Sequence[Path], out: Path) -> None:
     if any(out.exists() and out.samefile(path) for path in paths):
-        raise GGUFError(f"{out}: is the file to be quantized; give another name")
+        raise GGUFError(f"{out}: output must not be the input file; use another name")
 
 
 def _files(out: Path, work: Sequence[TensorJob], keep_split: bool) -> list[Path]:
@@ -149,4 +149,4 @@ def summary(work: Sequence[TensorJob]) -> Iterator[str]:
     yield "types: " + ", ".join(f"{n} {name}" for name, n in counts.most_common())
     fell_back = sum(job.fell_back for job in work)
     if fell_back:
-        yield f"{fell_back} of {len(work)} tensors have rows that their type does not fit"
+        yield f"{fell_back} of {len(work)} tensors have row lengths that do not fit their type"

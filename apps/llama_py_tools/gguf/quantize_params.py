@@ -26,11 +26,11 @@ def rules(text: str) -> TensorTypes:
     for word in text.split():
         pattern, equals, type = word.partition("=")
         if not equals or not pattern or not type:
-            raise ValueError(f"expected PATTERN=TYPE, such as attn_v=q8_0; got {word!r}")
+            raise ValueError(f"expected PATTERN=TYPE, such as attn_v=q8_0, got {word!r}")
         try:
             re.compile(pattern.lower())
         except re.error as e:
-            raise ValueError(f"{pattern!r} is no regular expression: {e}") from None
+            raise ValueError(f"{pattern!r} is not a regular expression: {e}") from None
         found.append((pattern.lower(), tensor_type(type)))
     return tuple(found)
 
@@ -46,7 +46,7 @@ def layers(text: str) -> tuple[int, ...]:
     """Parse `4,5,6` to numbers."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
-        raise ValueError(f"expected numbers of layers like 4,5,6; got {text!r}")
+        raise ValueError(f"expected layer numbers such as 4,5,6, got {text!r}")
     return tuple(sorted({int(word) for word in words}))
 
 
@@ -165,7 +165,7 @@ def target(o: QuantizeParams) -> tuple[str, str, int]:
             raise
         type, output, words = file_type(words[1]).name, words[0], words[2:]
     if len(words) > 1 or not all(word.isdecimal() for word in words):
-        raise ValueError(f"behind the type stands a number of threads, not {' '.join(words)!r}")
+        raise ValueError(f"expected a number of threads after the type, got {' '.join(words)!r}")
     if not output:
         ending = "" if o.keep_split else ".gguf"
         output = str(Path(o.file).with_name(f"ggml-model-{type}{ending}"))
@@ -180,9 +180,9 @@ def check(parser: OptionParser, args: argparse.Namespace) -> None:
     except ValueError as e:
         parser.error(str(e))
     if o.include_weights and o.exclude_weights:
-        parser.error("give either --include-weights or --exclude-weights")
+        parser.error("set either --include-weights or --exclude-weights")
     if (o.include_weights or o.exclude_weights) and not o.imatrix:
-        parser.error("--include-weights and --exclude-weights are about --imatrix FILE; give one")
+        parser.error("--include-weights and --exclude-weights need --imatrix FILE")
 
 
 EPILOG = f"""types: {", ".join(FILE_TYPES)}; {COPY.name} keeps all types

@@ -93,7 +93,7 @@ class RowWorkers:
 
 def _check(name: str, x: Floats) -> None:
     if not np.isfinite(x).all():
-        raise GGUFError(f"{name}: has values that are not finite; convert the model again")
+        raise GGUFError(f"{name} has values that are not finite; convert the model again")
 
 
 def reader(type: GGMLType) -> Callable[[Bytes, int], Floats]:
@@ -104,7 +104,7 @@ def reader(type: GGMLType) -> Callable[[Bytes, int], Floats]:
         return lambda rows, n: rows.view(np.float16).astype(np.float32)
     decode = dequantizer(type)
     if decode is None:
-        raise GGUFError(f"values of type {type} cannot be read; give a file of floats")
+        raise GGUFError(f"values of type {type} cannot be read; use an F32, F16 or BF16 file")
     return lambda rows, n: decode(rows.reshape(-1, type.type_size)).reshape(-1, n)
 
 

@@ -37,8 +37,8 @@ def get(path: str, key: str, as_json: bool) -> None:
     with GGUFFile.open(path) as file:
         if key not in file.metadata:
             similar = get_close_matches(key, file.metadata, 4, 0.5)
-            known = f"there are {', '.join(similar)}" if similar else "`show` lists the keys"
-            raise GGUFError(f"{path}: there is no key {key!r}; {known}")
+            known = f"similar: {', '.join(similar)}" if similar else "`show` lists the keys"
+            raise GGUFError(f"{path}: unknown key {key!r}; {known}")
         value = plain(file.metadata[key])
     text = json.dumps(value) if as_json or not isinstance(value, str) else value
     session.write(text + "\n")

@@ -11,7 +11,10 @@ def size_of(text: str) -> int:
     """Parse `500M` to bytes; K, M, G are decimal, like llama-gguf-split's."""
     found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
     if found is None:
-        raise ValueError(f"{text!r} is no size; 500M, 4G and 123456 are")
+        raise ValueError(
+            f"{text!r} is not a size; use bytes with an optional K, M or G (powers of 1000), "
+            "such as 500M"
+        )
     return int(found[1]) * _UNITS[found[2]]
 
 

@@ -18,7 +18,7 @@ def check_free(path: str | Path, force: bool) -> Path:
     """Return the path; GGUFError if the file exists, unless `force`."""
     path = Path(path)
     if path.exists() and not force:
-        raise GGUFError(f"{path}: is there already; give another name, or --force")
+        raise GGUFError(f"{path}: file already exists; use another name, or --force")
     return path
 
 

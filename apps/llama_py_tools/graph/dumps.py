@@ -21,9 +21,11 @@ def read_records(path: str) -> list[Record]:
         text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
         records = [json.loads(line) for line in text.splitlines() if line.strip()]
     except (ValueError, EOFError, OSError) as e:
-        raise GGMLError(f"{path}: no JSON dump (llama-py-graph dump --format json): {e}") from e
+        raise GGMLError(f"{path}: not a JSON dump (llama-py-graph dump --format json): {e}") from e
     if not records or not all(_is_node(r) for r in records):
-        raise GGMLError(f"{path}: its lines are not nodes (llama-py-graph dump --format json)")
+        raise GGMLError(
+            f"{path}: lines are not nodes; use a dump of llama-py-graph dump --format json"
+        )
     return records
 
 

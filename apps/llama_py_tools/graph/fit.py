@@ -203,8 +203,9 @@ class _FitText:
         why = "; ".join(filter(None, [lacking and f"{lacking} are missing", *small]))
         words = shlex.join(flags(ModelParams, {**self.found.options, "n_ctx": None}))
         return (
-            f"nothing fits; nearest is {words or 'all on the host'} -c {self.answer.n_ctx}: {why}."
-            " Give a smaller -c, -ub or -fitt, or -ctk q8_0 -ctv q8_0, or a file of a smaller type"
+            f"no setting fits; the nearest is {words or 'all on the host'} -c {self.answer.n_ctx}:"
+            f" {why};"
+            " use a smaller -c, -ub or -fitt, or -ctk q8_0 -ctv q8_0, or a file of a smaller type"
         )
 
     def as_data(self) -> Options:

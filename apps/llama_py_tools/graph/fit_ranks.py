@@ -72,10 +72,7 @@ def _memory(args: argparse.Namespace, hosts: Hosts) -> list[int]:
     if len(sizes) == 1:
         return [*sizes] * n
     if sizes and len(sizes) != n:
-        raise BackendError(
-            f"--memory has {len(sizes)} sizes, but there are {n} ranks: give one for each, or one"
-            " for all"
-        )
+        raise BackendError(f"--memory must have one size, or one per rank ({n}), got {len(sizes)}")
     free = device("cpu").memory()[0]
     return [*sizes] or [free // of_host for _, of_host in hosts for _ in range(of_host)]
 
@@ -163,9 +160,8 @@ class _Told:
             if left < margin
         )
         return (
-            f"it does not fit with -c {self.ctx.cparams.n_ctx}: {lacking} are missing. Give more"
-            " hosts, another -sm or --parallel, a smaller -c, -ub or -fitt, or a file of a smaller"
-            " type"
+            f"-c {self.ctx.cparams.n_ctx} does not fit: {lacking} are missing; use more hosts, "
+            "another -sm or --parallel, a smaller -c, -ub or -fitt, or a file of a smaller type"
         )
 
     def as_data(self) -> dict[str, Any]:

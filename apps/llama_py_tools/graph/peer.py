@@ -126,7 +126,7 @@ class Peer:
         self.ctx: Any = api.llama_init_from_model(self.model, params)
         if not self.ctx:
             api.llama_model_free(self.model)
-            what = f"make a context of {n_ctx} tokens for {path}"
+            what = f"create a context of {n_ctx} tokens for {path}"
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
         self.n_vocab: int = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self.model))
         self.n_embd: int = api.llama_model_n_embd(self.model)
@@ -146,7 +146,7 @@ class Peer:
         ids = (self.api.llama_token * len(tokens))(*tokens)
         code = self.api.llama_decode(self.ctx, self.api.llama_batch_get_one(ids, len(tokens)))
         if code:
-            what = f"{len(tokens)} tokens: llama_decode gave {code}"
+            what = f"{len(tokens)} tokens: llama_decode returned {code}"
             raise GGMLError(f"llama.cpp cannot decode {what}")
         row: Floats = self.logits(1)[0]
         return row
@@ -196,7 +196,7 @@ class Peer:
         values = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         n_embd = data.shape[1]
         if self.api.llama_set_adapter_cvec(self.ctx, values, data.size, n_embd, first, last):
-            raise GGMLError(f"llama.cpp refuses the control vector{_reason()}")
+            raise GGMLError(f"llama.cpp rejected the control vector{_reason()}")
 
     def logits(self, n: int) -> Floats:
         """Return logits of the last n outputs. -> [n, n_vocab]"""
@@ -236,7 +236,9 @@ class Peer:
         n_ctx = self.api.llama_n_ctx(self.ctx), self.api.llama_n_batch(self.ctx)
         flags = (ctypes.c_uint8 * 9).from_address(address + FUSED_AT)
         if (sizes[0], sizes[2]) != n_ctx or list(flags) != [1, 1, 0, 1, 0, 1, 1, 1, 0]:
-            raise GGMLError("this llama.cpp keeps its flags elsewhere; 0.3.36 is known")
+            raise GGMLError(
+                "this version of llama.cpp is not supported; install llama-cpp-python 0.3.36"
+            )
         for i in FUSED[kind]:
             flags[i] = 0
 

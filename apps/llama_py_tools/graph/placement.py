@@ -107,7 +107,7 @@ def _weights(model: PlannedModel) -> list[KeptTensor]:
     found = []
     for t in model.weights:
         device, cause = place.choice(t, model.readers.get(id(t), ()), layers)
-        assert t.buffer is not None, f"{t} has no place"
+        assert t.buffer is not None, f"{t} has no buffer"
         if place.shares_layers and cause == "layer":
             name, why = _owner(t, model), "shared layers (-sm)"
         else:
@@ -127,9 +127,9 @@ def _reason(cause: str, on_host: bool, layers: Sequence[int]) -> str:
     """Return a cause of llama_py.weights.placement as a sentence. layers: the device's layers."""
     if cause == "layer":
         some = f"layers {ranges(layers)}"
-        return f"-ngl leaves {some} here" if on_host else f"{some} are here (-ngl, -ts)"
+        return f"-ngl keeps {some} here" if on_host else f"{some} are here (-ngl, -ts)"
     known = {
-        "table": "a table of which few rows are read stays on the host",
+        "table": "a lookup table stays on the host, because only a few rows are read",
         "output": "with the output",
         "first layer": "with the first layer",
     }
@@ -196,21 +196,23 @@ class _Why:
     def _why(self, t: Tensor, cause: str) -> str:
         if cause == assign.WEIGHT:
             kept = self._weight(t)
-            return f"{kept.tensor.name} is there ({kept.why})"
+            return f"{kept.tensor.name} is on this device ({kept.why})"
         if cause == assign.OFFLOADED:
             kept = self._weight(t)
-            return f"{kept.tensor.name} is copied from {kept.device} for {_batch(t)} rows at once"
+            return (
+                f"{kept.tensor.name} is copied from {kept.device} for a batch of {_batch(t)} rows"
+            )
         if cause == assign.MEMORY:
-            return f"{t.root.name} is there"
+            return f"{t.root.name} is on this device"
         if cause == assign.PINNED:
-            return "kept on the host" if id(t) in self.on_host else "its layer is there"
+            return "kept on the host" if id(t) in self.on_host else "its layer is on this device"
         known = {
             assign.INPUT: "inputs of a graph are on the host",
-            assign.NEAR: "with the nodes beside it",
-            assign.UP: "preferred, and on the same memory",
-            assign.SOURCES: "most that it reads is there",
-            assign.SEEN: f"{t.root.name} is there",
-            assign.READER: "it is read there",
+            assign.NEAR: "adjacent nodes run here",
+            assign.UP: "preferred device with the same memory",
+            assign.SOURCES: "most of its sources are on this device",
+            assign.SEEN: f"{t.root.name} is on this device",
+            assign.READER: "its reader runs here",
         }
         return known.get(cause, cause)
 
@@ -220,14 +222,17 @@ class _Why:
         if reason := self.assignment.devices.why_not(i, t):
             return f"cannot: {reason}"
         if cause != assign.WEIGHT:
-            return f"cannot use {t.root.name} where it is" if cause == assign.MEMORY else ""
+            return f"cannot access {t.root.name} in its buffer" if cause == assign.MEMORY else ""
         kept = self._weight(t)
         where = f"{kept.tensor.name} is on {kept.device} ({kept.why})"
         if kept.device != self.names[-1]:
             return where
         if device.kind != "gpu":
-            return f"{where}, and is copied to GPUs only"
-        return f"{where}, and is copied for {MIN_OFFLOADED_BATCH} rows or more, not for {_batch(t)}"
+            return f"{where}, which is copied to GPUs only"
+        return (
+            f"{where}, which is copied for batches of at least {MIN_OFFLOADED_BATCH} rows, got "
+            f"{_batch(t)}"
+        )
 
     def _weight(self, t: Tensor) -> KeptTensor:
         return next(

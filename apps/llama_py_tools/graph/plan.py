@@ -32,7 +32,7 @@ def size(text: str) -> int:
     """Parse `24G`, `512M` or, in MiB, `512` to bytes."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.I)
     if found is None:
-        raise ValueError(f"expected a size like 24G or 512M, got {text!r}")
+        raise ValueError(f"expected a size such as 24G or 512M, got {text!r}")
     return int(float(found[1]) * 2 ** UNITS[found[2].upper()])
 
 
@@ -41,7 +41,7 @@ def sizes(text: str) -> tuple[int, ...]:
 
 
 def size_of(text: str) -> int:
-    return parsed(size, text, "a size like 64G")
+    return parsed(size, text, "a size such as 64G")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +143,9 @@ def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[Planned]:
         named = isinstance(model.device, tuple)
         found = planning.stand_ins(model.device if named else ("cpu",))  # type: ignore[arg-type]
     if p.memory and len(p.memory) != len(found) - 1:
-        offload = ", ".join(d.name for d in found[:-1]) or "no device besides the host"
+        offload = ", ".join(d.name for d in found[:-1]) or "no device except the host"
         raise BackendError(
-            f"--memory has {len(p.memory)} sizes, but there is {offload}: give one for each"
+            f"--memory must have one size per device ({offload}), got {len(p.memory)}"
         )
     for device, free in zip(found, p.memory, strict=False):
         device.limit(free)

@@ -100,7 +100,7 @@ def measure(ctx: Context, ids: Sequence[int], n_decode: int, repeat: int = 3) ->
     """
     if not any(isinstance(d, Profiles) for d in ctx.devices):
         names = ", ".join(d.name for d in ctx.devices)
-        raise BackendError(f"{names}: does not tell how long kernels take; cpu and opencl do")
+        raise BackendError(f"{names} does not measure kernel times; use cpu or opencl")
 
     results: list[GraphResult] = []
     before, ctx.on_graph = ctx.on_graph, lambda res, _: results.append(res)

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = p.parse_args(argv)
     o = read(args, CacheParams)
     if (o.unused or o.weights or o.all) and o.action != "clear":
-        p.error("--unused, --weights and --all are for clear")
+        p.error("--unused, --weights and --all need the command clear")
     return session.run(_command, args)
 
 
@@ -76,7 +76,7 @@ def _present() -> Path:
 
     at = store.path()
     if at is None:
-        raise BackendError("there is no home directory; set LLAMA_PY_CACHE to a directory")
+        raise BackendError("no home directory; set LLAMA_PY_CACHE to a directory")
     return at
 
 
@@ -115,7 +115,9 @@ def _clear(o: CacheParams) -> None:
     print(f"removed {n} kernels, {size}, of {len(removed)} environments")
     for e in wanted:
         if e not in removed:
-            session.log.warning("%s is in use, or has files of others; it stays", e.path)
+            session.log.warning(
+                "%s is in use, or has files of other users; it is not removed", e.path
+            )
 
 
 def _date(seconds: float) -> str:

@@ -73,7 +73,7 @@ def _command(args: argparse.Namespace) -> None:
     if names:
         print(f"compiled {len(names)} kernels in {seconds:.1f} s: {', '.join(names)}")
     else:
-        print(f"all kernels are there ({seconds:.1f} s)")
+        print(f"all kernels are already compiled ({seconds:.1f} s)")
 
 
 def _warm(args: argparse.Namespace, n_seqs: int) -> None:

@@ -138,7 +138,9 @@ def read_winogrande(data: bytes, n: int) -> list[ChoiceTask]:
         right = [end[1] == "1", end[1] == "2"]
         tasks.append(ChoiceTask([base + second for base in bases], right, bases))
     if not tasks:
-        raise _error("WinoGrande", "no row has an index, a sentence with _, two choices, 1 or 2")
+        raise _error(
+            "WinoGrande", "no row has an index, a sentence with _, two choices, and 1 or 2"
+        )
     return [tasks[i] for i in _selected(len(tasks), n)]
 
 
@@ -177,9 +179,9 @@ def read_choices(data: bytes, n: int) -> list[ChoiceTask]:
                 raise _error("multiple-choice", f"task {i} has an empty question or answer")
             tasks.append(ChoiceTask([f"{question} {answer}" for answer in texts], right))
     except struct.error:
-        raise _error("multiple-choice", f"it is not complete after byte {at}") from None
+        raise _error("multiple-choice", f"file is truncated at byte {at}") from None
     if not tasks:
-        raise _error("multiple-choice", f"it has no tasks in {first} bytes")
+        raise _error("multiple-choice", f"file has no tasks in its first {first} bytes")
     return tasks
 
 
@@ -225,8 +227,8 @@ def _rows(ctx: Context, task: ChoiceTask) -> tuple[Any, list[list[int]], int]:
         seqs += [(s,)] * (len(text) - n)
     if n < 1 or len(ids) > ctx.cparams.n_ctx:
         raise ContextError(
-            f"a task has {len(ids)} tokens, {n} of which are common; it must begin with a common"
-            f" token and fit the context of {ctx.cparams.n_ctx} tokens (-c)"
+            "tokens of a task must start with a common token and fit in the context of "
+            f"{ctx.cparams.n_ctx} tokens (-c), got {len(ids)} tokens, {n} of them common"
         )
     ctx.clear()
     parts, step = [], ctx.cparams.n_batch

@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = p.parse_args(argv)
     o = read(args, CvectorParams)
     if not (o.positive_file and o.negative_file):
-        p.error("give prompts with --positive-file FILE and --negative-file FILE")
+        p.error("set prompts with --positive-file FILE and --negative-file FILE")
     return session.run(_command, args)
 
 

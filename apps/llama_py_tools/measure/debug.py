@@ -41,7 +41,7 @@ def regex(text: str) -> tuple[re.Pattern[str], ...]:
     try:
         return (re.compile(f"^{text}"),)
     except re.error as e:
-        raise ValueError(f"no regular expression: {text!r}: {e}") from None
+        raise ValueError(f"{text!r} is not a regular expression: {e}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +115,7 @@ def _command(args: argparse.Namespace) -> None:
     if ctx.checker is not None:
         session.tell(ctx.checker.text())
     if not nodes.found:
-        session.log.warning(
-            "--tensor-filter: no node has such a name; llama-py-graph dump lists them"
-        )
+        session.log.warning("--tensor-filter: no node matches; llama-py-graph dump lists the nodes")
     if options.save_logits:
         import numpy as np
 

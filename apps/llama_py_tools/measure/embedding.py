@@ -138,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = p.parse_args(argv)
     o = read(args, EmbeddingParams)
     if o.prompt is None and not o.file:
-        p.error("give texts with -p TEXT or -f FILE")
+        p.error("set texts with -p TEXT or -f FILE")
     if not o.separator or not o.cls_separator:
         p.error("a separator must not be empty")
     return session.run(_command, args)
@@ -179,7 +179,10 @@ def _rows(args: argparse.Namespace, model: Model, texts: list[str], pooling: str
 
     o, how = read(args, EmbeddingParams), read(args, ReadingParams)
     if model.has_encoder:
-        raise ContextError(f"{model.arch} writes what it has read; there are no embeddings of it")
+        raise ContextError(
+            f"{model.arch} is an encoder-decoder model, which has no embeddings; use an "
+            "embedding model"
+        )
     if pooling == "rank":
         check_reranks(model)
     parts = [text.split(o.cls_separator) if pooling == "rank" else [text] for text in texts]
@@ -197,12 +200,12 @@ def _check(model: Model, tokens: list[list[int]], n_ctx: int | None) -> None:
     longest = max(map(len, tokens))
     if n_ctx is not None and longest > n_ctx:
         raise ContextError(
-            f"a text has {longest} tokens, but the context {n_ctx}; give a larger -c"
+            f"a text has {longest} tokens, but the context holds {n_ctx}; use a larger -c"
         )
     special = model.tokenizer.special_ids
     ends = {special.get("sep"), special.get("eos")}
     if any(not ids or ids[-1] not in ends for ids in tokens):
-        log.info("a text does not end with SEP or EOS; the file does not ask for it")
+        log.info("a text does not end with SEP or EOS, because the model file does not add them")
 
 
 def written(found: TextRows, output_format: str) -> Iterator[str]:

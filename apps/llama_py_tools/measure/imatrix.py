@@ -125,9 +125,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = p.parse_args(argv)
     o = read(args, ImatrixParams)
     if o.show_statistics and len(o.in_files) != 1:
-        p.error("--show-statistics wants one --in-file FILE")
+        p.error("--show-statistics needs one --in-file FILE")
     if not o.text and not o.in_files:
-        p.error("give a text with -f FILE, or files to put together with --in-file FILE")
+        p.error("set a text with -f FILE, or files to merge with --in-file FILE")
     return session.run(_statistics if o.show_statistics else _command, args)
 
 
@@ -175,7 +175,10 @@ def chunks_of(model: Model, o: ImatrixParams, n_ctx: int) -> npt.NDArray[np.int3
     from ggml_py.errors import ContextError
 
     if model.tokenizer.add_eos:
-        raise ContextError(f"{model.arch} adds EOS to every text, which cannot be cut into chunks")
+        raise ContextError(
+            f"{model.arch} adds EOS to every text, so a text cannot be split into chunks; use "
+            "another model"
+        )
     text = Path(o.text).read_bytes().decode(*ENCODING).removesuffix("\n")
     ids = model.tokenizer.tokenize(text, parse_special=o.parse_special)[o.first * n_ctx :]
     check_length(ids, n_ctx)

@@ -94,16 +94,16 @@ class Base:
         data = np.memmap(path, np.uint8, "r") if Path(path).stat().st_size else np.zeros(0, "u1")
         if data[: len(MAGIC)].tobytes() != MAGIC or data.size < HEAD:
             raise GGMLError(
-                f"{path}: no file of log probabilities; --kl-divergence-base writes one where"
-                " --kl-divergence is not given"
+                f"{path}: not a file of log probabilities; create one with --kl-divergence-base "
+                "and without --kl-divergence"
             )
         n_ctx, self.n_vocab, n_chunk = map(int, data[len(MAGIC) : HEAD].view("<i4"))
         tokens = 4 * n_ctx * n_chunk
         words = n_chunk * n_scored(n_ctx) * row_words(self.n_vocab)
         if min(n_ctx, self.n_vocab, n_chunk) < 1 or data.size < HEAD + tokens + 2 * words:
             raise GGMLError(
-                f"{path}: has {data.size} bytes; {n_chunk} windows of {n_ctx} tokens and a"
-                f" vocabulary of {self.n_vocab} need {HEAD + tokens + 2 * words}; write it again"
+                f"{path} has {data.size} bytes, but {n_chunk} windows of {n_ctx} tokens and a "
+                f"vocabulary of {self.n_vocab} need {HEAD + tokens + 2 * words}; create it again"
             )
         self.windows: I32 = data[HEAD : HEAD + tokens].view("<i4").reshape(n_chunk, n_ctx)
         rows = data[HEAD + tokens :][: 2 * words].view("<u2")

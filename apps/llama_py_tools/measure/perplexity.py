@@ -114,9 +114,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = p.parse_args(argv)
     o = read(args, TextParams)
     if o.kl_divergence and not o.logits_file:
-        p.error("--kl-divergence needs --kl-divergence-base FILE, which a run without it writes")
+        p.error(
+            "--kl-divergence needs --kl-divergence-base FILE; create the file with a run without "
+            "--kl-divergence"
+        )
     if not (o.file or o.binary_file or o.kl_divergence):
-        p.error("give a text with -f FILE")
+        p.error("set a text with -f FILE")
     if read(args, ChoiceParams).any:
         return session.run(_choose, args)
     return session.run(_compare if o.kl_divergence else _command, args)
@@ -182,8 +185,8 @@ def _compare(args: argparse.Namespace) -> None:
     model = session.open_model(args)
     if base.n_vocab != model.hparams.n_vocab:
         raise ContextError(
-            f"{t.logits_file} is of a vocabulary of {base.n_vocab} tokens, the model has"
-            f" {model.hparams.n_vocab}; only models with the same tokens can be compared"
+            f"{t.logits_file} has a vocabulary of {base.n_vocab} tokens, but the model has "
+            f"{model.hparams.n_vocab}; compare models with the same tokens"
         )
     token_ids(model, "")
     windows = base.windows[: t.chunks if t.chunks > 0 else None]
@@ -216,7 +219,10 @@ def token_ids(model: Model, text: str) -> list[int]:
     from ggml_py.errors import ContextError
 
     if model.tokenizer.add_eos:
-        raise ContextError(f"{model.arch} adds EOS to every text; its windows cannot be scored")
+        raise ContextError(
+            f"{model.arch} adds EOS to every text, so windows of a text cannot be scored; use "
+            "another model"
+        )
     return model.tokenizer.tokenize(text, parse_special=False)
 
 
@@ -226,8 +232,8 @@ def check_length(ids: Sequence[int], n_ctx: int) -> None:
 
     if len(ids) < 2 * n_ctx:
         raise ContextError(
-            f"the text has {len(ids)} tokens; windows of {n_ctx} need at least {2 * n_ctx}."
-            " Give a longer text or a smaller -c"
+            f"the text must have at least {2 * n_ctx} tokens for windows of {n_ctx}, got "
+            f"{len(ids)}; use a longer text or a smaller -c"
         )
 
 

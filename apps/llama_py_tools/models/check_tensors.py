@@ -31,8 +31,8 @@ def check_tensors(file: GGUFFile, progress: Callable[[int, int, str], None]) -> 
     if bad:
         more = f" and {len(bad) - 10} more" if len(bad) > 10 else ""
         raise WeightsError(
-            f"{file.path}: these tensors have values that are no finite numbers: "
-            f"{', '.join(bad[:10])}{more}; download or convert the file again"
+            f"{file.path}: tensors have values that are not finite: {', '.join(bad[:10])}{more}; "
+            "download or convert the file again"
         )
 
 

@@ -210,7 +210,7 @@ def chosen(repo: str, names: Sequence[str], quant: str) -> str:
                 return name
     if quant or not models:
         wanted = f"no GGUF file of type {quant}" if quant else "no GGUF file"
-        raise _error(f"-hf {repo}: there is {wanted}{_list(models)}")
+        raise _error(f"-hf {repo}: {wanted} found{_list(models)}")
     return models[0]
 
 
@@ -233,7 +233,7 @@ def parts_of(name: str, names: Sequence[str]) -> list[str]:
 def _named(repo: str, names: Sequence[str], name: str) -> str:
     if name not in names:
         models = [name for name in names if name.endswith(".gguf")]
-        raise _error(f"-hff {name}: {repo} has no such file{_list(models)}")
+        raise _error(f"-hff {name}: {repo} does not have this file{_list(models)}")
     return name
 
 

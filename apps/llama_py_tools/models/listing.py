@@ -37,7 +37,9 @@ def _command(args: argparse.Namespace) -> None:
         session.write(f"{name:{width}}  {_size(path):>9}  {path}\n")
     if not models:
         where = ", ".join(map(str, folders()))
-        session.tell(f"no models in {where} nor in the hub's cache; llama-py pull fetches some\n")
+        session.tell(
+            f"no models in {where} or the Hugging Face cache; download some with llama-py pull\n"
+        )
 
 
 def _size(path: Path) -> str:

@@ -50,7 +50,9 @@ def find(name: str) -> Path | None:
         from ggml_py.errors import ModelError
 
         more = ", ..." if len(candidates) > SHOWN else ""
-        raise ModelError(f"{name!r} could be {', '.join(candidates[:SHOWN])}{more}; say which")
+        raise ModelError(
+            f"{name!r} is ambiguous: {', '.join(candidates[:SHOWN])}{more}; use a full name"
+        )
     return models[candidates[0]] if candidates else None
 
 

@@ -99,7 +99,7 @@ def complain(e: Exception, in_flags: bool = True) -> None:
     if isinstance(e, MemoryError) and not text:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
-        text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
+        text = f"{type(e).__name__}: {text} (internal error; --verbose shows the traceback)"
     log.error("%s", _harmless(text), extra={"in_flags": in_flags})
 
 
@@ -114,7 +114,7 @@ def _of_system(e: OSError) -> str:
 _TO_DO = {
     FileNotFoundError: "; check the path",
     PermissionError: "; check its permissions",
-    IsADirectoryError: "; give the path of a file",
+    IsADirectoryError: "; use the path of a file",
 }
 
 
@@ -147,7 +147,7 @@ def model_path(file: FileParams) -> str:
     from ggml_py.errors import ModelError
 
     if file.hf_repo and (file.model or file.model_url):
-        raise ModelError("give either -hf or -m or -mu")
+        raise ModelError("set only one of -hf, -m and -mu")
     if file.hf_file and not file.hf_repo:
         raise ModelError("-hff needs -hf USER/MODEL")
     if file.hf_repo:
@@ -169,7 +169,7 @@ def fetch_draft(args: argparse.Namespace) -> None:
     if args.model_draft:
         from ggml_py.errors import ModelError
 
-        raise ModelError("give either -hfd or -md")
+        raise ModelError("set either -hfd or -md")
     from llama_py_tools.models.hub import fetched
 
     args.model_draft = fetched(replace(read(args, FileParams), hf_repo=repo, hf_file=""))
@@ -184,10 +184,7 @@ def _named_file(name: str) -> str:
 
     found = local_models.find(name)
     if found is None and local_models.is_name(name):
-        raise ModelError(
-            f"{name}: there is no such file, and no model of this name; llama-py list shows those"
-            " that there are"
-        )
+        raise ModelError(f"{name}: no file or model has this name; llama-py list shows the models")
     return str(found or name)
 
 
@@ -247,7 +244,10 @@ def _warn_of_threads(flag: str, n: int | None) -> None:
 
     if n is not None and n > len(logical_cpus()):
         log.warning(
-            "%s %d on %d CPUs: threads will wait for each other", flag, n, len(logical_cpus())
+            "%s %d on %d CPUs: threads will wait for each other; use fewer threads",
+            flag,
+            n,
+            len(logical_cpus()),
         )
 
 
@@ -324,7 +324,7 @@ def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:
     if o.tokens:
         return list(o.tokens)
     if not o.prompt and read(args, FileParams).named:
-        raise ContextError("there is nothing to run; give -p TEXT or --tokens 1,2,3")
+        raise ContextError("the prompt is empty; use -p TEXT or --tokens 1,2,3")
     return model.tokenizer.tokenize(o.prompt or DEMO_PROMPT)
 
 
@@ -344,8 +344,8 @@ def check_length(ctx: Context, ids: Sequence[int]) -> None:
     n_ctx, n = ctx.cparams.n_ctx_seq, n_cells(ids)
     if n > n_ctx:
         raise ContextError(
-            f"the prompt has {n} tokens, but the context {n_ctx}; give a larger -c"
-            f" (the model was trained with {ctx.model.hparams.n_ctx_train}) or a shorter prompt"
+            f"the prompt has {n} tokens, but the context holds {n_ctx}; use a larger -c (the "
+            f"model's training context is {ctx.model.hparams.n_ctx_train}) or a shorter prompt"
         )
 
 

@@ -51,7 +51,7 @@ def _fetch(url: str, at: Path, offline: bool) -> None:
         return
     shown = shown_url(url)
     if offline:
-        raise ModelError(f"-mu {shown}: {at} is not there; it is fetched without --offline")
+        raise ModelError(f"-mu {shown}: {at} is missing; run without --offline to download it")
     at.parent.mkdir(parents=True, exist_ok=True)
     part = at.with_name(at.name + ".part")
     progress = Progress(f"fetching {at.name}")
@@ -62,7 +62,9 @@ def _fetch(url: str, at: Path, offline: bool) -> None:
                 done += file.write(chunk)
                 progress(done, max(total, done + 1), f"{done >> 20} MiB")
         if done < total:
-            raise ModelError(f"-mu {shown}: {done} of {total} bytes came; start again")
+            raise ModelError(
+                f"-mu {shown}: only {done} of {total} bytes were downloaded; try again"
+            )
         shutil.move(part, at)
     except ModelError:
         raise
@@ -73,9 +75,7 @@ def _fetch(url: str, at: Path, offline: bool) -> None:
             f"-mu {shown}: cannot be reached ({e.reason}); check the network"
         ) from None
     except (http.client.InvalidURL, ValueError):  # messages with parts of the URL
-        raise ModelError(
-            f"-mu {shown}: this is no URL of a file; check its host and path"
-        ) from None
+        raise ModelError(f"-mu {shown}: not the URL of a file; check its host and path") from None
     except http.client.HTTPException as e:
         raise ModelError(f"-mu {shown}: {e}") from None
     finally:

@@ -24,7 +24,7 @@ def find_devices(name: str | None, mode: str = "test") -> list[Device]:
     if name in names:
         found = _devices_of(name, mode) if mode == "support" else registry.devices(name)
         if not found:
-            raise BackendError(f"the backend {name} has no device on this machine")
+            raise BackendError(f"backend {name} has no device on this machine")
         return list(found)
     return [registry.device(name)]
 

@@ -37,5 +37,5 @@ def select(ops: str | None, params: str | None, perf: bool, file: str = "") -> l
         pattern = re.compile(params)
         chosen = [c for c in chosen if pattern.search(c.vars)]
     if not chosen:
-        raise GGMLError("no case passes the filters; --show-coverage lists the ops that have cases")
+        raise GGMLError("no case matches the filters; --show-coverage lists the ops with cases")
     return chosen

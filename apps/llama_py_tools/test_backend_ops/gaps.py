@@ -36,7 +36,7 @@ class Gapped(Leaves):
             return super().__call__(ne, type, init)
         n0, n1, n2, n3 = shape4(ne)
         if type.block_size > 1 or n0 < 2 or n1 < 2:
-            raise Unsuited(f"rows of {ne} of {type} can have no gaps")
+            raise Unsuited(f"rows of {ne} of {type} cannot have gaps")
         stored = super().__call__((n1, n0, n2, n3), type, swapped(init or uniform()))
         return permute(stored, 1, 0, 2, 3)
 

@@ -52,7 +52,7 @@ def parameters(case: Case) -> list[int]:
     graph, leaves = case.graph()
     largest = max(sum(t.n_elements for t in leaves.inits), graph.nodes[-1].n_elements)
     if largest > MAX_ELEMENTS:
-        raise GGMLError(f"{largest} elements; grad mode takes up to {MAX_ELEMENTS}")
+        raise GGMLError(f"grad mode supports at most {MAX_ELEMENTS} elements, got {largest}")
     reasons, found = [], []
     for i, leaf in enumerate(leaves.inits):
         if leaf.type is not F32 or not any(leaf is t for t in graph.leafs):
@@ -63,7 +63,7 @@ def parameters(case: Case) -> list[int]:
         except GGMLError as e:
             reasons.append(str(e))
     if not found:
-        raise GGMLError(reasons[0] if reasons else "no input is f32")
+        raise GGMLError(reasons[0] if reasons else "grad mode needs an f32 input")
     return found
 
 
@@ -168,5 +168,5 @@ def _compare(slopes: Slopes, got: Gradients) -> Outcome:
             return Outcome(Status.FAIL, f"[{name}] MAA = {error:.9g} > {MAX_ERROR:.9g} ", error)
         largest = max(largest, error)
     if not n_smooth:
-        return Outcome(Status.NOT_SUPPORTED, "the result has no slope: it changes in steps")
+        return Outcome(Status.NOT_SUPPORTED, "the result is a step function, so it has no gradient")
     return Outcome(Status.OK, "", largest)

@@ -120,7 +120,7 @@ class Words:
 
     def integer(self, low: int = -(1 << 63), high: int = 1 << 63) -> int:
         if not self.rest:
-            raise ValueError("the line ends too early")
+            raise ValueError("the line is truncated")
         n = int(self.rest.pop())
         if not low <= n <= high:
             raise ValueError(f"{n} must be {low} to {high}")
@@ -133,7 +133,7 @@ class Words:
     def type(self) -> GGMLType:
         number = self.integer()
         if number not in TYPES:
-            raise ValueError(f"there is no tensor type {number}")
+            raise ValueError(f"unknown tensor type {number}")
         return TYPES[number]
 
 
@@ -158,10 +158,10 @@ def _spec(number: int, params: list[int]) -> OpSpec:
         kinds = numbers()[name]
         kind = params[0] if params else 0
         if not 0 <= kind < len(kinds):
-            raise ValueError(f"{name} has the kinds 0 to {len(kinds) - 1}, got {kind}")
+            raise ValueError(f"{name} has kinds 0 to {len(kinds) - 1}, got {kind}")
         name = kinds[kind]
     if name not in OPS or OPS[name].view:
-        raise ValueError(f"op {number}, {name}, is not one that is computed here")
+        raise ValueError(f"op {number}, {name}, cannot be computed")
     return OPS[name]
 
 
@@ -185,7 +185,7 @@ def _build(
     leaves = [Tensor(s.type, s.ne, nb=None if s.dense else s.nb) for s in sources]
     for t in (*leaves, Tensor(type, ne)):
         if t.nbytes > LARGEST or t.ne[0] % t.type.block_size:
-            raise ValueError(f"there can be no tensor {t}")
+            raise ValueError(f"tensor {t} is invalid")
     node = Tensor(type, ne, spec.name, tuple(leaves), params, name)
     node.src = tuple(_source(new, s, node, i) for i, s in enumerate(sources))
     if "inplace" in spec.fields and node.param("inplace") and node.src[0] is not None:

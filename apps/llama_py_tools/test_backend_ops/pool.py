@@ -47,7 +47,7 @@ class CaseWorker:
             self.process.join()
         how = _told(self.process.exitcode)
         if self.job is None:
-            raise BackendError(f"a process for tests did not start: {how}")
+            raise BackendError(f"a test process did not start: {how}")
         return Died(how)
 
     def stop(self) -> None:

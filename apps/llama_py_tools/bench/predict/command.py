@@ -54,21 +54,21 @@ def speed(text: str) -> tuple[float, float]:
     """Parse `40GB,500GFLOP` to bytes/s and FLOP/s."""
     a, comma, b = text.partition(",")
     if not comma:
-        raise ValueError("expected BYTES,FLOPS a second, such as 40GB,500GFLOP")
+        raise ValueError("expected BYTES,FLOPS per second, such as 40GB,500GFLOP")
     return _number(a, "b"), _number(b, "flop")
 
 
 def _seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9.]+)(us|ms|s)", text)
     if not found:
-        raise ValueError(f"expected seconds such as 100us or 1ms; got {text!r}")
+        raise ValueError(f"expected seconds such as 100us or 1ms, got {text!r}")
     return float(found[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[found[2]]
 
 
 def _number(text: str, unit: str) -> float:
     found = re.fullmatch(r"([0-9.]+)([kmgt]?)" + unit + r"(?:/s)?", text.lower())
     if not found:
-        raise ValueError(f"expected a number of {unit} a second; got {text!r}")
+        raise ValueError(f"expected a number of {unit} per second, got {text!r}")
     return float(found[1]) * _UNITS[found[2]]
 
 

@@ -49,8 +49,8 @@ def help(talk: Commanded, rest: str) -> None:
     for name, command in COMMANDS.items():
         session.tell(f"{USAGE.get(name, name):18} {command.__doc__}")
     session.tell(
-        'a line that ends with \\ goes on in the next one; """ begins and ends several lines;'
-        " a message with a space before it is never a command"
+        'end a line with \\ to continue it in the next; enclose several lines in """; start a '
+        "message with a space so that it is not a command"
     )
 
 
@@ -64,20 +64,20 @@ def system(talk: Commanded, rest: str) -> None:
     if rest:
         talk.conversation.system = rest
     else:
-        session.tell(talk.conversation.system or "(there is no system prompt; /system TEXT)")
+        session.tell(talk.conversation.system or "(no system prompt; set one with /system TEXT)")
 
 
 def regen(talk: Commanded, rest: str) -> None:
     """answer the last message again, differently"""
     if not talk.run.sampler.is_random:
-        session.tell(dimmed("(the same answer will come: temp is 0)"))
+        session.tell(dimmed("(temp is 0, so the response will be the same)"))
     talk.again()
 
 
 def edit(talk: Commanded, rest: str) -> None:
     """ask the last message differently; on a terminal it can be changed"""
     if not talk.last_said():
-        raise ModelError("nothing was said yet that could be edited")
+        raise ModelError("the conversation has no message to edit; send one first")
     text = rest or talk.source.read_once(talk.last_said())
     if text and text.strip():
         talk.again(text.strip())
@@ -88,9 +88,9 @@ def read(talk: Commanded, rest: str) -> None:
     path = _path(rest, "/read FILE")
     data = path.read_bytes()
     if b"\0" in data:
-        raise ModelError(f"{path} is no text")
+        raise ModelError(f"{path} is not a text file; use UTF-8 text")
     talk.attached.append(data.decode(*ENCODING))
-    session.tell(dimmed(f"({path}, {len(data)} bytes, comes before your next message)"))
+    session.tell(dimmed(f"({path}, {len(data)} bytes, added to your next message)"))
 
 
 def image(talk: Commanded, rest: str) -> None:
@@ -100,12 +100,12 @@ def image(talk: Commanded, rest: str) -> None:
     path = _path(rest, "/image FILE")
     if talk.run.model.vision is None:
         raise ModelError(
-            f"the model has no eyes: {talk.run.model.arch} was started without --mmproj FILE"
-            " (/read FILE: a text file)"
+            f"no vision encoder is loaded; restart {talk.run.model.arch} with --mmproj FILE, or "
+            "use /read FILE for a text file"
         )
     width, height = Image.open(path).size
     talk.images.append(path)
-    session.tell(dimmed(f"({path}, {width} x {height}, comes before your next message)"))
+    session.tell(dimmed(f"({path}, {width} x {height}, added to your next message)"))
 
 
 def save(talk: Commanded, rest: str) -> None:
@@ -113,7 +113,7 @@ def save(talk: Commanded, rest: str) -> None:
     path, c = _path(rest, "/save FILE"), talk.conversation
     name = str(talk.run.model.file.metadata.get("general.name", talk.run.model.arch))
     saved.save(path, name, c.messages, settings.values(talk.run))
-    session.tell(dimmed(f"({len(c.messages)} messages are in {path})"))
+    session.tell(dimmed(f"({len(c.messages)} messages saved to {path})"))
 
 
 def load(talk: Commanded, rest: str) -> None:
@@ -127,7 +127,7 @@ def load(talk: Commanded, rest: str) -> None:
     except BaseException:
         talk.conversation.resume(before)
         raise
-    session.tell(dimmed(f"({len(messages)} messages of {path})"))
+    session.tell(dimmed(f"({len(messages)} messages loaded from {path})"))
 
 
 def set(talk: Commanded, rest: str) -> None:
@@ -186,7 +186,7 @@ def obey(talk: Commanded, name: str, rest: str) -> None:
     """Run a command; ModelError if it does not exist."""
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS) or "/help lists all"
-        raise ModelError(f"there is no command {name}; {hint}")
+        raise ModelError(f"unknown command {name}; {hint}")
     COMMANDS[name](talk, rest)
 
 
@@ -195,5 +195,5 @@ def _path(text: str, usage: str) -> Path:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1]
     if not text:
-        raise ModelError(f"a file is wanted: {usage}")
+        raise ModelError(f"file name is missing; use {usage}")
     return Path(text).expanduser()

@@ -87,7 +87,7 @@ class PromptSource:
     def _read_again(self) -> tuple[str | None, bool]:
         """Return a message, None for the end; and True if Ctrl-C only cleared the input."""
         try:
-            session.tell("(Ctrl-C again, Ctrl-D or /exit ends the conversation)")
+            session.tell("(press Ctrl-C again or Ctrl-D, or type /exit, to quit)")
             return self.source.read(), False
         except KeyboardInterrupt as e:
             return None, bool(e.args)

@@ -37,8 +37,8 @@ def save(
     text = json.dumps(data, indent=1) + "\n"
     if len(text) > MAX_BYTES:  # all ASCII
         raise ModelError(
-            f"the conversation has {len(text) >> 20} MiB with its images, and {MAX_BYTES >> 20} are"
-            " read again; it was not saved"
+            f"the conversation with its images has {len(text) >> 20} MiB, more than the "
+            f"{MAX_BYTES >> 20} MiB that can be loaded; it is not saved"
         )
     made = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -54,15 +54,15 @@ def load(path: Path) -> tuple[list[Message], dict[str, Any]]:
     with path.open("rb") as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
-        raise ModelError(f"{path} has more than {MAX_BYTES >> 20} MiB")
+        raise ModelError(f"{path} must have at most {MAX_BYTES >> 20} MiB")
     try:
         data = json.loads(raw, parse_constant=_no_number)
     except (ValueError, RecursionError) as e:
-        raise ModelError(f"{path} is no conversation: {str(e)[:60]}") from None
+        raise ModelError(f"{path} is not a conversation: {str(e)[:60]}") from None
     if not isinstance(data, dict) or data.get("kind") != KIND:
-        raise ModelError(f"{path} is no conversation that /save has written")
+        raise ModelError(f"{path} is not a conversation saved by /save")
     if data.get("version") != VERSION:
-        raise ModelError(f"{path} is of version {_short(data.get('version'))}; known is {VERSION}")
+        raise ModelError(f"{path} must have version {VERSION}, got {_short(data.get('version'))}")
     try:
         return _messages(data.get("messages")), _settings(data.get("settings", {}))
     except ModelError as e:
@@ -74,14 +74,17 @@ def _messages(found: Any) -> list[Message]:
         raise ModelError("messages must be a list")
     for i, m in enumerate(found):
         if not isinstance(m, dict) or not m.keys() <= {"role", *TEXTS} or "content" not in m:
-            raise ModelError(f"message {i} must have role and content, and nothing else")
+            raise ModelError(f"message {i} must have role and content, and no other keys")
         if m.get("role") not in ROLES or (m["role"] == "system" and i):
-            raise ModelError(f"message {i} is of {_short(m.get('role'))}; system is the first only")
+            raise ModelError(
+                f"message {i} has role {_short(m.get('role'))}; only the first message may be "
+                "system"
+            )
         texts = [m.get(k, "") for k in TEXTS]
         if isinstance(texts[0], list) and m["role"] == "user":
             texts[:1] = _texts_of(texts[0])
         if not all(isinstance(text, str) and _is_text(text) for text in texts):
-            raise ModelError(f"message {i} is no text")
+            raise ModelError(f"message {i} must have string content")
     return found
 
 
@@ -109,17 +112,17 @@ def _settings(found: Any) -> dict[str, Any]:
 def _value(name: str, value: Any) -> Any:
     known = settings.settings().get(name)
     if known is None:
-        raise ModelError(f"there is no setting {_short(name)}")
+        raise ModelError(f"unknown setting {_short(name)}")
     usual = _usual(name)
     if isinstance(usual, Mapping):
         return dict(_pairs(name, value))
     if isinstance(usual, tuple) or isinstance(value, list):
         if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
-            raise ModelError(f"{name} must be a list of texts")
+            raise ModelError(f"{name} must be a list of strings")
         return tuple(value)
     option = known[1]
     if option.check is not None and not option.check.holds(value):
-        raise ModelError(f"{name} is {_short(value)}; it must be {option.check.text}")
+        raise ModelError(f"{name} must be {option.check.text}, got {_short(value)}")
     return value
 
 
@@ -149,7 +152,7 @@ def _usual(name: str) -> Any:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _short(value: Any) -> str:

@@ -43,7 +43,7 @@ def found(name: str) -> Setting:
         if wanted in flags | {field.name.replace("_", "-")}:
             return field, o
     hint = did_you_mean(wanted, names()) or "/set lists all"
-    raise ModelError(f"there is no setting {name!r}; {hint}")
+    raise ModelError(f"unknown setting {name!r}; {hint}")
 
 
 def value_of(setting: Setting, text: str) -> Any:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from llama_py_tools.command.chat_params import ChatParams
     from llama_py_tools.generate.generation import GenerationRun
 
-WELCOME = "talk to the model; /help lists commands, Ctrl-C stops an answer, Ctrl-D ends it all"
+WELCOME = "chat with the model; /help lists commands, Ctrl-C stops a response, Ctrl-D quits"
 
 
 class Talk:
@@ -67,7 +67,9 @@ class Talk:
             variables=params.variables(),
         )
         if params.reasoning_budget >= 0 and self.conversation.tags is None:
-            session.log.warning("--reasoning-budget has no effect: the template has no thoughts")
+            session.log.warning(
+                "--reasoning-budget has no effect: the chat template has no reasoning"
+            )
         self.single_turn = params.single_turn
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
         self.simple = params.simple_io
@@ -126,7 +128,7 @@ class Talk:
                 raise
             session.complain(e, in_flags=command is None)  # chat commands use Python's names
             if dropped:
-                session.tell(dimmed("(no image is attached any more)"))
+                session.tell(dimmed("(attached images were removed)"))
         return command is None and bool(line.strip())
 
     def clear(self) -> None:
@@ -166,7 +168,7 @@ class Talk:
         self._beyond = ids.n_beyond if isinstance(ids, Mixed) else 0
         self.run.reused(self.conversation.prefix.told)
         if n := self.conversation.n_left:
-            session.tell(dimmed(f"(the context is full: the {n} oldest messages have left it)"))
+            session.tell(dimmed(f"(the context is full: the {n} oldest messages were removed)"))
         how = self.run.params
         if self._anew:
             how, self._anew = replace(how, before=self.conversation.prefix.tokens), False
@@ -189,14 +191,15 @@ class Talk:
             if piece.n_discarded > gone:
                 n, gone = piece.n_discarded - gone, piece.n_discarded
                 self.run.end_line()
-                session.tell(dimmed(f"(the context is full: {n} tokens have left it)"))
+                session.tell(dimmed(f"(the context is full: {n} tokens were removed)"))
             elif piece.finish_reason == "length" and self.full():
                 self.run.end_line()
                 session.tell(dimmed(f"(the context is full: {self._what_to_do()})"))
 
     def _what_to_do(self) -> str:
         return (
-            f"{'--context-shift' if self.run.ctx.memory.can_shift else 'a larger -c N'} would go on"
+            f"{'use --context-shift' if self.run.ctx.memory.can_shift else 'use a larger -c N'} "
+            "to continue"
         )
 
     def full(self) -> bool:

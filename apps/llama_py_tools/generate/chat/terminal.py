@@ -84,7 +84,7 @@ def _continuation(width: int, line_number: int, wrap_count: int) -> Any:
 def _history() -> History:
     file = history.opened()
     if file is None:
-        session.log.warning("%s cannot be written; what is typed is not kept", history.path())
+        session.log.warning("%s cannot be written, so input history is not saved", history.path())
         return InMemoryHistory()
     return _Kept(str(file))
 

@@ -51,7 +51,7 @@ def check_usage(args: argparse.Namespace, parse: Parse, refuse: Callable[[str], 
     if n_files > (1 if o.against else 2) or (n_files < 2 and not o.against):
         refuse("diff takes two files, or --against WHAT and at most one dump")
     if n_files and o.against not in ("", LLAMA_CPP):
-        refuse("a dump can be compared with another one, or --against llama.cpp")
+        refuse("a dump can be compared only with another dump, or --against llama.cpp")
     args.other = _other(args, o.against, parse, refuse) if o.against else None
 
 
@@ -79,8 +79,8 @@ def _other(
         theirs = against if against != ours else f"{against} again"
         return Other(ours, theirs, parse(["-dev", against]))
     refuse(
-        f"--against {against}: is no file, no device ({', '.join(backend_names())}), and none of"
-        f" {LLAMA_CPP}, {PLAIN}, '-option value'"
+        f"--against must be a file, a device ({', '.join(backend_names())}), {LLAMA_CPP}, "
+        f"{PLAIN} or '-option value', got {against}"
     )
     return None
 
@@ -180,8 +180,8 @@ def _of_llama_cpp(args: argparse.Namespace, has_logits: bool) -> RecordedRun:
     o, steering = read(args, ContextParams), read(args, SteeringParams)
     if o.type_k != o.type_v or o.type_k not in CACHE_TYPES:
         raise ContextError(
-            f"--against llama.cpp: keys are kept as {o.type_k}, values as {o.type_v}; it is run"
-            f" with both of one type, {' or '.join(CACHE_TYPES)}"
+            "--against llama.cpp needs one type for keys and values, "
+            f"{' or '.join(CACHE_TYPES)}, got {o.type_k} and {o.type_v}"
         )
     forms = {**o.forms, **read(args, FormParams).forms}
     start = model.architecture.start_token if model.has_encoder else None

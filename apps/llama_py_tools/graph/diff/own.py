@@ -38,7 +38,8 @@ class WatchedRun:
     ) -> None:
         if ctx.model.placement.shares_layers:
             raise ContextError(
-                "diff: devices that share layers each have a part of a node; use -sm layer"
+                "diff needs whole nodes, but devices that share layers each have a part; use -sm "
+                "layer"
             )
         self.ctx, self.run, self.look, self.store = ctx, run, look, store
         self.dec, self.call = -1, 0

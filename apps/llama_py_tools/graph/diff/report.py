@@ -37,8 +37,8 @@ def lines(found: RunComparison, verdicts: Mapping[Key, Verdict], top: int) -> It
         return
     if not found.far and (grown := next((n for n in found.nodes if _is_grown(n)), None)):
         yield (
-            f"by themselves the runs part: what was rounded grows, and is first above {ALONG:.0e}"
-            f" in {grown.name} ({grown.layer})"
+            "run separately, the runs diverge: rounding errors grow, and first exceed "
+            f"{ALONG:.0e} in {grown.name} ({grown.layer})"
         )
     yield ""
     yield from _layers(found)
@@ -58,20 +58,20 @@ def _summary(found: RunComparison) -> str:
     n, wrong, differ = len(found.nodes), len(found.wrong), len(found.far)
     compared = f"values: {n} nodes of {found.ours.what} and {found.theirs.what} compared"
     if found.n_apart:
-        compared += f", {found.n_apart} have no partner"
+        compared += f", {found.n_apart} have no counterpart"
     if found.equal:
         return f"{compared}: equal bit for bit"
     if not differ:
-        return f"{compared}: no more apart than rounding explains"
+        return f"{compared}: no larger differences than rounding explains"
     if differ > wrong:
         also = f", {wrong} of them with the same weights" if wrong else ""
         return f"{compared}: {differ} differ, given the same inputs{also}"
     if found.known:
         far = sum(not node.error.nmse <= ALONG for node in found.nodes)
-        also = f"; {far} are above {ALONG:.0e} when both run by themselves" if far else ""
+        also = f"; {far} exceed {ALONG:.0e} when both run separately" if far else ""
         which = "node is" if wrong == 1 else "nodes are"
         return f"{compared}: {wrong} {which} wrong, given the same inputs{also}"
-    return f"{compared}: {wrong} too far apart"
+    return f"{compared}: {wrong} differ too much"
 
 
 def _first(
@@ -87,7 +87,7 @@ def _first(
     yield f"  {error.problem}; {worst(error)}"
     yield from _stats(found, node)
     yield from _judged(found, node, verdicts)
-    yield "  inputs" + (" (NMSE of runs by themselves)" if found.known else "")
+    yield "  inputs" + (" (NMSE of separate runs)" if found.known else "")
     for name, kind, told in _inputs(found, node):
         yield f"    {name}  {kind}  {told}"
 
@@ -100,13 +100,13 @@ def _judged(
     records, wrong = found.ours.by_key(), {key: v for key, v in asked.items() if v.wrong(found)}
     for key, v in wrong.items():
         yield (
-            f"  {JUDGE} computes {records[key]['name']} from the same inputs: {found.ours.what} is"
-            f" {v.ours.nmse:.1e} from that, {found.theirs.what} {v.theirs.nmse:.1e}:"
-            f" {' and '.join(v.wrong(found))} wrong ({v.problem})"
+            f"  {JUDGE} computes {records[key]['name']} from the same inputs: {found.ours.what} "
+            f"differs by {v.ours.nmse:.1e} from it, {found.theirs.what} by {v.theirs.nmse:.1e}: "
+            f"{' and '.join(v.wrong(found))} wrong ({v.problem})"
         )
     if asked and not wrong:
-        what = "the step of several nodes" if len(node.step) > 1 else "what else runs with it"
-        yield f"  computed alone, {found.ours.what} is as {JUDGE}: {what} is wrong"
+        what = "the fused step" if len(node.step) > 1 else "a kernel that runs with it"
+        yield f"  computed alone, {found.ours.what} matches {JUDGE}: {what} is wrong"
 
 
 def describe(node: SharedNode) -> str:
@@ -184,7 +184,7 @@ def _origin(
 def _others(
     wrong: Sequence[SharedNode], verdicts: Mapping[Key, Verdict], found: RunComparison, top: int
 ) -> Iterator[str]:
-    yield "also wrong" if found.known else "also too far apart"
+    yield "also wrong" if found.known else "nodes that also differ too much"
     width = max(len(n.name) for n in wrong[1 : 1 + top])
     for n in wrong[1 : 1 + top]:
         told = f"  {n.name:{width}}  {(n.made or n.error).nmse:9.2e}  {describe(n)}"
@@ -195,7 +195,7 @@ def _others(
 
 def _short(v: Verdict, found: RunComparison) -> str:
     wrong = v.wrong(found)
-    return f"wrong: {', '.join(wrong)}" if wrong else "both right alone"
+    return f"wrong: {', '.join(wrong)}" if wrong else "both correct alone"
 
 
 def _layers(found: RunComparison) -> Iterator[str]:

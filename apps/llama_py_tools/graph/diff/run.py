@@ -95,7 +95,7 @@ def from_folder(path: str) -> RecordedRun:
     """Return the run that llama-py-debug --save-tensors has written."""
     folder, run = Path(path), RecordedRun(path)
     if not (folder / NODES).exists():
-        raise GGMLError(f"{path}: has no {NODES}; llama-py-debug --save-tensors writes one")
+        raise GGMLError(f"{path}: {NODES} is missing; create it with llama-py-debug --save-tensors")
     run.records = read_records(str(folder / NODES))
     run.calls = list(range(1 + max(r["dec"] for r in run.records)))
     known = run.by_key()
@@ -103,7 +103,7 @@ def from_folder(path: str) -> RecordedRun:
         numbers = file.name.split("-", 2)[:2]
         key = int(numbers[0]), int(numbers[1])
         if key not in known:
-            raise GGMLError(f"{file}: {NODES} has no such node; save the tensors again")
+            raise GGMLError(f"{file}: {NODES} does not list this node; save the tensors again")
         run.values[key] = _loader(file)
     return run
 

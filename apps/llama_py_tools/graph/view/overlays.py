@@ -42,8 +42,8 @@ def put(graphs: Sequence[GraphRecord], records: Sequence[Record], path: str) -> 
             n_found += 1
     if not n_found:
         raise GGMLError(
-            f"{path}: none of its {len(lines)} lines with an overlay is of a node of these graphs;"
-            f" make it of the same model and the same tokens"
+            f"{path}: none of its {len(lines)} lines with an overlay matches a node of these "
+            "graphs; create it with the same model and tokens"
         )
 
 
@@ -62,8 +62,8 @@ def _checked(record: Record, path: str) -> Overlay:
     )
     if not good:
         raise GGMLError(
-            f"{path}: overlay of {record['name']!r} must be numbers by name, like"
-            f' {{"error": 0.001}}; got {found!r:.80}'
+            f"{path}: overlay of {record['name']!r} must be numbers by name, such as "
+            f'{{"error": 0.001}}, got {found!r:.80}'
         )
     return {name: float(value) for name, value in found.items()}
 

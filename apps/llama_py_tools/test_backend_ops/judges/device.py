@@ -54,7 +54,7 @@ class GgmlDevice:
             return reason
         mirror = Mirror(self.ggml, node)
         supported = self.ggml.supports(mirror.address)
-        return "" if supported else "its CPU backend does not take this node"
+        return "" if supported else "its CPU backend does not support this node"
 
     def can_read(self, buffer: Buffer) -> bool:
         return isinstance(buffer, HostBuffer)

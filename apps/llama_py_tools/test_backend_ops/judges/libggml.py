@@ -181,8 +181,8 @@ class Ggml:
         self._call("ggml_free", context)
         if not as_expected:
             raise BackendError(
-                f"{_installed()} lays out struct ggml_tensor in a way unknown here; "
-                f"{install_hint('parity')} brings a version that is known"
+                f"{_installed()} has an unknown layout of struct ggml_tensor; install a known "
+                f"version: {install_hint('parity')}"
             )
 
 
@@ -194,7 +194,7 @@ def _file(directory: Path, name: str) -> Path:
     found = [directory / f for f in (f"lib{name}.so", f"lib{name}.dylib", f"{name}.dll")]
     present = [f for f in found if f.exists()]
     if not present:
-        raise FileNotFoundError(f"{found[0]} is not there")
+        raise FileNotFoundError(f"{found[0]} is missing")
     return present[0]
 
 

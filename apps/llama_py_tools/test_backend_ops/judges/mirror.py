@@ -40,10 +40,10 @@ def _leaf(t: Tensor) -> GgmlTensor:
 def why_no_mirror(ggml: Ggml, node: Tensor) -> str:
     """Return the reason why ggml has no such node; "" if it has."""
     if node.op not in ggml.ops:
-        return f"it has no op {node.op}"
+        return f"it does not have op {node.op}"
     for t in (node, *node.src):
         if t is not None and ggml.type_name(t.type.id) != t.type.name:
-            return f"it has no type {t.type}"
+            return f"it does not have type {t.type}"
     if "of" in OPS[node.op].fields and node.param("of"):
-        return f"it has no {node.op} with some of the matrices"
+        return f"it does not have {node.op} with a subset of the matrices"
     return ""
