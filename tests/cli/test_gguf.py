@@ -153,7 +153,7 @@ def test_split_and_merge(
     assert run("merge", parts[1], tmp_path / "whole.gguf") == 0
     assert (tmp_path / "whole.gguf").read_bytes() == small.read_bytes()
     capsys.readouterr()
-    assert "split already" in refused(capsys, "split", parts[0], tmp_path / "again")
+    assert "already split" in refused(capsys, "split", parts[0], tmp_path / "again")
 
 
 def test_diff(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

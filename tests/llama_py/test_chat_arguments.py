@@ -132,7 +132,7 @@ def test_repeated_keys_are_marked(free: Schema) -> None:
     inner = '{"b": 1, "b": 2}'
     bad = inner if "properties" not in free else f'{{"a": {inner}}}'
     for text, error in (
-        (bad, "an object has the key 'b' several times"),
+        (bad, "an object has the key 'b' more than once"),
         (bad.replace('"b": 2', '"c": 2'), ""),
     ):
         assert form.parse(call("act", text)).tool_calls[0].error == error

@@ -192,7 +192,7 @@ def test_a_message_goes_into_the_next_prompt() -> None:
     ("options", "rule"),
     [
         ({"tool_choice": "sometimes"}, "tool_choice must be one of"),
-        ({"tool_choice": {"function": {"name": "other"}}}, "no tool 'other'"),
+        ({"tool_choice": {"function": {"name": "other"}}}, "unknown tool 'other'"),
         ({"tools": None, "tool_choice": "required"}, "tools is empty"),
         ({"tools": [{"type": "web"}]}, "a tool must be a function"),
         ({"reasoning_format": "loud"}, "reasoning_format must be one of"),

@@ -105,7 +105,7 @@ def test_results_are_messages() -> None:
         "name": "order",
         "content": '{"what": "tea", "n": 2}',
     }
-    with pytest.raises(ModelError, match="no function 'other' among order"):
+    with pytest.raises(ModelError, match="unknown function 'other'; known: order"):
         result_of(ToolCall("other", "{}"), [order])
     with pytest.raises(ModelError, match="the response was cut"):
         result_of(ToolCall("order", '{"what'), [order])

@@ -97,7 +97,7 @@ def test_an_answer_without_calls(model: Model) -> None:
 
 
 def test_what_cannot_be_is_refused(model: Model) -> None:
-    with pytest.raises(GrammarError, match="tools and regex are given"):
+    with pytest.raises(GrammarError, match="tools cannot be combined with regex"):
         model.chat("And?", tools=TOOLS, regex="a")
     with pytest.raises(ModelError, match="tool_choice must be one of"):
         model.chat("And?", tools=TOOLS, tool_choice="perhaps")

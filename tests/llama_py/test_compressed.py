@@ -135,7 +135,7 @@ def test_a_prompt_of_several_sequences(unified: bool) -> None:
 
 def test_positions_end_with_the_context() -> None:
     ctx = context()
-    with pytest.raises(ContextError, match="position 256 does not fit the context"):
+    with pytest.raises(ContextError, match="position must be less than 256"):
         ctx.decode(Batch([1, 2], pos=[255, 256]))
     with pytest.raises(ContextError, match="must be consecutive"):
         ctx.decode(Batch([1, 2], pos=[7, 7]))

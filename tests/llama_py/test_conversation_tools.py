@@ -124,7 +124,7 @@ def test_an_answer_that_is_left_is_what_was_said_until_then(model: llama_py.Mode
 def test_what_cannot_be_met_is_refused(model: llama_py.Model) -> None:
     talk = Conversation(model.context(2048), tools=[degrees])
     for options, error, words in [
-        ({"sampler": GreedyDraw()}, ModelError, "give temp"),
+        ({"sampler": GreedyDraw()}, ModelError, "pass temp"),
         ({"regex": "a"}, GrammarError, "only one of them"),
     ]:
         with pytest.raises(error, match=words):

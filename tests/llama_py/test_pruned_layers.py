@@ -98,5 +98,5 @@ def test_a_list_longer_than_the_layers_is_refused(tmp_path: Path) -> None:
     keys = tiny.metadata("qwen35", made)
     keys["qwen35.attention.recurrent_layers"] = [True, False, True]
     (tmp_path / "m.gguf").write_bytes(gguf(keys, tensors("qwen35", made)))
-    with pytest.raises(HParamsError, match="must have 2 items, not 3"):
+    with pytest.raises(HParamsError, match="must have 2 items instead of 3"):
         llama_py.load(tmp_path / "m.gguf")

@@ -179,7 +179,7 @@ def test_an_edit_costs_one_interval_at_most(kind: str) -> None:
     assert (told.n_same, told.n_reused, told.source) == (21, 16, "this sequence")
     assert told.why == "edited at token 21; nearest snapshot 16"
     again = ask(toy, [*ids[:21], 4, 4])  # where prompts part there is a snapshot now
-    assert (again.n_same, again.n_reused) == (21, 21) and again.why == "new from token 21 on"
+    assert (again.n_same, again.n_reused) == (21, 21) and again.why == "new from token 21"
     assert ask(toy, [1 - ids[0] % 2, 3]).why == "no cached sequence starts with this prompt"
 
 

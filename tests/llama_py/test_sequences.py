@@ -109,9 +109,9 @@ def test_one_owner_for_a_context() -> None:
     assert drafted.cache is sequences.cache is PrefixCache.of(ctx)
     list(stream(ctx, tokens(5), max_tokens=3))  # undrafted: the drafters stay
     assert Sequences.of(ctx) is drafted
-    with pytest.warns(DeprecationWarning, match="Context.reuse has moved"):
+    with pytest.warns(DeprecationWarning, match="Context.reuse is deprecated"):
         assert ctx.reuse is drafted.cache
-    with pytest.warns(DeprecationWarning, match="Context.speculator has moved"):
+    with pytest.warns(DeprecationWarning, match="Context.speculator is deprecated"):
         assert ctx.speculator is drafted
     ctx.close()
     assert ctx.memory_breakdown()[ctx.devices[-1].name]["reuse"] == 0

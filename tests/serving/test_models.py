@@ -75,7 +75,7 @@ def test_what_is_in_use_stays() -> None:
         with made.use("a") as first:
             with made.use("c"), made.use("a") as second:
                 assert first is second
-            with pytest.raises(Busy, match="model b has to wait"), made.use("b", 0.01):
+            with pytest.raises(Busy, match="model b cannot be loaded"), made.use("b", 0.01):
                 pass
             with pytest.raises(Busy, match="in use"):
                 made.unload("a")
