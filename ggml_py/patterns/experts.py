@@ -59,7 +59,7 @@ def best_are_chosen(m: Match) -> str:
         return f"needs all probabilities; got {looked}"
     first = (ids.ne, ids.nb[:2], ids.view_offs) == ((n_used, n_tokens, 1, 1), order.nb[:2], 0)
     if not first or probs.ne != order.ne:
-        return f"needs the first of those sorted; got {ids}"
+        return f"needs the first {n_used} sorted experts; got {ids}"
     columns = [s for name in ("sum", "y") if name in m.found for s in m[name].src[:1]]
     other = [s for s in columns if s is None or s.ne != ids.ne or not s.is_contiguous()]
     return f"needs weights in columns; got {other[0]}" if other else ""

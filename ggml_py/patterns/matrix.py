@@ -9,7 +9,7 @@ def whole_columns(m: Match) -> str:
     """Check that each dense column becomes one row."""
     product, ids, looked = m["product"], m["ids"], m["kept"].src[0]
     if looked is None or looked.ne != product.ne or not looked.is_contiguous():
-        return f"needs columns as they are; got {looked}"
+        return f"needs unchanged dense columns; got {looked}"
     one_id = ids.ne == (product.ne[1], 1, 1, 1) and product.ne[2:] == (1, 1)
     return "" if one_id else f"needs one row for each column; got {ids}"
 

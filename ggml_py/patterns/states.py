@@ -29,7 +29,7 @@ def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
         shape, source = states[1:], kept.src[0]
         n, outputs = shape[0] * shape[1] * shape[2], states.n_outputs * net.type.type_size
         if source is None or (source.view_offs, source.n_elements) != (outputs, n):
-            return f"needs a copy of {n} states behind the outputs; got {source}"
+            return f"needs a copy of {n} states after the outputs; got {source}"
         if not source.is_contiguous():
             return f"needs a copy of states in their own layout; got {source}"
         if kept.ne != shape4(shape) and not kept.is_contiguous():

@@ -77,7 +77,7 @@ def test_a_context_takes_ids_only(model: llama_py.Model, tokens: Any) -> None:
 ELSEWHERE = [
     ("model", "decode", r"Model has no .* 'decode'; use a context: ctx = model.con"),
     ("model", "create_completion", "use generate"),
-    ("ctx", "generate", r"a Context .*; use llama_py.stream\(ctx, prompt\), or ctx.model.gen"),
+    ("ctx", "generate", r"Context .*; use llama_py.stream\(ctx, prompt\), or ctx.model.gen"),
     ("ctx", "tokenize", "use ctx.model.tokenize"),
     ("ctx", "chat", "use ctx.model.chat"),
     ("llama_py", "Llama", r"use llama_py.load\(path\)"),

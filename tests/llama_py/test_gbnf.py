@@ -117,7 +117,7 @@ def test_tokens_are_named_by_text_or_number() -> None:
     b = tokenizer.pieces.index(b"b")
     assert now.validate_tokens([think, b, b]) == 3 and now.validate_tokens([b]) == 0
     assert now.validate_tokens([think, think]) == 1
-    with pytest.raises(GrammarError, match=r"token must be in the vocabulary, 0\.\.257, got 258"):
+    with pytest.raises(GrammarError, match=r"token 258 must be in the vocabulary, 0\.\.257"):
         matcher(compiled("grammar", "root ::= <[258]>"), tokenizer)
     with pytest.raises(GrammarError, match="<a> is 3 tokens of this vocabulary, not one"):
         matcher(compiled("grammar", "root ::= <a>"), tokenizer)

@@ -220,7 +220,7 @@ def test_names() -> None:
 
 
 REFUSED = [
-    ("l_ouy-0", None, "there are l_out-0"),
+    ("l_ouy-0", None, "known: l_out-0"),
     ("nothing like it", None, "llama-py-graph dump"),
     ("l_out-0#x", None, "is not a node name"),
     ("kq_soft_max-0", 0, "flash_attn=False"),

@@ -97,7 +97,7 @@ def test_the_lens() -> None:
 
 REFUSED = [
     ("llama-dense", np.zeros((2, 63)), "rows must have 64 elements, got 63"),
-    ("llama-dense", np.zeros(64), r"not \(64,\)"),
+    ("llama-dense", np.zeros(64), r"got \(64,\)"),
     ("bert-dense", np.zeros((1, 64)), "no LM head"),
     ("gemma3n-few", np.zeros((1, 64)), "more than a row"),
 ]

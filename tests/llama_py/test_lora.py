@@ -347,13 +347,28 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     good = pairs(arrays, [Q, TABLE], RANK)
     n_in = arrays[Q].shape[1]
     cases: list[tuple[Arrays, dict[str, Any], type[Exception], str]] = [
-        (good, {"keys": {"general.type": "model"}}, GGUFError, "general.type is 'model'"),
-        (good, {"keys": {"general.type": None}}, GGUFError, "general.type is missing"),
-        (good, {"keys": {"adapter.type": "dora"}}, GGUFError, "adapter.type is 'dora'"),
-        (good, {"keys": {"general.architecture": "mamba"}}, WeightsError, "for 'mamba', the model"),
+        (
+            good,
+            {"keys": {"general.type": "model"}},
+            GGUFError,
+            "general.type must be 'adapter', got 'model'",
+        ),
+        (
+            good,
+            {"keys": {"general.type": None}},
+            GGUFError,
+            "general.type must be 'adapter', got missing",
+        ),
+        (good, {"keys": {"adapter.type": "dora"}}, GGUFError, "adapter.type must be .*got 'dora'"),
+        (
+            good,
+            {"keys": {"general.architecture": "mamba"}},
+            WeightsError,
+            "architecture 'mamba' does not fit the model",
+        ),
         (good, {"keys": {"general.architecture": None}}, GGUFError, "general.architecture"),
         (good, {"alpha": float("nan")}, GGUFError, "alpha must be a finite .* got nan"),
-        (good, {"alpha": float("inf")}, GGUFError, "alpha is inf"),
+        (good, {"alpha": float("inf")}, GGUFError, "alpha must be .*got inf"),
         ({}, {}, GGUFError, r"no tensors NAME\.lora_a"),
         ({f"{Q}.lora_a": good[f"{Q}.lora_a"]}, {}, GGUFError, r"attn_q\.weight\.lora_b is missing"),
         (good | {"other": good[f"{Q}.lora_a"]}, {}, GGUFError, "unknown tensor 'other'"),
