@@ -177,7 +177,7 @@ def test_an_edit_costs_one_interval_at_most(kind: str) -> None:
     assert ask(toy, ids).n_reused == 0
     told = ask(toy, [*ids[:21], 5, *ids[22:]])
     assert (told.n_same, told.n_reused, told.source) == (21, 16, "this sequence")
-    assert told.why == "edited at token 21; nearest snapshot 16"
+    assert told.why == "edited at token 21; nearest checkpoint at token 16"
     again = ask(toy, [*ids[:21], 4, 4])  # where prompts part there is a snapshot now
     assert (again.n_same, again.n_reused) == (21, 21) and again.why == "new from token 21"
     assert ask(toy, [1 - ids[0] % 2, 3]).why == "no cached sequence starts with this prompt"

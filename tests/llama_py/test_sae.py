@@ -218,11 +218,11 @@ def test_weights_in_16_bits(tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[Any, tuple[str, ...], str]] = [
-    ({"architecture": "transcoder"}, ("b_enc",), "standard, topk, jumprelu, gated are"),
-    ({"architecture": "jumprelu"}, ("b_enc",), "threshold is missing"),
+    ({"architecture": "transcoder"}, ("b_enc",), "known: standard, topk, jumprelu, gated"),
+    ({"architecture": "jumprelu"}, ("b_enc",), "threshold of a jumprelu SAE must .*got missing"),
     ({"activation_fn": "tanh-relu"}, ("b_enc",), "must be relu or topk"),
     ({"normalize_activations": "batch"}, ("b_enc",), "normalize_activations must be .*got 'batch'"),
-    ({"architecture": "topk"}, ("b_enc",), "k is 0"),
+    ({"architecture": "topk"}, ("b_enc",), "k of a topk SAE must be .*got 0"),
     ({"hook_head_index": 3}, ("b_enc",), "hook_head_index 3"),
 ]
 

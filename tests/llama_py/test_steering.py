@@ -134,7 +134,7 @@ def test_vectors_are_counted_with() -> None:
 REFUSED: list[tuple[Any, dict[str, str], str]] = [
     ([], {}, "no pairs"),
     ([("a", "a")], {}, "have the same activations at blocks.1.hook_resid_pre"),
-    ([("a", "b")], {"method": "umap"}, "there are pca, mean"),
+    ([("a", "b")], {"method": "umap"}, "known: pca, mean"),
     ([("a", "b")], {"tokens": "first"}, "'all' or 'last'"),
 ]
 
@@ -148,8 +148,8 @@ def test_what_cannot_be_trained(
 
 
 def test_pairs_that_are_none() -> None:
-    with pytest.raises(ContextError, match=r"has no \{\}"):
-        template_pairs("at least two layers", ["a"], ["b"])
+    with pytest.raises(ContextError, match=r"must contain \{\}"):
+        template_pairs("no place", ["a"], ["b"])
     with pytest.raises(ContextError, match="2 positive and 1 negative"):
         template_pairs("{}", ["a", "b"], ["c"])
 

@@ -125,7 +125,7 @@ def build(result: Tensor, *params: Tensor) -> list[Tensor | None]:
 
 def test_what_has_no_gradient_says_so() -> None:
     x, y = Tensor(F32, (4, 4), name="x"), Tensor(F32, (4, 4), name="y")
-    with pytest.raises(GGMLError, match=r"no gradient of SOLVE_TRI\(x.*source 0; ggml_py"):
+    with pytest.raises(GGMLError, match=r"no gradient of SOLVE_TRI\(x.*source 0; known gradients"):
         build(ops.solve_tri(x, y), x)
     with pytest.raises(GGMLError, match=r"ADD\(x.*overwrites its source"):
         build(ops.add(x, y, inplace=True), x)

@@ -232,7 +232,7 @@ def test_sizes_are_those_of_pillow(size: tuple[int, int], how: str) -> None:
 
 
 def test_no_side_is_endless() -> None:
-    with pytest.raises(ModelError, match="sides must have at most"):
+    with pytest.raises(ModelError, match="sides of the resized image must have at most"):
         resize(image(2, 2), (LARGEST + 1, 2), "bilinear")
 
 
