@@ -85,7 +85,7 @@ def _check(target: Loaded, model: Loaded) -> None:
     """Raise ContextError if the layers are missing or do not fit this model."""
     if not model.architecture.can_draft:
         n, arch = model.hparams.n_layer_nextn, model.arch
-        why = "the model has none" if n else ("they are not loaded, use load_mtp=True")
+        why = "they are not loaded, use load_mtp=True" if n else "the model has none"
         raise ContextError(
             f"draft-mtp needs the NextN layers of {model.file.path} ({arch}): {why}; or pass a "
             "model_draft with NextN layers"
