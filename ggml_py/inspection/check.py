@@ -58,7 +58,7 @@ class Checker:
     def text(self) -> str:
         """Return a summary of all comparisons."""
         skipped = (
-            (f", {self.n_skipped} skipped because {self.device.name} does not support them")
+            f", {self.n_skipped} skipped because {self.device.name} does not support them"
             if self.n_skipped
             else ""
         )

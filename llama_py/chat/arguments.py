@@ -61,9 +61,9 @@ class Arguments:
             return ""
         of = f"tool {json.dumps(self.name)}" if self.name else "response_format"
         later = (
-            ("checked after generation")
+            "checked after generation"
             if is_available()
-            else ("not checked, because jsonschema is not installed")
+            else "not checked, because jsonschema is not installed"
         )
         return f"{of}: the grammar does not enforce {listed(self.left_out)}; {later}"
 

@@ -120,11 +120,7 @@ class Hooks:
                 similar = ", ".join(dict.fromkeys(s for g in graphs for s in g.similar(pattern)))
                 raise ContextError(
                     f"unknown node {pattern!r}; "
-                    + (
-                        f"known: {similar}"
-                        if similar
-                        else ("list nodes with `llama-py-graph dump`")
-                    )
+                    + (f"known: {similar}" if similar else "list nodes with `llama-py-graph dump`")
                 )
             if hook.changes and any(f.weights for f in found):
                 raise ContextError(

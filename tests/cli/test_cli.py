@@ -131,7 +131,7 @@ def test_a_conversation(
     assert len(prompts[0]) < len(told) - len(prompts[1]) < len(prompts[0] + answers[0])
     assert prompts[2:] == ["Once more!\nROMEO:"]  # what comes before it was kept
     assert len(answers) == 3
-    assert " reused), " in shown.err and " MiB of states\n" in shown.err
+    assert " reused), " in shown.err and " MiB of checkpoints\n" in shown.err
     assert "| generated 6 tokens" in shown.err
 
 

@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_told_at_once() -> None:
     with engine("llama-dense", max_queue=2) as made:
         for bad, error, words in [
             (request([]), ContextError, "empty"),
-            (request(tokens(257)), TooLong, "257 tokens, but a sequence of this context 256"),
+            (request(tokens(257)), TooLong, "257 tokens, but a sequence of this context holds 256"),
             (request([10**6]), ContextError, "token 1000000"),
             (request([1], id_slot=4), ContextError, "id_slot must be .*got 4"),
             (request([1], spec_type="draft-mtp"), ContextError, "n_drafts"),

@@ -184,7 +184,12 @@ def test_blocks_of_several_lengths() -> None:
 @pytest.mark.parametrize(
     ("kind", "keys", "error", "message"),
     [
-        ("own", {"hyper_connection.count": 4}, HParamsError, "no key dflash.attention.q_lora_rank"),
+        (
+            "own",
+            {"hyper_connection.count": 4},
+            HParamsError,
+            "dflash.attention.q_lora_rank is missing",
+        ),
         ("streams", {"hyper_connection.count": 2}, HParamsError, "must be from 4 to 4"),
         ("streams", {"expert_gating_func": 2}, HParamsError, "must be 4"),
         (

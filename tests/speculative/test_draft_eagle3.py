@@ -124,7 +124,7 @@ def test_wrong_pairs() -> None:
     wide = other(target_hidden_size=32)
     cases: list[tuple[str, Model | None, str]] = [
         ("llama-dense", None, r"of its type; pass it as model_draft \(-md\), got none"),
-        ("llama-dense", live("llama-dense", "cpu"), r"not live.gguf \(llama\)"),
+        ("llama-dense", live("llama-dense", "cpu"), r"got live.gguf \(llama\)"),
         ("llama-dense", wide, "is a draft model for embedding length 32, but live.gguf has 64"),
         ("llama-dense", draft("eagle3-own", 0, 1, 3), "layer 3, but live.gguf has 2 layers"),
         ("llama-dense", draft("eagle3-own", 0, 1, 2), "do not expose their last hidden states"),

@@ -216,7 +216,11 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
             ContextError,
             "none does not use a draft model",
         ),
-        ({"spec_type": "draft-mtp", "spec_draft_n_max": 0}, ModelError, "spec_draft_n_max is 0"),
+        (
+            {"spec_type": "draft-mtp", "spec_draft_n_max": 0},
+            ModelError,
+            "spec_draft_n_max must be .*got 0",
+        ),
         ({"spec_type": "draft-simple", "model_draft": "missing.gguf"}, GGUFError, "missing.gguf"),
     ],
 )
