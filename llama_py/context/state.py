@@ -120,7 +120,7 @@ def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader
     if layout != ctx.memory.layout():
         raise ContextError(
             f"{what} has layout {layout!r}, but this context needs {ctx.memory.layout()!r}; use "
-            "the same cache types, flash attention and variants as when it was saved"
+            "the cache types, flash attention and variants of the context that saved it"
         )
     return io
 

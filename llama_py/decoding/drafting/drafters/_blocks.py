@@ -43,7 +43,7 @@ class BlockDrafter(Drafter):
             raise ModelError(
                 f"{model.file.path} is a draft model for embedding length "
                 f"{model.hparams.n_embd}, but {target.model.file.path} has {given}; use the "
-                "draft model that was trained with it"
+                "draft model of this model"
             )
         mask = model.tokenizer.special_ids.get("mask")
         if mask is None:

@@ -78,10 +78,10 @@ def _check(target: Loaded, model: Loaded, layers: Sequence[int]) -> None:
     if n_target != ours.n_embd:
         raise ModelError(
             f"{model.file.path} is a draft model for embedding length {n_target}, but "
-            f"{target.file.path} has {ours.n_embd}; use the draft model that was trained with it"
+            f"{target.file.path} has {ours.n_embd}; use the draft model of this model"
         )
     if max(layers) > ours.n_layer:
         raise ModelError(
             f"{model.file.path} reads the input of layer {max(layers)}, but {target.file.path} "
-            f"has {ours.n_layer} layers; use the draft model that was trained with it"
+            f"has {ours.n_layer} layers; use the draft model of this model"
         )
