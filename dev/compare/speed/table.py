@@ -124,7 +124,7 @@ def renewed(text: str, records: Sequence[Record], plot: str = "") -> str:
     if not end:
         return page(records, plot)
     if mark == OVERVIEW:
-        lines = [*_picture(plot), "", *overview(records)]
+        lines = ["", *overview(records), *_picture(plot)]
     else:
         lines = section(records, plot)
     return "\n".join([before + begin, *lines, "", end + after])
@@ -173,7 +173,7 @@ def overview(records: Sequence[Record]) -> list[str]:
     ]
     for model in models:
         cells = (", ".join(_ratio(found.get((model, test, n))) for n in threads) for test in tests)
-        lines.append(f"| {model} | {' | '.join(cells)} |")
+        lines.append(f"| {model.removesuffix('.gguf')} | {' | '.join(cells)} |")
     return lines
 
 

@@ -48,9 +48,10 @@ def on_config(config: Any) -> Any:
     Both are from pyproject.toml, so that a release changes one file.
     """
     project = _project()
-    config.copyright = f"llama-py {project['version']}, {project['license']} license"
+    config.site_name = f"llama-py {project['version']}"
+    config.copyright = f"{config.site_name}, {project['license']} license"
     config.repo_url = project.get("urls", {}).get("Repository", "")
-    config.repo_name = f"llama-py {project['version']}"
+    config.repo_name = "Source"
     families = [f"{FAMILIES}{name}.md" for name in _families()]
     _expand(config.nav, families)
     return config
