@@ -5,4 +5,4 @@ whose import takes 15 ms.
 """
 
 VERSION = "0.1.0"
-DISTRIBUTION = "llama-py-numba"  # PyPI refuses llama-py: too similar to llamapy of another author
+DISTRIBUTION = "llama-py-numba"  # llama-py is too similar to llamapy, of another author, for PyPI
