@@ -1,5 +1,5 @@
 """Every way to compute the gated delta net gives llama.cpp's logits, and without rounded caches its
-very own. The default is in test_values.py."""
+very own. The first form is the default, which test_values.py compares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELTA = [name for name in NAMES if store.about(*split(name)).facts.delta_net]
 CASES = [
     (name, form)
     for name in DELTA
-    for form in DELTA_NET.names
+    for form in DELTA_NET.names[1:]
     if form != SLOTS or architecture(split(name)[0]).in_slots
 ]
 
