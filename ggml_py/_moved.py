@@ -1,10 +1,18 @@
-"""Aliases of moved modules: importing a former name returns the new module."""
+"""Aliases of moved modules and renamed attributes, for one release; each use warns.
+
+Importing a former module returns the new module. A module with renamed classes or functions has
+
+    if not TYPE_CHECKING:
+        __getattr__ = former_names(__name__, Loaded="LoadedModel")
+
+and a class with renamed methods or properties has `see = Former("build_image_prompt")`.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -76,3 +84,53 @@ class Finder:
         if name.partition(".")[2] not in self.stable:
             warnings.warn(f"{name} is deprecated; import {new}", DeprecationWarning, stacklevel=2)
         sys.modules[name] = import_module(new)
+
+
+def former_names(module: str, **names: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module: present names of its attributes by former names."""
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        message = f"{module}.{name} is deprecated; use {names[name]}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], names[name])
+
+    return find
+
+
+class Former:
+    """Former name of a method, property or attribute of a class.
+
+    name    present name
+    former  the name that this has in its class
+    """
+
+    former = ""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __set_name__(self, owner: type, former: str) -> None:
+        self.former = former
+
+    def __get__(self, obj: object, owner: type) -> Any:
+        self.warn(owner)
+        return getattr(owner if obj is None else obj, self.name)
+
+    def __set__(self, obj: object, value: object) -> None:
+        self.warn(type(obj))
+        setattr(obj, self.name, value)
+
+    def warn(self, owner: type, stacklevel: int = 3) -> None:
+        """Warn of a use of the former name in a class."""
+        message = f"{owner.__name__}.{self.former} is deprecated; use {self.name}"
+        warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+
+def adopt(cls: type) -> None:
+    """Give methods that a subclass defines by former names their present names, with a warning."""
+    former = {n: f for base in cls.__mro__[1:] for n, f in vars(base).items() if type(f) is Former}
+    for name in former.keys() & vars(cls).keys():
+        former[name].warn(cls, stacklevel=4)
+        setattr(cls, former[name].name, vars(cls)[name])
